@@ -1,0 +1,3 @@
+"""Celery workers that lose nothing."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Adapters: one folder a technology, one file for each port it fulfils."""

@@ -1,0 +1,1 @@
+"""Celery: the broker's side of every delivery."""

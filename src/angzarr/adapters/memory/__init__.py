@@ -1,0 +1,1 @@
+"""In-process adapters: for tests, and for the embedded demo."""

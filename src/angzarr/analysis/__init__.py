@@ -1,0 +1,1 @@
+"""The DLQ-analysis worker: read, understand, decide, replay."""

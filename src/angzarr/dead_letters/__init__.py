@@ -1,0 +1,1 @@
+"""Dead letters: what could not be handled, complete enough to be handled later."""

@@ -1,0 +1,74 @@
+"""DeadLetter: one event that one handler could not handle, and why (spec L3). A value, no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from angzarr.events.event import Event
+from angzarr.events.message import Message
+
+#: Longest stack trace a letter carries, in characters; the end is kept, it names the cause.
+MAX_STACK = 16_000
+#: Longest error message a letter carries, in characters.
+MAX_MESSAGE = 4_000
+
+
+class Reason(StrEnum):
+    """Why the event became a letter (spec L1)."""
+
+    REFUSED = "refused"  # not retryable, or the handler gave up
+    EXHAUSTED = "exhausted"  # all attempts used
+    POISON = "poison"  # started too often, never finished
+    UNDELIVERABLE = "undeliverable"  # could not be decoded or has no handler
+    CONFLICT = "conflict"  # one idempotency key, two bodies
+    TOO_OLD = "too_old"  # waited longer than its maximum age
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A letter. Times are UTC-aware; `attempts` counts handler runs, `replay` earlier replays."""
+
+    id: str
+    domain: str
+    handler: str
+    reason: Reason
+    #: One sentence for people.
+    explanation: str
+    message: Message
+    event: Event | None = None
+    error_type: str = ""
+    error_code: str = "UNKNOWN"
+    error_message: str = ""
+    error_stack: str = ""
+    #: The taxonomy's category (spec D2), e.g. ``transient``.
+    category: str = "unknown"
+    attempts: int = 0
+    replay: int = 0
+    first_attempt_at: datetime | None = None
+    last_attempt_at: datetime | None = None
+    sent_to_dlq_at: datetime
+    fingerprint: str = ""
+    worker: str = ""
+    version: str = ""
+    component: str = ""
+    component_type: str = "handler"
+    #: Further facts of others; kept when a letter is read and sent again.
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def letter_id(domain: str, handler: str, event_id: str, replay: int) -> str:
+    """Return the letter's deterministic id: writing it twice is harmless (decisions 21)."""
+    return _hash(domain, handler, event_id, str(replay))
+
+
+def unreadable_letter_id(queue: str, raw: bytes) -> str:
+    """Return the id of a letter whose event could not be read (decisions 21)."""
+    return hashlib.sha256(queue.encode() + b"\x00" + raw).hexdigest()
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,56 @@
+"""The dead-letter queue as a port: put, receive, done. Nothing here knows a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from angzarr.dead_letters.letter import DeadLetter
+
+#: Every queue, topic and subscription name starts with it (spec L2).
+NAME_PREFIX = "angzarr-dlq-"
+#: The domain of a letter that names none (decisions 20).
+UNKNOWN_DOMAIN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """A letter taken from its queue but not yet let go.
+
+    `letter` is None where the bytes could not be read; `problem` then says why, and `raw` holds
+    what was received. `handle` belongs to the backend.
+    """
+
+    domain: str
+    letter: DeadLetter | None
+    raw: bytes
+    content_type: str
+    problem: str = ""
+    handle: Any = None
+
+
+class DeadLetterQueue(Protocol):
+    """Where letters wait. Every verb raises DeadLetterQueueUnavailable when the backend is away."""
+
+    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+        """Return for each letter, in order, None once it is confirmed durable, else why not.
+
+        A reason means that this letter was refused or not confirmed in time and must be put
+        again; putting one twice is harmless. Raises DeadLetterQueueUnavailable when nothing
+        could be sent at all. Queues and topics that are missing are created.
+        """
+
+    def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
+        """Take up to *limit* letters of *domains*, waiting at most *wait* for the first.
+
+        They come back to somebody if this process dies before `done`. Order is kept per queue
+        or partition where the backend keeps it.
+        """
+
+    def done(self, receipts: Sequence[Receipt], /) -> None:
+        """Let these letters go for good; a receipt whose lease has ended is ignored."""
+
+    def close(self) -> None:
+        """Give back what was received and not done, and close connections; safe to call twice."""

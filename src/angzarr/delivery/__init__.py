@@ -1,0 +1,1 @@
+"""The heart: one delivery in, one outcome out, made true before the message is let go."""

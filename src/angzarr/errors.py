@@ -1,0 +1,188 @@
+"""Every error this package raises, under one root. No error here may carry a secret in its text.
+
+AngzarrError
+├── ConfigurationError              found at start; the text names the cause and the cure
+│   ├── UnsafeSetting               a Celery setting under which messages would be lost
+│   ├── MissingExtra                an optional dependency is not installed
+│   ├── DuplicateHandler            two functions registered under one task name
+│   └── InvalidDomainName           not ``[a-z][a-z0-9.-]*``, or two domains share a name
+├── PublishError                    nothing was sent, or not everything
+│   ├── NoSubscriber                no handler takes this event type
+│   ├── UnserializableEvent         the event cannot be written as JSON
+│   └── PublishIncomplete           some handlers' messages were not confirmed
+├── Unavailable                     a server is away; the caller holds and tries again
+│   ├── BrokerUnavailable
+│   ├── StoreUnavailable
+│   ├── LedgerUnavailable
+│   └── DeadLetterQueueUnavailable
+├── DecodeError                     bytes that are not what they claim to be
+├── DeliveryError                   why a delivery ended as a dead letter
+│   ├── MaxRetriesExceededError
+│   ├── PoisonError
+│   ├── CircuitOpenError
+│   ├── IdempotencyConflictError
+│   └── CommandRejectedError
+├── GivenBack                       the worker stops; the message goes back to the broker
+└── Verdict                         raised by a handler to say the outcome outright
+├── GiveUp                      never retry: a dead letter with this reason
+├── RetryLater                  retry after this delay
+└── Skip                        a business refusal: recorded, not retried
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+
+class AngzarrError(Exception):
+    """The root of every error this package raises."""
+
+
+class ConfigurationError(AngzarrError):
+    """A setting that cannot work, found before anything runs."""
+
+
+class UnsafeSetting(ConfigurationError):
+    """A setting under which messages would be lost."""
+
+
+class MissingExtra(ConfigurationError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed; it comes with: pip install 'angzarr-workers[{extra}]'"
+        )
+        self.package = package
+        self.extra = extra
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return type(self), (self.package, self.extra)
+
+
+class DuplicateHandler(ConfigurationError):
+    """Two different functions registered under one task name."""
+
+
+class InvalidDomainName(ConfigurationError):
+    """A domain name that no dead-letter backend could carry unchanged."""
+
+
+class PublishError(AngzarrError):
+    """An event that was not sent, or not to everyone."""
+
+
+class NoSubscriber(PublishError):
+    """No handler takes this event type."""
+
+
+class UnserializableEvent(PublishError):
+    """An event or argument that cannot be written as JSON."""
+
+
+class PublishIncomplete(PublishError):
+    """Some handlers' messages were not confirmed; publish again with `event_id`, it is safe."""
+
+    def __init__(self, event_id: str, missing: Sequence[str], cause: str = "") -> None:
+        self.event_id = event_id
+        self.missing = tuple(missing)
+        self.cause = cause
+        super().__init__(
+            f"event {event_id} was not sent to {', '.join(self.missing)}"
+            + (f" ({cause})" if cause else "")
+            + f"; publish it again with id={event_id!r}, handlers that have it will not run twice"
+        )
+
+    def __reduce__(self) -> tuple[type[PublishIncomplete], tuple[str, tuple[str, ...], str]]:
+        return type(self), (self.event_id, self.missing, self.cause)
+
+
+class Unavailable(AngzarrError):
+    """A server that is away for now: the caller holds its message and tries again."""
+
+
+class BrokerUnavailable(Unavailable, PublishError):
+    """The broker did not confirm a publish."""
+
+
+class StoreUnavailable(Unavailable):
+    """The claim store did not answer."""
+
+
+class LedgerUnavailable(Unavailable):
+    """The ledger's database did not answer."""
+
+
+class DeadLetterQueueUnavailable(Unavailable):
+    """The dead-letter queue did not confirm."""
+
+
+class DecodeError(AngzarrError):
+    """Bytes or data that are not what they claim to be."""
+
+
+class DeliveryError(AngzarrError):
+    """Why a delivery ended as a dead letter, where no handler's error says it."""
+
+
+class MaxRetriesExceededError(DeliveryError):
+    """All attempts of the policy are used up."""
+
+
+class PoisonError(DeliveryError):
+    """Started and never finished too often: it kills its worker."""
+
+
+class CircuitOpenError(DeliveryError):
+    """A breaker refused the call; `retry_after` is the time until it lets a probe through."""
+
+    def __init__(self, name: str, retry_after: timedelta) -> None:
+        super().__init__(f"breaker {name!r} is open for {retry_after.total_seconds():.1f} s more")
+        self.name = name
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[CircuitOpenError], tuple[str, timedelta]]:
+        return type(self), (self.name, self.retry_after)
+
+
+class IdempotencyConflictError(DeliveryError):
+    """One idempotency key, two different bodies."""
+
+
+class CommandRejectedError(DeliveryError):
+    """A domain rule refused a command."""
+
+
+class GivenBack(AngzarrError):
+    """The worker is stopping while it holds a message: the broker gets it back, nothing is lost."""
+
+
+class Verdict(AngzarrError):
+    """Raised by a handler to say the outcome outright instead of leaving it to the taxonomy."""
+
+
+class GiveUp(Verdict):
+    """Never retry: dead-letter the event with *reason*."""
+
+
+class Skip(Verdict):
+    """A business refusal: recorded as a fact, acknowledged, not retried."""
+
+
+class RetryLater(Verdict):
+    """Run the event again after *delay* (seconds or a timedelta; None: the policy's delay).
+
+    It uses an attempt like any other failure.
+    """
+
+    def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
+        super().__init__(reason or "the handler asked to be retried")
+        self.reason = reason
+        self.delay = timedelta(seconds=delay) if isinstance(delay, int | float) else delay
+        if self.delay is not None and self.delay < timedelta(0):
+            msg = f"RetryLater takes a delay of 0 s or more, not {self.delay}"
+            raise ValueError(msg)
+
+    def __reduce__(self) -> tuple[type[RetryLater], tuple[timedelta | None, str]]:
+        return type(self), (self.delay, self.reason)

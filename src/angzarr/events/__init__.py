@@ -1,0 +1,1 @@
+"""Events and the raw messages that carry them; nothing here knows a broker."""

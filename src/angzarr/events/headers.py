@@ -1,0 +1,136 @@
+"""The names of all message headers this package writes or reads, and the way to and from an Event.
+
+Wire names: once published in a release they never change. Listed in docs/reference/headers.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from angzarr.events.event import Event, Priority
+
+EVENT_ID: Final = "angzarr-event-id"
+EVENT_TYPE: Final = "angzarr-event-type"
+DOMAIN: Final = "angzarr-domain"
+ROOT: Final = "angzarr-root"
+EDITION: Final = "angzarr-edition"
+SEQUENCE: Final = "angzarr-sequence"
+CORRELATION_ID: Final = "angzarr-correlation-id"
+CAUSATION_ID: Final = "angzarr-causation-id"
+TENANT_ID: Final = "angzarr-tenant-id"
+PRIORITY: Final = "angzarr-priority"
+CONFIG_PINS: Final = "angzarr-config-pins"
+OCCURRED_AT: Final = "angzarr-occurred-at"
+TRACEPARENT: Final = "traceparent"  # W3C Trace Context
+
+#: Handler runs so far plus one; absent means 1.
+ATTEMPT: Final = "angzarr-attempt"
+#: Copies published since the first message of this replay (decisions 10); absent means 0.
+HOP: Final = "angzarr-hop"
+#: When the first attempt of this replay began, RFC 3339.
+FIRST_ATTEMPT_AT: Final = "angzarr-first-attempt-at"
+#: Not to be run before this time, RFC 3339; set where one delay needs several hops.
+NOT_BEFORE: Final = "angzarr-not-before"
+#: The queue the message was first sent to.
+QUEUE: Final = "angzarr-queue"
+
+#: Set on a replay (spec A4).
+REPLAYED: Final = "X-Retry-From-DLQ"
+ORIGINAL_MESSAGE_ID: Final = "X-Original-Message-ID"
+REPLAY: Final = "X-DLQ-Attempts"
+#: The dead letter a replayed message comes from (decisions 22).
+LETTER_ID: Final = "angzarr-letter-id"
+
+#: What one attempt, one copy or one broker adds; a copy drops or replaces them (decisions 9).
+BROKER_COUNTERS: Final = (
+    "x-delivery-count",
+    "x-death",
+    "x-first-death-exchange",
+    "x-first-death-queue",
+    "x-first-death-reason",
+)
+
+_TEXT: Final = (
+    ("domain", DOMAIN), ("root", ROOT), ("edition", EDITION), ("correlation_id", CORRELATION_ID),
+    ("causation_id", CAUSATION_ID), ("tenant_id", TENANT_ID), ("traceparent", TRACEPARENT),
+)  # fmt: skip
+
+
+def to_headers(event: Event) -> dict[str, Any]:
+    """Return the headers that carry all of *event* but its data; absent fields make none."""
+    headers: dict[str, Any] = {EVENT_ID: event.id, EVENT_TYPE: event.type}
+    headers.update(
+        (header, value) for field, header in _TEXT if (value := getattr(event, field)) is not None
+    )
+    if event.sequence is not None:
+        headers[SEQUENCE] = event.sequence
+    if event.priority is not Priority.DEFAULT:
+        headers[PRIORITY] = event.priority.value
+    if event.config_pins:
+        headers[CONFIG_PINS] = json.dumps(dict(event.config_pins), sort_keys=True)
+    if event.occurred_at is not None:
+        headers[OCCURRED_AT] = event.occurred_at.isoformat()
+    return headers
+
+
+def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, type: str) -> Event:
+    """Read an Event; *event_id* and *type* stand in where the headers have none.
+
+    A malformed optional header is ignored, never an error: the body decides whether the event
+    can be handled, and a hostile publisher must not be able to stop a worker with a header.
+    """
+    text = {field: _text(headers.get(header)) for field, header in _TEXT}
+    return Event(
+        id=_text(headers.get(EVENT_ID)) or event_id,
+        type=_text(headers.get(EVENT_TYPE)) or type,
+        data=data,
+        sequence=whole_number(headers.get(SEQUENCE)),
+        priority=_priority(headers.get(PRIORITY)),
+        config_pins=_pins(headers.get(CONFIG_PINS)),
+        occurred_at=time_of(headers.get(OCCURRED_AT)),
+        **text,
+    )
+
+
+def whole_number(value: object) -> int | None:
+    """Return *value* as an int of 0 or more, or None where it is absent or malformed."""
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return None
+    return number if number >= 0 else None
+
+
+def time_of(value: object) -> datetime | None:
+    """Return an RFC 3339 *value* as an aware UTC time, or None where absent or malformed."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _priority(value: object) -> Priority:
+    try:
+        return Priority(str(value))
+    except ValueError:
+        return Priority.DEFAULT
+
+
+def _pins(value: object) -> dict[str, str]:
+    if not isinstance(value, str):
+        return {}
+    try:
+        pins = json.loads(value)
+    except ValueError:
+        return {}
+    return {str(k): str(v) for k, v in pins.items()} if isinstance(pins, dict) else {}

@@ -1,0 +1,19 @@
+"""Publisher: the port that hands a raw message to the broker. Confirmed, or an error."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from angzarr.events.message import Message
+
+
+class Publisher(Protocol):
+    """Sends raw messages to the queue they name."""
+
+    def publish(self, message: Message, /, *, at: datetime | None = None) -> None:
+        """Return once the broker confirmed *message*, to be delivered not before *at*.
+
+        Body and headers go out as they are. Raises BrokerUnavailable when it was not confirmed;
+        it may then have been sent all the same, which the claim makes harmless.
+        """

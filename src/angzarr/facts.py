@@ -1,0 +1,32 @@
+"""Facts: what happened to each delivery, appended and never changed (spec F1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One fact. `id` is its idempotency key: appending it twice keeps one."""
+
+    id: str
+    type: str  # "lifecycle", "error", "cost", …
+    subtype: str  # "handled", "duplicate", "retried", "max_retries_exceeded", …
+    at: datetime
+    tenant_id: str | None = None
+    entity_id: str | None = None  # the aggregate's root
+    tool_id: str | None = None  # the handler
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+class FactLog(Protocol):
+    """Where facts go. It must never fail or block a delivery: what is away is spooled or logged."""
+
+    def append(self, facts: Sequence[Fact], /) -> None:
+        """Take *facts*; raises nothing. Order is kept per caller."""
+
+    def close(self) -> None:
+        """Write what is still held back, within a second or two; safe to call twice."""

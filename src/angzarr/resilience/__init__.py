@@ -1,0 +1,1 @@
+"""Pure rules about failure, each with the port it needs beside it."""

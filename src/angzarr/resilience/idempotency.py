@@ -1,0 +1,174 @@
+"""Claims: one event is run by one delivery at a time, and never again once it is completed.
+
+The record of a (handler, event) pair and its states (spec D4, decisions 2, 4, 10, 11, 12):
+
+    absent ──claim──► pending ──complete──► completed   nothing passes
+                       │  ▲  └──fail──────► failed      a higher replay number passes
+                       │  │                             (below the position: superseded)
+                      wait└──claim── waiting            the published copy, or a later one, passes
+
+Every change of a pending record names the token of the delivery that holds it; a late owner's
+change does nothing and says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple, Protocol, TypeAlias
+
+#: How long a record is kept after it was last settled (spec D4).
+RECORD_LIFE = timedelta(hours=24)
+
+
+class Position(NamedTuple):
+    """How far an event has come: replays from the dead-letter queue, then published copies."""
+
+    replay: int = 0
+    hop: int = 0
+
+
+#: Where every event starts.
+FIRST = Position()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a delivery asks for. `token` is unique per delivery, `owner` per process tree."""
+
+    key: str
+    token: str
+    owner: str
+    position: Position = FIRST
+    #: Digest of the body; empty: not compared. Compared within one replay number only.
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """The delivery holds the event; `starts` counts claims nobody settled, this one included."""
+
+    starts: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProgress:
+    """A living owner holds the event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyCompleted:
+    """The event was handled; `result` is its JSON text, or None where none was kept."""
+
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyFailed:
+    """The event failed for good at this replay number; `error` is JSON text."""
+
+    error: str = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Superseded:
+    """A later copy of this event exists; this delivery is history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """The same key was used for another body."""
+
+
+ClaimAnswer: TypeAlias = (
+    Claimed | InProgress | AlreadyCompleted | AlreadyFailed | Superseded | Conflict
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complete:
+    """The event was handled; keep `result` (JSON text) for duplicates."""
+
+    result: str | None = None
+    life: timedelta = RECORD_LIFE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """The event failed for good; keep `error` (JSON text) for duplicates."""
+
+    error: str = "{}"
+    life: timedelta = RECORD_LIFE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A copy at `position` was published and will come back after `delay`."""
+
+    position: Position
+    delay: timedelta = timedelta(0)
+    life: timedelta = RECORD_LIFE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The delivery never ran (given back): the start is not counted, anyone here may claim."""
+
+
+Ending: TypeAlias = Complete | Fail | Wait | Release
+
+
+class IdempotencyStore(Protocol):
+    """Where claims live. Every verb raises StoreUnavailable when the store does not answer.
+
+    Each verb is atomic, and safe to send twice with the same token (a client may retry a call
+    whose answer was lost).
+    """
+
+    def claim(self, claims: Sequence[Claim], /) -> list[ClaimAnswer]:
+        """Answer each claim in order. Sent again with the same token it gives the same answer."""
+
+    def owns(self, key: str, token: str, /) -> bool:
+        """Return whether the delivery with *token* still holds *key* (decisions 11)."""
+
+    def settle(self, key: str, token: str, ending: Ending, /) -> bool:
+        """End the claim; return False, having changed nothing, if *token* no longer holds it.
+
+        Sent again after it succeeded, it returns True again (the record remembers the token of
+        the claim it ended).
+        """
+
+
+class OwnerLeases(Protocol):
+    """Proof that a worker's process tree lives: while its lease runs, its claims hold (2).
+
+    An owner without a lease is dead. Raises StoreUnavailable like the store itself.
+    """
+
+    def renew(self, owner: str, span: timedelta, /) -> None:
+        """Let *owner*'s lease end *span* from now."""
+
+    def end(self, owner: str, /) -> None:
+        """End *owner*'s lease now (orderly shutdown); its pending claims can be taken over."""
+
+
+def key_for(handler: str, event_id: str) -> str:
+    """Return the deterministic, bounded and readable key of a (handler, event) pair (D4).
+
+    Parts longer than `MAX_PART` characters keep their head and get a digest;
+    no two different parts share a key. ``%`` and ``:`` inside a part are percent-escaped.
+    """
+    return f"idempotency:{_part(handler)}:{_part(event_id)}"
+
+
+#: Longest part of a key that is written out whole.
+MAX_PART = 200
+
+
+def _part(text: str) -> str:
+    safe = text.replace("%", "%25").replace(":", "%3A")
+    if len(safe) <= MAX_PART:
+        return safe
+    return f"{safe[: MAX_PART - 65]}%{hashlib.sha256(text.encode()).hexdigest()}"

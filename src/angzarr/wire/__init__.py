@@ -1,0 +1,1 @@
+"""Generated protobuf code and nothing else (from proto/)."""
