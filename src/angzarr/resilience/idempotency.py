@@ -3,21 +3,25 @@
 The record of a (handler, event) pair and its states (spec D4, decisions 2, 4, 10, 11, 12):
 
     absent ──claim──► pending ──complete──► completed   nothing passes
-                       │  ▲  └──fail──────► failed      a higher replay number passes
-                       │  │                             (below the position: superseded)
-                      wait└──claim── waiting            the published copy, or a later one, passes
+                      ▲ │ │ └─────fail────► failed      a higher replay number passes
+                      │ │ └────wait───────► waiting     the published copy, or a later one, passes
+                      │ └───release───────► released    the message given back, or a later one
+                      └──claim── failed, waiting, released, or pending with a dead owner
 
-Every change of a pending record names the token of the delivery that holds it; a late owner's
-change does nothing and says so.
+A delivery below the position of a record that is pending, waiting or released is superseded.
+A pending record whose owner is dead is taken over: that counts a start and fences the old
+delivery. Every change of a pending record names the token of the delivery that holds it; a late
+owner's change does nothing and says so. `idempotency_rules` holds the transitions.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeAlias
+
+from angzarr.resilience.keys import key_part
 
 #: How long a record is kept after it was last settled (spec D4).
 RECORD_LIFE = timedelta(hours=24)
@@ -105,7 +109,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A copy at `position` was published and will come back after `delay`."""
+    """A copy at `position`, a hop further in the same replay, will come back after `delay`."""
 
     position: Position
     delay: timedelta = timedelta(0)
@@ -114,7 +118,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The delivery never ran (given back): the start is not counted, anyone here may claim."""
+    """The delivery is given back: its start is not counted, and whoever comes next may claim.
+
+    The position stays, so that an older copy is still superseded.
+    """
 
 
 Ending: TypeAlias = Complete | Fail | Wait | Release
@@ -137,7 +144,7 @@ class IdempotencyStore(Protocol):
         """End the claim; return False, having changed nothing, if *token* no longer holds it.
 
         Sent again after it succeeded, it returns True again (the record remembers the token of
-        the claim it ended).
+        the claim it ended); another kind of ending sent then returns False.
         """
 
 
@@ -157,18 +164,7 @@ class OwnerLeases(Protocol):
 def key_for(handler: str, event_id: str) -> str:
     """Return the deterministic, bounded and readable key of a (handler, event) pair (D4).
 
-    Parts longer than `MAX_PART` characters keep their head and get a digest;
-    no two different parts share a key. ``%`` and ``:`` inside a part are percent-escaped.
+    No two pairs share a key; ``%``, ``:`` and what a store cannot carry is percent-escaped, and
+    a part longer than `MAX_PART` characters keeps its head and gets a digest.
     """
-    return f"idempotency:{_part(handler)}:{_part(event_id)}"
-
-
-#: Longest part of a key that is written out whole.
-MAX_PART = 200
-
-
-def _part(text: str) -> str:
-    safe = text.replace("%", "%25").replace(":", "%3A")
-    if len(safe) <= MAX_PART:
-        return safe
-    return f"{safe[: MAX_PART - 65]}%{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"idempotency:{key_part(handler)}:{key_part(event_id)}"

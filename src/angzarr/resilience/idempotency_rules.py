@@ -1,0 +1,155 @@
+"""What a claim is answered and what an ending leaves behind: pure, the same for every store.
+
+Stores that keep the record on a server run these rules there (Redis in Lua) or around a locked
+row (SQL); the contract suite compares them all with the memory store, which runs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from angzarr.resilience.idempotency import (
+    FIRST,
+    AlreadyCompleted,
+    AlreadyFailed,
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    Complete,
+    Conflict,
+    Ending,
+    Fail,
+    InProgress,
+    Position,
+    Release,
+    Superseded,
+    Wait,
+)
+
+
+class Status(StrEnum):
+    """What a record says; its value is what stores write."""
+
+    PENDING = "pending"
+    WAITING = "waiting"
+    RELEASED = "released"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The record of one key. `token` is the delivery that holds it, or the last that did."""
+
+    status: Status
+    token: str
+    owner: str
+    position: Position = FIRST
+    #: Claims nobody settled, the present one included.
+    starts: int = 1
+    #: Digest of the body at `position.replay`; empty: not compared.
+    fingerprint: str = ""
+    #: JSON text: the result of a completed record, the error of a failed one.
+    result: str | None = None
+
+
+def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool]) -> ClaimAnswer:
+    """Answer *claim*; `alive` is asked for the record's owner only where the answer hangs on it."""
+    if record is None:
+        return Claimed()
+    if record.status is Status.COMPLETED:
+        conflict = _another_body(record, claim)
+        return Conflict() if conflict else AlreadyCompleted(result=record.result)
+    if record.status is Status.FAILED:
+        passes = claim.position.replay > record.position.replay
+        return Claimed() if passes else AlreadyFailed(error=record.result or "{}")
+    return _answer_of_open(record, claim, alive)
+
+
+def _answer_of_open(record: Record, claim: Claim, alive: Callable[[str], bool]) -> ClaimAnswer:
+    if claim.position < record.position:
+        return Superseded()
+    if _another_body(record, claim):
+        return Conflict()
+    if record.status is not Status.PENDING:
+        return Claimed(starts=record.starts + 1)
+    if record.token == claim.token:
+        return Claimed(starts=record.starts)
+    return InProgress() if alive(record.owner) else Claimed(starts=record.starts + 1)
+
+
+def _another_body(record: Record, claim: Claim) -> bool:
+    """Compare within one replay number: an edited replay has a body of its own (decisions 12)."""
+    return (
+        claim.position.replay == record.position.replay
+        and "" not in (claim.fingerprint, record.fingerprint)
+        and claim.fingerprint != record.fingerprint
+    )
+
+
+def held_by(claim: Claim, starts: int, record: Record | None) -> Record:
+    """Return the pending record that a granted *claim* leaves in place of *record*."""
+    fingerprint = claim.fingerprint
+    if not fingerprint and record and record.position.replay == claim.position.replay:
+        fingerprint = record.fingerprint
+    return Record(
+        status=Status.PENDING,
+        token=claim.token,
+        owner=claim.owner,
+        position=claim.position,
+        starts=starts,
+        fingerprint=fingerprint,
+    )
+
+
+def holds(record: Record | None, token: str) -> bool:
+    """Return whether the delivery with *token* holds the record."""
+    return record is not None and record.status is Status.PENDING and record.token == token
+
+
+def was_ended(record: Record | None, token: str, ending: Ending) -> bool:
+    """Return whether the delivery with *token* ended its claim in this way already."""
+    return record is not None and record.token == token and record.status is status_of(ending)
+
+
+def status_of(ending: Ending) -> Status:
+    """Return the status that *ending* leaves."""
+    match ending:
+        case Complete():
+            return Status.COMPLETED
+        case Fail():
+            return Status.FAILED
+        case Wait():
+            return Status.WAITING
+        case Release():
+            return Status.RELEASED
+    assert_never(ending)
+
+
+def ended(record: Record, ending: Ending) -> Record:
+    """Return what *ending* leaves of a pending *record*."""
+    after = replace(record, status=status_of(ending))
+    match ending:
+        case Complete(result=kept) | Fail(error=kept):
+            return replace(after, result=kept)
+        case Wait(position=position):
+            return replace(after, position=max(position, record.position), starts=0)
+        case Release():
+            return replace(after, starts=record.starts - 1)
+    assert_never(ending)
+
+
+def life_after(ending: Ending, life: timedelta) -> timedelta:
+    """Return how long the record is kept from now; *life* is the store's for open records."""
+    match ending:
+        case Complete(life=kept) | Fail(life=kept):
+            return kept
+        case Wait(delay=delay, life=kept):
+            return delay + kept
+        case Release():
+            return life
+    assert_never(ending)
