@@ -1,0 +1,257 @@
+"""Addresses of the real servers, each session on a part of them that nobody else uses.
+
+An address in the environment (ANGZARR_TEST_…) wins; else the state file of tests/servers counts.
+A missing server skips its tests on a laptop and fails them in CI. Clients are imported only by
+the fixture that needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import hypothesis
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+STATE = CHECKOUT / "build" / "servers" / "state.json"
+
+#: Server → the variable with its address (tests/servers writes the same names).
+VARIABLES = {
+    "redis": "ANGZARR_TEST_REDIS_URL",
+    "postgresql": "ANGZARR_TEST_POSTGRESQL_URL",
+    "rabbitmq": "ANGZARR_TEST_AMQP_URL",
+    "kafka": "ANGZARR_TEST_KAFKA_BROKERS",
+    "localstack": "ANGZARR_TEST_SQS_ENDPOINT",
+}
+MANAGEMENT = "ANGZARR_TEST_AMQP_MANAGEMENT_URL"
+#: Adapter folder → the fixture without which a test says nothing about that adapter.
+ADAPTERS = {
+    "redis": "redis_url",
+    "sql": "postgresql_url",
+    "rabbitmq": "amqp_url",
+    "kafka": "kafka_brokers",
+    "sqs": "sqs_endpoint",
+}
+
+# Machines that run many workers are slow now and then; a time-out of its own ends a true hang.
+hypothesis.settings.register_profile("angzarr", deadline=None)
+hypothesis.settings.load_profile("angzarr")
+
+
+# -- where the servers are -------------------------------------------------------------------
+
+
+def _addresses() -> dict[str, str]:
+    running = json.loads(STATE.read_text()) if STATE.exists() else {}
+    written = {key: value for one in running.values() for key, value in one["addresses"].items()}
+    return written | {key: value for key, value in os.environ.items() if value}
+
+
+def _address(server: str) -> str:
+    address = _addresses().get(VARIABLES[server])
+    if address:
+        return address
+    reason = f"no {server}: run `make servers-up`, or give its address in {VARIABLES[server]}"
+    if servers_required():
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def servers_required() -> bool:
+    """Say whether a missing server is a failure (CI) and not just a skip (a laptop)."""
+    return os.environ.get("CI") == "true" or os.environ.get("ANGZARR_REQUIRE_SERVERS") == "1"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("server"):
+        _address(marker.args[0])
+
+
+@pytest.fixture(scope="session")
+def session_name() -> str:
+    """A name that no other test process uses, fit for databases and virtual hosts."""
+    return f"angzarr-test-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def unique_name() -> str:
+    """A fresh name for this test, fit for domains, queues, topics and keys."""
+    return f"t{uuid.uuid4().hex[:10]}"
+
+
+# -- the servers -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """An empty Redis database of this session's own; database 0 only says which are taken."""
+    import redis
+
+    base = urlsplit(_address("redis"))
+    with redis.Redis.from_url(base._replace(path="/0").geturl()) as index:
+        number = _claim_database(index)
+        url = base._replace(path=f"/{number}").geturl()
+        with redis.Redis.from_url(url) as database:
+            database.flushdb()
+            yield url
+            database.flushdb()
+        index.delete(f"angzarr-test:{number}")
+
+
+def _claim_database(index: Any) -> int:
+    last = int(index.config_get("databases")["databases"]) - 1
+    for number in range(1, last + 1):
+        key = f"angzarr-test:{number}"
+        holder = index.get(key)
+        if holder and not Path(f"/proc/{int(holder)}").exists():
+            index.delete(key)  # a session that died
+        if index.set(key, os.getpid(), nx=True, ex=7200):
+            return number
+    return pytest.fail(f"all {last} databases of the Redis server are taken")
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(session_name: str) -> Iterator[str]:
+    """An empty PostgreSQL database of this session's own, as an SQLAlchemy URL for psycopg 3."""
+    import psycopg
+    from psycopg import sql
+
+    base = urlsplit(_address("postgresql"))
+    database = sql.Identifier(session_name)
+    server = base._replace(scheme="postgresql").geturl()
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(database))
+    yield base._replace(scheme="postgresql+psycopg", path=f"/{session_name}").geturl()
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
+
+
+@pytest.fixture(scope="session")
+def amqp_url(session_name: str) -> Iterator[str]:
+    """A RabbitMQ virtual host of this session's own, deleted with its queues at the end."""
+    base = urlsplit(_address("rabbitmq"))
+    user = quote(base.username or "guest", safe="")
+    _manage("PUT", f"vhosts/{session_name}")
+    rights = {"configure": ".*", "write": ".*", "read": ".*"}
+    _manage("PUT", f"permissions/{session_name}/{user}", rights)
+    yield base._replace(path=f"/{session_name}").geturl()
+    _manage("DELETE", f"vhosts/{session_name}")
+
+
+def _manage(method: str, path: str, body: dict[str, str] | None = None) -> None:
+    import httpx
+
+    address = _addresses().get(MANAGEMENT)
+    if not address:
+        pytest.fail(f"give RabbitMQ's management address in {MANAGEMENT} as well", pytrace=False)
+    with httpx.Client(trust_env=False, timeout=10) as client:
+        client.request(method, f"{address.rstrip('/')}/api/{path}", json=body).raise_for_status()
+
+
+@pytest.fixture(scope="session")
+def kafka_brokers() -> str:
+    """The bootstrap servers of a real broker, shared by all sessions: use unique topic names."""
+    return _address("kafka")
+
+
+@pytest.fixture(scope="session")
+def sqs_endpoint() -> Iterator[str]:
+    """LocalStack's address; the credentials set meanwhile name an AWS account of our own."""
+    account = {
+        "AWS_ACCESS_KEY_ID": f"{os.getpid():012d}",  # LocalStack reads twelve digits as an account
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in account.items():
+            patch.setenv(key, value)
+        yield _address("localstack")
+
+
+@pytest.fixture(scope="session")
+def control_server() -> Callable[[str, str], None]:
+    """Kill, start or restart a server: `control_server("kill", "redis")`.
+
+    Redis and LocalStack come back empty, the others with their data. Only for tests that run
+    alone on the server.
+    """
+
+    def control(action: str, server: str) -> None:
+        running = json.loads(STATE.read_text()) if STATE.exists() else {}
+        ours = running.get(server, {}).get("addresses", {}).get(VARIABLES[server])
+        if ours is None or ours != _address(server):
+            pytest.skip(f"{server} was not started by tests/servers, so it is not ours to {action}")
+        command = [sys.executable, str(CHECKOUT / "tests" / "servers"), action, server]
+        subprocess.run(command, check=True, timeout=120)
+
+    return control
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder with real event payloads: $ANGZARR_TEST_DATA, else beside the checkout."""
+    folder = Path(os.environ.get("ANGZARR_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real payloads in {folder}: name their folder in ANGZARR_TEST_DATA")
+    return folder
+
+
+# -- no adapter goes untested ----------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-adapter",
+        action="store_true",
+        help="fail unless each server-backed adapter passed at least one test on its real server",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # in xdist, reports come together in the controller
+        config.pluginmanager.register(AdapterCount(), "adapter-count")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    used = set(getattr(getattr(item, "_request", None), "fixturenames", ()))
+    report.user_properties.append(("fixtures", sorted(used & set(ADAPTERS.values()))))
+    return report
+
+
+class AdapterCount:
+    """Counts the tests under tests/adapters that passed on each adapter's real server."""
+
+    def __init__(self) -> None:
+        self.passed: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed and "adapters/" in report.nodeid:
+            self.passed.update(dict(report.user_properties).get("fixtures", ()))
+
+    def untested(self) -> list[str]:
+        return [adapter for adapter, fixture in ADAPTERS.items() if not self.passed[fixture]]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.config.getoption("--every-adapter") and self.untested():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        if not config.getoption("--every-adapter"):
+            return
+        counts = ", ".join(f"{name} {self.passed[fixture]}" for name, fixture in ADAPTERS.items())
+        terminalreporter.write_line(f"tests passed on real servers, by adapter: {counts}")
+        if self.untested():
+            names = ", ".join(self.untested())
+            terminalreporter.write_line(f"ERROR: not tested on a real server: {names}", red=True)
