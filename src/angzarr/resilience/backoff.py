@@ -1,0 +1,115 @@
+"""Backoff: how long until the next attempt (spec D3). Pure: chance comes in, a span goes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from angzarr.errors import ConfigurationError
+from angzarr.resilience.category import Category
+
+
+class Jitter(StrEnum):
+    """How chance spreads a delay d, so that what failed together does not come back together."""
+
+    ADDITIVE = "additive"  # d … d·(1 + ratio)
+    EQUAL = "equal"  # d/2 … d
+    FULL = "full"  # 0 … d
+    NONE = "none"  # d
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How often and how patiently to try. `max_attempts` counts handler runs in all (26).
+
+    Raises ConfigurationError for values that cannot work.
+    """
+
+    name: str
+    base: timedelta
+    max_delay: timedelta
+    max_attempts: int
+    multiplier: float = 2.0
+    jitter: Jitter = Jitter.ADDITIVE
+    #: Share of the delay that additive jitter puts on top at most.
+    ratio: float = 0.5
+    #: Categories that are retried; None: all that the taxonomy retries.
+    retry_on: frozenset[Category] | None = None
+
+    def __post_init__(self) -> None:
+        zero = timedelta(0)
+        checks = (
+            (self.base >= zero, "base must be 0 s or more"),
+            (self.max_delay >= self.base, "max_delay must not be less than base"),
+            (self.max_attempts >= 1, "max_attempts counts handler runs, so it is 1 or more"),
+            (1 <= self.multiplier < float("inf"), "multiplier must be 1 or more"),
+            (0 <= self.ratio <= 1, "ratio must be between 0 and 1"),
+        )
+        wrong = [said for fits, said in checks if not fits]
+        if wrong:
+            msg = f"backoff policy {self.name!r}: {'; '.join(wrong)}"
+            raise ConfigurationError(msg)
+
+    def retries(self, category: Category) -> bool:
+        """Return whether this policy retries errors of *category* that may be retried at all."""
+        return self.retry_on is None or category in self.retry_on
+
+
+def filtered(policy: Policy, categories: frozenset[Category]) -> Policy:
+    """Return *policy*, retrying only errors of *categories*."""
+    return replace(policy, retry_on=categories)
+
+
+def delay(policy: Policy, attempt: int, chance: float) -> timedelta:
+    """Return the delay after run number *attempt* (from 1); *chance* is in [0, 1).
+
+    Jitter is put on the capped delay and not clamped again, or a herd would form anew at the
+    cap: additive jitter reaches up to ``max_delay·(1 + ratio)``, the others stay within
+    ``max_delay``.
+    """
+    return _spread(policy, _steady(policy, attempt), chance)
+
+
+def next_delay(
+    policy: Policy, attempt: int, chance: float, least: timedelta | None = None
+) -> timedelta | None:
+    """Return the delay before the next run, or None if *attempt* was the last.
+
+    Never less than *least*, what the other side asked for; all who were told the same are
+    spread behind it by as much as the policy spreads this attempt.
+    """
+    if attempt >= policy.max_attempts:
+        return None
+    wanted = delay(policy, attempt, chance)
+    if least is None:
+        return wanted
+    return max(wanted, least + wanted - delay(policy, attempt, 0.0))
+
+
+def longest_delay(policy: Policy) -> timedelta:
+    """Return a bound that no delay of *policy* exceeds, unless the other side asks for more."""
+    if policy.max_attempts == 1:
+        return timedelta(0)
+    return _spread(policy, _steady(policy, policy.max_attempts - 1), 1.0)
+
+
+def _steady(policy: Policy, attempt: int) -> timedelta:
+    base, most = policy.base.total_seconds(), policy.max_delay.total_seconds()
+    try:
+        grown = base * policy.multiplier ** (attempt - 1)
+    except OverflowError:
+        return policy.max_delay if base else policy.base
+    return timedelta(seconds=min(grown, most))
+
+
+def _spread(policy: Policy, steady: timedelta, chance: float) -> timedelta:
+    match policy.jitter:
+        case Jitter.ADDITIVE:
+            return steady + steady * (policy.ratio * chance)
+        case Jitter.EQUAL:
+            return steady * (0.5 + 0.5 * chance)
+        case Jitter.FULL:
+            return steady * chance
+        case Jitter.NONE:
+            return steady

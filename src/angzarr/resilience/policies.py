@@ -1,0 +1,154 @@
+"""The named backoff policies (spec D3), those of the settings, and which one a delivery gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from datetime import timedelta
+from typing import Any
+
+from angzarr.errors import ConfigurationError
+from angzarr.resilience.backoff import Jitter, Policy
+from angzarr.resilience.category import Category
+
+
+def _policy(
+    name: str, base: float, most: float, attempts: int, jitter: Jitter = Jitter.ADDITIVE
+) -> Policy:
+    return Policy(
+        name=name,
+        base=timedelta(seconds=base),
+        max_delay=timedelta(seconds=most),
+        max_attempts=attempts,
+        jitter=jitter,
+    )
+
+
+#: One run, whatever happens.
+NO_RETRY = _policy("no_retry", 0, 0, 1)
+
+_NAMED = (
+    # by operation: base and longest delay in seconds, runs in all
+    _policy("fact_append", 1, 60, 3),
+    _policy("entity_create", 1, 60, 3),
+    _policy("config_update", 1, 30, 3),
+    _policy("external_api", 2, 120, 5),
+    _policy("webhook", 5, 300, 5),
+    _policy("crm_sync", 10, 600, 10),
+    # by context
+    _policy("realtime", 0.5, 5, 2),
+    _policy("background", 5, 300, 10),
+    _policy("default", 1, 60, 5),
+    _policy("saga_command", 0.01, 2, 10),
+    _policy("grpc_connection", 0.1, 5, 30),
+    _policy("projection", 2, 60, 4, Jitter.NONE),  # three retries; order matters more than spread
+    _policy("event_handler", 0.1, 10, 3, Jitter.EQUAL),  # retries of one step inside a handler
+    NO_RETRY,
+)
+
+POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in _NAMED}
+
+DEFAULT = POLICIES["default"]
+
+#: Priorities an event may carry that have a policy of their own.
+_PRIORITIES = frozenset({"realtime", "background"})
+
+
+def choose(
+    policies: Mapping[str, Policy] = POLICIES,
+    *,
+    explicit: Policy | str | None = None,
+    operation: str | None = None,
+    priority: str | None = None,
+) -> Policy:
+    """Return the policy of a delivery: the handler's own, else its operation's, else by priority.
+
+    Raises ConfigurationError for an unknown name in *explicit* or *operation*, which a developer
+    wrote. An unknown *priority* came with a message and gets the default.
+    """
+    if isinstance(explicit, Policy):
+        return explicit
+    name = explicit or operation
+    if name is not None:
+        return _named(policies, name)
+    return policies[priority if priority in _PRIORITIES else "default"]
+
+
+def _named(policies: Mapping[str, Policy], name: str) -> Policy:
+    if name not in policies:
+        msg = f"there is no backoff policy {name!r}; known are: {_listed(policies)}"
+        raise ConfigurationError(msg)
+    return policies[name]
+
+
+_FIELDS = frozenset(field.name for field in fields(Policy)) - {"name"}
+
+
+def policies_from(
+    settings: Mapping[str, Mapping[str, Any]], known: Mapping[str, Policy] = POLICIES
+) -> Mapping[str, Policy]:
+    """Return *known* with those of *settings* (name → fields) added.
+
+    Spans are seconds or timedeltas. A known name keeps the fields it is not given; a new one
+    starts from the default policy. Raises ConfigurationError naming policy, field and cure.
+    """
+    return {**known, **{name: _built(name, given, known) for name, given in settings.items()}}
+
+
+def _built(name: str, given: Mapping[str, Any], known: Mapping[str, Policy]) -> Policy:
+    if unknown := set(given) - _FIELDS:
+        msg = (
+            f"backoff policy {name!r}: unknown field {_listed(unknown)};"
+            f" known are: {_listed(_FIELDS)}"
+        )
+        raise ConfigurationError(msg)
+    start = known.get(name, DEFAULT)
+    return replace(start, name=name, **{key: _value(name, key, it) for key, it in given.items()})
+
+
+def _value(policy: str, field: str, given: Any) -> Any:
+    try:
+        return _READ[field](given)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"backoff policy {policy!r}: {field} cannot be {given!r} ({error})"
+        raise ConfigurationError(msg) from error
+
+
+def _span(given: Any) -> timedelta:
+    return given if isinstance(given, timedelta) else timedelta(seconds=_number(given))
+
+
+def _number(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError("a number is needed")
+    return float(given)
+
+
+def _count(given: Any) -> int:
+    number = _number(given)
+    if number != int(number):
+        raise ValueError("a whole number is needed")
+    return int(number)
+
+
+def _categories(given: Any) -> frozenset[Category] | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise TypeError("a list of categories is needed")
+    return frozenset(Category(one) for one in given)
+
+
+_READ = {
+    "base": _span,
+    "max_delay": _span,
+    "max_attempts": _count,
+    "multiplier": _number,
+    "jitter": Jitter,
+    "ratio": _number,
+    "retry_on": _categories,
+}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
