@@ -16,6 +16,8 @@ MAX_STACK = 16_000
 #: Longest error message a letter carries, in characters.
 MAX_MESSAGE = 4_000
 
+_CUT = "[…]"
+
 
 class Reason(StrEnum):
     """Why the event became a letter (spec L1)."""
@@ -58,6 +60,10 @@ class DeadLetter:
     component_type: str = "handler"
     #: Further facts of others; kept when a letter is read and sent again.
     metadata: Mapping[str, str] = field(default_factory=dict)
+    #: What a letter written by others holds beyond these fields (unknown fields, commands, pages
+    #: of foreign types), as the codec read it. Where it is set, `message` and `event` are a view:
+    #: the payload travels on as it came. Empty in letters of our own.
+    envelope: bytes = field(default=b"", repr=False)
 
 
 def letter_id(domain: str, handler: str, event_id: str, replay: int) -> str:
@@ -67,7 +73,17 @@ def letter_id(domain: str, handler: str, event_id: str, replay: int) -> str:
 
 def unreadable_letter_id(queue: str, raw: bytes) -> str:
     """Return the id of a letter whose event could not be read (decisions 21)."""
-    return hashlib.sha256(queue.encode() + b"\x00" + raw).hexdigest()
+    return hashlib.sha256(queue.encode("utf-8", "surrogatepass") + b"\x00" + raw).hexdigest()
+
+
+def cut_stack(stack: str) -> str:
+    """Return *stack* in at most MAX_STACK characters; its end is kept."""
+    return stack if len(stack) <= MAX_STACK else _CUT + stack[len(_CUT) - MAX_STACK :]
+
+
+def cut_message(message: str) -> str:
+    """Return *message* in at most MAX_MESSAGE characters; its beginning is kept."""
+    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - len(_CUT)] + _CUT
 
 
 def _hash(*parts: str) -> str:

@@ -1,0 +1,123 @@
+"""Codec: DeadLetter ↔ bytes, binary or JSON, told apart by content type.
+
+Reading is safe on hostile bytes and raises nothing but DecodeError. Writing never fails.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from angzarr.dead_letters.foreign import LATER_TYPE_NAME, TYPE_NAME, adopt_later_generation
+from angzarr.dead_letters.json_form import read_json, write_json
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.wire_form import from_wire, to_wire
+from angzarr.errors import DecodeError
+from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
+
+PROTOBUF_CONTENT_TYPE: Final = f'application/x-protobuf; messageType="{TYPE_NAME}"'
+JSON_CONTENT_TYPE: Final = "application/json"
+#: More than any backend carries; a larger letter is refused unread.
+MAX_LETTER_BYTES: Final = 32 * 1024 * 1024
+
+_BINARY_TYPES: Final = frozenset(
+    {"application/x-protobuf", "application/protobuf", "application/vnd.google.protobuf"}
+)
+
+
+class Form(StrEnum):
+    """How a letter is written."""
+
+    JSON = "json"
+    BINARY = "binary"
+
+
+class Encoded(NamedTuple):
+    """A letter as it travels."""
+
+    body: bytes
+    content_type: str
+
+
+def encode(letter: DeadLetter, form: Form = Form.JSON) -> Encoded:
+    """Write *letter*, in *form* unless a letter of others would lose something by it.
+
+    Stack and messages longer than their maximum are cut.
+    """
+    only_json = letter.envelope.startswith(b"{")
+    if (form is Form.JSON or only_json) and (text := write_json(letter)) is not None:
+        return Encoded(text, JSON_CONTENT_TYPE)
+    return Encoded(to_wire(letter).SerializeToString(deterministic=True), PROTOBUF_CONTENT_TYPE)
+
+
+def decode(raw: bytes, content_type: str = "") -> DeadLetter:
+    """Read a letter; raises DecodeError, with one sentence that says why, and nothing else.
+
+    Without a content type JSON is known by its brace, which begins no protobuf message.
+    """
+    if len(raw) > MAX_LETTER_BYTES:
+        msg = f"the letter has {len(raw)} bytes, more than the {MAX_LETTER_BYTES} that are read"
+        raise DecodeError(msg)
+    form, later = _form_of(raw, content_type)
+    try:
+        return read_json(raw, later=later) if form is Form.JSON else _read_binary(raw, later=later)
+    except DecodeError:
+        raise
+    except ProtobufDecodeError as error:
+        msg = "the letter is not a protobuf AngzarrDeadLetter"
+        raise DecodeError(msg) from error
+    except Exception as error:
+        # Hostile input reaches every corner of the parsers: RecursionError, OverflowError, ...
+        msg = f"the letter cannot be read: its content is malformed ({type(error).__name__})"
+        raise DecodeError(msg) from error
+
+
+def read_receipt(domain: str, raw: bytes, content_type: str, handle: object) -> Receipt:
+    """Return the receipt of what a backend delivered, readable or not."""
+    letter, problem = None, ""
+    try:
+        letter = decode(raw, content_type)
+    except DecodeError as error:
+        problem = str(error)
+    return Receipt(
+        domain=domain,
+        letter=letter,
+        raw=raw,
+        content_type=content_type,
+        problem=problem,
+        handle=handle,
+    )
+
+
+def partition_key(letter: DeadLetter) -> str:
+    """Return what keeps letters of one aggregate in order: its root, else the correlation id."""
+    event = letter.event
+    return (event.root or event.correlation_id or "") if event else ""
+
+
+def _read_binary(raw: bytes, *, later: bool) -> DeadLetter:
+    wire = AngzarrDeadLetter.FromString(raw)
+    if later:
+        adopt_later_generation(wire)
+    return from_wire(wire)
+
+
+def _form_of(raw: bytes, content_type: str) -> tuple[Form, bool]:
+    """Return the form and whether the content type names the later generation."""
+    media, *parameters = (part.strip() for part in content_type.split(";"))
+    named = dict(p.partition("=")[::2] for p in parameters).get("messageType", "").strip("\"'")
+    if named not in ("", TYPE_NAME, LATER_TYPE_NAME):
+        msg = f"the content type names {named[:100]!r}, which is no dead letter"
+        raise DecodeError(msg)
+    later = named == LATER_TYPE_NAME
+    if not media:
+        return (Form.JSON if raw.startswith(b"{") else Form.BINARY), later
+    if media.lower() in _BINARY_TYPES:
+        return Form.BINARY, later
+    if media.lower() == JSON_CONTENT_TYPE:
+        return Form.JSON, later
+    msg = f"the content type {media[:100]!r} is neither protobuf nor JSON"
+    raise DecodeError(msg)

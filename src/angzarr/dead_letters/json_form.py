@@ -1,0 +1,122 @@
+"""Letters in canonical proto3 JSON, those of others included.
+
+JSON with fields or payload types that we do not know is kept whole in `DeadLetter.envelope` (its
+brace tells it from protobuf) and written back as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any, Final
+
+from google.protobuf import json_format
+
+from angzarr.dead_letters.foreign import adopt_later_generation_json
+from angzarr.dead_letters.letter import DeadLetter, cut_message
+from angzarr.dead_letters.metadata import write_metadata
+from angzarr.dead_letters.text import valid_text
+from angzarr.dead_letters.wire_form import (
+    TASK_MESSAGE,
+    from_wire,
+    task_message,
+    to_wire,
+    valid_metadata,
+    view,
+)
+from angzarr.errors import DecodeError
+from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
+
+#: What a letter says of itself anew each time it is written, in both spellings that JSON allows.
+_RESTATED: Final = (
+    "metadata",
+    "rejectionReason", "rejection_reason",
+    "sourceComponent", "source_component",
+    "sourceComponentType", "source_component_type",
+)  # fmt: skip
+_BOOKS: Final = ("rejectedEvents", "rejected_events", "rejectedCommand", "rejected_command")
+#: Which field json_format refused; the rest of its text may repeat the letter's content.
+_REFUSED: Final = re.compile(r"Failed to parse ([A-Za-z_]{1,40}) field")
+
+
+def write_json(letter: DeadLetter) -> bytes | None:
+    """Return *letter* as JSON, or None where JSON would lose what its envelope holds."""
+    if letter.envelope.startswith(b"{"):
+        return _rewrite(letter)
+    wire = to_wire(letter)
+    try:
+        text = json_format.MessageToJson(wire, indent=None, ensure_ascii=False)
+        if letter.envelope and json_format.Parse(text, AngzarrDeadLetter()) != wire:
+            return None
+    except (json_format.Error, TypeError, ValueError):
+        return None
+    return text.encode()
+
+
+def read_json(raw: bytes, *, later: bool) -> DeadLetter:
+    """Read a letter; raises DecodeError and whatever hostile input makes the parser raise."""
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        msg = "the letter is not JSON"
+        raise DecodeError(msg) from error
+    if not isinstance(data, dict):
+        msg = "the letter is JSON but no object"
+        raise DecodeError(msg)
+    if later:
+        adopt_later_generation_json(data)
+    try:
+        wire = json_format.ParseDict(data, AngzarrDeadLetter())
+    except json_format.ParseError:
+        return _read_json_of_others(data)
+    return from_wire(wire)
+
+
+def _read_json_of_others(data: dict[str, Any]) -> DeadLetter:
+    """Read JSON with fields or payload types we do not know; it is kept whole in the envelope."""
+    known = _without_unknown_types(data)
+    try:
+        wire = json_format.ParseDict(known, AngzarrDeadLetter(), ignore_unknown_fields=True)
+    except json_format.ParseError as error:
+        refused = _REFUSED.search(str(error))
+        where = f": its {refused[1]} is malformed" if refused else ""
+        msg = f"the letter's JSON is no AngzarrDeadLetter{where}"
+        raise DecodeError(msg) from error
+    rest = {key: value for key, value in data.items() if key not in _RESTATED}
+    letter = replace(view(wire), envelope=_json_bytes(rest))
+    if task_message(wire):
+        return letter
+    book: Any = next((rest[key] for key in _BOOKS if key in rest), {})
+    message = replace(
+        letter.message,
+        body=_json_bytes(book),
+        content_type=letter.message.content_type.replace("x-protobuf", "json"),
+        content_encoding="utf-8",
+    )
+    return replace(letter, message=message)
+
+
+def _without_unknown_types(value: Any) -> Any:
+    """Return JSON *value* with each Any but our own TaskMessage emptied: its type is unknown."""
+    if isinstance(value, list):
+        return [_without_unknown_types(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    url = value.get("@type")
+    if url is not None and str(url).rpartition("/")[2] != TASK_MESSAGE:
+        return {}
+    return {key: _without_unknown_types(item) for key, item in value.items()}
+
+
+def _rewrite(letter: DeadLetter) -> bytes:
+    data = json.loads(letter.envelope)
+    data["metadata"] = valid_metadata(write_metadata(letter))
+    data["rejectionReason"] = valid_text(cut_message(letter.explanation))
+    data["sourceComponent"] = valid_text(letter.component)
+    data["sourceComponentType"] = valid_text(letter.component_type)
+    return _json_bytes(data)
+
+
+def _json_bytes(value: object) -> bytes:
+    return json.dumps(value).encode()

@@ -1,0 +1,122 @@
+"""The metadata of a letter: facts without a field of their own, under fixed keys (spec L3).
+
+Keys once published in a release never change. Listed in docs/reference/dead-letters.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from angzarr.dead_letters.letter import DeadLetter, Reason, cut_message, cut_stack
+
+ID: Final = "id"
+LETTER_ID: Final = "letter_id"
+ORIGINAL_QUEUE: Final = "original_queue"
+TENANT_ID: Final = "tenant_id"
+ENTITY_ID: Final = "entity_id"
+TRACE_ID: Final = "trace_id"
+EVENT_ID: Final = "event_id"
+EVENT_TYPE: Final = "event_type"
+
+_LONGEST_COUNT: Final = 9
+_TRACEPARENT_PARTS: Final = 4
+
+
+class _Fact(NamedTuple):
+    """One field of DeadLetter under its key; `default` is what a letter without the key has."""
+
+    key: str
+    default: Any
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+    #: Written even where it says nothing, so that readers need not know the default.
+    always: bool = False
+
+
+class FactsRead(NamedTuple):
+    """The fields of DeadLetter that metadata held, and what else it held."""
+
+    fields: dict[str, Any]
+    rest: dict[str, str]
+
+
+def write_metadata(letter: DeadLetter) -> dict[str, str]:
+    """Return all metadata of *letter*: its facts, copies of its event's facts, and others' keys."""
+    written = derived(letter) | dict(letter.metadata)
+    written[LETTER_ID] = letter.id
+    for fact in _FACTS:
+        value = getattr(letter, fact.key)
+        if value != fact.default or (fact.always and fact.key not in letter.metadata):
+            written[fact.key] = fact.write(value)
+    return written
+
+
+def read_facts(metadata: Mapping[str, str]) -> FactsRead:
+    """Split *metadata* into fields of DeadLetter and the rest; a malformed fact stays a rest."""
+    rest = dict(metadata)
+    fields: dict[str, Any] = {}
+    for fact in _FACTS:
+        if fact.key in rest:
+            try:
+                fields[fact.key] = fact.read(rest[fact.key])
+            except (ValueError, OverflowError):
+                continue
+            del rest[fact.key]
+    if LETTER_ID in rest:
+        fields["id"] = rest.pop(LETTER_ID)
+    return FactsRead(fields, rest)
+
+
+def derived(letter: DeadLetter) -> dict[str, str]:
+    """Return the keys that repeat what message and event say, for readers of metadata only."""
+    event = letter.event
+    message_id = letter.message.id or (event.id if event else "") or letter.id
+    said = {ID: f"dlq_{message_id}", ORIGINAL_QUEUE: letter.message.queue}
+    if event:
+        said |= {
+            EVENT_ID: event.id,
+            EVENT_TYPE: event.type,
+            TENANT_ID: event.tenant_id or "",
+            ENTITY_ID: event.root or "",
+            TRACE_ID: trace_id(event.traceparent or ""),
+        }
+    return {key: value for key, value in said.items() if value}
+
+
+def trace_id(traceparent: str) -> str:
+    """Return the trace id of a W3C *traceparent*, or an empty string."""
+    parts = traceparent.split("-")
+    return parts[1] if len(parts) >= _TRACEPARENT_PARTS else ""
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_COUNT):
+        msg = "not a count"
+        raise ValueError(msg)
+    return int(text)
+
+
+def _time(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+_FACTS: Final = (
+    _Fact("handler", "", str, str, always=True),
+    _Fact("reason", Reason.REFUSED, str, Reason, always=True),
+    _Fact("category", "unknown", str, str, always=True),
+    _Fact("error_type", "", str, str),
+    _Fact("error_code", "UNKNOWN", str, str, always=True),
+    _Fact("error_message", "", cut_message, str),
+    _Fact("error_stack", "", cut_stack, str),
+    _Fact("attempts", 0, str, _count, always=True),
+    _Fact("replay", 0, str, _count, always=True),
+    _Fact("first_attempt_at", None, datetime.isoformat, _time),
+    _Fact("last_attempt_at", None, datetime.isoformat, _time),
+    _Fact("sent_to_dlq_at", None, datetime.isoformat, _time),
+    _Fact("fingerprint", "", str, str),
+    _Fact("worker", "", str, str),
+    _Fact("version", "", str, str),
+)

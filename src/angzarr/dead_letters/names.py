@@ -1,0 +1,59 @@
+"""What each backend calls the queue of a domain (spec L2). Pure; published names never change."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from angzarr.dead_letters.queue import NAME_PREFIX, UNKNOWN_DOMAIN
+from angzarr.errors import InvalidDomainName
+from angzarr.events.event import check_domain
+
+#: The topic exchange that RabbitMQ's letters go through; the logical name's first part.
+EXCHANGE: Final = "angzarr.dlq"
+#: SQS takes the fewest: 80 characters of A-Z, a-z, 0-9, '-' and '_'. All backends share the form.
+MAX_NAME_LENGTH: Final = 80
+
+_HASH_LENGTH: Final = 10
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def queue_name(domain: str) -> str:
+    """Return the name of *domain*'s queue, topic or subscription, for every backend.
+
+    Any text gives a name that every backend takes: '.' becomes '-'; other characters become '-'
+    and a hash is added, as it is where the name must be cut; an empty domain is ``unknown``.
+    """
+    plain = domain.replace(".", "-")
+    mapped = _FOREIGN.sub("-", plain)
+    name = NAME_PREFIX + (mapped or UNKNOWN_DOMAIN)
+    if mapped == plain and len(name) <= MAX_NAME_LENGTH:
+        return name
+    mark = hashlib.sha256(domain.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return f"{name[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}-{mark}"
+
+
+def routing_key(domain: str) -> str:
+    """Return the key that leads from the exchange to *domain*'s queue; never a pattern.
+
+    An own domain keeps its dots; a foreign one is written as in its queue's name.
+    """
+    name = queue_name(domain)
+    kept = name == NAME_PREFIX + domain.replace(".", "-")
+    return f"{EXCHANGE}.{domain if kept else name.removeprefix(NAME_PREFIX)}"
+
+
+def check_domains(domains: Iterable[str]) -> None:
+    """Raise InvalidDomainName if a domain has a bad name or two share a queue (decisions 20)."""
+    taken: dict[str, str] = {}
+    for domain in domains:
+        name = queue_name(check_domain(domain))
+        other = taken.setdefault(name, domain)
+        if other != domain:
+            msg = (
+                f"domains {other!r} and {domain!r} would share the dead-letter queue {name!r}"
+                " ('.' is written as '-'): rename one of them"
+            )
+            raise InvalidDomainName(msg)

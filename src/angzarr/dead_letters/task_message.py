@@ -1,0 +1,171 @@
+"""Message and Event ↔ the protobuf message TaskMessage, without loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
+from angzarr.errors import DecodeError
+from angzarr.events.event import Event, Priority
+from angzarr.events.message import Message
+from angzarr.wire.worker_pb2 import EventFacts, TaskMessage
+
+#: What follows each of the three parts of a body as Celery's serializer writes it.
+_BODY_MARKS: Final = (", ", ", ", "]")
+_MAX_INT32: Final = 2**31
+_MAX_UINT64: Final = 2**64
+_OPTIONAL_TEXT: Final = (
+    "domain", "root", "edition", "correlation_id", "causation_id", "tenant_id", "traceparent",
+)  # fmt: skip
+
+_read_json_at = json.JSONDecoder().raw_decode
+
+
+class Body(NamedTuple):
+    """The three JSON texts that a protocol 2 body consists of, verbatim."""
+
+    args: str
+    kwargs: str
+    embed: str
+
+
+def write_message(message: Message, event: Event | None) -> TaskMessage:
+    """Return *message* and *event* as they travel; numbers no broker takes are left out."""
+    written = TaskMessage(
+        task=valid_text(message.task),
+        content_type=valid_text(message.content_type),
+        content_encoding=valid_text(message.content_encoding),
+        headers=to_json_text(dict(message.headers)),
+        queue=valid_text(message.queue),
+        exchange=valid_text(message.exchange),
+        routing_key=valid_text(message.routing_key),
+        properties=to_json_text(dict(message.properties)) if message.properties else "",
+    )
+    body = split_body(message.body)
+    if body:
+        written.args, written.kwargs, written.embed = body
+    else:
+        written.raw_body = message.body
+    if message.priority is not None and -_MAX_INT32 <= message.priority < _MAX_INT32:
+        written.priority = message.priority
+    if event is not None:
+        written.event.CopyFrom(_write_event(event, body))
+    return written
+
+
+def read_message(written: TaskMessage) -> tuple[Message, Event | None]:
+    """Return what `write_message` was given; raises DecodeError, ValueError or TypeError."""
+    body = Body(written.args, written.kwargs, written.embed)
+    message = Message(
+        body=_join_body(body) if any(body) else written.raw_body,
+        content_type=written.content_type,
+        content_encoding=written.content_encoding,
+        headers=_json_object(written.headers, "headers"),
+        queue=written.queue,
+        exchange=written.exchange,
+        routing_key=written.routing_key,
+        priority=written.priority if written.HasField("priority") else None,
+        properties=_json_object(written.properties, "properties"),
+    )
+    event = _read_event(written.event, body) if written.HasField("event") else None
+    return message, event
+
+
+def split_body(body: bytes) -> Body | None:
+    """Return the parts of a protocol 2 body, or None where joining them would not restore it."""
+    try:
+        text = body.decode()
+        at = 1
+        parts = []
+        for mark in _BODY_MARKS:
+            _, end = _read_json_at(text, at)
+            if not text.startswith(mark, end):
+                return None
+            parts.append(text[at:end])
+            at = end + len(mark)
+    except (ValueError, RecursionError):
+        return None
+    split = Body(*parts)
+    return split if _join_body(split) == body else None
+
+
+def time_in(stamp: Timestamp) -> datetime | None:
+    """Return *stamp* in UTC to the microsecond, or None where Python has no such time."""
+    try:
+        return stamp.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _join_body(body: Body) -> bytes:
+    return f"[{body.args}, {body.kwargs}, {body.embed}]".encode()
+
+
+def _write_event(event: Event, body: Body | None) -> EventFacts:
+    written = EventFacts(
+        id=valid_text(event.id),
+        type=valid_text(event.type),
+        priority=event.priority.value,
+        config_pins={valid_text(str(k)): valid_text(str(v)) for k, v in event.config_pins.items()},
+    )
+    for name in _OPTIONAL_TEXT:
+        if (value := getattr(event, name)) is not None:
+            setattr(written, name, valid_text(value))
+    if event.sequence is not None and 0 <= event.sequence < _MAX_UINT64:
+        written.sequence = event.sequence
+    if event.occurred_at is not None:
+        written.occurred_at.FromDatetime(event.occurred_at)
+    if body is None or not _is_first(event.data, body):
+        written.data = to_json_text(event.data)
+    return written
+
+
+def _read_event(written: EventFacts, body: Body) -> Event:
+    data = from_json_text(written.data) if written.HasField("data") else _first(body)
+    return Event(
+        id=written.id,
+        type=written.type,
+        data=data,
+        sequence=written.sequence if written.HasField("sequence") else None,
+        priority=_priority(written.priority),
+        config_pins=dict(written.config_pins),
+        occurred_at=time_in(written.occurred_at) if written.HasField("occurred_at") else None,
+        **{
+            name: getattr(written, name) if written.HasField(name) else None
+            for name in _OPTIONAL_TEXT
+        },
+    )
+
+
+def _first(body: Body) -> Any:
+    args = json.loads(body.args) if body.args else None
+    return args[0] if isinstance(args, list) and args else None
+
+
+def _is_first(data: object, body: Body) -> bool:
+    """Tell whether *data* is the first of the args, with the same types throughout."""
+    try:
+        first = _first(body)
+        return bool(data == first) and json.dumps(data) == json.dumps(first)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _priority(text: str) -> Priority:
+    try:
+        return Priority(text)
+    except ValueError:
+        return Priority.DEFAULT
+
+
+def _json_object(text: str, field: str) -> Mapping[str, Any]:
+    value = from_json_text(text) if text else {}
+    if not isinstance(value, dict):
+        msg = f"the {field} of its TaskMessage are no JSON object"
+        raise DecodeError(msg)
+    return value

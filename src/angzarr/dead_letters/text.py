@@ -1,0 +1,115 @@
+"""Text forms of values: any header value as JSON and back, any string as valid UTF-8.
+
+Writing never fails: a letter that could not be written would be a message lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+_DICT: Final = "$dict"
+_TUPLE: Final = "$tuple"
+_TEXT: Final = "$text"
+
+#: Values JSON has no word for: their tag, and the way to text; a datetime comes before its date.
+_TO_TEXT: Final[tuple[tuple[type, str, Callable[[Any], str]], ...]] = (
+    (bytes, "$bytes", lambda value: base64.b64encode(value).decode()),
+    (datetime, "$datetime", datetime.isoformat),
+    (date, "$date", date.isoformat),
+    (time, "$time", time.isoformat),
+    (Decimal, "$decimal", str),
+    (uuid.UUID, "$uuid", str),
+    (float, "$float", repr),
+)
+_FROM_TEXT: Final[dict[str, Callable[[str], Any]]] = {
+    "$bytes": lambda text: base64.b64decode(text, validate=True),
+    "$datetime": datetime.fromisoformat,
+    "$date": date.fromisoformat,
+    "$time": time.fromisoformat,
+    "$decimal": Decimal,
+    "$uuid": uuid.UUID,
+    "$float": float,
+    _TEXT: str,
+}
+
+
+def to_json_text(value: object) -> str:
+    """Write *value* as JSON text from which `from_json_text` makes an equal value.
+
+    What has no JSON form and no tag (an object of somebody's class) is written as its repr.
+    """
+    try:
+        text = json.dumps(_tagged(value), ensure_ascii=False, allow_nan=False)
+    except (RecursionError, ValueError):  # nested too deeply, or in itself
+        text = json.dumps({_TEXT: f"<{type(value).__name__} that cannot be written as JSON>"})
+    return text if _is_valid(text) else json.dumps(json.loads(text))
+
+
+def from_json_text(text: str) -> Any:
+    """Read what `to_json_text` wrote; raises ValueError or TypeError on anything malformed."""
+    return json.loads(text, object_hook=_untagged)
+
+
+def valid_text(text: str) -> str:
+    r"""Return *text* with lone surrogates, which protobuf refuses, written as ``\udcff``."""
+    return text if _is_valid(text) else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _tagged(value: object) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return _tagged_mapping(value)
+    if isinstance(value, tuple):
+        return {_TUPLE: [_tagged(item) for item in value]}
+    if isinstance(value, list):
+        return [_tagged(item) for item in value]
+    return _tagged_scalar(value)
+
+
+def _tagged_scalar(value: object) -> Any:
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    for kind, tag, to_text in _TO_TEXT:
+        if isinstance(value, kind):
+            return {tag: to_text(value)}
+    return {_TEXT: repr(value)}
+
+
+def _tagged_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    looks_tagged = len(value) == 1 and str(next(iter(value))).startswith("$")
+    if not looks_tagged and all(isinstance(key, str) for key in value):
+        return {key: _tagged(item) for key, item in value.items()}
+    return {_DICT: [[_tagged(key), _tagged(item)] for key, item in value.items()]}
+
+
+def _untagged(value: dict[str, Any]) -> Any:
+    if len(value) != 1:
+        return value
+    [(tag, content)] = value.items()
+    if tag == _DICT:
+        return dict(content)
+    if tag == _TUPLE:
+        return tuple(content)
+    read = _FROM_TEXT.get(tag)
+    if read is None:
+        return value
+    if not isinstance(content, str):
+        msg = f"{tag} needs text"
+        raise TypeError(msg)
+    return read(content)

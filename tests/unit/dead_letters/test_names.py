@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from angzarr.dead_letters.names import check_domains, queue_name, routing_key
+from angzarr.errors import InvalidDomainName
+
+
+@pytest.mark.parametrize(
+    ("domain", "name", "key"),
+    [
+        ("order", "angzarr-dlq-order", "angzarr.dlq.order"),
+        ("order.eu", "angzarr-dlq-order-eu", "angzarr.dlq.order.eu"),
+        ("", "angzarr-dlq-unknown", "angzarr.dlq.unknown"),
+        ("Order_X", "angzarr-dlq-Order_X", "angzarr.dlq.Order_X"),
+    ],
+)
+def test_the_published_names_stay(domain: str, name: str, key: str) -> None:
+    assert queue_name(domain) == name
+    assert routing_key(domain) == key
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=()), max_size=200))
+def test_any_domain_gets_a_name_that_every_backend_takes(domain: str) -> None:
+    assert re.fullmatch(r"angzarr-dlq-[A-Za-z0-9_-]{1,68}", queue_name(domain))
+    assert re.fullmatch(r"angzarr\.dlq\.[A-Za-z0-9_.-]{1,68}", routing_key(domain))
+
+
+def test_foreign_characters_do_not_make_two_domains_one() -> None:
+    assert queue_name("a/b") != queue_name("a b") != queue_name("a-b")
+
+
+def test_a_long_foreign_domain_is_cut_and_told_apart_by_its_hash() -> None:
+    one, other = queue_name("d" * 100), queue_name("d" * 101)
+    assert one != other
+    assert len(one) == len(other) == 80
+
+
+def test_domains_that_would_share_a_queue_are_refused() -> None:
+    with pytest.raises(InvalidDomainName, match=r"'order\.eu' and 'order-eu' would share"):
+        check_domains(["order.eu", "shop", "order-eu"])
+
+
+def test_a_bad_domain_is_refused() -> None:
+    with pytest.raises(InvalidDomainName, match="'Order'"):
+        check_domains(["Order"])
+
+
+def test_good_domains_pass_even_when_named_twice() -> None:
+    check_domains(["order", "order", "shop", "d" * 64])

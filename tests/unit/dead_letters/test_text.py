@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.decimals(allow_nan=False)
+    | st.uuids()
+    | st.dates()
+    | (st.times() | st.datetimes(timezones=st.just(UTC))).map(lambda moment: moment.replace(fold=0))
+)
+keys = st.text() | st.sampled_from(["$bytes", "$dict", "$text"]) | st.integers() | st.binary()
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text() | st.sampled_from(["$bytes", "$dict"]), inner)
+        | st.dictionaries(keys, inner, max_size=2)
+    ),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_every_value_comes_back_equal_and_of_its_type(value: object) -> None:
+    text = to_json_text(value)
+    text.encode()
+    assert repr(from_json_text(text)) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"\xff", '{"$bytes": "/w=="}'),
+        (datetime(2026, 1, 2, tzinfo=UTC), '{"$datetime": "2026-01-02T00:00:00+00:00"}'),
+        (date(2026, 1, 2), '{"$date": "2026-01-02"}'),
+        (time(3, 4), '{"$time": "03:04:00"}'),
+        (Decimal("1.10"), '{"$decimal": "1.10"}'),
+        (uuid.UUID(int=1), '{"$uuid": "00000000-0000-0000-0000-000000000001"}'),
+        (float("inf"), '{"$float": "inf"}'),
+        ((1,), '{"$tuple": [1]}'),
+        ({1: 2}, '{"$dict": [[1, 2]]}'),
+        ({"$x": 2}, '{"$dict": [["$x", 2]]}'),
+        ("größer", '"größer"'),
+        ("\udcff", '"\\udcff"'),
+    ],
+)
+def test_the_published_forms_stay(value: object, text: str) -> None:
+    assert to_json_text(value) == text
+
+
+def test_an_object_of_some_class_is_written_as_its_repr() -> None:
+    assert from_json_text(to_json_text({"a": object})) == {"a": "<class 'object'>"}
+
+
+def test_what_contains_itself_is_written_as_a_note() -> None:
+    ring: list[object] = []
+    ring.append(ring)
+    assert "cannot be written" in from_json_text(to_json_text(ring))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"$bytes": 1}', '{"$bytes": "?"}', '{"$uuid": "1"}', '{"$dict": [1]}', "{", '{"$tuple": 1}'],
+)  # fmt: skip
+def test_malformed_tags_are_refused(text: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        from_json_text(text)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=())))
+def test_valid_text_is_valid_and_leaves_good_text_alone(text: str) -> None:
+    valid_text(text).encode()
+    assert json.loads(json.dumps(valid_text(text))) == valid_text(text)
+
+
+def test_valid_text_shows_a_lone_surrogate() -> None:
+    assert valid_text("a\udcff") == "a\\udcff"
+    assert valid_text("größer") == "größer"
