@@ -59,6 +59,8 @@ def _works(python: str) -> bool:
 def _launch(place: Place) -> list[Process]:
     for folder in ("tmp", "cache"):
         (place.folder / folder).mkdir(exist_ok=True)
+    scripts = place.folder / "etc" / "localstack" / "init"  # where it looks below its root
+    shutil.copytree(CHECKOUT / "localstack", scripts, dirs_exist_ok=True)
     python = _environment_folder() / "venv" / "bin" / "python"
     return [spawn([python, "-c", LOOPBACK_ONLY], log=place.log, env=_settings(place))]
 

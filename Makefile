@@ -1,0 +1,123 @@
+# Everything a person does here, by name. `make help` lists it.
+
+PYTHON ?= python3
+# How many processes share the tests that do not stop servers or spawn workers.
+JOBS ?= 2
+ARGS ?=
+ONLY ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SERVERS := $(PYTHON) tests/servers
+UV := build/uv/bin/uv
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --custom-compile-command "make pins"
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test verify check unit bench chaos chart docs image clean \
+	env servers-up servers-down wire wire-check pins
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# -- the environment -----------------------------------------------------------------------------
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo "angzarr needs Python 3.11 to 3.13; name one: make PYTHON=python3.11 …" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) install --upgrade pip
+
+.venv/.runtime: requirements/build.txt requirements/runtime.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements/build.txt -r requirements/runtime.txt
+	$(PIP) install --no-build-isolation --no-deps -e .
+	@touch $@
+
+.venv/.dev: requirements/build.txt requirements/dev.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements/build.txt -r requirements/dev.txt
+	$(PIP) install --no-build-isolation --no-deps -e .
+	@touch $@ .venv/.runtime
+
+env: .venv/.dev ## the environment for developers, in .venv
+
+pins: $(UV) ## write requirements/*.txt anew from pyproject.toml, every file with hashes
+	$(COMPILE) --upgrade pyproject.toml --extra all --group dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
+	$(COMPILE) pyproject.toml --extra all -c requirements/dev.txt -o requirements/image.txt
+	$(COMPILE) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
+	$(COMPILE) --upgrade requirements/localstack.in -o requirements/localstack.txt
+
+$(UV):
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/python -m pip --quiet install 'uv==0.13.*'
+
+# -- to run it -----------------------------------------------------------------------------------
+
+# On real servers it needs their clients too, which the small environment does not have.
+DEMO_ENV := $(if $(findstring ://,$(ARGS))$(wildcard .venv/.dev),.venv/.dev,.venv/.runtime)
+
+demo: $(DEMO_ENV) ## the whole road in one process, no server needed (ARGS="--broker redis://…")
+	$(BIN)/angzarr demo $(ARGS)
+
+servers-up: ## start Redis, PostgreSQL, RabbitMQ, LocalStack and Kafka for tests and leave them up
+	@$(SERVERS) up
+
+servers-down: ## stop the servers that `make servers-up` started
+	@$(SERVERS) down
+
+# -- to check it ---------------------------------------------------------------------------------
+
+test: env ## everything CI runs: lint, types, import rules, all tests on real servers
+	@$(SERVERS) run $(MAKE) --no-print-directory verify
+
+# Every step runs, also after one that failed, so that one run tells all; the last line is the sum.
+verify: env
+	@rm -rf build/reports; code=0; \
+	$(MAKE) --no-print-directory check || code=1; \
+	$(BIN)/pytest --ignore=tests/system -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
+	$(BIN)/pytest tests/system --junitxml=build/reports/system.xml || code=1; \
+	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
+	exit $$code
+
+check: env wire-check ## lint, format, types, import rules, generated code up to date
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: env ## the tests without any server
+	$(BIN)/pytest tests/unit
+
+bench: env ## measure the figures into build/bench.json (ONLY=key,key for some)
+	@$(SERVERS) run $(BIN)/python benchmarks/run.py --only "$(ONLY)"
+
+PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto proto/angzarr/wire/*.proto
+
+wire: env ## generate src/angzarr/wire from proto/
+	$(PROTOC) --python_out=src --pyi_out=src
+
+wire-check: env
+	@rm -rf build/wire && mkdir -p build/wire
+	@$(PROTOC) --python_out=build/wire --pyi_out=build/wire
+	@diff -r -x __init__.py -x __pycache__ build/wire/angzarr/wire src/angzarr/wire || \
+		{ echo "src/angzarr/wire does not fit proto/: run make wire" >&2; exit 1; }
+
+# -- to ship it ----------------------------------------------------------------------------------
+
+image: ## build the container image (needs a Docker engine)
+	@docker info >/dev/null 2>&1 || \
+		{ echo "make image needs a Docker engine, and none answers here." >&2; exit 1; }
+	docker build --tag angzarr-workers .
+
+chaos: ## kill, cut and flood a running fleet (not there yet)
+	@echo "make chaos is not there yet: it comes with issue 4 (every exit of a worker)." >&2; exit 1
+
+chart: ## lint and render the Helm chart (not there yet)
+	@echo "make chart is not there yet: the chart comes with issue 10 (shipping it)." >&2; exit 1
+
+docs: ## build the documentation site (not there yet)
+	@echo "make docs is not there yet: the site comes with issue 10; until then read docs/*.md." >&2; exit 1
+
+clean: servers-down ## stop the servers and remove all that was built, the environment included
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
