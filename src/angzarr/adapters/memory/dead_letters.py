@@ -1,0 +1,102 @@
+"""Dead letters in this process (`channel`): for stand-alone mode, demos and tests.
+
+Letters live as long as the process, and a forked child has a channel of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from angzarr.dead_letters.codec import Encoded, encode, read_receipt
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.queue import Receipt
+
+
+class _Taken(NamedTuple):
+    queue: str
+    encoded: Encoded
+
+
+class Channel:
+    """Queues by name, shared by every MemoryDeadLetterQueue of one channel."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.queues: dict[str, deque[Encoded]] = {}
+
+    def queue(self, name: str) -> deque[Encoded]:
+        """Return the queue *name*, created where it is missing; call it under `changed`."""
+        return self.queues.setdefault(name, deque())
+
+
+_CHANNELS: Final[dict[str, Channel]] = {}
+_CHANNELS_LOCK: Final = threading.Lock()
+
+
+def channel(name: str) -> Channel:
+    """Return this process's channel *name*."""
+    with _CHANNELS_LOCK:
+        return _CHANNELS.setdefault(name, Channel())
+
+
+class MemoryDeadLetterQueue:
+    """A dead-letter queue on a named channel of this process; safe from any thread."""
+
+    def __init__(self, name: str = "default") -> None:
+        self._channel = channel(name)
+        self._taken: dict[int, _Taken] = {}
+        self._numbers = itertools.count()
+
+    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+        """Append *letters*; nothing is refused."""
+        encoded = [(queue_name(letter.domain), encode(letter)) for letter in letters]
+        with self._channel.changed:
+            for name, letter in encoded:
+                self._channel.queue(name).append(letter)
+            self._channel.changed.notify_all()
+        return [None] * len(encoded)
+
+    def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
+        """Take up to *limit* letters, one from each domain in turn."""
+        with self._channel.changed:
+            self._channel.changed.wait_for(
+                lambda: any(self._channel.queue(queue_name(domain)) for domain in domains),
+                timeout=wait.total_seconds(),
+            )
+            taken = list(itertools.islice(self._take(domains), limit))
+        return [
+            read_receipt(domain, encoded.body, encoded.content_type, handle)
+            for domain, encoded, handle in taken
+        ]
+
+    def done(self, receipts: Sequence[Receipt], /) -> None:
+        """Forget these letters."""
+        with self._channel.changed:
+            for receipt in receipts:
+                self._taken.pop(receipt.handle, None)
+
+    def close(self) -> None:
+        """Put what was not done back in front of its queue, in order."""
+        with self._channel.changed:
+            for taken in reversed(self._taken.values()):
+                self._channel.queue(taken.queue).appendleft(taken.encoded)
+            self._taken.clear()
+            self._channel.changed.notify_all()
+
+    def _take(self, domains: Sequence[str]) -> Iterator[tuple[str, Encoded, int]]:
+        waiting = list(domains)
+        while waiting:
+            for domain in tuple(waiting):
+                queue = self._channel.queue(queue_name(domain))
+                if not queue:
+                    waiting.remove(domain)
+                    continue
+                handle = next(self._numbers)
+                self._taken[handle] = _Taken(queue_name(domain), queue.popleft())
+                yield domain, self._taken[handle].encoded, handle

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import threading
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
+from angzarr.dead_letters.codec import Encoded
+from angzarr.dead_letters.names import queue_name
+from contracts.dead_letters import DeadLetterQueueContract, a_letter
+
+
+class TestMemoryDeadLetterQueue(DeadLetterQueueContract):
+    @pytest.fixture(autouse=True)
+    def backend(self) -> None:
+        self.name = uuid.uuid4().hex
+
+    def open(self) -> MemoryDeadLetterQueue:
+        return MemoryDeadLetterQueue(self.name)
+
+    def put_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:
+        shared = channel(self.name)
+        with shared.changed:
+            shared.queue(queue_name(domain)).append(Encoded(raw, content_type or ""))
+            shared.changed.notify_all()
+
+    def test_a_waiting_receiver_is_woken_by_a_put(self, domain: str) -> None:
+        taken = []
+        receiver = threading.Thread(
+            target=lambda: taken.extend(
+                self.open().receive([domain], limit=1, wait=timedelta(seconds=30))
+            )
+        )
+        receiver.start()
+        self.open().put([a_letter(domain)])
+        receiver.join(10)
+        assert len(taken) == 1
+
+    def test_channels_of_other_names_are_apart(self, domain: str) -> None:
+        self.open().put([a_letter(domain)])
+        other = MemoryDeadLetterQueue(f"{self.name}-other")
+        assert other.receive([domain], limit=1, wait=timedelta(0)) == []

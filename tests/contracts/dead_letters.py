@@ -1,0 +1,341 @@
+"""What every dead-letter queue must do, whatever carries it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
+from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
+from angzarr.errors import DeadLetterQueueUnavailable
+from angzarr.events.event import Event
+from angzarr.events.message import Message
+
+NOTHING = timedelta(milliseconds=300)
+PATIENCE = 30.0
+
+
+def a_letter(domain: str, number: int = 0, **changes: Any) -> DeadLetter:
+    data = {"number": number}
+    message = Message(
+        body=json.dumps([[data], {}, {}]).encode(),
+        content_type="application/json",
+        content_encoding="utf-8",
+        headers={"task": "shop.sync", "id": f"t-{number}", "eta": None, "raw": b"\xff"},
+        queue="orders",
+    )
+    event = Event(id=f"e-{number}", type="order.placed", data=data, root=f"r-{number}")
+    facts: dict[str, Any] = {
+        "id": f"{domain}-{number}",
+        "domain": domain,
+        "handler": "shop.sync",
+        "reason": Reason.EXHAUSTED,
+        "explanation": "5 attempts used",
+        "message": message,
+        "event": event,
+        "sent_to_dlq_at": datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC),
+    }
+    return DeadLetter(**(facts | changes))
+
+
+def letters_of(domain: str, count: int) -> list[DeadLetter]:
+    return [a_letter(domain, number) for number in range(count)]
+
+
+def take(queue: DeadLetterQueue, domains: list[str], count: int) -> list[Receipt]:
+    """Receive until *count* letters came or patience ends."""
+    taken: list[Receipt] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(taken) < count and time.monotonic() < deadline:
+        taken += queue.receive(domains, limit=count - len(taken), wait=timedelta(seconds=1))
+    return taken
+
+
+def ids(receipts: list[Receipt]) -> list[str]:
+    return sorted(receipt.letter.id if receipt.letter else "" for receipt in receipts)
+
+
+class DeadLetterQueueContract(ABC):
+    @abstractmethod
+    def open(self) -> DeadLetterQueue:
+        """Open one more client of the backend of this test."""
+
+    @abstractmethod
+    def put_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:
+        """Put bytes into *domain*'s queue, which exists, as somebody else's client would."""
+
+    @pytest.fixture
+    def domain(self) -> str:
+        return f"t{uuid.uuid4().hex[:10]}"
+
+    @pytest.fixture
+    def opened(self, backend: Any) -> Iterator[Callable[[], DeadLetterQueue]]:
+        queues: list[DeadLetterQueue] = []
+
+        def open_one() -> DeadLetterQueue:
+            queues.append(self.open())
+            return queues[-1]
+
+        yield open_one
+        for queue in queues:
+            queue.close()
+
+    @pytest.fixture
+    def queue(self, opened: Callable[[], DeadLetterQueue]) -> DeadLetterQueue:
+        return opened()
+
+    def test_a_letter_is_confirmed_and_received_whole(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        letter = a_letter(domain)
+        assert queue.put([letter]) == [None]
+        [receipt] = take(queue, [domain], 1)
+        assert receipt.letter == letter
+        assert (receipt.domain, receipt.problem) == (domain, "")
+
+    def test_many_letters_of_several_domains_arrive_once_each(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        domains = [domain, f"{domain}.eu", f"{domain}-us"]
+        letters = [letter for one in domains for letter in letters_of(one, 13)]
+        assert queue.put(letters) == [None] * 39
+        taken = take(queue, domains, 39)
+        assert ids(taken) == sorted(letter.id for letter in letters)
+        assert queue.receive(domains, limit=9, wait=NOTHING) == []
+        for receipt in taken:
+            assert receipt.letter is not None
+            assert receipt.letter.domain == receipt.domain
+
+    def test_only_the_domains_asked_for_are_taken(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        other = f"{domain}-other"
+        queue.put([a_letter(domain), a_letter(other)])
+        assert ids(take(queue, [other], 1)) == [f"{other}-0"]
+        assert queue.receive([other], limit=5, wait=NOTHING) == []
+        assert ids(take(queue, [domain], 1)) == [f"{domain}-0"]
+
+    def test_no_more_than_the_limit_is_taken(self, queue: DeadLetterQueue, domain: str) -> None:
+        queue.put(letters_of(domain, 5))
+        taken = take(queue, [domain], 2)
+        assert len(taken) == 2
+        assert len(take(queue, [domain], 3)) == 3
+
+    def test_an_empty_queue_gives_nothing_within_the_wait(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        queue.put([a_letter(domain)])
+        queue.done(take(queue, [domain], 1))
+        started = time.monotonic()
+        assert queue.receive([domain], limit=1, wait=NOTHING) == []
+        assert time.monotonic() - started < 5
+
+    def test_a_domain_without_a_queue_yet_gives_nothing(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        assert queue.receive([domain], limit=1, wait=NOTHING) == []
+        queue.put([a_letter(domain)])
+        assert len(take(queue, [domain], 1)) == 1
+
+    def test_nothing_is_put_and_nowhere_is_received_from(self, queue: DeadLetterQueue) -> None:
+        assert queue.put([]) == []
+        assert queue.receive([], limit=1, wait=timedelta(0)) == []
+        queue.done([])
+
+    def test_letters_not_done_come_back_when_their_receiver_closes(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put(letters_of(domain, 3))
+        assert len(take(first, [domain], 3)) == 3
+        first.close()
+        assert ids(take(opened(), [domain], 3)) == [f"{domain}-{n}" for n in range(3)]
+
+    def test_letters_done_do_not_come_back(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put(letters_of(domain, 3))
+        first.done(take(first, [domain], 3))
+        first.put([a_letter(domain, 3)])
+        first.close()
+        second = opened()
+        assert ids(take(second, [domain], 1)) == [f"{domain}-3"]
+        assert second.receive([domain], limit=5, wait=NOTHING) == []
+
+    def test_letters_done_out_of_order_lose_none_of_the_others(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put(letters_of(domain, 5))
+        taken = take(first, [domain], 5)
+        by_id = {receipt.letter.id: receipt for receipt in taken if receipt.letter}
+        first.done([by_id[f"{domain}-4"]])
+        first.done([by_id[f"{domain}-2"], by_id[f"{domain}-0"]])
+        first.close()
+        second = opened()
+        back = take(second, [domain], 2)
+        back += second.receive([domain], limit=5, wait=timedelta(seconds=1))
+        assert {f"{domain}-1", f"{domain}-3"} <= set(ids(back))
+
+    def test_the_rest_arrives_after_a_part_was_done(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put(letters_of(domain, 9))
+        done: list[str] = []
+        while len(done) < 6:
+            taken = take(first, [domain], 3)
+            first.done(taken)
+            done += ids(taken)
+        first.close()
+        rest = ids(take(opened(), [domain], 3))
+        assert sorted(done + rest) == [f"{domain}-{n}" for n in range(9)]
+
+    def test_done_after_close_is_ignored(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put([a_letter(domain)])
+        taken = take(first, [domain], 1)
+        first.close()
+        first.done(taken)
+        assert len(take(opened(), [domain], 1)) == 1
+
+    def test_done_twice_is_harmless(self, queue: DeadLetterQueue, domain: str) -> None:
+        queue.put(letters_of(domain, 2))
+        taken = take(queue, [domain], 2)
+        queue.done(taken)
+        queue.done(taken)
+        queue.put([a_letter(domain, 7)])
+        assert ids(take(queue, [domain], 1)) == [f"{domain}-7"]
+
+    def test_putting_a_letter_twice_is_harmless(self, queue: DeadLetterQueue, domain: str) -> None:
+        letter = a_letter(domain)
+        assert queue.put([letter, letter]) == [None, None]
+        assert queue.put([letter]) == [None]
+        taken = take(queue, [domain], 1)
+        taken += queue.receive([domain], limit=5, wait=timedelta(seconds=1))
+        assert {receipt.letter.id for receipt in taken if receipt.letter} == {letter.id}
+
+    def test_closing_twice_is_harmless(self, queue: DeadLetterQueue, domain: str) -> None:
+        queue.put([a_letter(domain)])
+        queue.close()
+        queue.close()
+
+    def test_unreadable_bytes_come_with_the_reason_and_can_be_let_go(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        queue.put([a_letter(domain)])
+        queue.done(take(queue, [domain], 1))
+        self.put_raw(domain, b"not a letter", JSON_CONTENT_TYPE)
+        [receipt] = take(queue, [domain], 1)
+        assert receipt.letter is None
+        assert receipt.raw == b"not a letter"
+        assert receipt.problem == "the letter is not JSON"
+        queue.done([receipt])
+        assert queue.receive([domain], limit=1, wait=NOTHING) == []
+
+    @pytest.mark.parametrize("form", list(Form))
+    def test_a_letter_of_another_client_is_read_in_either_form(
+        self, queue: DeadLetterQueue, domain: str, form: Form
+    ) -> None:
+        queue.put([a_letter(domain)])
+        queue.done(take(queue, [domain], 1))
+        encoded = encode(a_letter(domain, 1), form)
+        self.put_raw(domain, *encoded)
+        [receipt] = take(queue, [domain], 1)
+        assert receipt.letter == a_letter(domain, 1)
+        assert (receipt.raw, receipt.content_type) == tuple(encoded)
+
+    def test_a_letter_without_a_content_type_is_read(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        queue.put([a_letter(domain)])
+        queue.done(take(queue, [domain], 1))
+        self.put_raw(domain, encode(a_letter(domain, 1)).body, None)
+        [receipt] = take(queue, [domain], 1)
+        assert receipt.letter == a_letter(domain, 1)
+
+    def test_a_foreign_domain_is_carried_under_a_mapped_name(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        foreign = f"{domain} Größe/*#" + "x" * 80
+        assert queue.put([a_letter(foreign)]) == [None]
+        [receipt] = take(queue, [foreign], 1)
+        assert receipt.letter is not None
+        assert receipt.letter.domain == foreign
+
+    def test_many_threads_may_put_at_once(self, queue: DeadLetterQueue, domain: str) -> None:
+        answers: list[list[str | None]] = []
+
+        def put(thread: int) -> None:
+            answers.append(queue.put([a_letter(domain, thread * 5 + n) for n in range(5)]))
+
+        threads = [threading.Thread(target=put, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == [[None] * 5] * 8
+        assert ids(take(queue, [domain], 40)) == sorted(f"{domain}-{n}" for n in range(40))
+
+
+class ServerDeadLetterQueueContract(DeadLetterQueueContract):
+    """What a queue on a server must do besides."""
+
+    @abstractmethod
+    def open_away(self) -> DeadLetterQueue:
+        """Open a client whose server does not answer; its address holds the word ``s3cret``."""
+
+    def test_confirmed_letters_outlive_their_writer(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        writer = opened()
+        writer.put(letters_of(domain, 2))
+        writer.close()
+        assert len(take(opened(), [domain], 2)) == 2
+
+    def test_a_queue_that_was_closed_opens_itself_again(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        queue.put([a_letter(domain)])
+        queue.close()
+        assert queue.put([a_letter(domain, 1)]) == [None]
+        assert len(take(queue, [domain], 2)) == 2
+
+    def test_a_forked_child_shares_no_connection(self, queue: DeadLetterQueue, domain: str) -> None:
+        queue.put([a_letter(domain, 0)])
+        fork = multiprocessing.get_context("fork")
+        answers = fork.SimpleQueue()
+        child = fork.Process(target=lambda: answers.put(queue.put([a_letter(domain, 1)])))
+        child.start()
+        child.join(30)
+        assert answers.get() == [None]
+        assert queue.put([a_letter(domain, 2)]) == [None]
+        assert len(take(queue, [domain], 3)) == 3
+
+    def test_a_server_that_is_away_is_told_quickly_and_without_secrets(self, domain: str) -> None:
+        queue = self.open_away()
+        calls: list[Callable[[], object]] = [
+            lambda: queue.put([a_letter(domain)]),
+            lambda: queue.receive([domain], limit=1, wait=NOTHING),
+        ]
+        for call in calls:
+            started = time.monotonic()
+            with pytest.raises(DeadLetterQueueUnavailable) as caught:
+                call()
+            assert time.monotonic() - started < 8
+            assert "s3cret" not in str(caught.value)
+            assert "\n" not in str(caught.value)
+        queue.close()
