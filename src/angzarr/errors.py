@@ -158,31 +158,55 @@ class GivenBack(AngzarrError):
     """The worker is stopping while it holds a message: the broker gets it back, nothing is lost."""
 
 
-class Verdict(AngzarrError):
+class Directive(AngzarrError):
     """Raised by a handler to say the outcome outright instead of leaving it to the taxonomy."""
 
 
-class GiveUp(Verdict):
+class GiveUp(Directive):
     """Never retry: dead-letter the event with *reason*."""
 
 
-class Skip(Verdict):
+class Skip(Directive):
     """A business refusal: recorded as a fact, acknowledged, not retried."""
 
 
-class RetryLater(Verdict):
-    """Run the event again after *delay* (seconds or a timedelta; None: the policy's delay).
-
-    It uses an attempt like any other failure.
-    """
+class _Later(Directive):
+    """A directive with a delay."""
 
     def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
-        super().__init__(reason or "the handler asked to be retried")
+        super().__init__(reason or "the handler asked to be run later")
         self.reason = reason
         self.delay = timedelta(seconds=delay) if isinstance(delay, int | float) else delay
         if self.delay is not None and self.delay < timedelta(0):
-            msg = f"RetryLater takes a delay of 0 s or more, not {self.delay}"
+            msg = f"{type(self).__name__} takes a delay of 0 s or more, not {self.delay}"
             raise ValueError(msg)
 
-    def __reduce__(self) -> tuple[type[RetryLater], tuple[timedelta | None, str]]:
+    def __reduce__(self) -> tuple[type[_Later], tuple[timedelta | None, str]]:
         return type(self), (self.delay, self.reason)
+
+
+class RetryLater(_Later):
+    """Run the event again after *delay* (seconds or a timedelta; None: the policy's delay).
+
+    It uses an attempt like any other failure; when none is left the event is dead-lettered.
+    *max_attempts* overrides the policy's number of runs (0: no end); *cause* is the error to show;
+    *body* replaces the message's body.
+    """
+
+    def __init__(
+        self,
+        delay: float | timedelta | None = None,
+        reason: str = "",
+        *,
+        max_attempts: int | None = None,
+        cause: Exception | None = None,
+        body: bytes | None = None,
+    ) -> None:
+        super().__init__(delay, reason or (str(cause) if cause is not None else ""))
+        self.max_attempts = max_attempts
+        self.cause = cause
+        self.body = body
+
+
+class Postpone(_Later):
+    """Run the event again after *delay* (None: 2 s) without using an attempt."""

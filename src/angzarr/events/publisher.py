@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Protocol
 
 from angzarr.events.message import Message
@@ -11,8 +10,8 @@ from angzarr.events.message import Message
 class Publisher(Protocol):
     """Sends raw messages to the queue they name."""
 
-    def publish(self, message: Message, /, *, at: datetime | None = None) -> None:
-        """Return once the broker confirmed *message*, to be delivered not before *at*.
+    def publish(self, message: Message, /) -> None:
+        """Return once the broker confirmed *message*.
 
         Body and headers go out as they are. Raises BrokerUnavailable when it was not confirmed;
         it may then have been sent all the same, which the claim makes harmless.

@@ -1,0 +1,32 @@
+"""RoadAMQP: every message that this app sends names the queue it is first sent to (decisions 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery.app.amqp import AMQP
+from kombu import Queue
+
+from angzarr.events import headers as names
+
+
+class RoadAMQP(AMQP):
+    """Celery's message factory plus one header."""
+
+    def _create_task_sender(self) -> Callable[..., Any]:
+        send = super()._create_task_sender()
+        default = self.app.conf.task_default_queue
+
+        def send_task_message(
+            producer: Any, name: str, message: Any, *args: Any, **options: Any
+        ) -> Any:
+            queue = options.get("queue")
+            if queue is None and options.get("exchange") is None:
+                queue = default
+            if queue is not None:
+                named = queue.name if isinstance(queue, Queue) else str(queue)
+                message.headers.setdefault(names.QUEUE, named)
+            return send(producer, name, message, *args, **options)
+
+        return send_task_message

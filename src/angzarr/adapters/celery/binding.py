@@ -1,0 +1,92 @@
+"""Binding: from a Python function to the call that runs it for one delivery."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from celery.exceptions import Reject
+
+from angzarr.delivery.context import Context
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.handlers import Bind
+from angzarr.errors import ConfigurationError, DecodeError, GiveUp, Postpone
+from angzarr.events.codec import decoder_for
+
+
+def event_binding(function: Callable[..., Any], declared: object) -> Bind:
+    """Bind an event handler: its event decoded to what it declares, and the context if it takes it.
+
+    The function's annotation says what it takes; without one it is *declared*.
+    """
+    takes_context = _takes_context(function)
+    decode = decoder_for(_annotation(function, declared))
+
+    def bind(delivery: Delivery, context: Context) -> Callable[[], Any]:
+        if len(delivery.args) != 1 or delivery.kwargs:
+            msg = f"an event has one body, this message has {len(delivery.args)} arguments"
+            raise DecodeError(msg)
+        event = decode(delivery.args[0])
+        if takes_context:
+            return lambda: function(event, context)
+        return lambda: function(event)
+
+    return bind
+
+
+def task_binding(task: Any) -> Bind:
+    """Bind a plain task: its arguments as they were sent."""
+
+    def bind(delivery: Delivery, _context: Context) -> Callable[[], Any]:
+        def call() -> Any:
+            try:
+                return task.run(*delivery.args, **delivery.kwargs)
+            except Reject as said:
+                if said.requeue:
+                    raise Postpone(reason="the task rejected it, requeue") from said
+                msg = f"the task rejected it: {said.reason or 'no reason given'}"
+                raise GiveUp(msg) from said
+
+        _check_arguments(task, delivery)
+        return call
+
+    return bind
+
+
+def _check_arguments(task: Any, delivery: Delivery) -> None:
+    """Refuse arguments that the function could never take before anything is claimed for them."""
+    try:
+        task.__header__(*delivery.args, **delivery.kwargs)
+    except TypeError as error:
+        msg = f"the arguments do not fit {task.name}: {error}"
+        raise DecodeError(msg) from error
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    positional = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    required = [parameter for parameter in positional if parameter.default is parameter.empty]
+    if not positional or len(required) > 2:  # noqa: PLR2004 - event and context
+        msg = (
+            f"{function.__qualname__} cannot be a handler: write it as"
+            f" {function.__name__}(event) or {function.__name__}(event, ctx)"
+        )
+        raise ConfigurationError(msg)
+    return len(positional) > 1
+
+
+def _annotation(function: Callable[..., Any], declared: object) -> object:
+    first = next(iter(inspect.signature(function).parameters))
+    try:
+        hints = typing.get_type_hints(function)
+    except NameError as error:
+        if not isinstance(declared, str):
+            return declared
+        msg = f"the annotation of {function.__qualname__} cannot be read: {error}"
+        raise ConfigurationError(msg) from error
+    return hints.get(first, declared)

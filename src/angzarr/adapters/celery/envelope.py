@@ -1,0 +1,64 @@
+"""Envelope: what a child needs of a message and Celery does not hand down: the raw message (9).
+
+`RoadRequest` makes it in the parent and puts it into the request; it travels to the child with
+the request's other fields. The body is the same object that Celery sends along, so that pickling
+it a second time costs a reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from angzarr.events import headers as names
+from angzarr.events.message import Message
+
+#: The name of the request's field.
+FIELD = "angzarr"
+
+#: What RabbitMQ's native delayed delivery puts before a routing key: 28 bits of the delay.
+_DELAY_PREFIX = re.compile(r"(?:[01]\.){28}")
+#: Message properties that a copy takes along; the others belong to one publish.
+_PROPERTIES = ("correlation_id", "reply_to")
+
+
+class Envelope(NamedTuple):
+    """A plain tuple: cheap to pickle, one for each delivery."""
+
+    token: str
+    owner: str
+    body: bytes | str
+    content_type: str
+    content_encoding: str
+    headers: Mapping[str, Any]
+    properties: Mapping[str, Any]
+    delivery_info: Mapping[str, Any]
+
+    def message(self, queue: str) -> Message:
+        """Return the raw message, which was first sent to *queue*."""
+        body = self.body
+        return Message(
+            body=body.encode("utf-8", "surrogateescape") if isinstance(body, str) else bytes(body),
+            content_type=self.content_type,
+            content_encoding=self.content_encoding,
+            headers=self.headers,
+            queue=queue,
+            exchange=self.delivery_info.get("exchange") or "",
+            routing_key=self.routing_key,
+            priority=self.properties.get("priority"),
+            properties={
+                name: self.properties[name] for name in _PROPERTIES if self.properties.get(name)
+            },
+        )
+
+    @property
+    def routing_key(self) -> str:
+        """The key the message was first sent with, without a delay's prefix."""
+        return _DELAY_PREFIX.sub("", self.delivery_info.get("routing_key") or "", count=1)
+
+    @property
+    def named_queue(self) -> str | None:
+        """The queue named in a header, if any."""
+        queue = self.headers.get(names.QUEUE)
+        return queue if isinstance(queue, str) and queue else None

@@ -1,0 +1,72 @@
+"""Followers: a success's links and the chain's next step, published by settle (decisions 7).
+
+Celery sends them after the task body: a kill there would lose them behind a completed claim. We
+send them before the claim is completed, with ids that are the same when it is done again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from celery import group, signature
+from kombu.exceptions import OperationalError
+
+from angzarr.delivery.delivery import Delivery
+from angzarr.errors import BrokerUnavailable
+
+
+class CeleryFollowers:
+    """Publishes the followers of the task that runs on this thread."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def publish(self, delivery: Delivery, value: Any) -> None:
+        """Publish links, then the chain's next step; raises BrokerUnavailable if one is refused."""
+        task = self._app.current_worker_task
+        request = task.request if task is not None else None
+        if request is None or not (request.callbacks or request.chain):
+            return
+        options = self._options(delivery, request)
+        try:
+            for index, link in enumerate(request.callbacks or ()):
+                self._send(link, value, f"{delivery.message.id}:{index}", options)
+            if request.chain:
+                *later, following = request.chain
+                step = signature(following, app=self._app)
+                identify(step, f"{delivery.message.id}:chain")
+                step.apply_async((value,), chain=later, **options)
+        except (OperationalError, OSError) as error:
+            msg = f"the broker did not confirm what follows task {delivery.message.id}: {error}"
+            raise BrokerUnavailable(msg) from error
+
+    def _send(self, link: Any, value: Any, seed: str, options: dict[str, Any]) -> None:
+        step = signature(link, app=self._app)
+        identify(step, seed)
+        step.apply_async((value,), **options)
+
+    def _options(self, delivery: Delivery, request: Any) -> dict[str, Any]:
+        inherit = self._app.conf.task_inherit_parent_priority
+        return {
+            "parent_id": delivery.message.id,
+            "root_id": request.root_id or delivery.message.id,
+            "priority": delivery.message.priority if inherit else None,
+        }
+
+
+def identify(step: Any, seed: str) -> None:
+    """Give *step* and all that it is made of ids, so that sending it again sends the same.
+
+    An id that it has already (a chain gives its steps theirs) stays.
+    """
+    if isinstance(step, group):
+        for index, member in enumerate(step.tasks):
+            identify(member, f"{seed}:{index}")
+    step.options.setdefault("task_id", str(uuid.uuid5(uuid.NAMESPACE_OID, seed)))
+
+
+def forget_followers(request: Any) -> None:
+    """Keep Celery's tracer from publishing them a second time, or after a skip."""
+    request.callbacks = None
+    request.chain = None

@@ -1,0 +1,95 @@
+"""The broker queue that tells the analysis worker how replays ended (decisions 22)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from queue import Empty
+from typing import Any
+
+from angzarr.adapters.celery.publisher import CeleryPublisher
+from angzarr.dead_letters.replay_outcome import OUTCOMES_QUEUE, ReplayOutcome
+from angzarr.errors import BrokerUnavailable
+from angzarr.events.message import Message
+
+_log = logging.getLogger("angzarr.analysis")
+
+_TEXT = ("letter_id", "outcome", "handler", "event_id")
+
+
+class CeleryReplayOutcomes:
+    """Both ends: workers put, the analysis worker receives. One receiver a process."""
+
+    def __init__(self, app: Any, publisher: CeleryPublisher) -> None:
+        self._app = app
+        self._publisher = publisher
+        self._connection: Any = None
+        self._queue: Any = None
+
+    def put(self, outcome: ReplayOutcome) -> None:
+        """Return once the broker confirmed it."""
+        body = {name: getattr(outcome, name) for name in _TEXT} | {"replay": outcome.replay}
+        self._publisher.publish(
+            Message(
+                body=json.dumps(body).encode(),
+                content_type="application/json",
+                content_encoding="utf-8",
+                headers={},
+                queue=OUTCOMES_QUEUE,
+            )
+        )
+
+    def receive(self, *, limit: int, wait: timedelta) -> list[ReplayOutcome]:
+        """Take up to *limit*; what cannot be read is logged and let go, the deadline covers it."""
+        taken: list[ReplayOutcome] = []
+        try:
+            while len(taken) < limit:
+                message = self._open().get(block=not taken, timeout=wait.total_seconds() or 0.001)
+                outcome = _read(message)
+                taken.extend([outcome] if outcome else [])
+        except Empty:
+            pass
+        except self._away() as error:
+            self.close()
+            msg = f"the broker did not answer for {OUTCOMES_QUEUE}: {error}"
+            raise BrokerUnavailable(msg) from error
+        return taken
+
+    def done(self, outcomes: Sequence[ReplayOutcome]) -> None:
+        """Let these outcomes go; one whose connection is gone comes back and changes nothing."""
+        for outcome in outcomes:
+            try:
+                outcome.handle.ack()
+            except self._away() as error:
+                _log.warning("replay_outcome_not_acknowledged: it will come again: %s", error)
+
+    def close(self) -> None:
+        """Give back what was not done."""
+        connection, self._connection, self._queue = self._connection, None, None
+        if connection is not None:
+            connection.release()
+
+    def _open(self) -> Any:
+        if self._queue is None:
+            self._connection = self._app.connection_for_read()
+            self._connection.ensure_connection(max_retries=1, timeout=5)
+            queue = self._publisher.queue(OUTCOMES_QUEUE)
+            self._queue = self._connection.SimpleQueue(queue)
+        return self._queue
+
+    def _away(self) -> tuple[type[BaseException], ...]:
+        connection = self._connection or self._app.connection_for_read()
+        return (OSError, *connection.connection_errors, *connection.channel_errors)
+
+
+def _read(message: Any) -> ReplayOutcome | None:
+    try:
+        told = json.loads(message.body)
+        text = {name: str(told[name]) for name in _TEXT}
+        return ReplayOutcome(**text, replay=int(told["replay"]), handle=message)
+    except (ValueError, TypeError, KeyError) as error:
+        _log.error("replay_outcome_unreadable: %s", error)
+        message.ack()
+        return None

@@ -1,0 +1,110 @@
+"""Safety: the Celery settings under which nothing is lost, and a refusal of all others.
+
+Sources of the rules: the measured facts in docs/guarantees.md; each is pinned by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from angzarr.errors import UnsafeSetting
+
+#: Applied below whatever the user configures.
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "task_acks_late": True,
+    "task_reject_on_worker_lost": True,
+    # The letter is durable before a failure reaches the tracer, so its message may go.
+    "task_acks_on_failure": True,
+    # A run that the hard time limit cut is given back; started claims are counted (D4).
+    "task_acks_on_timeout": False,
+    "task_serializer": "json",
+    "result_serializer": "json",
+    "event_serializer": "json",
+    "accept_content": ["json"],
+    "result_accept_content": ["json"],
+    "worker_prefetch_multiplier": 1,
+    "broker_connection_retry_on_startup": True,
+    "worker_cancel_long_running_tasks_on_connection_loss": True,
+    "task_default_delivery_mode": "persistent",
+}
+
+#: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.
+AMQP_DEFAULTS: Final[Mapping[str, Any]] = {
+    "task_default_queue_type": "quorum",
+    "task_default_exchange_type": "topic",
+    "broker_transport_options": {"confirm_publish": True},
+}
+
+_JSON = {"json", "application/json"}
+
+
+def check(app: Any, transport: str) -> None:
+    """Raise UnsafeSetting, naming every setting that would lose messages and its cure."""
+    problems = [*_settings(app, transport), *_tasks(app)]
+    if problems:
+        msg = "angzarr refuses to start, messages would be lost: " + "; ".join(problems)
+        raise UnsafeSetting(msg)
+
+
+def _settings(app: Any, transport: str) -> Iterator[str]:
+    conf = app.conf
+    wanted: dict[str, Callable[[Any], bool]] = {
+        "task_acks_late": bool,
+        "task_reject_on_worker_lost": bool,
+        "task_acks_on_failure": bool,
+        "task_acks_on_timeout": lambda value: not value,
+    }
+    for name, is_safe in wanted.items():
+        if not is_safe(conf[name]):
+            yield f"{name} is {conf[name]!r}: set it to {DEFAULTS[name]!r}"
+    for name in ("task_serializer", "result_serializer"):
+        if conf[name] != "json":
+            yield f"{name} is {conf[name]!r}: set it to 'json', others can be made to run code"
+    if extra := set(conf.accept_content or ()) - _JSON:
+        yield f"accept_content takes {', '.join(sorted(extra))}: set it to ['json']"
+    if transport == "amqp" and not (conf.broker_transport_options or {}).get("confirm_publish"):
+        yield "broker_transport_options lacks confirm_publish: set {'confirm_publish': True}"
+    if transport in ("kafka", "confluentkafka"):
+        yield "a Kafka broker commits whole partitions: use Redis, RabbitMQ or SQS for tasks"
+    if conf.task_always_eager:
+        yield "task_always_eager is on: it is for tests, a worker never sees a task"
+
+
+def _tasks(app: Any) -> Iterator[str]:
+    for name, task in sorted(app.tasks.items()):
+        if name.startswith("celery."):
+            continue
+        if not task.acks_late:
+            yield f"task {name} has acks_late=False: remove it"
+        if not task.reject_on_worker_lost:
+            yield f"task {name} has reject_on_worker_lost=False: remove it"
+
+
+POOLS_WITHOUT_TIME_LIMITS: Final = frozenset({"threads", "solo", "gevent", "eventlet"})
+
+
+def check_pool(app: Any, pool: str, asynchronous: Callable[[Any], bool]) -> None:
+    """Refuse what a pool would ignore in silence: time limits in threads, coroutines in gevent."""
+    problems = []
+    for name, task in sorted(app.tasks.items()):
+        if name.startswith("celery."):
+            continue
+        if pool in POOLS_WITHOUT_TIME_LIMITS and _time_limited(app, task):
+            problems.append(
+                f"task {name} has a time limit, which the {pool} pool ignores: use the prefork"
+                " pool, or remove the limit"
+            )
+        if pool in ("gevent", "eventlet") and asynchronous(task):
+            problems.append(
+                f"task {name} is async, which the {pool} pool cannot run: use prefork or threads"
+            )
+    if problems:
+        msg = "angzarr refuses to start: " + "; ".join(problems)
+        raise UnsafeSetting(msg)
+
+
+def _time_limited(app: Any, task: Any) -> bool:
+    limits = (task.time_limit, task.soft_time_limit)
+    defaults = (app.conf.task_time_limit, app.conf.task_soft_time_limit)
+    return any(limit is not None for limit in (*limits, *defaults))

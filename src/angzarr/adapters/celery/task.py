@@ -1,0 +1,144 @@
+"""RoadTask: a Celery task whose deliveries take the road (decisions 1, 7, 8).
+
+In a worker `__call__` decides and settles; what Celery's tracer is told afterwards is only what
+it must know for result, events and acknowledgement. Called directly it is the plain function.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+from celery import Task
+from celery.exceptions import Ignore, Reject, Retry
+from celery.utils.time import maybe_make_aware
+from kombu.utils.json import dumps
+
+from angzarr.adapters.celery.envelope import FIELD, Envelope
+from angzarr.adapters.celery.followers import forget_followers
+from angzarr.adapters.celery.request import RoadRequest
+from angzarr.delivery.delivery import Delivery, read
+from angzarr.delivery.outcome import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Outcome,
+    Postponed,
+    Refused,
+    Retried,
+    Skipped,
+    Superseded,
+)
+from angzarr.errors import GivenBack, RetryLater
+
+
+class AskedRetry(RetryLater, Retry):
+    """What `self.retry` raises: ours to the pipeline, Celery's own to code that catches it."""
+
+    def __str__(self) -> str:
+        return self.reason or "the task asked to be retried"
+
+
+class RoadTask(Task):
+    """The base of every task of an `Angzarr` app."""
+
+    abstract = True
+    Request = RoadRequest
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Take the road in a worker; outside one, run the function and nothing else."""
+        envelope: Envelope | None = getattr(self.request, FIELD, None)
+        if envelope is None:
+            return self._run_directly(args, kwargs)
+        delivery = self._delivery(envelope, args, kwargs)
+        try:
+            outcome = self.app.road.take(delivery)
+        except GivenBack as error:
+            raise Reject(error, requeue=True) from error
+        return self._tell(outcome)
+
+    def _run_directly(self, args: Any, kwargs: Any) -> Any:
+        """Run as Celery would: in a test, by ``apply()``, or under ``task_always_eager``."""
+        if self.request.called_directly:
+            return self.run(*args, **kwargs)
+        return self.app.run_eagerly(self, args, kwargs)
+
+    def _delivery(self, envelope: Envelope, args: Any, kwargs: Any) -> Delivery:
+        queue = envelope.named_queue or self.app.queue_of(envelope.routing_key)
+        return read(
+            envelope.message(queue),
+            args=args,
+            kwargs=kwargs,
+            token=envelope.token,
+            owner=envelope.owner,
+            redelivered=bool((self.request.delivery_info or {}).get("redelivered")),
+        )
+
+    def _tell(self, outcome: Outcome | None) -> Any:
+        """Tell the tracer; all that must not be lost has been made true before."""
+        forget_followers(self.request)
+        match outcome:
+            case Handled(raised=None, value=value) | Duplicate(value=value):
+                return value
+            case Handled(raised=BaseException() as raised):
+                raise raised
+            case Skipped():
+                return None
+            case Retried(error=error, delay=delay):
+                raise Retry(exc=error, when=delay.total_seconds()) from error
+            case DeadLettered(error=error):
+                raise error
+            case Postponed() | Refused() | Superseded() | None:
+                raise Ignore
+
+    def retry(  # noqa: PLR0917 - Celery's signature
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: Exception | None = None,
+        throw: bool = True,  # noqa: FBT001, FBT002, ARG002 - Celery's signature
+        eta: datetime | None = None,
+        countdown: float | None = None,
+        max_retries: int | None = None,
+        **_options: Any,
+    ) -> NoReturn:
+        """Ask for another run; settle publishes the copy, so a failing publish loses nothing.
+
+        Always raises. Options that Celery would pass to ``apply_async`` have no effect: a copy
+        goes back to the queue it came from.
+        """
+        if self.request.called_directly and exc is not None:
+            raise exc
+        limit = self._retries_allowed(max_retries)
+        raise AskedRetry(
+            self._wait(eta, countdown),
+            max_attempts=0 if limit is None else limit + 1,
+            cause=exc,
+            body=self._edited_body(args, kwargs),
+        )
+
+    def _retries_allowed(self, asked: int | None) -> int | None:
+        override: int | None = getattr(self, "override_max_retries", None)
+        allowed: int | None = self.max_retries if asked is None else asked
+        return allowed if override is None else override
+
+    def _wait(self, eta: datetime | None, countdown: float | None) -> timedelta:
+        if eta is not None:
+            left: timedelta = maybe_make_aware(eta) - self.app.now()
+            return max(left, timedelta(0))
+        return timedelta(seconds=self.default_retry_delay if countdown is None else countdown)
+
+    def _edited_body(self, args: Any, kwargs: Any) -> bytes | None:
+        """Return the body of a copy with other arguments, or None if they stay as they are."""
+        request = self.request
+        new_args = request.args if args is None else args
+        new_kwargs = request.kwargs if kwargs is None else kwargs
+        if (list(new_args), new_kwargs) == (list(request.args or ()), request.kwargs):
+            return None
+        embed = {
+            "callbacks": request.callbacks,
+            "errbacks": request.errbacks,
+            "chain": request.chain,
+            "chord": request.chord,
+        }
+        return str(dumps([new_args, new_kwargs, embed])).encode()

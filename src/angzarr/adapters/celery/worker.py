@@ -1,0 +1,117 @@
+"""Worker steps: what an app checks and starts in a worker's parent process."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import mmap
+import os
+import threading
+from datetime import timedelta
+from typing import Any
+
+import click
+from celery import bootsteps
+
+from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.resilience.idempotency import OwnerLeases
+
+_log = logging.getLogger("angzarr.worker")
+
+#: How long an owner counts as alive after its last sign of life, and how often it gives one (2).
+LEASE = timedelta(seconds=8)
+RENEWED_EVERY = timedelta(seconds=2)
+
+
+class RefusedToStart(click.ClickException, ConfigurationError):
+    """A ConfigurationError that ``celery worker`` prints as one sentence."""
+
+
+class Stopping:
+    """Whether this worker stops: one byte that the parent writes and its children see.
+
+    A warm shutdown sends a prefork child no signal; a child that holds a message must know.
+    """
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, 1)
+
+    def begin(self) -> None:
+        """Let every process of this worker know."""
+        self._page[0] = 1
+
+    def reset(self) -> None:
+        """Forget an earlier worker of this process."""
+        self._page[0] = 0
+
+    def __call__(self) -> bool:
+        """Tell whether the worker stops."""
+        return self._page[0] != 0
+
+
+class LeaseKeeper:
+    """Renews this process tree's owner lease from a thread in the parent until the process ends."""
+
+    def __init__(self, leases: OwnerLeases, owner: str) -> None:
+        self._leases = leases
+        self._owner = owner
+        self._pid = os.getpid()
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Take the lease before the first message; a store that is away is tried again."""
+        self._renew()
+        threading.Thread(target=self._keep, name="angzarr-lease", daemon=True).start()
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """End the lease; what this process tree left pending can be taken over at once."""
+        if self._ended.is_set() or os.getpid() != self._pid:
+            return
+        self._ended.set()
+        atexit.unregister(self.end)
+        try:
+            self._leases.end(self._owner)
+        except StoreUnavailable:
+            _log.warning("owner_lease_not_ended: it ends by itself within %s", LEASE)
+
+    def _keep(self) -> None:
+        while not self._ended.wait(RENEWED_EVERY.total_seconds()):
+            self._renew()
+
+    def _renew(self) -> None:
+        try:
+            self._leases.renew(self._owner, LEASE)
+        except StoreUnavailable as error:
+            _log.error("owner_lease_not_renewed: %s", error)
+
+
+class RoadStep(bootsteps.StartStopStep):
+    """Checks the app before the pool starts, then keeps the owner lease."""
+
+    requires = ()
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        try:
+            worker.app.check_worker(_pool_name(worker))
+        except ConfigurationError as error:
+            raise RefusedToStart(str(error)) from error
+
+    def start(self, worker: Any) -> None:
+        """Take the lease."""
+        worker.app.begin_work()
+
+    def stop(self, worker: Any) -> None:
+        """Let children that hold a message give it back; the lease lasts until the pool ended."""
+        worker.app.stopping.begin()
+
+    def close(self, worker: Any) -> None:
+        """See `stop`; a worker closes before it waits for its pool."""
+        worker.app.stopping.begin()
+
+
+def _pool_name(worker: Any) -> str:
+    module = str(getattr(worker.pool_cls, "__module__", worker.pool_cls))
+    known = {"thread": "threads", "solo": "solo", "gevent": "gevent", "eventlet": "eventlet"}
+    return known.get(module.rsplit(".", 1)[-1], "prefork")

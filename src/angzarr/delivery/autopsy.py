@@ -1,0 +1,113 @@
+"""Autopsy: write the dead letter of a delivery: what failed, how, and all that a replay needs."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from angzarr.clock import Clock
+from angzarr.dead_letters.letter import (
+    MAX_MESSAGE,
+    MAX_STACK,
+    DeadLetter,
+    Reason,
+    letter_id,
+)
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.handlers import Handler
+from angzarr.errors import InvalidDomainName
+from angzarr.events.event import check_domain
+from angzarr.resilience.taxonomy import Classification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autopsy:
+    """Knows the worker it happens in; everything else it reads from the delivery."""
+
+    clock: Clock
+    component: str
+    worker: str
+    version: str
+    domain_of_queue: Callable[[str], str | None] = lambda _queue: None
+
+    def letter(
+        self,
+        delivery: Delivery,
+        handler: Handler | None,
+        error: BaseException,
+        reason: Reason,
+        seen: Classification,
+    ) -> DeadLetter:
+        """Return the letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
+        domain = self.domain(delivery, handler)
+        now = self.clock.now()
+        ran = reason in (Reason.REFUSED, Reason.EXHAUSTED)
+        return DeadLetter(
+            id=letter_id(domain, delivery.handler, delivery.event.id, delivery.position.replay),
+            domain=domain,
+            handler=delivery.handler,
+            reason=reason,
+            explanation=_explain(reason, delivery, error),
+            message=delivery.message,
+            event=delivery.event,
+            error_type=_name(error),
+            error_code=seen.code or "UNKNOWN",
+            error_message=str(error)[:MAX_MESSAGE],
+            error_stack=_stack(error),
+            category=seen.category.value,
+            attempts=delivery.attempt if ran else delivery.attempt - 1,
+            replay=delivery.position.replay,
+            first_attempt_at=delivery.first_attempt_at or now,
+            last_attempt_at=now,
+            sent_to_dlq_at=now,
+            worker=self.worker,
+            version=self.version,
+            component=self.component,
+        )
+
+    def domain(self, delivery: Delivery, handler: Handler | None) -> str:
+        """Return the handler's domain, else the event's, else the queue's, else unknown (20)."""
+        if handler is not None and handler.domain:
+            return handler.domain
+        for name in (delivery.event.domain, self.domain_of_queue(delivery.message.queue)):
+            if name and _usable(name):
+                return name
+        return UNKNOWN_DOMAIN
+
+
+def _usable(name: str) -> bool:
+    """Tell whether a name that came from outside may name a queue of ours."""
+    try:
+        check_domain(name)
+    except InvalidDomainName:
+        return False
+    return True
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _stack(error: BaseException) -> str:
+    """Return the end of the stack: it names the cause."""
+    return "".join(traceback.format_exception(error))[-MAX_STACK:]
+
+
+def _explain(reason: Reason, delivery: Delivery, error: BaseException) -> str:
+    what = str(error)[:500] or _name(error)
+    match reason:
+        case Reason.EXHAUSTED:
+            return f"failed {delivery.attempt} times, no attempt is left; last: {what}"
+        case Reason.REFUSED:
+            return f"not retryable: {what}"
+        case Reason.UNDELIVERABLE:
+            return f"could not be delivered: {what}"
+        case _:
+            return what

@@ -1,0 +1,70 @@
+"""Colour: run a coroutine from a synchronous worker, and leave nothing pending (decisions 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_own: tuple[int, asyncio.AbstractEventLoop] | None = None
+_shared: tuple[int, asyncio.AbstractEventLoop] | None = None
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* to its end: on this process's own loop, or from a pool thread on a shared one.
+
+    Prefork children and solo workers run handlers on the main thread; pool threads share one loop
+    thread so that async clients can be shared too. Loops are made after the fork, on first use.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return _run_here(_own_loop(), work)
+    return _run_shared(_shared_loop(), work)
+
+
+def _run_here(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return loop.run_until_complete(work)
+    except BaseException:
+        # A soft time limit strikes between two callbacks: what stays pending would go on inside
+        # the next delivery.
+        _cancel_all(loop)
+        raise
+
+
+def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    pending = asyncio.all_tasks(loop)
+    for task in pending:
+        task.cancel()
+    if pending:
+        loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+
+
+def _own_loop() -> asyncio.AbstractEventLoop:
+    global _own  # noqa: PLW0603 - one loop a process
+    if _own is None or _own[0] != os.getpid():
+        _own = (os.getpid(), asyncio.new_event_loop())
+    return _own[1]
+
+
+def _shared_loop() -> asyncio.AbstractEventLoop:
+    global _shared  # noqa: PLW0603 - one loop thread a process
+    with _lock:
+        if _shared is None or _shared[0] != os.getpid():
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="angzarr-loop", daemon=True).start()
+            _shared = (os.getpid(), loop)
+        return _shared[1]

@@ -1,0 +1,87 @@
+"""Delivery: one message in the hands of one worker, read but not yet judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from angzarr.events import headers as names
+from angzarr.events.event import Event, digest
+from angzarr.events.message import Message
+from angzarr.resilience.idempotency import Position, key_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What a worker knows of a message before it runs. `token` names this very delivery (3)."""
+
+    message: Message
+    event: Event
+    handler: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    token: str
+    owner: str
+    attempt: int
+    position: Position
+    first_attempt_at: datetime | None
+    not_before: datetime | None
+    letter_id: str | None
+    redelivered: bool = False
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of this (handler, event) pair."""
+        return key_for(self.handler, self.event.id)
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the body; empty for a copy, which is our own word for word (10, 12).
+
+        A user's own `self.retry(args=…)` changes a copy's body on purpose, so only what a
+        publisher or a person sent (hop 0) is compared.
+        """
+        return "" if self.position.hop else digest([self.args, self.kwargs])
+
+
+def read(
+    message: Message,
+    *,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    token: str,
+    owner: str,
+    redelivered: bool = False,
+) -> Delivery:
+    """Read a delivery from a Celery message; malformed optional headers count as absent."""
+    found = message.headers
+    return Delivery(
+        message=message,
+        event=names.from_headers(
+            found, data=data_of(args, kwargs), event_id=message.id, type=message.task
+        ),
+        handler=message.task,
+        args=args,
+        kwargs=kwargs,
+        token=token,
+        owner=owner,
+        attempt=names.whole_number(found.get(names.ATTEMPT))
+        or (names.whole_number(found.get("retries")) or 0) + 1,
+        position=Position(
+            names.whole_number(found.get(names.REPLAY)) or 0,
+            names.whole_number(found.get(names.HOP)) or 0,
+        ),
+        first_attempt_at=names.time_of(found.get(names.FIRST_ATTEMPT_AT)),
+        not_before=names.time_of(found.get(names.NOT_BEFORE)),
+        letter_id=str(found[names.LETTER_ID]) if found.get(names.LETTER_ID) else None,
+        redelivered=redelivered,
+    )
+
+
+def data_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return an event's data (its only argument), or all arguments of a plain task."""
+    if len(args) == 1 and not kwargs:
+        return args[0]
+    return {"args": list(args), "kwargs": dict(kwargs)}

@@ -1,0 +1,36 @@
+"""Eager: run a handler at once in the caller's process, for ``apply()`` and tests."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from angzarr.delivery.colour import run as run_coroutine
+from angzarr.delivery.context import Context
+from angzarr.delivery.delivery import read
+from angzarr.delivery.handlers import Handler
+from angzarr.events.message import Message
+from angzarr.resilience.backoff import Policy
+
+
+def run_eagerly(
+    handler: Handler,
+    policy: Policy,
+    headers: Mapping[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    make_log: Callable[[Mapping[str, Any]], Any],
+) -> Any:
+    """Return the handler's value: decoded as in a worker, but neither claimed nor retried."""
+    message = Message(
+        body=b"",
+        content_type="application/json",
+        content_encoding="utf-8",
+        headers={**headers, "task": handler.name},
+        queue="",
+    )
+    delivery = read(message, args=args, kwargs=kwargs, token="", owner="")
+    context = Context(delivery=delivery, policy=policy, make_log=make_log)
+    value = handler.bind(delivery, context)()
+    return run_coroutine(value) if inspect.iscoroutine(value) else value

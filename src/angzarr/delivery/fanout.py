@@ -1,0 +1,30 @@
+"""Fan-out: who gets an event of a type. One message for each handler (decisions 13). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from angzarr.delivery.handlers import Handlers
+
+
+class Subscription(NamedTuple):
+    """A handler by task name; no `queue`: wherever Celery's own routing sends the task."""
+
+    handler: str
+    queue: str | None = None
+
+
+def subscriptions(
+    event_type: str, handlers: Handlers, routes: Mapping[str, Sequence[Subscription]]
+) -> list[Subscription]:
+    """Return who takes *event_type*: registered here, or named in the settings; each once.
+
+    A route may move a registered handler to another queue.
+    """
+    found = {
+        handler.name: Subscription(handler.name, handler.queue)
+        for handler in handlers.of_type(event_type)
+    }
+    found.update((route.handler, route) for route in routes.get(event_type, ()))
+    return list(found.values())

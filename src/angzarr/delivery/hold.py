@@ -1,0 +1,69 @@
+"""Hold: keep a message in hand while a server it needs is away (decisions 5).
+
+A store or a dead-letter queue that is away is not an outcome: nothing is decided, nothing is
+acknowledged and nothing is sent back (a broker would count that against the message).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from angzarr.clock import Clock
+from angzarr.errors import GivenBack
+
+_log = logging.getLogger("angzarr.delivery")
+
+FIRST_WAIT = timedelta(milliseconds=100)
+LONGEST_WAIT = timedelta(seconds=5)
+#: How often a hold that goes on is logged.
+LOG_EVERY = timedelta(minutes=1)
+#: How soon a shutdown is noticed.
+NOTICE = timedelta(milliseconds=200)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Hold:
+    """Tries a step again, with jitter, until it works or the worker stops."""
+
+    clock: Clock
+    chance: Callable[[], float]
+    stopping: Callable[[], bool]
+    _logged_at: datetime | None = field(default=None, init=False)
+
+    def until_done(self, step: Callable[[], T], *, what: str, event_id: str) -> T:
+        """Return *step*'s value once it works; raise GivenBack when the worker stops first.
+
+        *step* must be safe to repeat: it may have worked without our hearing of it.
+        """
+        wait = FIRST_WAIT
+        while True:
+            try:
+                return step()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be let go
+                self._report(what, event_id, error)
+            self._wait(wait * (0.5 + self.chance()))
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    def _wait(self, span: timedelta) -> None:
+        end = self.clock.now() + span
+        while (left := end - self.clock.now()) > timedelta(0):
+            if self.stopping():
+                msg = "the worker stops; the message goes back to the broker"
+                raise GivenBack(msg)
+            self.clock.sleep(min(left, NOTICE))
+
+    def _report(self, what: str, event_id: str, error: Exception) -> None:
+        now = self.clock.now()
+        if self._logged_at is not None and now - self._logged_at < LOG_EVERY:
+            return
+        self._logged_at = now
+        _log.critical(
+            "holding event %s: could not %s, trying again: %s", event_id, what, error,
+            exc_info=None if isinstance(error, OSError) else error,
+        )  # fmt: skip

@@ -1,0 +1,94 @@
+"""Outcome: what becomes of one delivery (spec D6): a closed union; settle makes it true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.resilience.taxonomy import Classification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """The handler finished. `result` is the value's JSON text, kept for duplicates."""
+
+    value: Any = None
+    result: str | None = None
+    #: What the handler raised to say that it finished (Celery's Ignore), told on as it is.
+    raised: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicate:
+    """The event was handled before; `value` is the result of that run, if it was `kept`."""
+
+    value: Any = None
+    kept: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The event failed for good before and its letter is written; `error` says how."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Superseded:
+    """A later copy of this event exists; this one ends here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A business refusal."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed:
+    """To be run later, no attempt used; `claimed` tells whether this delivery holds the event."""
+
+    delay: timedelta
+    why: str
+    claimed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """To be run again after `delay`, one attempt used."""
+
+    delay: timedelta
+    error: Exception
+    seen: Classification
+    max_attempts: int
+    #: The body of the copy where the handler asked for other arguments; None: as received.
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLettered:
+    """Not to be run again until somebody understands why."""
+
+    letter: DeadLetter
+    error: Exception
+    claimed: bool
+
+
+Outcome: TypeAlias = (
+    Handled | Duplicate | Refused | Superseded | Skipped | Postponed | Retried | DeadLettered
+)
+
+#: The word for each outcome in facts, logs and metrics.
+WORDS: dict[type[Outcome], str] = {
+    Handled: "handled",
+    Duplicate: "duplicate",
+    Refused: "duplicate",
+    Superseded: "duplicate",
+    Skipped: "skipped",
+    Postponed: "postponed",
+    Retried: "retried",
+    DeadLettered: "dead_lettered",
+}

@@ -1,0 +1,300 @@
+"""The heart: one delivery in, one outcome out. Read it top to bottom.
+
+decode → claim → breaker → handler → outcome. Nothing outside is touched but the claim, the
+breaker and the handler; `settle` makes the outcome true afterwards (spec D6).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from angzarr.clock import Clock
+from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.colour import run as run_coroutine
+from angzarr.delivery.context import Context
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.hold import Hold
+from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.outcome import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Outcome,
+    Postponed,
+    Refused,
+    Retried,
+    Skipped,
+    Superseded,
+)
+from angzarr.delivery.results import Results
+from angzarr.errors import (
+    CircuitOpenError,
+    DecodeError,
+    GiveUp,
+    IdempotencyConflictError,
+    PoisonError,
+    Postpone,
+    RetryLater,
+    Skip,
+)
+from angzarr.resilience import idempotency as claims
+from angzarr.resilience.backoff import Policy, next_delay
+from angzarr.resilience.breaker import Breakers
+from angzarr.resilience.policies import choose
+from angzarr.resilience.taxonomy import (
+    ILLNESS,
+    Category,
+    Classification,
+    Rule,
+    Verdict,
+    VerdictRule,
+    classify,
+    verdict_for,
+)
+
+#: How long a delivery waits that finds its event in another worker's hands (spec D4).
+IN_PROGRESS_WAIT = timedelta(seconds=2)
+#: How long a handler that says Postpone without a delay waits.
+POSTPONE_WAIT = timedelta(seconds=2)
+#: A message that arrives earlier than this before its time is sent back to wait.
+EARLY = timedelta(seconds=1)
+#: Starts that nobody settled before the event counts as poison (spec D4).
+MOST_STARTS = 3
+
+_GIVEN_UP = Classification(category=Category.CLIENT, code="GIVEN_UP", reason="the handler said so")
+_UNREADABLE = Classification(
+    category=Category.CLIENT, code="UNDELIVERABLE", reason="the message does not fit its handler"
+)
+_POISON = Classification(
+    category=Category.UNKNOWN, code="POISON", reason="starts that nobody settled"
+)
+_CONFLICT = Classification(
+    category=Category.INTEGRITY, code="IDEMPOTENCY_CONFLICT", reason="one key, two bodies"
+)
+_TOO_OLD = Classification(
+    category=Category.EXTERNAL, code="CIRCUIT_OPEN", reason="waited longer than its maximum age"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Decides. Built once a process; safe to use from many threads."""
+
+    handlers: Handlers
+    store: claims.IdempotencyStore
+    breakers: Breakers
+    results: Results
+    autopsy: Autopsy
+    hold: Hold
+    clock: Clock
+    chance: Callable[[], float]
+    make_log: Callable[[Mapping[str, Any]], Any]
+    hooks: Hooks
+    policies: Mapping[str, Policy]
+    rules: tuple[Rule, ...] = ()
+    verdicts: tuple[VerdictRule, ...] = ()
+    most_starts: int = MOST_STARTS
+
+    def decide(self, delivery: Delivery) -> Outcome:
+        """Return what becomes of *delivery*; raises GivenBack if the worker stops first."""
+        if early := self._early(delivery):
+            return early
+        handler = self.handlers.get(delivery.handler)
+        if handler is None:
+            return self._unreadable(
+                delivery, None, DecodeError(f"no handler is registered as {delivery.handler!r}")
+            )
+        policy = self._policy(delivery, handler)
+        context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
+        try:
+            call = handler.bind(delivery, context)
+        except DecodeError as error:
+            return self._unreadable(delivery, handler, error)
+        return self._claim(delivery, handler, call)
+
+    def _early(self, delivery: Delivery) -> Postponed | None:
+        if delivery.not_before is None:
+            return None
+        left = delivery.not_before - self.clock.now()
+        return Postponed(delay=left, why="early", claimed=False) if left > EARLY else None
+
+    def _claim(  # noqa: PLR0911 - one case for each answer of the store
+        self, delivery: Delivery, handler: Handler, call: Callable[[], Any]
+    ) -> Outcome:
+        claim = claims.Claim(
+            key=delivery.key,
+            token=delivery.token,
+            owner=delivery.owner,
+            position=delivery.position,
+            fingerprint=delivery.fingerprint,
+        )
+        (answer,) = self.hold.until_done(
+            lambda: self.store.claim([claim]), what="claim it", event_id=delivery.event.id
+        )
+        match answer:
+            case claims.Claimed(starts=starts) if starts > self.most_starts:
+                return self._poison(delivery, handler, starts - 1)
+            case claims.Claimed():
+                return self._admit(delivery, handler, call)
+            case claims.AlreadyCompleted(result=None):
+                return Duplicate(kept=False)
+            case claims.AlreadyCompleted(result=str(result)):
+                return Duplicate(value=self.results.read(result))
+            case claims.AlreadyFailed(error=error):
+                return Refused(error=self.results.read_error(error))
+            case claims.Superseded():
+                return Superseded()
+            case claims.InProgress():
+                return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
+            case _:
+                return self._conflict(delivery, handler)
+
+    def _admit(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
+        name = handler.breaker
+        if name is None:
+            return self._run(delivery, handler, call)
+        refused = self.breakers.admit(name, delivery.token, self.clock.now())
+        if refused is None:
+            return self._run(delivery, handler, call)
+        if self._age(delivery) > handler.max_age:
+            open_for_long = CircuitOpenError(name, refused.retry_after)
+            return self._dead(delivery, handler, open_for_long, Reason.TOO_OLD, _TOO_OLD)
+        spread = 1 + 0.1 * self.chance()
+        return Postponed(
+            delay=refused.retry_after * spread, why=f"breaker {name} is open", claimed=True
+        )
+
+    def _run(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
+        with self.hooks.attempt(delivery):
+            outcome, seen = self._call(delivery, handler, call)
+        if handler.breaker is not None:
+            well = seen is None or seen.category not in ILLNESS
+            self.breakers.record(handler.breaker, delivery.token, ok=well, now=self.clock.now())
+        return outcome
+
+    def _call(
+        self, delivery: Delivery, handler: Handler, call: Callable[[], Any]
+    ) -> tuple[Outcome, Classification | None]:
+        try:
+            value = call()
+            if inspect.iscoroutine(value):
+                value = run_coroutine(value)
+            return Handled(value=value, result=self.results.write(value)), None
+        except handler.finished_by as finished:
+            return Handled(raised=finished), None
+        except Skip as said:
+            return Skipped(reason=str(said)), None
+        except Postpone as said:
+            wait = POSTPONE_WAIT if said.delay is None else said.delay
+            return Postponed(
+                delay=wait, why=said.reason or "asked by the handler", claimed=True
+            ), None
+        except GiveUp as said:
+            return self._dead(delivery, handler, said, Reason.REFUSED, _GIVEN_UP), None
+        except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
+            seen = self._classify(delivery, handler, _cause(error))
+            return self._failed(delivery, handler, error, seen), seen
+
+    def _classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
+        return classify(
+            error,
+            (*handler.rules, *self.rules),
+            now=self.clock.now(),
+            handler=handler.name,
+            event_type=delivery.event.type,
+        )
+
+    def _failed(
+        self, delivery: Delivery, handler: Handler, error: Exception, seen: Classification
+    ) -> Outcome:
+        if isinstance(error, RetryLater):
+            return self._retry_as_asked(delivery, handler, error, seen)
+        verdict = verdict_for(
+            seen.category,
+            (*self.verdicts, *handler.verdicts),
+            event_type=delivery.event.type,
+            idempotent=handler.idempotent,
+        )
+        if verdict is Verdict.SKIP:
+            return Skipped(reason=f"{seen.category}: {error}")
+        if verdict is Verdict.DEAD_LETTER:
+            return self._dead(delivery, handler, error, Reason.REFUSED, seen)
+        policy = self._policy(delivery, handler)
+        if not policy.retries(seen.category):
+            return self._dead(delivery, handler, error, Reason.REFUSED, seen)
+        delay = next_delay(policy, delivery.attempt, self.chance(), seen.retry_after)
+        if delay is None:
+            return self._dead(delivery, handler, error, Reason.EXHAUSTED, seen)
+        return Retried(delay=delay, error=error, seen=seen, max_attempts=policy.max_attempts)
+
+    def _retry_as_asked(
+        self, delivery: Delivery, handler: Handler, asked: RetryLater, seen: Classification
+    ) -> Outcome:
+        """Retry what the handler asked to retry, whatever the taxonomy thinks of it."""
+        policy = self._policy(delivery, handler)
+        most = policy.max_attempts if asked.max_attempts is None else asked.max_attempts
+        if most and delivery.attempt >= most:
+            return self._dead(delivery, handler, _cause(asked), Reason.EXHAUSTED, seen)
+        delay = asked.delay
+        if delay is None:
+            endless = replace(policy, max_attempts=delivery.attempt + 1)
+            delay = next_delay(endless, delivery.attempt, self.chance(), seen.retry_after)
+        return Retried(
+            delay=delay or timedelta(0),
+            error=_cause(asked),
+            seen=seen,
+            max_attempts=most,
+            body=asked.body,
+        )
+
+    def _poison(self, delivery: Delivery, handler: Handler, starts: int) -> DeadLettered:
+        error = PoisonError(
+            f"started {starts} times and never finished: it kills its worker, or is cut short"
+        )
+        return self._dead(delivery, handler, error, Reason.POISON, _POISON)
+
+    def _conflict(self, delivery: Delivery, handler: Handler) -> DeadLettered:
+        error = IdempotencyConflictError(
+            f"event id {delivery.event.id!r} was used before for another body"
+        )
+        return self._dead(delivery, handler, error, Reason.CONFLICT, _CONFLICT, claimed=False)
+
+    def _unreadable(
+        self, delivery: Delivery, handler: Handler | None, error: DecodeError
+    ) -> DeadLettered:
+        return self._dead(
+            delivery, handler, error, Reason.UNDELIVERABLE, _UNREADABLE, claimed=False
+        )
+
+    def _dead(
+        self,
+        delivery: Delivery,
+        handler: Handler | None,
+        error: Exception,
+        reason: Reason,
+        seen: Classification,
+        *,
+        claimed: bool = True,
+    ) -> DeadLettered:
+        letter = self.autopsy.letter(delivery, handler, error, reason, seen)
+        return DeadLettered(letter=letter, error=error, claimed=claimed)
+
+    def _policy(self, delivery: Delivery, handler: Handler) -> Policy:
+        if handler.policy is not None:
+            return handler.policy
+        return choose(self.policies, priority=delivery.event.priority)
+
+    def _age(self, delivery: Delivery) -> timedelta:
+        now = self.clock.now()
+        return now - (delivery.first_attempt_at or now)
+
+
+def _cause(error: Exception) -> Exception:
+    """Return what the handler's own `RetryLater` was raised for, or the error itself."""
+    return (isinstance(error, RetryLater) and error.cause) or error

@@ -1,0 +1,100 @@
+"""Record: the fact of a settled delivery (spec F1). Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.outcome import (
+    WORDS,
+    DeadLettered,
+    Outcome,
+    Postponed,
+    Retried,
+    Skipped,
+)
+from angzarr.facts import Fact
+
+
+def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
+    """Return the fact that *delivery* ended as *outcome*; its id is the same when repeated."""
+    failed = isinstance(outcome, Retried | DeadLettered)
+    return Fact(
+        id=f"{delivery.token}:{WORDS[type(outcome)]}",
+        type="error" if failed else "lifecycle",
+        subtype=_subtype(outcome),
+        at=at,
+        tenant_id=delivery.event.tenant_id,
+        entity_id=delivery.event.root,
+        tool_id=delivery.handler,
+        data={**_common(delivery, WORDS[type(outcome)]), **_details(outcome)},
+    )
+
+
+def fenced_fact(delivery: Delivery, at: datetime) -> Fact:
+    """Return the fact that a late owner found its event taken over and let go (decisions 11)."""
+    return Fact(
+        id=f"{delivery.token}:fenced",
+        type="lifecycle",
+        subtype="fenced",
+        at=at,
+        tenant_id=delivery.event.tenant_id,
+        entity_id=delivery.event.root,
+        tool_id=delivery.handler,
+        data=_common(delivery, "fenced"),
+    )
+
+
+def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
+    return {
+        "outcome": outcome,
+        "event_id": delivery.event.id,
+        "event_type": delivery.event.type,
+        "message_id": delivery.message.id,
+        "correlation_id": delivery.event.correlation_id,
+        "retry_attempt": delivery.attempt,
+        "replay": delivery.position.replay,
+    }
+
+
+def _subtype(outcome: Outcome) -> str:
+    match outcome:
+        case DeadLettered(letter=letter) if letter.reason is Reason.EXHAUSTED:
+            return "max_retries_exceeded"
+        case Retried(seen=seen):
+            return seen.category.value
+        case DeadLettered(letter=letter):
+            return letter.reason.value
+        case _:
+            return WORDS[type(outcome)]
+
+
+def _details(outcome: Outcome) -> dict[str, Any]:
+    match outcome:
+        case Retried(error=error, seen=seen, delay=delay, max_attempts=most):
+            return {
+                "error_code": seen.code,
+                "error_message": str(error)[:1000],
+                "error_type": seen.category.value,
+                "max_retries": most - 1,
+                "delay_ms": round(delay.total_seconds() * 1000),
+                "resolved": False,
+            }
+        case DeadLettered(letter=letter):
+            return {
+                "error_code": letter.error_code,
+                "error_message": letter.error_message[:1000],
+                "error_type": "terminal",
+                "queue_name": letter.message.queue,
+                "letter_id": letter.id,
+                "reason": letter.reason.value,
+                "resolved": False,
+            }
+        case Postponed(why=why, delay=delay):
+            return {"reason": why, "delay_ms": round(delay.total_seconds() * 1000)}
+        case Skipped(reason=reason):
+            return {"reason": reason}
+        case _:
+            return {}

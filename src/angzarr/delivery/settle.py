@@ -1,0 +1,170 @@
+"""Make the outcome true; only then is the message acknowledged (spec D6, style rule 3).
+
+In this order: the copy, the letter or what follows is published and confirmed; the fact is
+appended; the claim is ended. Whoever called us acknowledges after we return.
+
+Every step may be repeated: if one fails the message is held and settle starts over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Protocol
+
+from angzarr.clock import Clock
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.outcome import (
+    WORDS,
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Outcome,
+    Postponed,
+    Refused,
+    Retried,
+    Skipped,
+    Superseded,
+)
+from angzarr.delivery.record import fact_of, fenced_fact
+from angzarr.delivery.results import Results
+from angzarr.delivery.schedule import SLEPT, Schedule, copy_of
+from angzarr.errors import DeadLetterQueueUnavailable
+from angzarr.facts import FactLog
+from angzarr.resilience.idempotency import (
+    Complete,
+    Ending,
+    Fail,
+    IdempotencyStore,
+    Position,
+    Wait,
+)
+
+
+class Followers(Protocol):
+    """What Celery starts after a success: links and a chain's next step (decisions 7)."""
+
+    def publish(self, delivery: Delivery, value: Any, /) -> None:
+        """Publish them with fixed ids, confirmed; raises BrokerUnavailable otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settler:
+    """Makes outcomes true. Built once a process; safe to use from many threads."""
+
+    schedule: Schedule
+    followers: Followers
+    dead_letters: DeadLetterQueue
+    replay_outcomes: ReplayOutcomes
+    store: IdempotencyStore
+    facts: FactLog
+    clock: Clock
+
+    def settle(self, delivery: Delivery, outcome: Outcome) -> bool:  # noqa: C901, PLR0911 - one case per end
+        """Make *outcome* true; return False if a successor took the event over (decisions 11).
+
+        Raises Unavailable, having let nothing go, when a server that it needs is away.
+        """
+        match outcome:
+            case Handled(value=value, result=result):
+                if outcome.raised is None:
+                    self.followers.publish(delivery, value)
+                return self._end(delivery, outcome, Complete(result=result))
+            case Duplicate(value=value, kept=kept):
+                if kept:  # they were published before the claim was completed; their ids are fixed
+                    self.followers.publish(delivery, value)
+                return self._end(delivery, outcome)
+            case Refused() | Superseded():
+                return self._end(delivery, outcome)
+            case Skipped():
+                return self._end(delivery, outcome, Complete())
+            case Postponed(delay=delay, claimed=False):
+                self._put_back(delivery, delay, attempt=delivery.attempt, hop=delivery.position.hop)
+                return self._end(delivery, outcome)
+            case Postponed(delay=delay):
+                return self._come_back(delivery, outcome, delay, attempt=delivery.attempt)
+            case Retried(delay=delay, body=body):
+                edited = delivery if body is None else _with_body(delivery, body)
+                return self._come_back(edited, outcome, delay, attempt=delivery.attempt + 1)
+            case DeadLettered(letter=letter, claimed=False):
+                self._bury(letter)
+                return self._end(delivery, outcome)
+            case DeadLettered(letter=letter, error=error):
+                if not self._still_ours(delivery):
+                    return False
+                self._bury(letter)
+                return self._end(delivery, outcome, Fail(error=Results.write_error(error)))
+
+    def close(self) -> None:
+        """Close the dead-letter queue and the fact log."""
+        self.dead_letters.close()
+        self.facts.close()
+
+    def _come_back(
+        self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int
+    ) -> bool:
+        """Publish the copy, one hop on, and let the record wait for it (decisions 10)."""
+        if not self._still_ours(delivery):
+            return False
+        hop = delivery.position.hop + 1
+        seen = replace(delivery, first_attempt_at=delivery.first_attempt_at or self.clock.now())
+        self._put_back(seen, delay, attempt=attempt, hop=hop)
+        position = Position(delivery.position.replay, hop)
+        return self._end(delivery, outcome, Wait(position=position, delay=delay))
+
+    def _put_back(self, delivery: Delivery, delay: timedelta, *, attempt: int, hop: int) -> None:
+        if delay <= SLEPT:
+            self.clock.sleep(delay)
+            delay = timedelta(0)
+        due_at = self.clock.now() + delay
+        copy = copy_of(delivery, attempt=attempt, hop=hop, due_at=due_at)
+        longest = self.schedule.longest
+        # A longer wait takes several hops: the copy comes back early and is postponed again.
+        self.schedule.put(
+            copy, due_at if longest is None else min(due_at, self.clock.now() + longest)
+        )
+
+    def _bury(self, letter: DeadLetter) -> None:
+        (refusal,) = self.dead_letters.put([letter])
+        if refusal is not None:
+            msg = f"the dead-letter queue of {letter.domain!r} did not take the letter: {refusal}"
+            raise DeadLetterQueueUnavailable(msg)
+
+    def _still_ours(self, delivery: Delivery) -> bool:
+        if self.store.owns(delivery.key, delivery.token):
+            return True
+        self._fenced(delivery)
+        return False
+
+    def _end(self, delivery: Delivery, outcome: Outcome, ending: Ending | None = None) -> bool:
+        """Tell the analysis worker, append the fact, end the claim."""
+        self._answer_replay(delivery, outcome)
+        self.facts.append([fact_of(delivery, outcome, self.clock.now())])
+        if ending is None or self.store.settle(delivery.key, delivery.token, ending):
+            return True
+        self._fenced(delivery)
+        return False
+
+    def _fenced(self, delivery: Delivery) -> None:
+        self.facts.append([fenced_fact(delivery, self.clock.now())])
+
+    def _answer_replay(self, delivery: Delivery, outcome: Outcome) -> None:
+        ended = isinstance(outcome, Handled | Duplicate | Skipped | DeadLettered)
+        if delivery.letter_id is None or not ended:
+            return
+        self.replay_outcomes.put(
+            ReplayOutcome(
+                letter_id=delivery.letter_id,
+                replay=delivery.position.replay,
+                outcome=WORDS[type(outcome)],
+                handler=delivery.handler,
+                event_id=delivery.event.id,
+            )
+        )
+
+
+def _with_body(delivery: Delivery, body: bytes) -> Delivery:
+    return replace(delivery, message=replace(delivery.message, body=body))

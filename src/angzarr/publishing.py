@@ -1,0 +1,131 @@
+"""Publishing: an event becomes one message for each of its handlers (spec D1, decisions 13)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from kombu.exceptions import EncodeError, KombuError
+from kombu.utils.url import maybe_sanitize_url
+
+from angzarr.delivery.fanout import Subscription, subscriptions
+from angzarr.delivery.handlers import Handlers
+from angzarr.errors import (
+    BrokerUnavailable,
+    NoSubscriber,
+    PublishIncomplete,
+    UnserializableEvent,
+)
+from angzarr.events.codec import event_type_of, to_json
+from angzarr.events.event import Event, Priority, check_domain, task_id_for
+from angzarr.events.headers import to_headers
+
+
+class Publishing:
+    """What an app does to publish; mixed into `Angzarr`."""
+
+    handlers: Handlers
+    routes: Mapping[str, Sequence[Subscription]]
+
+    def publish(
+        self,
+        event: object,
+        *,
+        type: str | None = None,
+        id: str | None = None,
+        domain: str | None = None,
+        root: str | uuid.UUID | None = None,
+        edition: str | None = None,
+        sequence: int | None = None,
+        correlation_id: str | None = None,
+        causation_id: str | None = None,
+        tenant_id: str | None = None,
+        priority: Priority | str = Priority.DEFAULT,
+        config_pins: Mapping[str, str] | None = None,
+        occurred_at: datetime | None = None,
+        allow_no_subscriber: bool = False,
+        **options: Any,
+    ) -> Event:
+        """Send *event* to every handler of its type and return it, once the broker confirmed all.
+
+        *options* go to Celery's ``send_task`` (countdown, expires, …). Publishing again with the
+        same *id* is safe. Raises UnserializableEvent or NoSubscriber before anything is sent,
+        BrokerUnavailable if nothing was sent, PublishIncomplete if not everybody's was.
+        """
+        if domain is not None:
+            check_domain(domain)
+        event_id = id or str(uuid.uuid4())
+        published = Event(
+            id=event_id,
+            type=type or event_type_of(event),
+            data=to_json(event),
+            domain=domain,
+            root=None if root is None else str(root),
+            edition=edition,
+            sequence=sequence,
+            correlation_id=correlation_id or event_id,
+            causation_id=causation_id,
+            tenant_id=tenant_id,
+            priority=Priority(priority),
+            config_pins=dict(config_pins or {}),
+            occurred_at=occurred_at or datetime.now(UTC),
+        )
+        found = subscriptions(published.type, self.handlers, self.routes)
+        if not found and not allow_no_subscriber:
+            msg = (
+                f"no handler takes {published.type!r}: register one with @app.handler, name one"
+                " under routes in the settings, or publish with allow_no_subscriber=True"
+            )
+            raise NoSubscriber(msg)
+        self._send_to_all(published, found, options)
+        return published
+
+    def _send_to_all(
+        self, event: Event, found: Sequence[Subscription], options: Mapping[str, Any]
+    ) -> None:
+        missing: list[str] = []
+        cause: BrokerUnavailable | None = None
+        for subscription in found:
+            try:
+                self._send_to(event, subscription, options)
+            except BrokerUnavailable as error:
+                missing.append(subscription.handler)
+                cause = error
+        if cause is None:
+            return
+        if len(missing) == len(found):
+            raise cause
+        raise PublishIncomplete(event.id, missing, str(cause)) from cause
+
+    def _send_to(
+        self, event: Event, subscription: Subscription, options: Mapping[str, Any]
+    ) -> None:
+        handler = self.handlers.get(subscription.handler)
+        own_domain = handler.domain if handler is not None else None
+        addressed = event if event.domain else replace(event, domain=own_domain)
+        routed = {"queue": subscription.queue} if subscription.queue else {}
+        self.send_task(
+            subscription.handler,
+            args=[event.data],
+            task_id=task_id_for(event.id, subscription.handler),
+            headers=to_headers(addressed),
+            **{**routed, **options},
+        )
+
+    def send_task(self, name: str, *args: Any, **options: Any) -> Any:
+        """Send a task as Celery does; a broker that is away is BrokerUnavailable (nothing sent)."""
+        try:
+            return super().send_task(name, *args, **options)  # type: ignore[misc]
+        except EncodeError as error:
+            msg = f"the arguments of {name} cannot be written as JSON: {error}"
+            raise UnserializableEvent(msg) from error
+        except (KombuError, OSError) as error:
+            where = maybe_sanitize_url(str(self.conf.broker_url or "the default address"))  # type: ignore[attr-defined]
+            msg = (
+                f"{name} was not sent: the broker at {where} did not confirm it ({error});"
+                " start it or set broker_url, then publish again"
+            )
+            raise BrokerUnavailable(msg) from error

@@ -1,0 +1,193 @@
+"""Settings: frozen, from code, YAML and the environment (weakest first), checked once at start."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from angzarr.errors import ConfigurationError
+from angzarr.events.event import check_domain
+
+#: Names the file where none is named in code.
+CONFIG_VARIABLE = "ANGZARR_CONFIG"
+#: Variables that begin like settings and are none: the CLI's, the chart's and the tests' own.
+_FOREIGN = ("ANGZARR_CONFIG", "ANGZARR_APP", "ANGZARR_RELEASE", "ANGZARR_TEST_", "ANGZARR_REQUIRE_")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DeadLetterSettings(_Section):
+    """Where dead letters go (spec L5)."""
+
+    backend: Literal["channel", "amqp", "kafka", "sqs", "none"] | None = None
+    amqp_url: str | None = None
+    kafka_brokers: str | None = None
+    aws_region: str | None = None
+    aws_endpoint_url: str | None = None
+    #: Domains that the analysis worker reads besides those of the app's handlers.
+    domains: tuple[str, ...] = ()
+    #: The domain of a queue's letters where neither handler nor event names one.
+    queue_domains: dict[str, str] = Field(default_factory=dict)
+    accept_loss: bool = False
+
+    @field_validator("domains")
+    @classmethod
+    def _domains(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_checked(name) for name in names)
+
+    @field_validator("queue_domains")
+    @classmethod
+    def _queue_domains(cls, names: dict[str, str]) -> dict[str, str]:
+        return {queue: _checked(name) for queue, name in names.items()}
+
+    @model_validator(mode="after")
+    def _complete(self) -> DeadLetterSettings:
+        if self.backend == "none" and not self.accept_loss:
+            msg = "backend 'none' loses every dead letter; say accept_loss: true if you mean it"
+            raise ValueError(msg)
+        needs = {"kafka": ("kafka_brokers", self.kafka_brokers)}
+        name, value = needs.get(self.backend or "", ("", "present"))
+        if not value:
+            msg = f"backend {self.backend!r} needs {name}"
+            raise ValueError(msg)
+        return self
+
+
+class FactSettings(_Section):
+    """Where facts go besides the structured log (spec F1)."""
+
+    url: str | None = None
+    log: bool = True
+
+
+class AnalysisSettings(_Section):
+    """How the DLQ-analysis worker replays (spec A4)."""
+
+    max_replays: int = Field(default=3, ge=0)
+    first_delay: timedelta = timedelta(seconds=30)
+    longest_delay: timedelta = timedelta(hours=1)
+    #: A replay that was not answered by then is held for a person.
+    answer_deadline: timedelta = timedelta(hours=1)
+
+
+class Route(_Section):
+    """A handler of an event type that the publishing process does not import."""
+
+    handler: str
+    queue: str | None = None
+
+
+class RetrySettings(_Section):
+    """Named backoff policies, and the one that is used where none is named (spec D3)."""
+
+    default: str = "default"
+    policies: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class Settings(BaseSettings):
+    """All settings of an app. Secrets stay in URLs, which are never printed whole."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ANGZARR_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    store: str | None = None
+    ledger: str | None = None
+    prefix: str = "angzarr"
+    dlq: DeadLetterSettings = DeadLetterSettings()
+    facts: FactSettings = FactSettings()
+    retry: RetrySettings = RetrySettings()
+    analysis: AnalysisSettings = AnalysisSettings()
+    routes: dict[str, tuple[Route, ...]] = Field(default_factory=dict)
+    #: Starts that nobody settled before an event counts as poison (spec D4).
+    most_starts: int = Field(default=3, ge=1)
+
+    @classmethod
+    def settings_customise_sources(  # type: ignore[override]
+        cls, settings_cls: type[BaseSettings], **sources: Any
+    ) -> Any:
+        """Let the environment win over what `load` read from code and file."""
+        return EnvSettingsSource(settings_cls), sources["init_settings"]
+
+
+def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Settings:
+    """Return the settings; raises ConfigurationError naming the key and the cure."""
+    path = path or os.environ.get(CONFIG_VARIABLE)
+    given = _merged({key: value for key, value in code.items() if value is not None}, _read(path))
+    _check_environment()
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise ConfigurationError(_explain(error, path)) from None
+
+
+def _read(path: str | os.PathLike[str] | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"the config file {path} cannot be read: {error.strerror or error}"
+        raise ConfigurationError(msg) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where is not None else ""
+        msg = f"the config file {path} is not valid YAML{line}"
+        raise ConfigurationError(msg) from error
+    if read is None:
+        return {}
+    if not isinstance(read, dict):
+        msg = f"the config file {path} must hold keys and values, like 'store: redis://…'"
+        raise ConfigurationError(msg)
+    return read
+
+
+def _merged(weak: dict[str, Any], strong: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(weak)
+    for key, value in strong.items():
+        below = merged.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _check_environment() -> None:
+    """Refuse a misspelt variable, which pydantic-settings would ignore in silence."""
+    known = {f"ANGZARR_{name.upper()}" for name in Settings.model_fields}
+    for name in os.environ:
+        if not name.startswith("ANGZARR_") or name.startswith(_FOREIGN):
+            continue
+        if name.split("__", 1)[0] not in known:
+            listed = ", ".join(sorted(known))
+            msg = f"the environment sets {name}, which is no setting; known: {listed}"
+            raise ConfigurationError(msg)
+
+
+def _explain(error: ValidationError, path: object) -> str:
+    """Say what is wrong and where, without the values: they may hold passwords."""
+    problems = []
+    for problem in error.errors(include_url=False, include_input=False):
+        key = ".".join(str(part) for part in problem["loc"]) or "the settings"
+        if problem["type"] == "extra_forbidden":
+            problems.append(f"{key} is no setting (is it misspelt?)")
+        else:
+            problems.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}")
+    source = f" (from {path} or the environment)" if path else ""
+    return "; ".join(problems) + source
+
+
+def _checked(name: str) -> str:
+    try:
+        return check_domain(name)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error

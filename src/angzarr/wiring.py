@@ -1,0 +1,206 @@
+"""Wiring: from settings to adapters. Imports a technology only where it is configured."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue
+from angzarr.delivery.hooks import Hook
+from angzarr.errors import ConfigurationError, MissingExtra
+from angzarr.facts import FactLog
+from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.idempotency import IdempotencyStore, OwnerLeases
+from angzarr.settings import Settings
+
+#: Which extra brings which importable package.
+_EXTRAS = {
+    "redis": "redis",
+    "psycopg": "postgresql",
+    "confluent_kafka": "kafka",
+    "pika": "rabbitmq",
+    "boto3": "sqs",
+    "opentelemetry.sdk": "opentelemetry",
+}
+
+#: The embedded database of a memory broker (decisions 17).
+EMBEDDED = "sqlite:///angzarr.db"
+
+
+class Claims(NamedTuple):
+    """Where claims live, and the leases that keep them."""
+
+    store: IdempotencyStore
+    leases: OwnerLeases
+
+
+@contextmanager
+def extra(package: str) -> Iterator[None]:
+    """Turn a missing *package* into MissingExtra, which says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != package.split(".")[0]:
+            raise
+        raise MissingExtra(package, _EXTRAS[package]) from error
+
+
+def _adapter(name: str, package: str) -> ModuleType:
+    with extra(package):
+        return importlib.import_module(f"angzarr.adapters.{name}")
+
+
+def store_url(settings: Settings, broker: str) -> str:
+    """Return where claims live: as configured, or the default of the broker (decisions 17)."""
+    if settings.store:
+        return settings.store
+    scheme = broker.split(":", 1)[0]
+    if scheme == "memory":
+        return EMBEDDED
+    if scheme in ("redis", "rediss"):
+        return broker
+    msg = (
+        f"a {scheme} broker keeps no claims: set store to a Redis or PostgreSQL that all workers"
+        " share, e.g. store: redis://localhost:6379/1 or ANGZARR_STORE"
+    )
+    raise ConfigurationError(msg)
+
+
+def open_claims(settings: Settings, broker: str) -> Claims:
+    """Return the claim store with a small cache of completed keys before it, and its leases."""
+    url = store_url(settings, broker)
+    claims = _open_store(url, settings.prefix)
+    if url.startswith("sqlite") and not broker.startswith(("memory", "filesystem")):
+        msg = (
+            "SQLite keeps claims for one host only, a broker serves many:"
+            " set store to redis://… or postgresql+psycopg://…"
+        )
+        raise ConfigurationError(msg)
+    return Claims(CompletedCache(claims.store), claims.leases)
+
+
+def _open_store(url: str, prefix: str) -> Claims:
+    scheme = url.split(":", 1)[0]
+    if scheme in ("redis", "rediss"):
+        adapter = _adapter("redis.idempotency", "redis")
+        client = _adapter("redis.client", "redis").RedisClient(url)
+        return Claims(
+            adapter.RedisIdempotencyStore(client, prefix=prefix),
+            adapter.RedisOwnerLeases(client, prefix=prefix),
+        )
+    if scheme.startswith(("sqlite", "postgresql")):
+        adapter = importlib.import_module("angzarr.adapters.sql.idempotency")
+        engine = sql_engine(url, power_safe=False)
+        return Claims(adapter.SqlIdempotencyStore(engine), adapter.SqlOwnerLeases(engine))
+    if scheme == "memory":
+        adapter = importlib.import_module("angzarr.adapters.memory.idempotency")
+        leases = adapter.MemoryOwnerLeases()
+        return Claims(adapter.MemoryIdempotencyStore(leases), leases)
+    msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
+    raise ConfigurationError(msg)
+
+
+def sql_engine(url: str, *, power_safe: bool = True) -> Any:
+    """Return an engine for *url*; raises MissingExtra where its driver is not installed."""
+    sql = importlib.import_module("angzarr.adapters.sql.engine")
+    with extra("psycopg"):
+        return sql.build_engine(url, power_safe=power_safe)
+
+
+def open_facts(settings: Settings, broker: str) -> FactLog:
+    """Return the fact log: the structured log, and SQL where a URL is set or nothing is shared."""
+    url = settings.facts.url or (EMBEDDED if broker.startswith("memory") else None)
+    sinks: list[FactLog] = []
+    if url:
+        sql = importlib.import_module("angzarr.adapters.sql.facts")
+        sinks.append(sql.SqlFactLog(sql_engine(url)))
+    if settings.facts.log:
+        log = importlib.import_module("angzarr.adapters.structlog.facts")
+        sinks.append(log.StructlogFactLog())
+    fan_out = importlib.import_module("angzarr.adapters.memory.facts")
+    return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
+
+
+def open_ledger(settings: Settings, broker: str) -> Any:
+    """Return the ledger that the analysis worker keeps."""
+    url = settings.ledger or (EMBEDDED if broker.startswith("memory") else None)
+    if url is None:
+        msg = (
+            "no ledger is configured: set ledger to a database, e.g."
+            " ledger: postgresql+psycopg://localhost/angzarr or ANGZARR_LEDGER"
+        )
+        raise ConfigurationError(msg)
+    return importlib.import_module("angzarr.adapters.sql.ledger").SqlLedger(sql_engine(url))
+
+
+def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
+    """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
+    given = settings.dlq
+    queue: DeadLetterQueue
+    match given.backend or _default_backend(broker):
+        case "channel":
+            memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
+            queue = memory.ChannelDeadLetterQueue()
+        case "amqp":
+            url = given.amqp_url or (broker if _is_amqp(broker) else "amqp://localhost:5672")
+            rabbitmq = _adapter("rabbitmq.dead_letters", "pika")
+            queue = rabbitmq.RabbitMQDeadLetterQueue(url)
+        case "kafka":
+            kafka = _adapter("kafka.dead_letters", "confluent_kafka")
+            queue = kafka.KafkaDeadLetterQueue(given.kafka_brokers)
+        case "sqs":
+            sqs = _adapter("sqs.dead_letters", "boto3")
+            queue = sqs.SqsDeadLetterQueue(
+                region=given.aws_region, endpoint_url=given.aws_endpoint_url
+            )
+        case _:
+            memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
+            queue = memory.DiscardedDeadLetterQueue()
+    return queue
+
+
+def _is_amqp(broker: str) -> bool:
+    return broker.startswith(("amqp", "pyamqp"))
+
+
+def _default_backend(broker: str) -> str:
+    scheme = broker.split(":", 1)[0]
+    if _is_amqp(broker):
+        return "amqp"
+    if scheme in ("sqs", "memory"):
+        return {"sqs": "sqs", "memory": "channel"}[scheme]
+    msg = (
+        f"a {scheme} broker keeps no dead letters: set dlq.backend to amqp, kafka or sqs,"
+        " e.g. dlq: {backend: kafka, kafka_brokers: localhost:9092}"
+    )
+    raise ConfigurationError(msg)
+
+
+def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]:
+    """Return every domain whose letters the analysis worker reads."""
+    named = [*of_handlers, *settings.dlq.domains, *settings.dlq.queue_domains.values()]
+    return sorted({*named, UNKNOWN_DOMAIN})
+
+
+
+def open_hooks() -> list[Hook]:
+    """Return the hooks that every app has: the log lines, and OpenTelemetry's API."""
+    log = importlib.import_module("angzarr.adapters.structlog.logs")
+    telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
+    return [log.LogHook(), telemetry.OpenTelemetryHook()]
+
+
+def bound_logger() -> Callable[[Mapping[str, Any]], Any]:
+    """Return what makes a handler's logger."""
+    logs = importlib.import_module("angzarr.adapters.structlog.logs")
+    make: Callable[[Mapping[str, Any]], Any] = logs.bound_logger
+    return make
+
+
+def check_servers(settings: Settings, broker: str) -> None:
+    """Refuse at start what is not configured or not installed; connects to nothing."""
+    open_claims(settings, broker)
+    open_dead_letters(settings, broker).close()
