@@ -79,10 +79,22 @@ verify: env
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 
-check: env wire-check ## lint, format, types, import rules, generated code up to date
+CHECKS := wire-check lint format types imports
+.PHONY: $(CHECKS)
+
+check: env ## lint, format, types, import rules, generated code up to date
+	@$(MAKE) --no-print-directory --keep-going $(CHECKS)
+
+lint:
 	$(BIN)/ruff check
+
+format:
 	$(BIN)/ruff format --check
+
+types:
 	$(BIN)/mypy
+
+imports:
 	$(BIN)/lint-imports
 
 unit: env ## the tests without any server
@@ -96,7 +108,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto proto/angzarr/wire/*.proto
 wire: env ## generate src/angzarr/wire from proto/
 	$(PROTOC) --python_out=src --pyi_out=src
 
-wire-check: env
+wire-check:
 	@rm -rf build/wire && mkdir -p build/wire
 	@$(PROTOC) --python_out=build/wire --pyi_out=build/wire
 	@diff -r -x __init__.py -x __pycache__ build/wire/angzarr/wire src/angzarr/wire || \
