@@ -1,11 +1,11 @@
 """Celery workers that lose nothing: idempotent handlers, retries, dead letters you can replay.
 
-    app = Angzarr("orders")
+app = Angzarr("orders")
 
-    @app.handler(OrderPlaced, domain="order")
-    def sync_to_crm(event: OrderPlaced, ctx: Context) -> None: ...
+@app.handler(OrderPlaced, domain="order")
+def sync_to_crm(event: OrderPlaced, ctx: Context) -> None: ...
 
-    app.publish(OrderPlaced(order_id="o-1"), root="o-1")
+app.publish(OrderPlaced(order_id="o-1"), root="o-1")
 """
 
 from __future__ import annotations

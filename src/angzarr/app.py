@@ -2,60 +2,42 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import random
 import socket
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NoReturn
-
-from celery import Celery
-from celery.exceptions import Ignore
-from kombu.utils.json import dumps, loads
+from typing import Any
 
 from angzarr import wiring
 from angzarr.adapters.celery import safety
-from angzarr.adapters.celery.binding import event_binding, task_binding
-from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import (
     CeleryPublisher,
-    CelerySchedule,
     longest_safe_delay,
     transport_of,
 )
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
-from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.analysis.replay import ReplayTargets
-from angzarr.clock import SystemClock
+from angzarr.assembly import build_road
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
-from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.eager import run_eagerly
-from angzarr.delivery.fanout import Subscription
-from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.hold import Hold
-from angzarr.delivery.hooks import Hook, Hooks
-from angzarr.delivery.pipeline import Pipeline
-from angzarr.delivery.results import Results
+from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.hooks import Hook
 from angzarr.delivery.road import Road
-from angzarr.delivery.settle import Settler
-from angzarr.errors import ConfigurationError, DuplicateHandler
-from angzarr.events.codec import event_type_of
-from angzarr.events.event import check_domain
+from angzarr.errors import ConfigurationError
 from angzarr.events.publisher import Publisher
 from angzarr.publishing import Publishing
+from angzarr.registering import Registering
 from angzarr.resilience.backoff import Policy, longest_delay
 from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
 
 
-class Angzarr(Publishing, Celery):
+class Angzarr(Registering, Publishing):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
@@ -95,9 +77,9 @@ class Angzarr(Publishing, Celery):
         self.policies = policies_from(self.settings.retry.policies)
         self.handlers = Handlers()
         self.stopping = Stopping()
-        self._rules = tuple(rules)
-        self._verdicts = tuple(verdicts)
-        self._hooks = tuple(hooks)
+        self.rules = tuple(rules)
+        self.verdicts = tuple(verdicts)
+        self.hooks = tuple(hooks)
         self._lease: LeaseKeeper | None = None
         self._road: tuple[int, Road] | None = None
         super().__init__(main, **celery)
@@ -105,178 +87,14 @@ class Angzarr(Publishing, Celery):
         self.on_after_configure.connect(_apply_broker_defaults, weak=False)
         self.steps["worker"].add(RoadStep)
 
-    # -- handlers ----------------------------------------------------------------------------
-
-    def handler(
-        self,
-        event: object,
-        *,
-        domain: str | None = None,
-        operation: str | None = None,
-        policy: Policy | str | None = None,
-        breaker: str | None = None,
-        queue: str | None = None,
-        idempotent: bool = True,
-        rules: Sequence[Rule] = (),
-        verdicts: Sequence[VerdictRule] = (),
-        max_age: timedelta = timedelta(days=1),
-        name: str | None = None,
-        **task_options: Any,
-    ) -> Callable[[Callable[..., Any]], Any]:
-        """Register a function, sync or async, for the events of a type: ``f(event[, ctx])``.
-
-        *event* is a pydantic model, a dataclass, a protobuf message or a type name; *policy*
-        names a backoff policy (else *operation* does, else the event's priority);
-        *task_options* go to Celery. Raises DuplicateHandler, InvalidDomainName or
-        ConfigurationError at once.
-        """
-        event_type = event_type_of(event)
-        if domain is not None:
-            check_domain(domain)
-
-        def register(function: Callable[..., Any]) -> Any:
-            task_name = name or self.gen_task_name(function.__name__, function.__module__)
-            self.handlers.add(
-                Handler(
-                    name=task_name,
-                    bind=event_binding(function, event),
-                    event_type=event_type,
-                    domain=domain,
-                    operation=operation,
-                    policy=self._policy(policy, operation),
-                    breaker=breaker,
-                    queue=queue,
-                    idempotent=idempotent,
-                    rules=tuple(rules),
-                    verdicts=tuple(verdicts),
-                    max_age=max_age,
-                    finished_by=(Ignore,),
-                    is_async=inspect.iscoroutinefunction(function),
-                )
-            )
-            return self.task(function, name=task_name, queue=queue, typing=False, **task_options)
-
-        return register
-
-    def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | None:
-        if policy is None and operation is None:
-            return None
-        return choose(self.policies, explicit=policy, operation=operation)
-
-    def _task_from_fun(
-        self, fun: Callable[..., Any], name: str | None = None, base: Any = None, **options: Any
-    ) -> Any:
-        """Register a plain task's handler beside its Celery task (Celery's own extension point)."""
-        mixed = None if base is None else self._mixed(base)
-        task = super()._task_from_fun(fun, name=name, base=mixed, **options)
-        self._take_in(task, inspect.iscoroutinefunction(fun))
-        return task
-
-    def register_task(self, task: Any, **options: Any) -> Any:
-        """Register a class-based task; its class must derive from ``app.Task``."""
-        task_class = task if inspect.isclass(task) else type(task)
-        if not issubclass(task_class, RoadTask):
-            msg = f"{task_class.__name__} must derive from app.Task, or its messages could be lost"
-            raise ConfigurationError(msg)
-        registered = super().register_task(task, **options)
-        self._take_in(registered, inspect.iscoroutinefunction(registered.run))
-        return registered
-
-    def _take_in(self, task: Any, is_async: bool) -> None:  # noqa: FBT001 - two kinds of function
-        """Register a plain task; domain, policy, … may be given as options of ``@app.task``."""
-        if self.handlers.get(task.name) is not None:
-            return
-        said = {name: getattr(task, name, None) for name in ("domain", "operation", "breaker")}
-        if said["domain"] is not None:
-            check_domain(said["domain"])
-        self.handlers.add(
-            Handler(
-                name=task.name,
-                bind=task_binding(task),
-                policy=self._policy(getattr(task, "policy", None), said["operation"]),
-                queue=getattr(task, "queue", None),
-                idempotent=getattr(task, "idempotent", True),
-                finished_by=(Ignore,),
-                is_async=is_async,
-                **said,
-            )
-        )
-
-    def _mixed(self, base: Any) -> Any:
-        """Return *base* with the road under it; refuse what would leave the road."""
-        if issubclass(base, RoadTask):
-            return base
-        for attribute in ("__call__", "Request"):
-            if attribute in base.__dict__:
-                msg = (
-                    f"the task base {base.__name__} has its own {attribute}, which would leave"
-                    " angzarr's road: move that code to before_start, on_success or on_failure"
-                )
-                raise ConfigurationError(msg)
-        return type(base.__name__, (base, self.Task), {"abstract": True})
-
-    def _warn_duplicate_task_name(
-        self, name: str, existing: str, new: str, _consequence: str
-    ) -> NoReturn:
-        """Refuse what Celery only warns of: one of two functions would never be called."""
-        msg = (
-            f"{name!r} is registered twice, for {existing} and {new}: rename one of the"
-            " functions or pass name=…"
-        )
-        raise DuplicateHandler(msg)
-
     # -- the road of this process ------------------------------------------------------------
 
     @property
     def road(self) -> Road:
         """The road, built once in each process (a child must not share its parent's sockets)."""
         if self._road is None or self._road[0] != os.getpid():
-            self._road = (os.getpid(), self._build_road())
+            self._road = (os.getpid(), build_road(self))
         return self._road[1]
-
-    def _build_road(self) -> Road:
-        clock = SystemClock()
-        chance = random.random  # noqa: S311 - spreads waits, keeps no secret
-        store = wiring.open_claims(self.settings, self.broker_url).store
-        results = Results(dumps=dumps, loads=loads)
-        hold = Hold(clock=clock, chance=chance, stopping=self.stopping)
-        hooks = Hooks((*self._hooks, *wiring.open_hooks()))
-        publisher = CeleryPublisher(self)
-        pipeline = Pipeline(
-            handlers=self.handlers,
-            store=store,
-            breakers=InProcessBreakers(),
-            results=results,
-            autopsy=self._autopsy(clock),
-            hold=hold,
-            clock=clock,
-            chance=chance,
-            make_log=wiring.bound_logger(),
-            hooks=hooks,
-            policies=self.policies,
-            rules=self._rules,
-            verdicts=self._verdicts,
-            most_starts=self.settings.most_starts,
-        )
-        settler = Settler(
-            schedule=CelerySchedule(self, publisher, clock),
-            followers=CeleryFollowers(self),
-            dead_letters=self.open_dead_letter_queue(),
-            replay_outcomes=CeleryReplayOutcomes(self, publisher),
-            store=store,
-            facts=wiring.open_facts(self.settings, self.broker_url),
-            clock=clock,
-        )
-        return Road(pipeline=pipeline, settler=settler, store=store, hold=hold, hooks=hooks)
-
-    def _autopsy(self, clock: SystemClock) -> Autopsy:
-        return Autopsy(
-            clock=clock,
-            component=self.main or "angzarr",
-            worker=socket.gethostname(),
-            version=os.environ.get("ANGZARR_RELEASE", ""),
-            domain_of_queue=self.settings.dlq.queue_domains.get,
-        )
 
     def run_eagerly(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run *task* for ``apply()`` and ``task_always_eager``: not claimed, not retried."""
@@ -309,7 +127,9 @@ class Angzarr(Publishing, Celery):
 
     def _check_delays(self) -> None:
         longest = longest_safe_delay(self)
-        for handler in self.handlers if longest is not None else ():
+        if longest is None:
+            return
+        for handler in self.handlers:
             policies = [handler.policy] if handler.policy else list(map(self._by, _PRIORITIES))
             for policy in policies:
                 if longest_delay(policy) > longest:
@@ -388,14 +208,6 @@ class Angzarr(Publishing, Celery):
         of_handlers = {handler.queue for handler in self.handlers if handler.queue}
         of_routes = {sub.queue for subs in self.routes.values() for sub in subs if sub.queue}
         return {*self.amqp.queues, *of_handlers, *of_routes}
-
-    @cached_property
-    def routes(self) -> Mapping[str, Sequence[Subscription]]:
-        """Handlers by event type that this process need not import (decisions 13)."""
-        return {
-            event_type: [Subscription(route.handler, route.queue) for route in routes]
-            for event_type, routes in self.settings.routes.items()
-        }
 
 
 _PRIORITIES = ("realtime", "background", "default")

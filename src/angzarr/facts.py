@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One fact. `id` is its idempotency key: appending it twice keeps one."""
+    """One fact. `id` is its idempotency key: appending it twice keeps the first."""
 
     id: str
     type: str  # "lifecycle", "error", "cost", …
@@ -19,7 +19,10 @@ class Fact:
     tenant_id: str | None = None
     entity_id: str | None = None  # the aggregate's root
     tool_id: str | None = None  # the handler
-    data: Mapping[str, Any] = field(default_factory=dict)
+    asset_id: str | None = None
+    config_id: str | None = None
+    config_version: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)  # JSON; what is not is written as text
 
 
 class FactLog(Protocol):
@@ -29,4 +32,4 @@ class FactLog(Protocol):
         """Take *facts*; raises nothing. Order is kept per caller."""
 
     def close(self) -> None:
-        """Write what is still held back, within a second or two; safe to call twice."""
+        """Write what is still held back, within two seconds or so; safe to call twice."""

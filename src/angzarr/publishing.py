@@ -6,8 +6,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
+from celery import Celery
 from kombu.exceptions import EncodeError, KombuError
 from kombu.utils.url import maybe_sanitize_url
 
@@ -22,13 +24,22 @@ from angzarr.errors import (
 from angzarr.events.codec import event_type_of, to_json
 from angzarr.events.event import Event, Priority, check_domain, task_id_for
 from angzarr.events.headers import to_headers
+from angzarr.settings import Settings
 
 
-class Publishing:
-    """What an app does to publish; mixed into `Angzarr`."""
+class Publishing(Celery):
+    """What an app does to publish; half of `Angzarr`."""
 
     handlers: Handlers
-    routes: Mapping[str, Sequence[Subscription]]
+    settings: Settings
+
+    @cached_property
+    def routes(self) -> Mapping[str, Sequence[Subscription]]:
+        """Handlers by event type that this process need not import (decisions 13)."""
+        return {
+            event_type: [Subscription(route.handler, route.queue) for route in routes]
+            for event_type, routes in self.settings.routes.items()
+        }
 
     def publish(
         self,
@@ -118,12 +129,12 @@ class Publishing:
     def send_task(self, name: str, *args: Any, **options: Any) -> Any:
         """Send a task as Celery does; a broker that is away is BrokerUnavailable (nothing sent)."""
         try:
-            return super().send_task(name, *args, **options)  # type: ignore[misc]
+            return super().send_task(name, *args, **options)
         except EncodeError as error:
             msg = f"the arguments of {name} cannot be written as JSON: {error}"
             raise UnserializableEvent(msg) from error
         except (KombuError, OSError) as error:
-            where = maybe_sanitize_url(str(self.conf.broker_url or "the default address"))  # type: ignore[attr-defined]
+            where = maybe_sanitize_url(str(self.conf.broker_url or "the default address"))
             msg = (
                 f"{name} was not sent: the broker at {where} did not confirm it ({error});"
                 " start it or set broker_url, then publish again"

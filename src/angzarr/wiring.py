@@ -43,7 +43,7 @@ def extra(package: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != package.split(".")[0]:
+        if error.name is None or error.name.split(".")[0] != package.split(".", maxsplit=1)[0]:
             raise
         raise MissingExtra(package, _EXTRAS[package]) from error
 
@@ -183,7 +183,6 @@ def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]
     """Return every domain whose letters the analysis worker reads."""
     named = [*of_handlers, *settings.dlq.domains, *settings.dlq.queue_domains.values()]
     return sorted({*named, UNKNOWN_DOMAIN})
-
 
 
 def open_hooks() -> list[Hook]:

@@ -14,7 +14,7 @@ from angzarr.events.message import Message
 from angzarr.resilience.backoff import Policy
 
 
-def run_eagerly(
+def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
     handler: Handler,
     policy: Policy,
     headers: Mapping[str, Any],

@@ -18,8 +18,9 @@ _DROPPED = frozenset({*names.BROKER_COUNTERS, "eta", names.NOT_BEFORE})
 class Schedule(Protocol):
     """Where copies wait. A put that returned is durable: it *is* published."""
 
-    #: The longest wait that the broker holds safely; None: any.
-    longest: timedelta | None
+    @property
+    def longest(self) -> timedelta | None:
+        """The longest wait that the broker holds safely; None: any."""
 
     def put(self, copy: Message, at: datetime, /) -> None:
         """Return once *copy* is durable and will be delivered at or soon after *at*.

@@ -1,0 +1,84 @@
+"""Assembly: puts the road of one process together (a child must not share its parent's sockets)."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from typing import Any
+
+from kombu.utils.json import dumps, loads
+
+from angzarr import wiring
+from angzarr.adapters.celery.followers import CeleryFollowers
+from angzarr.adapters.celery.publisher import CeleryPublisher, CelerySchedule
+from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
+from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.clock import Clock, SystemClock
+from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.hold import Hold
+from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.pipeline import Pipeline
+from angzarr.delivery.results import Results
+from angzarr.delivery.road import Road
+from angzarr.delivery.settle import Settler
+from angzarr.resilience.idempotency import IdempotencyStore
+
+
+def build_road(app: Any) -> Road:
+    """Return a road with connections of its own; they open when first needed."""
+    clock = SystemClock()
+    store = wiring.open_claims(app.settings, app.broker_url).store
+    hold = Hold(clock=clock, chance=random.random, stopping=app.stopping)
+    hooks = Hooks((*app.hooks, *wiring.open_hooks()))
+    return Road(
+        pipeline=_pipeline(app, clock, store, hold, hooks),
+        settler=_settler(app, clock, store),
+        store=store,
+        hold=hold,
+        hooks=hooks,
+    )
+
+
+def _pipeline(
+    app: Any, clock: Clock, store: IdempotencyStore, hold: Hold, hooks: Hooks
+) -> Pipeline:
+    return Pipeline(
+        handlers=app.handlers,
+        store=store,
+        breakers=InProcessBreakers(),
+        results=Results(dumps=dumps, loads=loads),
+        autopsy=_autopsy(app, clock),
+        hold=hold,
+        clock=clock,
+        chance=random.random,
+        make_log=wiring.bound_logger(),
+        hooks=hooks,
+        policies=app.policies,
+        rules=app.rules,
+        verdicts=app.verdicts,
+        most_starts=app.settings.most_starts,
+    )
+
+
+def _autopsy(app: Any, clock: Clock) -> Autopsy:
+    return Autopsy(
+        clock=clock,
+        component=app.main or "angzarr",
+        worker=socket.gethostname(),
+        version=os.environ.get("ANGZARR_RELEASE", ""),
+        domain_of_queue=app.settings.dlq.queue_domains.get,
+    )
+
+
+def _settler(app: Any, clock: Clock, store: IdempotencyStore) -> Settler:
+    publisher = CeleryPublisher(app)
+    return Settler(
+        schedule=CelerySchedule(app, publisher, clock),
+        followers=CeleryFollowers(app),
+        dead_letters=app.open_dead_letter_queue(),
+        replay_outcomes=CeleryReplayOutcomes(app, publisher),
+        store=store,
+        facts=wiring.open_facts(app.settings, app.broker_url),
+        clock=clock,
+    )

@@ -1,0 +1,148 @@
+"""Registering: a function becomes a Celery task and a handler."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from celery import Celery
+from celery.exceptions import Ignore
+
+from angzarr.adapters.celery.binding import event_binding, task_binding
+from angzarr.adapters.celery.task import RoadTask
+from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.errors import ConfigurationError, DuplicateHandler
+from angzarr.events.codec import event_type_of
+from angzarr.events.event import check_domain
+from angzarr.resilience.backoff import Policy
+from angzarr.resilience.policies import choose
+from angzarr.resilience.taxonomy import Rule, VerdictRule
+
+
+class Registering(Celery):
+    """What an app does to register; half of `Angzarr`."""
+
+    handlers: Handlers
+    policies: Mapping[str, Policy]
+
+    def handler(
+        self,
+        event: object,
+        *,
+        domain: str | None = None,
+        operation: str | None = None,
+        policy: Policy | str | None = None,
+        breaker: str | None = None,
+        queue: str | None = None,
+        idempotent: bool = True,
+        rules: Sequence[Rule] = (),
+        verdicts: Sequence[VerdictRule] = (),
+        max_age: timedelta = timedelta(days=1),
+        name: str | None = None,
+        **task_options: Any,
+    ) -> Callable[[Callable[..., Any]], Any]:
+        """Register a function, sync or async, for the events of a type: ``f(event[, ctx])``.
+
+        *event* is a pydantic model, a dataclass, a protobuf message or a type name; *policy*
+        names a backoff policy (else *operation* does, else the event's priority);
+        *task_options* go to Celery. Raises DuplicateHandler, InvalidDomainName or
+        ConfigurationError at once.
+        """
+        event_type = event_type_of(event)
+        if domain is not None:
+            check_domain(domain)
+
+        def register(function: Callable[..., Any]) -> Any:
+            task_name = name or self.gen_task_name(function.__name__, function.__module__)
+            self.handlers.add(
+                Handler(
+                    name=task_name,
+                    bind=event_binding(function, event),
+                    event_type=event_type,
+                    domain=domain,
+                    operation=operation,
+                    policy=self._policy(policy, operation),
+                    breaker=breaker,
+                    queue=queue,
+                    idempotent=idempotent,
+                    rules=tuple(rules),
+                    verdicts=tuple(verdicts),
+                    max_age=max_age,
+                    finished_by=(Ignore,),
+                    is_async=inspect.iscoroutinefunction(function),
+                )
+            )
+            return self.task(function, name=task_name, queue=queue, typing=False, **task_options)
+
+        return register
+
+    def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | None:
+        if policy is None and operation is None:
+            return None
+        return choose(self.policies, explicit=policy, operation=operation)
+
+    def _task_from_fun(
+        self, fun: Callable[..., Any], name: str | None = None, base: Any = None, **options: Any
+    ) -> Any:
+        """Register a plain task's handler beside its Celery task (Celery's own extension point)."""
+        mixed = None if base is None else self._mixed(base)
+        task = super()._task_from_fun(fun, name=name, base=mixed, **options)
+        self._take_in(task, inspect.iscoroutinefunction(fun))
+        return task
+
+    def register_task(self, task: Any, **options: Any) -> Any:
+        """Register a class-based task; its class must derive from ``app.Task``."""
+        task_class = task if inspect.isclass(task) else type(task)
+        if not issubclass(task_class, RoadTask):
+            msg = f"{task_class.__name__} must derive from app.Task, or its messages could be lost"
+            raise ConfigurationError(msg)
+        registered = super().register_task(task, **options)
+        self._take_in(registered, inspect.iscoroutinefunction(registered.run))
+        return registered
+
+    def _take_in(self, task: Any, is_async: bool) -> None:  # noqa: FBT001 - two kinds of function
+        """Register a plain task; domain, policy, … may be given as options of ``@app.task``."""
+        if self.handlers.get(task.name) is not None:
+            return
+        domain, operation = getattr(task, "domain", None), getattr(task, "operation", None)
+        if domain is not None:
+            check_domain(domain)
+        self.handlers.add(
+            Handler(
+                name=task.name,
+                bind=task_binding(task),
+                domain=domain,
+                operation=operation,
+                policy=self._policy(getattr(task, "policy", None), operation),
+                breaker=getattr(task, "breaker", None),
+                queue=getattr(task, "queue", None),
+                idempotent=getattr(task, "idempotent", True),
+                finished_by=(Ignore,),
+                is_async=is_async,
+            )
+        )
+
+    def _mixed(self, base: Any) -> Any:
+        """Return *base* with the road under it; refuse what would leave the road."""
+        if issubclass(base, RoadTask):
+            return base
+        for attribute in ("__call__", "Request"):
+            if attribute in base.__dict__:
+                msg = (
+                    f"the task base {base.__name__} has its own {attribute}, which would leave"
+                    " angzarr's road: move that code to before_start, on_success or on_failure"
+                )
+                raise ConfigurationError(msg)
+        return type(base.__name__, (base, self.Task), {"abstract": True})
+
+    def _warn_duplicate_task_name(
+        self, name: str, existing: str, new: str, _consequence: str
+    ) -> NoReturn:
+        """Refuse what Celery only warns of: one of two functions would never be called."""
+        msg = (
+            f"{name!r} is registered twice, for {existing} and {new}: rename one of the"
+            " functions or pass name=…"
+        )
+        raise DuplicateHandler(msg)
