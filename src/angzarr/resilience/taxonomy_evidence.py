@@ -1,7 +1,7 @@
 """What one exception says about itself: status, code, SQLSTATE, errno, then its class.
 
-Pure reading of an object somebody else made: nothing here raises, does I/O or looks at the words
-of a text, but for one fixed sentence of urllib3 that is the only place a status is kept.
+Pure reading of an object somebody else made: `evidence` never raises, does no I/O and never looks
+at the words of a text, but for one fixed sentence of urllib3, the only place a status is kept.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 from angzarr.errors import CircuitOpenError, RetryLater
@@ -26,6 +26,8 @@ IDEMPOTENCY_WAIT = timedelta(seconds=2)
 
 _Reader: TypeAlias = Callable[[BaseException], Classification | None]
 
+_NETWORK = (socket.gaierror, ssl.SSLError, ConnectionError, TimeoutError)
+
 #: How far wrapped errors are followed.
 DEPTH = 8
 
@@ -34,13 +36,16 @@ _TOO_MANY = re.compile(r"too many (\d{3}) error responses")  # urllib3 ResponseE
 
 def evidence(error: BaseException, now: datetime) -> Classification | None:
     """Return what *error* alone says, or None; *now* turns a date to wait for into a span."""
-    return (
-        _first(_BY_CODE, error) or _aws(error, now) or _http(error, now) or _first(_BY_CLASS, error)
-    )
+    dated: tuple[_Reader, ...] = (partial(_aws, now=now), partial(_http, now=now))
+    readers = (*_BY_CODE, *dated, *_BY_CLASS)
+    return next(filter(None, (_read(reader, error) for reader in readers)), None)
 
 
-def _first(readers: tuple[_Reader, ...], error: BaseException) -> Classification | None:
-    return next(filter(None, (read(error) for read in readers)), None)
+def _read(reader: _Reader, error: BaseException) -> Classification | None:
+    try:
+        return reader(error)
+    except Exception:  # noqa: BLE001 - an odd foreign object must not fail the delivery
+        return None
 
 
 def wrapped(error: BaseException) -> Iterator[BaseException]:
@@ -184,21 +189,21 @@ def _system(error: BaseException) -> Classification | None:
 
 
 def _class(error: BaseException) -> Classification | None:
-    """Read the class; a lost connection is as precise as the system error beneath it."""
+    """Read the class; a lost connection is as precise as the error it was made from."""
+    known = _listed(error)
+    if known is None or known.code != CONNECTION:
+        return known
+    return next(filter(None, (_precise(inner) for inner in _chain(error))), known)
+
+
+def _precise(error: BaseException) -> Classification | None:
+    found = _system(error) or _listed(error)
+    return found if found and found.code != CONNECTION else None
+
+
+def _listed(error: BaseException) -> Classification | None:
     said = next((SOURCES[path] for path in class_paths(error) if path in SOURCES), None)
-    if said is None:
-        return None
-    known = _said(error, *said)
-    return (_beneath(error) or known) if known.code == CONNECTION else known
-
-
-def _beneath(error: BaseException) -> Classification | None:
-    for inner in _chain(error):
-        if isinstance(inner, ssl.SSLError):
-            return _class(inner)
-        if found := _system(inner):
-            return replace(found, reason=f"{found.reason}, beneath {class_paths(error)[0]}")
-    return None
+    return _said(error, *said) if said else None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -208,7 +213,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while at is not None and len(seen) < DEPTH and not any(at is one for one in seen):
         yield at
         seen.append(at)
-        at = next(wrapped(at), None)
+        at = next(wrapped(at), None) or _network_context(at)
+
+
+def _network_context(error: BaseException) -> BaseException | None:
+    """Return the network error that a library was handling when it raised its own (redis-py).
+
+    Only such: any other may be older than the call and have nothing to do with it.
+    """
+    context = None if error.__suppress_context__ else error.__context__
+    return context if isinstance(context, _NETWORK) else None
 
 
 def _faces(error: BaseException) -> Iterator[BaseException]:
@@ -230,16 +244,13 @@ def _attribute(thing: Any, name: str) -> Any:
     """Return an attribute or None: properties of foreign errors may raise anything."""
     try:
         return getattr(thing, name, None)
-    except Exception:  # noqa: BLE001 - a classification must not fail the delivery
+    except Exception:  # noqa: BLE001 - the other attributes may still say something
         return None
 
 
 def _called(thing: Any, name: str) -> Any:
     method = _attribute(thing, name)
-    try:
-        return method() if callable(method) else None
-    except Exception:  # noqa: BLE001 - as above
-        return None
+    return method() if callable(method) else None
 
 
 _BY_CODE: tuple[_Reader, ...] = (_ours, _grpc, _redis, _kafka, _sqlstate, _sqlite)

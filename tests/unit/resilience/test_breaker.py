@@ -39,8 +39,8 @@ def opened() -> State:
     return state
 
 
-def half_open(token: str = "probe") -> State:
-    state, refused = admit(opened(), token, START + 60 * SECOND, D5)
+def half_open(call: str = "probe") -> State:
+    state, refused = admit(opened(), call, START + 60 * SECOND, D5)
     assert refused is None
     return state
 
