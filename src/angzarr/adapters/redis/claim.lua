@@ -1,0 +1,60 @@
+-- Claim one record in one step (angzarr.resilience.idempotency_rules.answer_of, line by line).
+-- KEYS[1] record
+-- ARGV    token, owner, replay, hop, fingerprint, life in ms, token of a dead owner's claim or ''
+-- Returns the number of starts if claimed, else {status, ...}. A pending record names its owner
+-- and token: the owner's lease lives in another cluster slot, so the client looks and, if it has
+-- run out, sends the claim again with that token as ARGV[7] (compare and set).
+-- Sent twice with one token it gives the same answer.
+local key, token, fingerprint = KEYS[1], ARGV[1], ARGV[5]
+
+local function hold(starts)
+  redis.call('HSET', key, 'status', 'pending', 'token', token, 'owner', ARGV[2],
+    'replay', ARGV[3], 'hop', ARGV[4], 'starts', starts, 'fingerprint', fingerprint)
+  redis.call('PEXPIRE', key, ARGV[6])
+  return starts
+end
+
+local status = redis.call('HGET', key, 'status')
+if not status then
+  return hold(1)
+end
+
+local record = redis.call('HMGET', key,
+  'token', 'owner', 'replay', 'hop', 'starts', 'fingerprint', 'result')
+local starts = tonumber(record[5])
+local ahead = tonumber(ARGV[3]) - tonumber(record[3])
+local same_replay = ahead == 0
+local behind = ahead < 0 or (same_replay and tonumber(ARGV[4]) < tonumber(record[4]))
+local another_body = same_replay and fingerprint ~= '' and record[6] ~= ''
+  and fingerprint ~= record[6]
+
+if status == 'completed' then
+  return another_body and {'conflict'} or {status, record[7]}
+end
+if status == 'failed' then
+  if ahead <= 0 then
+    return {status, record[7]}
+  end
+  redis.call('HDEL', key, 'result')
+  return hold(1)
+end
+if behind then
+  return {'superseded'}
+end
+if another_body then
+  return {'conflict'}
+end
+if same_replay and fingerprint == '' then
+  fingerprint = record[6]
+end
+if status ~= 'pending' then
+  return hold(starts + 1)
+end
+if record[1] == token then
+  return hold(starts)
+end
+if record[1] == ARGV[7] then
+  return hold(starts + 1)
+end
+redis.call('PEXPIRE', key, ARGV[6])
+return {status, record[2], record[1]}

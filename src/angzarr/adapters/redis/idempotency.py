@@ -1,0 +1,155 @@
+"""Claims and owner leases on Redis: one script and one round trip a step.
+
+Every script touches the record's key alone, so records may lie on any node of a Redis Cluster.
+Spans are measured by Redis, never by a worker's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from angzarr.adapters.redis.client import Argument, RedisClient, Script
+from angzarr.resilience.idempotency import (
+    RECORD_LIFE,
+    AlreadyCompleted,
+    AlreadyFailed,
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    Complete,
+    Conflict,
+    Ending,
+    Fail,
+    InProgress,
+    Superseded,
+    Wait,
+)
+from angzarr.resilience.idempotency_rules import Status, life_after, status_of
+
+DEFAULT_PREFIX = "angzarr"
+
+_CLAIM = Script("claim.lua")
+_SETTLE = Script("settle.lua")
+
+
+class RedisOwnerLeases:
+    """Owner leases, one key each: ``{prefix}:owner:{owner}``, ended by Redis itself."""
+
+    def __init__(self, client: RedisClient, *, prefix: str = DEFAULT_PREFIX) -> None:
+        self._client = client
+        self._prefix = prefix
+
+    def renew(self, owner: str, span: timedelta, /) -> None:
+        """Let *owner*'s lease end *span* from now."""
+        self._client.execute("SET", _lease_key(self._prefix, owner), 1, "PX", _ms(span))
+
+    def end(self, owner: str, /) -> None:
+        """End *owner*'s lease now."""
+        self._client.execute("DEL", _lease_key(self._prefix, owner))
+
+
+class RedisIdempotencyStore:
+    """Claims, one hash each: ``{prefix}:{key}``. Owner leases are looked up under the same prefix.
+
+    *life* is how long a pending or released record is kept after it was last touched.
+    """
+
+    def __init__(
+        self, client: RedisClient, *, prefix: str = DEFAULT_PREFIX, life: timedelta = RECORD_LIFE
+    ) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._life = life
+        self._life_ms = _ms(life)
+
+    def claim(self, claims: Sequence[Claim], /) -> list[ClaimAnswer]:
+        """Answer each claim in order, in one round trip where nothing is in progress."""
+        replies = self._ask([self._arguments(claim) for claim in claims])
+        blocked = [i for i, reply in enumerate(replies) if _is_pending(reply)]
+        if blocked:
+            self._take_over(claims, replies, blocked)
+        return [_answer(reply) for reply in replies]
+
+    def owns(self, key: str, token: str, /) -> bool:
+        """Return whether the delivery with *token* still holds *key*."""
+        name = f"{self._prefix}:{key}"
+        return bool(self._client.execute("HMGET", name, "status", "token") == ["pending", token])
+
+    def settle(self, key: str, token: str, ending: Ending, /) -> bool:
+        """End the claim of *token*, or change nothing and return False."""
+        life = _ms(life_after(ending, self._life))
+        args = (token, status_of(ending).value, life, *_left_by(ending))
+        return bool(self._client.run(_SETTLE, f"{self._prefix}:{key}", *args))
+
+    def _arguments(self, claim: Claim, fenced: str = "") -> tuple[str, *tuple[Argument, ...]]:
+        return (
+            f"{self._prefix}:{claim.key}",
+            claim.token,
+            claim.owner,
+            claim.position.replay,
+            claim.position.hop,
+            claim.fingerprint,
+            self._life_ms,
+            fenced,
+        )
+
+    def _ask(self, calls: Sequence[tuple[str, *tuple[Argument, ...]]]) -> list[Any]:
+        if len(calls) == 1:
+            return [self._client.run(_CLAIM, *calls[0])]
+        return self._client.run_many(_CLAIM, calls) if calls else []
+
+    def _take_over(self, claims: Sequence[Claim], replies: list[Any], blocked: list[int]) -> None:
+        """Claim again what dead owners hold, naming the token that each of them held it by.
+
+        If another delivery was quicker, the token differs and the answer is its.
+        """
+        leases = [("EXISTS", _lease_key(self._prefix, replies[i][1])) for i in blocked]
+        alive = self._client.execute_many(leases)
+        dead = [i for i, runs in zip(blocked, alive, strict=True) if not runs]
+        calls = [self._arguments(claims[i], fenced=replies[i][2]) for i in dead]
+        for i, reply in zip(dead, self._ask(calls), strict=True):
+            replies[i] = reply
+
+
+def _lease_key(prefix: str, owner: str) -> str:
+    return f"{prefix}:owner:{owner}"
+
+
+def _ms(span: timedelta) -> int:
+    """Return *span* in whole milliseconds, at least one: Redis refuses a lease of nothing."""
+    return max(round(span.total_seconds() * 1000), 1)
+
+
+def _is_pending(reply: Any) -> bool:
+    return reply.__class__ is list and reply[0] == Status.PENDING
+
+
+def _answer(reply: Any) -> ClaimAnswer:
+    """Read the reply of ``claim.lua``."""
+    if reply.__class__ is int:
+        return Claimed(starts=reply)
+    match reply:
+        case [Status.PENDING, *_]:
+            return InProgress()
+        case [Status.COMPLETED, result]:
+            return AlreadyCompleted(result=result)
+        case [Status.FAILED, error]:
+            return AlreadyFailed(error=error or "{}")
+        case ["superseded"]:
+            return Superseded()
+        case ["conflict"]:
+            return Conflict()
+    msg = f"claim.lua answered {reply!r}"
+    raise AssertionError(msg)
+
+
+def _left_by(ending: Ending) -> tuple[Argument, ...]:
+    """Return what ``settle.lua`` writes besides the status."""
+    match ending:
+        case Complete(result=str(kept)) | Fail(error=kept):
+            return (kept,)
+        case Wait(position=position):
+            return position
+    return ()

@@ -1,0 +1,30 @@
+-- End one claim in one step (angzarr.resilience.idempotency_rules.ended, line by line).
+-- KEYS[1] record
+-- ARGV    token, new status, life in ms, then: result (completed, failed; may be missing),
+--         or replay and hop (waiting)
+-- Returns 1, also when this token ended its claim in this way before; 0, having changed nothing,
+-- if the token no longer holds the record.
+local key, status = KEYS[1], ARGV[2]
+local record = redis.call('HMGET', key, 'status', 'token', 'replay', 'hop', 'starts')
+if record[2] ~= ARGV[1] then
+  return 0
+end
+if record[1] ~= 'pending' then
+  return record[1] == status and 1 or 0
+end
+
+if status == 'waiting' then
+  local ahead = tonumber(ARGV[4]) - tonumber(record[3])
+  if ahead < 0 or (ahead == 0 and tonumber(ARGV[5]) < tonumber(record[4])) then
+    ARGV[4], ARGV[5] = record[3], record[4]
+  end
+  redis.call('HSET', key, 'status', status, 'replay', ARGV[4], 'hop', ARGV[5], 'starts', 0)
+elseif status == 'released' then
+  redis.call('HSET', key, 'status', status, 'starts', tonumber(record[5]) - 1)
+elseif ARGV[4] then
+  redis.call('HSET', key, 'status', status, 'result', ARGV[4])
+else
+  redis.call('HSET', key, 'status', status)
+end
+redis.call('PEXPIRE', key, ARGV[3])
+return 1

@@ -1,0 +1,90 @@
+"""A TCP proxy that loses replies on purpose: the server did the work and the client cannot know."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Self
+
+
+class LossyProxy:
+    """Forwards one port of this machine to *host*:*port* until it is told to lose replies."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._marker = b""
+        self._losses = 0
+        self._cut = True
+        self._open: set[socket.socket] = set()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # shutdown, not close alone: it wakes the threads that are blocked on these sockets.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for end in self._open:
+                _close(end)
+
+    def lose_replies(self, marker: bytes, *, times: int = 1, cut: bool = True) -> None:
+        """Lose the replies to the next *times* requests that hold *marker*.
+
+        *cut* closes the connection once the server has replied; else the client waits in vain.
+        """
+        with self._lock:
+            self._marker, self._losses, self._cut = marker, times, cut
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+                with self._lock:
+                    self._open |= {client, server}
+                lost = threading.Event()
+                for run in (self._requests, self._replies):
+                    threading.Thread(target=run, args=(client, server, lost), daemon=True).start()
+
+    def _requests(self, client: socket.socket, server: socket.socket, lost: threading.Event):
+        with contextlib.suppress(OSError):
+            while data := client.recv(65536):
+                if self._loses(data):
+                    lost.set()
+                server.sendall(data)
+        _close(server)
+
+    def _replies(self, client: socket.socket, server: socket.socket, lost: threading.Event):
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                if not lost.is_set():
+                    client.sendall(data)
+                elif self._cut:
+                    break
+        _close(client)
+
+    def _loses(self, data: bytes) -> bool:
+        with self._lock:
+            if self._losses <= 0 or self._marker not in data:
+                return False
+            self._losses -= 1
+            return True
+
+
+def _close(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
+
+
+def unused_port() -> int:
+    """Return a port nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

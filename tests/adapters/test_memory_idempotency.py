@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.contracts.idempotency import LONG, SHORT, IdempotencyContract
+from tests.contracts.idempotency_model import compare_with_memory
+
+from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.idempotency import Claim, Claimed, Complete
+
+
+class HandClock:
+    """A clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, span: timedelta) -> None:
+        self.time += span
+
+
+class OnMemory(IdempotencyContract):
+    @pytest.fixture
+    def clock(self):
+        return HandClock()
+
+    @pytest.fixture
+    def let_pass(self, clock):
+        return clock.sleep
+
+    @pytest.fixture
+    def leases(self, clock):
+        return MemoryOwnerLeases(clock)
+
+    @pytest.fixture
+    def make_store(self, leases, clock):
+        return lambda life: MemoryIdempotencyStore(leases, life=life, clock=clock)
+
+
+class TestMemoryStore(OnMemory):
+    def test_sweep_drops_expired_records_only(self, make_store, let_pass):
+        store = make_store(SHORT)
+        store.claim([Claim(key=f"{n}", token="t", owner="o") for n in range(3)])
+        store.settle("2", "t", Complete(life=LONG))
+        assert store.sweep() == 0
+        let_pass(SHORT)
+        assert store.sweep(limit=1) == 1
+        assert store.sweep() == 1
+        assert not isinstance(store.claim([Claim(key="2", token="u", owner="o")])[0], Claimed)
+
+
+class TestCompletedCache(OnMemory):
+    @pytest.fixture
+    def make_store(self, leases, clock):
+        return lambda life: CompletedCache(
+            MemoryIdempotencyStore(leases, life=life, clock=clock), clock=clock
+        )
+
+    def test_random_histories_match_the_store_behind_it(self):
+        leases = MemoryOwnerLeases()
+        compare_with_memory(
+            CompletedCache(MemoryIdempotencyStore(leases)), leases, histories=200, steps=40
+        )

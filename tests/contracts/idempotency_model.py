@@ -1,0 +1,107 @@
+"""Random histories on a claim store give the answers that the memory store gives."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.resilience.idempotency import (
+    Claim,
+    Complete,
+    Fail,
+    IdempotencyStore,
+    OwnerLeases,
+    Position,
+    Release,
+    Wait,
+)
+
+LONG = timedelta(hours=1)
+
+keys = st.sampled_from(["k1", "k2"])
+tokens = st.sampled_from(["t1", "t2", "t3", "t4"])
+owners = st.sampled_from(["o1", "o2"])
+positions = st.builds(Position, st.integers(0, 2), st.integers(0, 3))
+claims = st.builds(
+    Claim,
+    key=keys,
+    token=tokens,
+    owner=owners,
+    position=positions,
+    fingerprint=st.sampled_from(["", "", "x", "y"]),
+)
+texts = st.sampled_from(["{}", '{"a": 1}', "ü"])
+endings = st.one_of(
+    st.builds(Complete, result=st.none() | texts),
+    st.builds(Fail, error=texts),
+    st.builds(Wait, position=positions),
+    st.just(Release()),
+)
+
+
+def compare_with_memory(
+    store: IdempotencyStore, leases: OwnerLeases, *, histories: int = 60, steps: int = 25
+) -> None:
+    """Run random histories on *store* and on the memory store, side by side."""
+
+    class Histories(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.name = uuid.uuid4().hex
+            self.model_leases = MemoryOwnerLeases()
+            self.model = MemoryIdempotencyStore(self.model_leases)
+
+        def mine(self, text: str) -> str:
+            return f"{self.name}-{text}"
+
+        @rule(batch=st.lists(claims, min_size=1, max_size=3))
+        def claim(self, batch: list[Claim]) -> None:
+            named = [
+                Claim(
+                    key=self.mine(claim.key),
+                    token=claim.token,
+                    owner=self.mine(claim.owner),
+                    position=claim.position,
+                    fingerprint=claim.fingerprint,
+                )
+                for claim in batch
+            ]
+            # One by one: stores may order the claims of one batch by key.
+            assert [store.claim([one]) for one in named] == [
+                self.model.claim([one]) for one in named
+            ]
+
+        @rule(key=keys, token=tokens, ending=endings)
+        def settle(self, key, token, ending) -> None:
+            name = self.mine(key)
+            assert store.settle(name, token, ending) == self.model.settle(name, token, ending)
+
+        @rule(key=keys, token=tokens)
+        def owns(self, key, token) -> None:
+            name = self.mine(key)
+            assert store.owns(name, token) == self.model.owns(name, token)
+
+        @rule(owner=owners)
+        def renew(self, owner) -> None:
+            leases.renew(self.mine(owner), LONG)
+            self.model_leases.renew(self.mine(owner), LONG)
+
+        @rule(owner=owners)
+        def end(self, owner) -> None:
+            leases.end(self.mine(owner))
+            self.model_leases.end(self.mine(owner))
+
+    run_state_machine_as_test(
+        Histories,
+        settings=settings(
+            max_examples=histories,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
