@@ -60,18 +60,17 @@ def choose(
     explicit: Policy | str | None = None,
     operation: str | None = None,
     priority: str | None = None,
+    default: str = "default",
 ) -> Policy:
     """Return the policy of a delivery: the handler's own, else its operation's, else by priority.
 
-    Raises ConfigurationError for an unknown name in *explicit* or *operation*, which a developer
-    wrote. An unknown *priority* came with a message and gets the default.
+    Raises ConfigurationError for an unknown name in *explicit*, *operation* or *default*, which a
+    developer wrote. An unknown *priority* came with a message and gets the default.
     """
     if isinstance(explicit, Policy):
         return explicit
-    name = explicit or operation
-    if name is not None:
-        return _named(policies, name)
-    return policies[priority if priority in _PRIORITIES else "default"]
+    by_priority = priority if priority in _PRIORITIES else None
+    return _named(policies, explicit or operation or by_priority or default)
 
 
 def _named(policies: Mapping[str, Policy], name: str) -> Policy:

@@ -62,12 +62,19 @@ def test_the_most_specific_choice_wins() -> None:
     assert choose() is DEFAULT
 
 
+def test_settings_may_name_another_default() -> None:
+    assert choose(default="webhook").name == "webhook"
+    assert choose(default="webhook", priority="realtime").name == "realtime"
+
+
 @pytest.mark.parametrize("priority", [None, "default", "urgent", "webhook", ""])
 def test_a_messages_odd_priority_gets_the_default(priority: str | None) -> None:
     assert choose(priority=priority) is DEFAULT
 
 
-@pytest.mark.parametrize("given", [{"explicit": "webhok"}, {"operation": "webhok"}])
+@pytest.mark.parametrize(
+    "given", [{"explicit": "webhok"}, {"operation": "webhok"}, {"default": "webhok"}]
+)
 def test_unknown_policy_is_refused_with_the_known_ones(given: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match=r"'webhok'; known are: .*webhook"):
         choose(**given)  # type: ignore[arg-type]
