@@ -15,6 +15,7 @@ import sys
 import time
 
 import fleet
+import processes
 import state
 from server import CannotStart
 
@@ -66,12 +67,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Wait for *child*; when we are interrupted, it was too, and gets time to end by itself."""
+    """Wait for *child*; when we are told to end, so is it, with all that it started."""
     try:
         return child.wait()
     except BaseException:
-        child.terminate()
-        child.wait(30)
+        processes.stop(processes.family(processes.adopt(child.pid)), patience=30)
         raise
 
 

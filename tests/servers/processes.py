@@ -66,11 +66,11 @@ def stop(processes: Sequence[Process], patience: float) -> None:
 
 def kill(processes: Sequence[Process]) -> None:
     """SIGKILL *processes* and their descendants and wait until they are gone."""
-    family = [member for process in filter(alive, processes) for member in _family(process)]
-    for member in family:
+    members = [member for process in filter(alive, processes) for member in family(process)]
+    for member in members:
         if alive(member):
             os.kill(member.pid, signal.SIGKILL)
-    _gone(family, 10)
+    _gone(members, 10)
 
 
 def _gone(processes: Sequence[Process], patience: float) -> bool:
@@ -92,7 +92,8 @@ def _reap(processes: Sequence[Process]) -> None:
             continue
 
 
-def _family(process: Process) -> list[Process]:
+def family(process: Process) -> list[Process]:
+    """Return *process* and all its descendants."""
     parents = {int(entry.name): _stat(int(entry.name)) for entry in Path("/proc").glob("[0-9]*")}
     found = [process]
     for parent in found:  # grows while it is walked: children of children follow
