@@ -1,0 +1,226 @@
+"""A ledger in this process: for tests. It forgets everything with the process."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from angzarr.analysis import transition
+from angzarr.analysis.entry import (
+    Entry,
+    EntryDetail,
+    Failure,
+    HistoryLine,
+    Status,
+    entry_id_of,
+    replay_of,
+    replayed_letter_of,
+)
+from angzarr.analysis.ledger import (
+    ANY,
+    LONGEST_PAGE,
+    OPEN,
+    Decided,
+    EntryFilter,
+    FailureStats,
+    Ledger,
+    Page,
+    page_of,
+    read_cursor,
+)
+from angzarr.analysis.transition import Change
+from angzarr.clock import Clock, SystemClock
+
+#: Filter fields that an entry's field of the same name must equal.
+_EQUAL = (
+    "handler_name", "domain", "event_type", "event_id", "fingerprint", "tenant_id",
+    "failure_class",
+)  # fmt: skip
+
+
+class MemoryLedger(Ledger):
+    """Entries in a dictionary; safe to use from many threads."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._entries: dict[str, Entry] = {}
+        self._failures: dict[str, Failure] = {}
+        self._history: dict[str, list[HistoryLine]] = {}
+        self._letters: dict[tuple[str, int], str] = {}
+
+    def add_failed_events(self, failures: Sequence[Failure]) -> list[Entry]:
+        """File failures in order."""
+        with self._lock:
+            return [self._add(failure) for failure in failures]
+
+    def decide(self, decisions: Sequence[Decided], *, by: str) -> list[bool]:
+        """Carry out the decisions about entries that did not change since."""
+        with self._lock:
+            return [self._decide(decision, by) for decision in decisions]
+
+    def due(self, *, limit: int, lease: timedelta) -> list[Entry]:
+        """Take entries whose time has come."""
+        with self._lock:
+            now = self._clock.now()
+            woken = [e for e in self._entries.values() if e.wake_at and e.wake_at <= now]
+            woken.sort(key=lambda entry: (entry.wake_at or now, entry.id))
+            taken = [transition.leased(entry, now + lease) for entry in woken[:limit]]
+            self._entries.update((entry.id, entry) for entry in taken)
+            return taken
+
+    def mark_retrying(
+        self, entry_id: str, replay: int, *, revision: int, by: str, lease: timedelta
+    ) -> Entry | None:
+        """Begin a replay of an entry that did not change since."""
+
+        def change(entry: Entry, now: datetime) -> Change | None:
+            if entry.revision != revision:
+                return None
+            return transition.retrying(entry, replay, now, by, lease)
+
+        return self._change(entry_id, change)
+
+    def mark_published(self, entry_id: str, replay: int, *, answer_by: datetime) -> bool:
+        """Note that the replay under way is with the broker."""
+        changed = self._change(
+            entry_id, lambda entry, now: transition.published(entry, replay, now, answer_by)
+        )
+        return changed is not None
+
+    def mark_answered(
+        self, entry_id: str, replay: int, *, by: str, status: Status = Status.RESOLVED
+    ) -> bool:
+        """Close an entry whose last replay ended well."""
+        changed = self._change(
+            entry_id, lambda entry, now: transition.answered(entry, replay, now, by, status)
+        )
+        return changed is not None
+
+    def mark_resolved(self, entry_id: str, resolved_by: str) -> bool:
+        """Close an entry on a person's word."""
+        changed = self._change(
+            entry_id, lambda entry, now: transition.resolved(entry, now, resolved_by)
+        )
+        return changed is not None
+
+    def find_by_letter(self, letter_id: str) -> Entry | None:
+        """Return the entry in which a letter was filed."""
+        with self._lock:
+            return next(
+                (
+                    self._entries[e]
+                    for (letter, _), e in self._letters.items()
+                    if letter == letter_id
+                ),
+                None,
+            )
+
+    def open(self, entry_id: str) -> EntryDetail | None:
+        """Return an entry with its letter and history."""
+        with self._lock:
+            if entry_id not in self._entries:
+                return None
+            return EntryDetail(
+                entry=self._entries[entry_id],
+                failure=self._failures[entry_id],
+                history=tuple(self._history[entry_id]),
+            )
+
+    def get_failed_events(
+        self,
+        wanted: EntryFilter = ANY,
+        *,
+        status: Status | None = Status.FAILED,
+        limit: int = 100,
+        after: str = "",
+    ) -> Page:
+        """Return a page of entries."""
+        limit = min(limit, LONGEST_PAGE)
+        behind = read_cursor(after) if after else None
+        with self._lock:
+            found = [e for e in self._entries.values() if _fits(e, wanted, status)]
+        found.sort(key=lambda entry: (entry.last_failed_at, entry.id), reverse=True)
+        if behind is not None:
+            found = [e for e in found if (e.last_failed_at, e.id) < behind]
+        return page_of(found[: limit + 1], limit)
+
+    def get_failure_stats(self) -> FailureStats:
+        """Count all entries."""
+        with self._lock:
+            entries = list(self._entries.values())
+        return FailureStats(
+            total=len(entries),
+            by_status=_count(entry.status for entry in entries),
+            by_class=_count(entry.failure_class or "" for entry in entries),
+            by_domain=_count(entry.domain for entry in entries),
+            by_handler=_count(entry.handler_name for entry in entries),
+            occurrences=sum(entry.occurrences for entry in entries),
+            replays=sum(entry.replays for entry in entries),
+            oldest_open_at=min(
+                (entry.first_failed_at for entry in entries if entry.status in OPEN), default=None
+            ),
+        )
+
+    def close(self) -> None:
+        """Keep everything: there is nothing to let go."""
+
+    def _add(self, failure: Failure) -> Entry:
+        now, entry = self._clock.now(), self._entry_of(failure)
+        letter = (failure.id, replay_of(failure))
+        if entry is not None and letter in self._letters:
+            return entry
+        change = (
+            transition.filed(failure, now)
+            if entry is None
+            else transition.failed_again(entry, failure, now)
+        )
+        self._letters[letter] = change.entry.id
+        if transition.holds(change.entry, failure):
+            self._failures[change.entry.id] = failure
+        return self._write(change)
+
+    def _entry_of(self, failure: Failure) -> Entry | None:
+        linked = replayed_letter_of(failure)
+        found = self.find_by_letter(linked) if linked else None
+        if found is not None and transition.continues(found, failure):
+            return found
+        return self._entries.get(entry_id_of(failure))
+
+    def _decide(self, decided: Decided, by: str) -> bool:
+        def change(entry: Entry, now: datetime) -> Change | None:
+            if entry.revision != decided.revision:
+                return None
+            return transition.decided(entry, decided.decision, now, by)
+
+        return self._change(decided.entry_id, change) is not None
+
+    def _change(
+        self, entry_id: str, make: Callable[[Entry, datetime], Change | None]
+    ) -> Entry | None:
+        with self._lock:
+            entry = self._entries.get(entry_id)
+            change = make(entry, self._clock.now()) if entry else None
+            return self._write(change) if change else None
+
+    def _write(self, change: Change) -> Entry:
+        self._entries[change.entry.id] = change.entry
+        self._history.setdefault(change.entry.id, []).append(change.line)
+        return change.entry
+
+
+def _fits(entry: Entry, wanted: EntryFilter, status: Status | None) -> bool:
+    asked = ((getattr(wanted, name), getattr(entry, name)) for name in _EQUAL)
+    return (
+        (status is None or entry.status is status)
+        and all(want is None or want == is_ for want, is_ in asked)
+        and (wanted.since is None or entry.last_failed_at >= wanted.since)
+        and (wanted.until is None or entry.last_failed_at < wanted.until)
+        and entry.id.startswith(wanted.id_prefix)
+    )
+
+
+def _count(values: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(str(value) for value in values))

@@ -1,0 +1,222 @@
+"""The ledger on SQLite or PostgreSQL: rows are locked, `transition` decides, rows are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import IntegrityError
+
+from angzarr.adapters.sql.engine import create_missing, in_transaction, reading
+from angzarr.adapters.sql.ledger_filing import (
+    append_lines,
+    file_failures,
+    lock_entries,
+    save_entries,
+)
+from angzarr.adapters.sql.ledger_queries import count_all, read_page
+from angzarr.adapters.sql.ledger_rows import entry_from, failure_from, line_from
+from angzarr.adapters.sql.ledger_tables import (
+    METADATA,
+    ledger_entries,
+    ledger_history,
+    ledger_letters,
+)
+from angzarr.analysis import transition
+from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status
+from angzarr.analysis.ledger import (
+    ANY,
+    Decided,
+    EntryFilter,
+    FailureStats,
+    Ledger,
+    Page,
+    read_cursor,
+)
+from angzarr.analysis.transition import Change
+from angzarr.clock import Clock, SystemClock
+from angzarr.errors import LedgerUnavailable, StoreUnavailable
+
+_Answer = TypeVar("_Answer")
+
+#: How often letters are filed anew that another worker files at the same time.
+_TRIES: Final = 3
+
+
+class SqlLedger(Ledger):
+    """Entries in three tables, which are created when first needed; safe to use from threads."""
+
+    def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
+        self._engine = engine
+        self._clock = clock or SystemClock()
+        self._ready = False
+
+    def add_failed_events(self, failures: Sequence[Failure]) -> list[Entry]:
+        """File failures in order, all or none."""
+        if not failures:
+            return []
+        for _ in range(_TRIES - 1):
+            try:
+                return self._file(failures)
+            except IntegrityError:  # another worker was faster: now its rows are there
+                continue
+        return self._file(failures)
+
+    def decide(self, decisions: Sequence[Decided], *, by: str) -> list[bool]:
+        """Carry out the decisions about entries that did not change since."""
+        return self._write(lambda connection: self._decide(connection, decisions, by))
+
+    def due(self, *, limit: int, lease: timedelta) -> list[Entry]:
+        """Take entries whose time has come, passing over those another worker is taking."""
+        now = self._clock.now()
+        wake_at = ledger_entries.c.wake_at
+        woken = select(ledger_entries).where(wake_at <= now).order_by(wake_at).limit(limit)
+
+        def take(connection: Connection) -> list[Entry]:
+            rows = connection.execute(woken.with_for_update(skip_locked=True))
+            taken = [transition.leased(entry_from(row), now + lease) for row in rows]
+            save_entries(connection, taken)
+            return taken
+
+        return self._write(take)
+
+    def mark_retrying(
+        self, entry_id: str, replay: int, *, revision: int, by: str, lease: timedelta
+    ) -> Entry | None:
+        """Begin a replay of an entry that did not change since."""
+
+        def change(entry: Entry, now: datetime) -> Change | None:
+            if entry.revision != revision:
+                return None
+            return transition.retrying(entry, replay, now, by, lease)
+
+        return self._change(entry_id, change)
+
+    def mark_published(self, entry_id: str, replay: int, *, answer_by: datetime) -> bool:
+        """Note that the replay under way is with the broker."""
+        changed = self._change(
+            entry_id, lambda entry, now: transition.published(entry, replay, now, answer_by)
+        )
+        return changed is not None
+
+    def mark_answered(
+        self, entry_id: str, replay: int, *, by: str, status: Status = Status.RESOLVED
+    ) -> bool:
+        """Close an entry whose last replay ended well."""
+        changed = self._change(
+            entry_id, lambda entry, now: transition.answered(entry, replay, now, by, status)
+        )
+        return changed is not None
+
+    def mark_resolved(self, entry_id: str, resolved_by: str) -> bool:
+        """Close an entry on a person's word."""
+        changed = self._change(
+            entry_id, lambda entry, now: transition.resolved(entry, now, resolved_by)
+        )
+        return changed is not None
+
+    def find_by_letter(self, letter_id: str) -> Entry | None:
+        """Return the entry in which a letter was filed."""
+        owner = select(ledger_history.c.entry_id).where(ledger_history.c.letter_id == letter_id)
+        wanted = select(ledger_entries).where(ledger_entries.c.id.in_(owner)).limit(1)
+
+        def find(connection: Connection) -> Entry | None:
+            row = connection.execute(wanted).one_or_none()
+            return entry_from(row) if row is not None else None
+
+        return self._read(find)
+
+    def open(self, entry_id: str) -> EntryDetail | None:
+        """Return an entry with its letter and history."""
+        return self._read(lambda connection: _open(connection, entry_id))
+
+    def get_failed_events(
+        self,
+        wanted: EntryFilter = ANY,
+        *,
+        status: Status | None = Status.FAILED,
+        limit: int = 100,
+        after: str = "",
+    ) -> Page:
+        """Return a page of entries."""
+        behind = read_cursor(after) if after else None
+        return self._read(lambda connection: read_page(connection, wanted, status, limit, behind))
+
+    def get_failure_stats(self) -> FailureStats:
+        """Count all entries."""
+        return self._read(count_all)
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._engine.dispose()
+
+    def _file(self, failures: Sequence[Failure]) -> list[Entry]:
+        now = self._clock.now()
+        return self._write(lambda connection: file_failures(connection, failures, now))
+
+    def _decide(self, connection: Connection, decisions: Sequence[Decided], by: str) -> list[bool]:
+        now, changes, made = self._clock.now(), [], []
+        entries = lock_entries(connection, [one.entry_id for one in decisions])
+        for one in decisions:
+            entry = entries.get(one.entry_id)
+            made.append(entry is not None and entry.revision == one.revision)
+            if entry is not None and made[-1]:
+                change = transition.decided(entry, one.decision, now, by)
+                entries[one.entry_id] = change.entry
+                changes.append(change)
+        _save(connection, changes)
+        return made
+
+    def _change(
+        self, entry_id: str, make: Callable[[Entry, datetime], Change | None]
+    ) -> Entry | None:
+        now = self._clock.now()
+
+        def change(connection: Connection) -> Entry | None:
+            entry = lock_entries(connection, [entry_id]).get(entry_id)
+            made = make(entry, now) if entry else None
+            if made is None:
+                return None
+            _save(connection, [made])
+            return made.entry
+
+        return self._write(change)
+
+    def _write(self, step: Callable[[Connection], _Answer]) -> _Answer:
+        self._create_tables()
+        return in_transaction(self._engine, step, away=LedgerUnavailable)
+
+    def _read(self, step: Callable[[Connection], _Answer]) -> _Answer:
+        self._create_tables()
+        return in_transaction(reading(self._engine), step, away=LedgerUnavailable)
+
+    def _create_tables(self) -> None:
+        if self._ready:
+            return
+        try:
+            create_missing(self._engine, METADATA)
+        except StoreUnavailable as error:
+            raise LedgerUnavailable(str(error)) from error
+        self._ready = True
+
+
+def _save(connection: Connection, changes: Sequence[Change]) -> None:
+    save_entries(connection, [change.entry for change in changes])
+    append_lines(connection, [(change.entry.id, change.line) for change in changes])
+
+
+def _open(connection: Connection, entry_id: str) -> EntryDetail | None:
+    by_id = ledger_entries.c.id == entry_id
+    row = connection.execute(select(ledger_entries).where(by_id)).one_or_none()
+    if row is None:
+        return None
+    letters = select(ledger_letters).where(ledger_letters.c.entry_id == entry_id)
+    history = select(ledger_history).where(ledger_history.c.entry_id == entry_id)
+    lines = connection.execute(history.order_by(ledger_history.c.number))
+    return EntryDetail(
+        entry=entry_from(row),
+        failure=failure_from(connection.execute(letters).one()),
+        history=tuple(line_from(line) for line in lines),
+    )

@@ -1,0 +1,134 @@
+"""Filing: letters into the ledger's tables, each once, one entry for each (handler, event)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from angzarr.adapters.sql.ledger_rows import entry_from, entry_row, letter_row, line_row
+from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
+from angzarr.analysis import transition
+from angzarr.analysis.entry import (
+    Entry,
+    Failure,
+    HistoryLine,
+    entry_id_of,
+    replay_of,
+    replayed_letter_of,
+)
+from angzarr.analysis.transition import Change
+
+
+def file_failures(
+    connection: Connection, failures: Sequence[Failure], now: datetime
+) -> list[Entry]:
+    """File *failures* in order and return the entry of each.
+
+    Raises IntegrityError when another transaction filed one of them meanwhile: try again.
+    """
+    filing = Filing(owners=_owners(connection, failures))
+    filing.entries = lock_entries(connection, filing.ids_for(failures))
+    filed = [filing.add(failure, now) for failure in failures]
+    filing.write(connection)
+    return filed
+
+
+def lock_entries(connection: Connection, ids: Iterable[str]) -> dict[str, Entry]:
+    """Return the entries among *ids*, locked until the transaction ends, always in one order."""
+    wanted = select(ledger_entries).where(ledger_entries.c.id.in_(sorted(set(ids))))
+    rows = connection.execute(wanted.order_by(ledger_entries.c.id).with_for_update())
+    return {row.id: entry_from(row) for row in rows}
+
+
+def save_entries(connection: Connection, entries: Sequence[Entry]) -> None:
+    """Write *entries*, which exist and are locked."""
+    if not entries:
+        return
+    rows = [{f"new_{name}": value for name, value in entry_row(one).items()} for one in entries]
+    values: dict[str, Any] = {
+        c.name: bindparam(f"new_{c.name}") for c in ledger_entries.c if c.name != "id"
+    }
+    by_id = ledger_entries.c.id == bindparam("new_id")
+    connection.execute(update(ledger_entries).where(by_id).values(values), rows)
+
+
+def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine]]) -> None:
+    """Add to the history of the entries named first."""
+    if lines:
+        connection.execute(insert(ledger_history), [line_row(*line) for line in lines])
+
+
+@dataclass(slots=True, kw_only=True)
+class Filing:
+    """What one transaction knows of its letters' entries, and what it is going to write."""
+
+    #: (letter id, replay) of letters filed before → entry id.
+    owners: dict[tuple[str, int], str]
+    entries: dict[str, Entry] = field(default_factory=dict)
+    _new: set[str] = field(default_factory=set)
+    _changed: set[str] = field(default_factory=set)
+    _failures: dict[str, Failure] = field(default_factory=dict)
+    _lines: list[tuple[str, HistoryLine]] = field(default_factory=list)
+
+    def ids_for(self, failures: Sequence[Failure]) -> set[str]:
+        """Return the ids of all entries that *failures* may belong to."""
+        return {*self.owners.values(), *(entry_id_of(failure) for failure in failures)}
+
+    def add(self, failure: Failure, now: datetime) -> Entry:
+        """Plan the filing of *failure*; return its entry as it will be."""
+        letter = (failure.id, replay_of(failure))
+        if letter in self.owners:
+            return self.entries[self.owners[letter]]
+        known = self._entry_of(failure)
+        if known is None:
+            change = transition.filed(failure, now)
+            self._new.add(change.entry.id)
+        else:
+            change = transition.failed_again(known, failure, now)
+            self._changed.add(change.entry.id)
+        self.owners[letter] = change.entry.id
+        self._take(change, failure)
+        return change.entry
+
+    def write(self, connection: Connection) -> None:
+        """Write what was planned."""
+        new = [entry_row(self.entries[entry_id]) for entry_id in sorted(self._new)]
+        if new:
+            connection.execute(insert(ledger_entries), new)
+        save_entries(connection, [self.entries[one] for one in self._changed - self._new])
+        append_lines(connection, self._lines)
+        self._write_letters(connection)
+
+    def _entry_of(self, failure: Failure) -> Entry | None:
+        linked = replayed_letter_of(failure)
+        for (letter_id, _), entry_id in self.owners.items():
+            if letter_id == linked and transition.continues(self.entries[entry_id], failure):
+                return self.entries[entry_id]
+        return self.entries.get(entry_id_of(failure))
+
+    def _take(self, change: Change, failure: Failure) -> None:
+        self.entries[change.entry.id] = change.entry
+        self._lines.append((change.entry.id, change.line))
+        if transition.holds(change.entry, failure):
+            self._failures[change.entry.id] = failure
+
+    def _write_letters(self, connection: Connection) -> None:
+        if replaced := sorted(self._failures.keys() - self._new):
+            old = ledger_letters.c.entry_id.in_(replaced)
+            connection.execute(delete(ledger_letters).where(old))
+        if self._failures:
+            rows = [letter_row(*one) for one in self._failures.items()]
+            connection.execute(insert(ledger_letters), rows)
+
+
+def _owners(connection: Connection, failures: Sequence[Failure]) -> dict[tuple[str, int], str]:
+    history = ledger_history.c
+    ids = {failure.id for failure in failures}
+    ids |= {linked for failure in failures if (linked := replayed_letter_of(failure))}
+    wanted = select(history.letter_id, history.replay, history.entry_id)
+    rows = connection.execute(wanted.where(history.letter_id.in_(sorted(ids))))
+    return {(row.letter_id, row.replay): row.entry_id for row in rows}

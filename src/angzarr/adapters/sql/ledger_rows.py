@@ -1,0 +1,99 @@
+"""Rows of the ledger's tables to and from the values of `angzarr.analysis`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Row
+
+from angzarr.analysis.entry import (
+    Entry,
+    Failure,
+    FailureClass,
+    HistoryLine,
+    Status,
+    Unreadable,
+)
+from angzarr.dead_letters.codec import Form, decode, encode
+from angzarr.errors import DecodeError
+
+_FIELDS = tuple(field.name for field in fields(Entry))
+
+
+def entry_row(entry: Entry) -> dict[str, Any]:
+    """Return *entry* as a row of ledger_entries."""
+    return {name: getattr(entry, name) for name in _FIELDS}
+
+
+def entry_from(row: Row[Any]) -> Entry:
+    """Return a row of ledger_entries as an entry."""
+    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+    values["status"] = Status(values["status"])
+    if values["failure_class"] is not None:
+        values["failure_class"] = FailureClass(values["failure_class"])
+    return Entry(**values)
+
+
+def letter_row(entry_id: str, failure: Failure) -> dict[str, Any]:
+    """Return *failure* as a row of ledger_letters: a letter in its binary wire form."""
+    if isinstance(failure, Unreadable):
+        return {
+            "entry_id": entry_id,
+            "body": failure.raw,
+            "content_type": failure.content_type,
+            "problem": failure.problem,
+            "domain": failure.domain,
+            "received_at": failure.received_at,
+        }
+    body, content_type = encode(failure, Form.BINARY)
+    return {
+        "entry_id": entry_id,
+        "body": body,
+        "content_type": content_type,
+        "problem": None,
+        "domain": failure.domain,
+        "received_at": failure.sent_to_dlq_at,
+    }
+
+
+def failure_from(row: Row[Any]) -> Failure:
+    """Return a row of ledger_letters as what was filed."""
+    raw, problem = bytes(row.body), row.problem
+    if problem is None:
+        try:
+            return decode(raw, row.content_type)
+        except DecodeError as error:
+            problem = f"the ledger's copy of the letter cannot be read: {error}"
+    return Unreadable(
+        domain=row.domain,
+        raw=raw,
+        content_type=row.content_type,
+        problem=problem,
+        received_at=row.received_at,
+    )
+
+
+def line_row(entry_id: str, line: HistoryLine) -> dict[str, Any]:
+    """Return *line* as a row of ledger_history."""
+    return {
+        "entry_id": entry_id,
+        "at": line.at,
+        "who": line.who,
+        "what": line.what,
+        "detail": line.detail,
+        "letter_id": line.letter_id,
+        "replay": line.replay,
+    }
+
+
+def line_from(row: Row[Any]) -> HistoryLine:
+    """Return a row of ledger_history as a line."""
+    return HistoryLine(
+        at=row.at,
+        who=row.who,
+        what=row.what,
+        detail=row.detail,
+        letter_id=row.letter_id,
+        replay=row.replay,
+    )

@@ -1,0 +1,165 @@
+"""The tables of the ledger (spec A2). Times are UTC; texts are what PostgreSQL accepts as text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+METADATA = MetaData()
+
+#: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
+LONGEST_NAME: Final = 500
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware time; SQLite keeps it without its zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return *value* in UTC."""
+        return value.astimezone(UTC) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return what was stored, aware again."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class ValidText(TypeDecorator[str]):
+    """Any string, without what PostgreSQL refuses: NUL and lone surrogates."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return *value* with a mark where a character cannot be stored."""
+        if value is None:
+            return None
+        return str(value).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+class Name(ValidText):
+    """A text that is looked for: cut so that it can be indexed; the letter keeps the whole."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Return *value* as `ValidText`, cut."""
+        valid = super().process_bind_param(value, dialect)
+        return valid[:LONGEST_NAME] if valid is not None else None
+
+
+def _name(column: str) -> Column[str]:
+    return Column(column, Name, nullable=False)
+
+
+def _text(column: str) -> Column[str]:
+    return Column(column, ValidText, nullable=False)
+
+
+def _time(column: str, *, nullable: bool = True) -> Column[Any]:
+    return Column(column, UtcTime, nullable=nullable)
+
+
+def _number(column: str) -> Column[int]:
+    return Column(column, Integer, nullable=False)
+
+
+#: One row an entry; the columns are the fields of `Entry`, by name.
+ledger_entries = Table(
+    "ledger_entries",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    _name("handler_name"),
+    _name("event_id"),
+    _name("event_type"),
+    _name("domain"),
+    _name("tenant_id"),
+    _name("correlation_id"),
+    _name("reason"),
+    _name("category"),
+    _name("error_type"),
+    _name("error_code"),
+    _text("error_message"),
+    _name("fingerprint"),
+    _name("component_type"),
+    _name("worker"),
+    _name("version"),
+    _number("retry_count"),
+    _number("occurrences"),
+    _time("first_failed_at", nullable=False),
+    _time("last_failed_at", nullable=False),
+    _name("letter_id"),
+    _number("letter_replay"),
+    _name("status"),
+    Column("failure_class", Name),
+    _text("evidence"),
+    _number("replays"),
+    _time("next_replay_at"),
+    _time("published_at"),
+    _time("wake_at"),
+    _text("resolved_by"),
+    _time("resolved_at"),
+    _number("revision"),
+    Index("ledger_entries_by_time", "last_failed_at", "id"),
+    Index("ledger_entries_by_status", "status", "last_failed_at", "id"),
+    Index("ledger_entries_by_domain", "domain", "last_failed_at", "id"),
+    Index("ledger_entries_by_handler", "handler_name", "last_failed_at", "id"),
+    Index("ledger_entries_by_event_type", "event_type", "last_failed_at", "id"),
+    Index("ledger_entries_by_fingerprint", "fingerprint", "last_failed_at", "id"),
+    Index("ledger_entries_by_tenant", "tenant_id", "last_failed_at", "id"),
+    Index("ledger_entries_by_event", "event_id"),
+    Index("ledger_entries_by_wake", "wake_at"),
+)
+
+#: The letter of each entry, apart from it: pages of entries need not read payloads.
+ledger_letters = Table(
+    "ledger_letters",
+    METADATA,
+    Column("entry_id", ForeignKey("ledger_entries.id", ondelete="CASCADE"), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    _text("content_type"),
+    # Set where the letter could not be read; then `body` is what was received.
+    Column("problem", ValidText),
+    _text("domain"),
+    _time("received_at"),
+)
+
+ledger_history = Table(
+    "ledger_history",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column(
+        "entry_id",
+        ForeignKey("ledger_entries.id", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    _time("at", nullable=False),
+    _text("who"),
+    _name("what"),
+    _text("detail"),
+    Column("letter_id", Name),
+    Column("replay", Integer),
+    UniqueConstraint("letter_id", "replay", name="ledger_history_one_line_a_letter"),
+)

@@ -1,0 +1,276 @@
+"""Entry: one event that one handler could not handle, as the ledger keeps it (spec A2). Values.
+
+What may become of an entry stands in `transition`; the ledger only stores it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from angzarr.analysis.fingerprint import fingerprint
+from angzarr.dead_letters.letter import DeadLetter, unreadable_letter_id
+from angzarr.events import headers as names
+from angzarr.events.event import Event
+
+#: The reason of an entry whose letter could not be read.
+UNREADABLE = "unreadable"
+_PROJECTOR = "projector"
+
+
+class Status(StrEnum):
+    """Where an entry stands (spec A2)."""
+
+    FAILED = "failed"  # filed, not yet classified
+    WAITING = "waiting"  # to be replayed at `next_replay_at`
+    HELD = "held"  # waits for a person
+    RETRYING = "retrying"  # a replay is on its way
+    RESOLVED = "resolved"
+    SKIPPED = "skipped"
+    ARCHIVED = "archived"
+    ESCALATED = "escalated"
+    COMPENSATED = "compensated"
+
+
+class FailureClass(StrEnum):
+    """What kind of failure an entry is (spec A3, decisions 24)."""
+
+    TRANSIENT_RESOLVED = "transient_resolved"
+    TRANSIENT_ONGOING = "transient_ongoing"
+    CONFIGURATION_ERROR = "configuration_error"
+    DATA_CORRUPTION = "data_corruption"
+    BUSINESS_REJECTION = "business_rejection"
+    SEQUENCE_CONFLICT = "sequence_conflict"
+    POISON = "poison"
+    CODE_DEFECT = "code_defect"
+    REVOKED = "revoked"
+    TOO_OLD = "too_old"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A dead letter whose own bytes could not be read; kept as they came."""
+
+    domain: str
+    raw: bytes
+    content_type: str
+    problem: str
+    received_at: datetime
+
+    @property
+    def id(self) -> str:
+        """The hash of domain and bytes (decisions 21)."""
+        return unreadable_letter_id(self.domain, self.raw)
+
+
+#: What is filed in the ledger.
+Failure: TypeAlias = DeadLetter | Unreadable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An entry without its letter. Times are UTC-aware; absent texts are empty."""
+
+    id: str
+    handler_name: str = ""
+    event_id: str = ""
+    event_type: str = ""
+    domain: str = ""
+    tenant_id: str = ""
+    correlation_id: str = ""
+    reason: str = ""
+    category: str = ""
+    error_type: str = ""
+    error_code: str = ""
+    error_message: str = ""
+    fingerprint: str = ""
+    component_type: str = ""
+    worker: str = ""
+    version: str = ""
+    #: Handler runs after the first one, in the replay that failed last.
+    retry_count: int = 0
+    #: Letters that told of this failure, one for each replay that failed.
+    occurrences: int = 1
+    first_failed_at: datetime
+    last_failed_at: datetime
+    #: The letter kept with the entry, and the replay whose failure it tells of.
+    letter_id: str
+    letter_replay: int = 0
+    status: Status = Status.FAILED
+    failure_class: FailureClass | None = None
+    #: Why the entry is classified as it is, one sentence.
+    evidence: str = ""
+    #: Number of the last replay; 0: never replayed.
+    replays: int = 0
+    next_replay_at: datetime | None = None
+    #: When the broker confirmed the last replay; None: not yet.
+    published_at: datetime | None = None
+    #: When the analysis worker must look at the entry again; None: never by itself.
+    wake_at: datetime | None = None
+    resolved_by: str = ""
+    resolved_at: datetime | None = None
+    #: Counts changes; a change that names an older one does nothing.
+    revision: int = 1
+
+    @property
+    def projection_name(self) -> str:
+        """The handler's name where it is a projection, else empty."""
+        return self.handler_name if self.component_type == _PROJECTOR else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryLine:
+    """What happened to an entry, who did it, and when."""
+
+    at: datetime
+    who: str
+    what: str
+    detail: str = ""
+    #: Set where a letter was filed: its id, and the replay whose failure it tells of.
+    letter_id: str | None = None
+    replay: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDetail:
+    """An entry with the letter that tells of its last failure, and all its history."""
+
+    entry: Entry
+    failure: Failure
+    history: tuple[HistoryLine, ...]
+
+    @property
+    def event_data(self) -> Any:
+        """The event's data, or None where it could not be read."""
+        event = _event(self.failure)
+        return event.data if event else None
+
+    @property
+    def error_stacktrace(self) -> str:
+        """The stack of the last failure."""
+        return self.failure.error_stack if isinstance(self.failure, DeadLetter) else ""
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        """What else is known of the event and of the worker that failed on it."""
+        if isinstance(self.failure, Unreadable):
+            return {"content_type": self.failure.content_type, "problem": self.failure.problem}
+        letter, event = self.failure, self.failure.event
+        known = {
+            "queue": letter.message.queue,
+            "task": letter.message.task,
+            "message_id": letter.message.id,
+            "explanation": letter.explanation,
+            "worker": letter.worker,
+            "version": letter.version,
+            "component": letter.component,
+            "component_type": letter.component_type,
+            "attempts": letter.attempts,
+            "root": event and event.root,
+            "edition": event and event.edition,
+            "sequence": event.sequence if event else None,
+            "causation_id": event and event.causation_id,
+            "config_pins": dict(event.config_pins) if event else None,
+            "traceparent": event and event.traceparent,
+            **letter.metadata,
+        }
+        return {name: value for name, value in known.items() if value not in (None, "", {})}
+
+
+def entry_id_of(failure: Failure) -> str:
+    """Return the id of *failure*'s entry: one for (handler, event), else its raw hash (21)."""
+    event = _event(failure)
+    if event is None or isinstance(failure, Unreadable):
+        return failure.id
+    text = f"{failure.handler}\x00{event.id}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def replay_of(failure: Failure) -> int:
+    """Return the replay whose failure *failure* tells of; 0: the first delivery."""
+    return failure.replay if isinstance(failure, DeadLetter) else 0
+
+
+def event_id_of(failure: Failure) -> str:
+    """Return the id of the event inside, or an empty string where it could not be read."""
+    event = _event(failure)
+    return event.id if event else ""
+
+
+def explanation_of(failure: Failure) -> str:
+    """Return in one sentence what failed."""
+    if isinstance(failure, Unreadable):
+        return failure.problem
+    return failure.explanation or failure.error_message
+
+
+def replayed_letter_of(failure: Failure) -> str | None:
+    """Return the id of the letter whose replay failed, or None for a first failure."""
+    if isinstance(failure, Unreadable) or failure.replay < 1:
+        return None
+    found = failure.message.headers.get(names.LETTER_ID)
+    return found if isinstance(found, str) and found else None
+
+
+def facts_of(failure: Failure) -> dict[str, Any]:
+    """Return the fields of an entry that its last letter fixes."""
+    if isinstance(failure, Unreadable):
+        return _facts_of_unreadable(failure)
+    letter, event = failure, failure.event
+    return {
+        "handler_name": letter.handler,
+        "event_id": event.id if event else "",
+        "event_type": (event.type if event else "") or letter.message.task,
+        "domain": letter.domain,
+        "tenant_id": (event and event.tenant_id) or "",
+        "correlation_id": (event and event.correlation_id) or "",
+        "reason": letter.reason.value,
+        "category": letter.category,
+        "error_type": letter.error_type,
+        "error_code": letter.error_code,
+        "error_message": letter.error_message or letter.explanation,
+        "fingerprint": letter.fingerprint
+        or fingerprint(
+            handler=letter.handler,
+            error_type=letter.error_type,
+            message=letter.error_message,
+            stack=letter.error_stack,
+        ),
+        "component_type": letter.component_type,
+        "worker": letter.worker,
+        "version": letter.version,
+        "retry_count": max(0, letter.attempts - 1),
+        "last_failed_at": letter.last_attempt_at or letter.sent_to_dlq_at,
+        "letter_id": letter.id,
+        "letter_replay": letter.replay,
+    }
+
+
+def first_failed_at(failure: Failure) -> datetime:
+    """Return when the event first failed, as far as *failure* knows."""
+    if isinstance(failure, Unreadable):
+        return failure.received_at
+    return failure.first_attempt_at or failure.last_attempt_at or failure.sent_to_dlq_at
+
+
+def _facts_of_unreadable(failure: Unreadable) -> dict[str, Any]:
+    return {
+        "domain": failure.domain,
+        "reason": UNREADABLE,
+        "error_code": "UNREADABLE",
+        "error_message": failure.problem,
+        "fingerprint": fingerprint(
+            handler="", error_type=UNREADABLE, message=failure.problem, stack=""
+        ),
+        "last_failed_at": failure.received_at,
+        "letter_id": failure.id,
+    }
+
+
+def _event(failure: Failure) -> Event | None:
+    return failure.event if isinstance(failure, DeadLetter) else None

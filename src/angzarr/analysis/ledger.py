@@ -1,0 +1,189 @@
+"""Ledger: the port of the store that keeps every failure until somebody is done with it (A2)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, Protocol
+
+from angzarr.analysis.entry import Entry, EntryDetail, Failure, FailureClass, Status
+from angzarr.analysis.transition import Decision
+from angzarr.events.headers import time_of
+
+#: The most entries on one page.
+LONGEST_PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision about an entry as it was seen at `revision`."""
+
+    entry_id: str
+    revision: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryFilter:
+    """Which entries; None: any. Times bound `last_failed_at`: `since` ≤ it < `until`."""
+
+    handler_name: str | None = None
+    domain: str | None = None
+    event_type: str | None = None
+    event_id: str | None = None
+    fingerprint: str | None = None
+    tenant_id: str | None = None
+    failure_class: FailureClass | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    #: What the entry's id begins with.
+    id_prefix: str = ""
+
+
+ANY: Final = EntryFilter()
+
+#: Entries that nobody is done with.
+OPEN: Final = frozenset(
+    {Status.FAILED, Status.WAITING, Status.HELD, Status.RETRYING, Status.ESCALATED}
+)
+
+
+class Cursor(NamedTuple):
+    """The last entry of a page; the next one begins behind it."""
+
+    last_failed_at: datetime
+    entry_id: str
+
+    def __str__(self) -> str:
+        return f"{self.last_failed_at.isoformat()}~{self.entry_id}"
+
+
+def read_cursor(text: str) -> Cursor:
+    """Return the cursor that *text* was made from; raises ValueError if it is none."""
+    at, tilde, entry_id = text.partition("~")
+    moment = time_of(at)
+    if not tilde or moment is None:
+        msg = f"{text!r} is no cursor of a page"
+        raise ValueError(msg)
+    return Cursor(moment, entry_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Entries, the one that failed last first; `next` is the cursor of the next page, or empty."""
+
+    entries: tuple[Entry, ...]
+    next: str = ""
+
+
+def page_of(entries: Sequence[Entry], limit: int) -> Page:
+    """Return the page of *entries*, which hold one more than *limit* if there is another page."""
+    shown = tuple(entries[:limit])
+    if len(entries) <= limit or not shown:
+        return Page(entries=shown)
+    return Page(entries=shown, next=str(Cursor(shown[-1].last_failed_at, shown[-1].id)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureStats:
+    """How many entries there are, of which kind."""
+
+    total: int = 0
+    by_status: Mapping[str, int] = field(default_factory=dict)
+    by_class: Mapping[str, int] = field(default_factory=dict)
+    by_domain: Mapping[str, int] = field(default_factory=dict)
+    by_handler: Mapping[str, int] = field(default_factory=dict)
+    #: Letters filed, replays begun.
+    occurrences: int = 0
+    replays: int = 0
+    #: First failure of the oldest entry that nobody is done with.
+    oldest_open_at: datetime | None = None
+
+
+class Ledger(Protocol):
+    """Where entries live. Every verb raises LedgerUnavailable when the database is away.
+
+    Each verb is one transaction. A change is made only if the entry is still in the state that
+    the verb or its arguments name; `transition` says which that is.
+    """
+
+    def add_failed_event(self, failure: Failure, /) -> Entry:
+        """File one failure; see `add_failed_events`."""
+        return self.add_failed_events([failure])[0]
+
+    @abstractmethod
+    def add_failed_events(self, failures: Sequence[Failure], /) -> list[Entry]:
+        """Return the entry of each failure, in order, once all of them are stored.
+
+        A failure of an event whose entry exists updates that one. The same letter twice changes
+        nothing. A letter that names the letter whose replay failed finds that letter's entry,
+        also where only the replay could read the event.
+        """
+
+    @abstractmethod
+    def decide(self, decisions: Sequence[Decided], /, *, by: str) -> list[bool]:
+        """Carry each decision out if its entry is still at the revision that it names."""
+
+    @abstractmethod
+    def due(self, *, limit: int, lease: timedelta) -> list[Entry]:
+        """Take up to *limit* entries whose `wake_at` passed, the longest overdue first.
+
+        Each is this caller's for *lease*; then it is due again.
+        """
+
+    @abstractmethod
+    def mark_retrying(
+        self, entry_id: str, replay: int, /, *, revision: int, by: str, lease: timedelta
+    ) -> Entry | None:
+        """Begin replay number *replay* if the entry is at *revision* and this is its next one.
+
+        Returns None otherwise. If `mark_published` does not follow within *lease* the entry is
+        due again, to be published under the same number.
+        """
+
+    @abstractmethod
+    def mark_published(self, entry_id: str, replay: int, /, *, answer_by: datetime) -> bool:
+        """Note that the broker confirmed *replay*, if that is the replay under way."""
+
+    @abstractmethod
+    def mark_answered(
+        self, entry_id: str, replay: int, /, *, by: str, status: Status = Status.RESOLVED
+    ) -> bool:
+        """Close the entry as *status* if *replay* is its last one and no letter answered it."""
+
+    @abstractmethod
+    def mark_resolved(self, entry_id: str, resolved_by: str, /) -> bool:
+        """Close the entry on a person's word, unless it is closed."""
+
+    @abstractmethod
+    def find_by_letter(self, letter_id: str, /) -> Entry | None:
+        """Return the entry in which this letter was filed."""
+
+    @abstractmethod
+    def open(self, entry_id: str, /) -> EntryDetail | None:
+        """Return the entry with its letter and its history, oldest line first."""
+
+    @abstractmethod
+    def get_failed_events(
+        self,
+        wanted: EntryFilter = ANY,
+        /,
+        *,
+        status: Status | None = Status.FAILED,
+        limit: int = 100,
+        after: str = "",
+    ) -> Page:
+        """Return a page of entries in *status* (None: any), following the cursor *after*.
+
+        At most `LONGEST_PAGE`; raises ValueError on a cursor that is none.
+        """
+
+    @abstractmethod
+    def get_failure_stats(self) -> FailureStats:
+        """Count all entries."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""

@@ -1,0 +1,220 @@
+"""Transition: what may become of an entry, and when (spec A2, decisions 12, 21, 22). Pure.
+
+    letter ─► failed ─decide─► waiting ─due─► retrying n ─handled─► resolved
+                │                 ▲              │  │
+                ├─► held ◄────────┼──no answer───┘  └─letter n─► failed, once more
+                │    └────────────┼──a person──────► retrying n+1
+                ├─► archived      │
+                └─► skipped       └── replays left, and worth one
+
+Every function returns the entry after the change with the line for its history, or None where the
+entry is no longer in the state that the change needs. Two rules hold the replays together: a
+letter that tells of replay n is the answer to replay n whatever else says so, and what speaks of
+an older replay changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from angzarr.analysis.entry import (
+    Entry,
+    Failure,
+    FailureClass,
+    HistoryLine,
+    Status,
+    entry_id_of,
+    event_id_of,
+    explanation_of,
+    facts_of,
+    first_failed_at,
+    replay_of,
+)
+from angzarr.dead_letters.letter import DeadLetter
+
+#: A filed entry nobody classified by then is looked at again: its worker died.
+UNDECIDED: Final = timedelta(minutes=1)
+
+#: What a person decided; a letter that tells nothing new does not undo it.
+_DECIDED_BY_PEOPLE: Final = frozenset(
+    {Status.SKIPPED, Status.ARCHIVED, Status.ESCALATED, Status.COMPENSATED}
+)
+_NOT_REPLAYABLE: Final = frozenset({Status.RETRYING, Status.RESOLVED, Status.COMPENSATED})
+
+
+class Action(StrEnum):
+    """What to do with an entry."""
+
+    REPLAY = "replay"
+    HOLD = "hold"
+    ARCHIVE = "archive"
+    SKIP = "skip"
+
+
+_STATUS: Final = {
+    Action.REPLAY: Status.WAITING,
+    Action.HOLD: Status.HELD,
+    Action.ARCHIVE: Status.ARCHIVED,
+    Action.SKIP: Status.SKIPPED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do with an entry and why; `delay` counts from the decision, for a replay only."""
+
+    action: Action
+    failure_class: FailureClass
+    evidence: str
+    delay: timedelta = timedelta(0)
+
+
+class Change(NamedTuple):
+    """An entry after a change, and what its history says of it."""
+
+    entry: Entry
+    line: HistoryLine
+
+
+def continues(entry: Entry, failure: Failure) -> bool:
+    """Tell whether *failure*, whose replayed letter *entry* holds, is about the same event.
+
+    Only a replay may learn which event an unreadable message held.
+    """
+    return entry.event_id in {"", event_id_of(failure)}
+
+
+def filed(failure: Failure, now: datetime) -> Change:
+    """Return the entry of a failure that the ledger does not know yet."""
+    entry = Entry(
+        id=entry_id_of(failure),
+        first_failed_at=first_failed_at(failure),
+        replays=replay_of(failure),
+        wake_at=now + UNDECIDED,
+        **facts_of(failure),
+    )
+    return Change(entry, _letter_line(failure, now))
+
+
+def failed_again(entry: Entry, failure: Failure, now: datetime) -> Change:
+    """Return *entry* after a letter it has not seen; one of an older replay is only counted."""
+    return Change(_after_letter(entry, failure, now), _letter_line(failure, now))
+
+
+def holds(entry: Entry, failure: Failure) -> bool:
+    """Tell whether *failure* is the one that *entry* is to keep."""
+    return (entry.letter_id, entry.letter_replay) == (failure.id, replay_of(failure))
+
+
+def decided(entry: Entry, decision: Decision, now: datetime, by: str) -> Change:
+    """Return *entry* as *decision* wants it."""
+    due_at = now + decision.delay if decision.action is Action.REPLAY else None
+    status = _STATUS[decision.action]
+    changed = _changed(
+        entry,
+        status=status,
+        failure_class=decision.failure_class,
+        evidence=decision.evidence,
+        next_replay_at=due_at,
+        wake_at=due_at,
+    )
+    said = f"{decision.failure_class}: {decision.evidence}"
+    return Change(changed, HistoryLine(at=now, who=by, what=status.value, detail=said))
+
+
+def leased(entry: Entry, until: datetime) -> Entry:
+    """Return *entry* as no other worker will look at it before *until*; no line is worth it."""
+    return _changed(entry, wake_at=until)
+
+
+def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta) -> Change | None:
+    """Return *entry* with replay number *replay* begun: the next one, of an entry at rest."""
+    if entry.status in _NOT_REPLAYABLE or replay != entry.replays + 1:
+        return None
+    changed = _changed(
+        entry,
+        status=Status.RETRYING,
+        replays=replay,
+        next_replay_at=None,
+        published_at=None,
+        wake_at=now + lease,
+        resolved_by="",
+        resolved_at=None,
+    )
+    line = HistoryLine(at=now, who=by, what=Status.RETRYING.value, detail=f"replay {replay}")
+    return Change(changed, line)
+
+
+def published(entry: Entry, replay: int, now: datetime, answer_by: datetime) -> Change | None:
+    """Return *entry* with replay *replay* in the broker's hands and its answer awaited."""
+    if entry.status is not Status.RETRYING or entry.replays != replay:
+        return None
+    changed = _changed(entry, published_at=now, wake_at=answer_by)
+    line = HistoryLine(at=now, who="broker", what="published", detail=f"replay {replay}")
+    return Change(changed, line)
+
+
+def answered(
+    entry: Entry, replay: int, now: datetime, by: str, status: Status = Status.RESOLVED
+) -> Change | None:
+    """Return *entry* after its replay *replay* ended well, also if the answer came late."""
+    awaited = entry.status in {Status.RETRYING, Status.HELD}
+    if not awaited or entry.replays != replay or entry.letter_replay >= replay:
+        return None
+    return resolved(entry, now, by, status)
+
+
+def resolved(
+    entry: Entry, now: datetime, by: str, status: Status = Status.RESOLVED
+) -> Change | None:
+    """Return *entry* closed by *by*, unless it is closed."""
+    if entry.status in {Status.RESOLVED, status}:
+        return None
+    changed = _changed(
+        entry,
+        status=status,
+        next_replay_at=None,
+        wake_at=None,
+        resolved_by=by,
+        resolved_at=now,
+    )
+    return Change(changed, HistoryLine(at=now, who=by, what=status.value))
+
+
+def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
+    replay = replay_of(failure)
+    counted = _changed(entry, occurrences=entry.occurrences + 1)
+    if replay < entry.replays:
+        return counted
+    told = replace(counted, **facts_of(failure), replays=replay)
+    if replay == entry.replays and entry.status in _DECIDED_BY_PEOPLE:
+        return told
+    return replace(
+        told,
+        status=Status.FAILED,
+        failure_class=None,
+        evidence="",
+        next_replay_at=None,
+        published_at=None,
+        wake_at=now + UNDECIDED,
+        resolved_by="",
+        resolved_at=None,
+    )
+
+
+def _letter_line(failure: Failure, now: datetime) -> HistoryLine:
+    return HistoryLine(
+        at=now,
+        who=(isinstance(failure, DeadLetter) and failure.worker) or "worker",
+        what=Status.FAILED.value,
+        detail=explanation_of(failure),
+        letter_id=failure.id,
+        replay=replay_of(failure),
+    )
+
+
+def _changed(entry: Entry, **fields: object) -> Entry:
+    return replace(entry, revision=entry.revision + 1, **fields)  # type: ignore[arg-type]

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import pytest
+from sqlalchemy import text, update
+from tests.adapters.tcp_proxy import unused_port
+from tests.contracts.ledger import LedgerContract, letter_of
+
+from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger_tables import METADATA, ledger_letters
+from angzarr.analysis.entry import Unreadable
+from angzarr.errors import LedgerUnavailable
+
+
+@pytest.fixture(scope="module")
+def engine(postgresql_url):
+    engine = build_engine(postgresql_url)
+    yield engine
+    engine.dispose()
+
+
+class TestSqliteLedger(LedgerContract):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+    @pytest.fixture
+    def ledger(self, url, clock):
+        ledger = SqlLedger(build_engine(url), clock)
+        yield ledger
+        ledger.close()
+
+    def test_entries_outlive_the_process_that_filed_them(self, url, clock, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        ledger.close()
+        again = SqlLedger(build_engine(url), clock)
+        assert again.open(entry.id).failure == letter_of()
+        again.close()
+
+    def test_workers_that_start_together_create_the_tables_once(self, url, clock):
+        ledgers = [SqlLedger(build_engine(url), clock) for _ in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            filed = list(pool.map(lambda one: one.add_failed_event(letter_of()), ledgers))
+        for one in ledgers:
+            one.close()
+        assert len({entry.id for entry in filed}) == 1
+
+    def test_damaged_copy_of_a_letter_is_shown_as_unreadable(self, url, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        engine = build_engine(url)
+        with engine.begin() as connection:
+            connection.execute(update(ledger_letters).values(body=b"\xff\xff"))
+        engine.dispose()
+        failure = ledger.open(entry.id).failure
+        assert isinstance(failure, Unreadable)
+        assert failure.raw == b"\xff\xff"
+
+    def test_database_that_cannot_be_opened_is_unavailable(self, tmp_path, clock):
+        ledger = SqlLedger(build_engine(f"sqlite:///{tmp_path / 'no folder' / 'x.db'}"), clock)
+        with pytest.raises(LedgerUnavailable, match="x.db"):
+            ledger.add_failed_event(letter_of())
+        ledger.close()
+
+
+class TestPostgresqlLedger(LedgerContract):
+    @pytest.fixture
+    def ledger(self, engine, clock):
+        METADATA.drop_all(engine)
+        return SqlLedger(engine, clock)
+
+    def test_closed_connections_are_opened_again(self, postgresql_url, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        other = build_engine(postgresql_url)
+        with other.connect() as connection:
+            mine = "pid <> pg_backend_pid() AND datname = current_database()"
+            sql = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {mine}"
+            assert connection.execute(text(sql)).all()
+        other.dispose()
+        assert ledger.open(entry.id).entry == entry
+
+    def test_database_away_is_unavailable(self, postgresql_url, clock):
+        away = urlsplit(postgresql_url)._replace(netloc=f"postgres@127.0.0.1:{unused_port()}")
+        ledger = SqlLedger(build_engine(away.geturl()), clock)
+        for verb in (
+            lambda: ledger.add_failed_event(letter_of()),
+            lambda: ledger.open("f" * 64),
+            ledger.get_failure_stats,
+        ):
+            with pytest.raises(LedgerUnavailable, match="127.0.0.1"):
+                verb()
+        ledger.close()

@@ -1,0 +1,543 @@
+"""What every ledger must do. Subclass `LedgerContract` and give it the `ledger` fixture."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from angzarr.analysis.entry import FailureClass, Status, Unreadable, entry_id_of
+from angzarr.analysis.ledger import Decided, EntryFilter, Ledger
+from angzarr.analysis.transition import UNDECIDED, Action, Decision
+from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id, unreadable_letter_id
+from angzarr.events import headers as names
+from angzarr.events.event import Event
+from angzarr.events.message import Message
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LEASE = timedelta(seconds=30)
+HOLD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="a bug")
+REPLAY = Decision(
+    action=Action.REPLAY,
+    failure_class=FailureClass.TRANSIENT_ONGOING,
+    evidence="transient",
+    delay=timedelta(seconds=30),
+)
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, span: timedelta) -> None:
+        self.time += span
+
+
+def message_of(event_id: str = "e1", task: str = "orders.sync", **headers: object) -> Message:
+    return Message(
+        body=b'[[{"total": 3}], {}, {"callbacks": null}]',
+        content_type="application/json",
+        content_encoding="utf-8",
+        headers={"task": task, "id": f"task-{event_id}", names.EVENT_ID: event_id, **headers},
+        queue="orders",
+        exchange="",
+        routing_key="orders",
+    )
+
+
+def letter_of(event_id: str = "e1", replay: int = 0, **fields: object) -> DeadLetter:
+    """A transient failure of *event_id* in its replay *replay*."""
+    handler, domain = fields.get("handler", "orders.sync"), fields.get("domain", "order")
+    headers: dict[str, object] = {}
+    if replay:
+        headers = {
+            names.REPLAY: replay,
+            names.LETTER_ID: letter_id(domain, handler, event_id, replay - 1),
+        }
+    known: dict[str, object] = {
+        "id": letter_id(domain, handler, event_id, replay),
+        "domain": domain,
+        "handler": handler,
+        "reason": Reason.EXHAUSTED,
+        "explanation": "failed 5 times, no attempt is left",
+        "message": message_of(event_id, **headers),
+        "event": Event(
+            id=event_id,
+            type="OrderPlaced",
+            data={"total": 3},
+            domain="order",
+            tenant_id="acme",
+            correlation_id="c1",
+        ),
+        "error_type": "TimeoutError",
+        "error_code": "TIMEOUT",
+        "error_message": "timed out after 3 s",
+        "error_stack": 'File "/srv/app/orders.py", line 12, in sync\n',
+        "category": "transient",
+        "attempts": 5,
+        "replay": replay,
+        "first_attempt_at": START - timedelta(minutes=5),
+        "last_attempt_at": START + timedelta(minutes=replay),
+        "sent_to_dlq_at": START + timedelta(minutes=replay),
+        "worker": "w1",
+        "version": "1.0",
+    }
+    return DeadLetter(**{**known, **fields})  # type: ignore[arg-type]
+
+
+def unreadable_message(replay: int = 0, **headers: object) -> DeadLetter:
+    """A letter whose message nobody could read: its id is the hash of the bytes."""
+    message = Message(
+        body=b"\xff\x00",
+        content_type="application/json",
+        content_encoding="binary",
+        headers={"task": "orders.sync", "id": "t1", **headers},
+        queue="orders",
+    )
+    return letter_of(
+        "?",
+        id=unreadable_letter_id("orders", message.body),
+        event=None,
+        message=message,
+        reason=Reason.UNDELIVERABLE,
+        replay=replay,
+    )
+
+
+class LedgerContract:
+    """The suite; `ledger` begins empty and reads `clock`."""
+
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return Clock()
+
+    @pytest.fixture
+    def ledger(self, clock: Clock) -> Ledger:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def replaying(self, ledger: Ledger) -> Callable[[str], str]:
+        """Bring a fresh entry to its first, published replay; return its id."""
+
+        def begin(event_id: str = "e1") -> str:
+            entry = ledger.add_failed_event(letter_of(event_id))
+            begun = ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="me", lease=LEASE)
+            assert begun
+            assert ledger.mark_published(entry.id, 1, answer_by=START + timedelta(hours=1))
+            return entry.id
+
+        return begin
+
+    # -- filing --------------------------------------------------------------------------
+
+    def test_filed_letter_has_all_fields_of_the_spec(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        detail = ledger.open(entry.id)
+        assert detail.entry == entry
+        assert detail.failure == letter_of()
+        assert (entry.event_id, entry.handler_name, entry.event_type, entry.domain) == (
+            "e1", "orders.sync", "OrderPlaced", "order",
+        )  # fmt: skip
+        assert (entry.error_type, entry.error_message) == ("TimeoutError", "timed out after 3 s")
+        assert (entry.tenant_id, entry.correlation_id) == ("acme", "c1")
+        assert (entry.retry_count, entry.replays, entry.occurrences) == (4, 0, 1)
+        assert entry.first_failed_at == START - timedelta(minutes=5)
+        assert entry.last_failed_at == START
+        assert entry.status is Status.FAILED
+        assert entry.fingerprint
+        assert detail.event_data == {"total": 3}
+        assert "orders.py" in detail.error_stacktrace
+        assert detail.context["worker"] == "w1"
+        assert [(line.what, line.who) for line in detail.history] == [("failed", "w1")]
+
+    def test_same_letter_twice_adds_no_occurrence(self, ledger):
+        first = ledger.add_failed_event(letter_of())
+        assert ledger.add_failed_event(letter_of()) == first
+        assert ledger.add_failed_events([letter_of(), letter_of()]) == [first, first]
+        assert len(ledger.open(first.id).history) == 1
+
+    def test_same_letter_twice_does_not_undo_a_decision(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        ledger.decide([Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)], by="me")
+        assert ledger.add_failed_event(letter_of()).status is Status.HELD
+
+    def test_failed_replay_updates_the_same_entry(self, ledger, replaying):
+        entry_id = replaying()
+        again = ledger.add_failed_event(
+            letter_of(replay=1, error_message="refused", explanation="failed again")
+        )
+        assert again.id == entry_id
+        assert (again.status, again.occurrences, again.replays) == (Status.FAILED, 2, 1)
+        assert again.error_message == "refused"
+        assert again.first_failed_at == START - timedelta(minutes=5)
+        assert again.last_failed_at == START + timedelta(minutes=1)
+        detail = ledger.open(entry_id)
+        assert detail.failure.replay == 1
+        assert [line.what for line in detail.history] == [
+            "failed", "retrying", "published", "failed",
+        ]  # fmt: skip
+
+    def test_late_letter_of_an_older_replay_is_only_counted(self, ledger):
+        entry = ledger.add_failed_event(letter_of(replay=2))
+        late = ledger.add_failed_event(letter_of(replay=1, error_message="old"))
+        assert late.id == entry.id
+        assert (late.replays, late.occurrences) == (2, 2)
+        assert late.error_message == entry.error_message
+        assert ledger.open(entry.id).failure.replay == 2
+
+    def test_one_batch_may_hold_several_failures_of_one_event(self, ledger):
+        first, second = ledger.add_failed_events([letter_of(), letter_of(replay=1)])
+        assert first.id == second.id
+        assert ledger.open(first.id).entry.occurrences == 2
+
+    def test_one_event_fails_in_each_handler_for_itself(self, ledger):
+        one = ledger.add_failed_event(letter_of())
+        two = ledger.add_failed_event(letter_of(handler="mail.send"))
+        assert one.id != two.id
+
+    def test_unreadable_letter_is_kept_as_raw_bytes(self, ledger):
+        broken = Unreadable(
+            domain="order", raw=b"\x00\xff{", content_type="text/x", problem="no letter",
+            received_at=START,
+        )  # fmt: skip
+        entry = ledger.add_failed_event(broken)
+        assert entry.id == unreadable_letter_id("order", b"\x00\xff{")
+        assert entry.reason == "unreadable"
+        assert ledger.open(entry.id).failure == broken
+        assert ledger.add_failed_event(broken) == entry
+
+    def test_replay_that_reads_the_event_at_last_stays_in_its_entry(self, ledger):
+        raw = unreadable_message()
+        entry = ledger.add_failed_event(raw)
+        ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="me", lease=LEASE)
+        readable = letter_of(
+            replay=1, message=message_of(**{names.REPLAY: 1, names.LETTER_ID: raw.id})
+        )
+        found = ledger.add_failed_event(readable)
+        assert found.id == entry.id
+        assert (found.event_id, found.status) == ("e1", Status.FAILED)
+        assert ledger.add_failed_event(readable) == found
+
+    def test_forged_letter_id_does_not_reach_the_entry_of_another_event(self, ledger):
+        victim = ledger.add_failed_event(letter_of("victim"))
+        forged = letter_of(
+            "other",
+            replay=1,
+            message=message_of("other", **{names.REPLAY: 1, names.LETTER_ID: victim.letter_id}),
+        )
+        assert ledger.add_failed_event(forged).id != victim.id
+
+    def test_replay_of_unreadable_bytes_that_fails_again_is_a_new_occurrence(self, ledger):
+        raw = unreadable_message()
+        entry = ledger.add_failed_event(raw)
+        ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="me", lease=LEASE)
+        again = ledger.add_failed_event(unreadable_message(replay=1, **{names.LETTER_ID: raw.id}))
+        assert (again.id, again.status, again.occurrences) == (entry.id, Status.FAILED, 2)
+
+    def test_text_that_databases_refuse_is_stored(self, ledger):
+        hostile = letter_of(
+            "e\x00\ud800", error_message="nul \x00, half \ud800", handler="h" * 5000,
+            error_type="x" * 5000,
+        )  # fmt: skip
+        entry = ledger.add_failed_event(hostile)
+        assert ledger.open(entry.id) is not None
+        assert len(ledger.get_failed_events().entries) == 1
+
+    # -- deciding ------------------------------------------------------------------------
+
+    def test_decision_is_carried_out_and_told(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        decided = Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)
+        assert ledger.decide([decided], by="analysis@a") == [True]
+        detail = ledger.open(entry.id)
+        assert detail.entry.status is Status.HELD
+        assert detail.entry.failure_class is FailureClass.CODE_DEFECT
+        assert detail.entry.evidence == "a bug"
+        assert (detail.history[-1].who, detail.history[-1].what) == ("analysis@a", "held")
+        assert "a bug" in detail.history[-1].detail
+
+    def test_decision_about_an_older_revision_changes_nothing(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        decided = Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)
+        late = replace(decided, decision=REPLAY)
+        assert ledger.decide([decided, late], by="me") == [True, False]
+        assert ledger.decide([late], by="me") == [False]
+        assert ledger.open(entry.id).entry.status is Status.HELD
+
+    def test_decision_about_an_unknown_entry_changes_nothing(self, ledger):
+        nobody = Decided(entry_id="f" * 64, revision=1, decision=HOLD)
+        assert ledger.decide([nobody], by="me") == [False]
+        assert ledger.decide([], by="me") == []
+
+    # -- what is due ---------------------------------------------------------------------
+
+    def test_replay_is_due_when_its_delay_has_passed(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of())
+        decided = Decided(entry_id=entry.id, revision=entry.revision, decision=REPLAY)
+        ledger.decide([decided], by="me")
+        clock.sleep(timedelta(seconds=29))
+        assert ledger.due(limit=10, lease=LEASE) == []
+        clock.sleep(timedelta(seconds=1))
+        (due,) = ledger.due(limit=10, lease=LEASE)
+        assert (due.id, due.status) == (entry.id, Status.WAITING)
+        assert due.next_replay_at == START + timedelta(seconds=30)
+
+    def test_leased_entry_is_due_again_when_the_lease_ends(self, ledger, clock):
+        ledger.add_failed_event(letter_of())
+        clock.sleep(UNDECIDED)
+        assert len(ledger.due(limit=10, lease=LEASE)) == 1
+        assert ledger.due(limit=10, lease=LEASE) == []
+        clock.sleep(LEASE)
+        assert len(ledger.due(limit=10, lease=LEASE)) == 1
+
+    def test_longest_overdue_come_first_and_no_more_than_asked(self, ledger, clock):
+        for number in range(3):
+            ledger.add_failed_event(letter_of(f"e{number}"))
+            clock.sleep(timedelta(seconds=1))
+        clock.sleep(UNDECIDED)
+        assert [e.event_id for e in ledger.due(limit=2, lease=LEASE)] == ["e0", "e1"]
+        assert [e.event_id for e in ledger.due(limit=2, lease=LEASE)] == ["e2"]
+
+    def test_held_and_resolved_entries_are_never_due(self, ledger, clock):
+        held, resolved = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
+        decided = Decided(entry_id=held.id, revision=held.revision, decision=HOLD)
+        ledger.decide([decided], by="me")
+        ledger.mark_resolved(resolved.id, "ann")
+        clock.sleep(timedelta(days=30))
+        assert ledger.due(limit=10, lease=LEASE) == []
+
+    def test_workers_share_what_is_due_without_overlap(self, ledger, clock):
+        ledger.add_failed_events([letter_of(f"e{number}") for number in range(20)])
+        clock.sleep(UNDECIDED)
+        barrier = threading.Barrier(4)
+
+        def take(_worker: int) -> list[str]:
+            barrier.wait()
+            return [e.id for _ in range(5) for e in ledger.due(limit=2, lease=LEASE)]
+
+        with ThreadPoolExecutor(4) as pool:
+            taken = Counter(itertools.chain(*pool.map(take, range(4))))
+        assert len(taken) == 20
+        assert set(taken.values()) == {1}
+
+    # -- replaying -----------------------------------------------------------------------
+
+    def test_replay_begins_once(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        begin = {"revision": entry.revision, "by": "me", "lease": LEASE}
+        begun = ledger.mark_retrying(entry.id, 1, **begin)
+        assert (begun.status, begun.replays) == (Status.RETRYING, 1)
+        assert ledger.mark_retrying(entry.id, 1, **begin) is None
+        assert ledger.mark_retrying(entry.id, 2, **{**begin, "revision": begun.revision}) is None
+
+    def test_only_the_next_replay_can_begin(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        for wrong in (0, 2):
+            begun = ledger.mark_retrying(
+                entry.id, wrong, revision=entry.revision, by="me", lease=LEASE
+            )
+            assert begun is None
+
+    def test_many_who_begin_one_replay_are_one(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        barrier = threading.Barrier(4)
+
+        def begin(worker: int) -> bool:
+            barrier.wait()
+            begun = ledger.mark_retrying(
+                entry.id, 1, revision=entry.revision, by=f"w{worker}", lease=LEASE
+            )
+            return begun is not None
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sorted(pool.map(begin, range(4))) == [False, False, False, True]
+
+    def test_many_who_file_one_letter_make_one_entry(self, ledger):
+        barrier = threading.Barrier(4)
+        letters = [letter_of(f"e{number}") for number in range(5)]
+
+        def file(worker: int) -> list[str]:
+            barrier.wait()
+            return [e.id for e in ledger.add_failed_events(letters[worker:] + letters[:worker])]
+
+        with ThreadPoolExecutor(4) as pool:
+            filed = [set(ids) for ids in pool.map(file, range(4))]
+        assert all(ids == filed[0] for ids in filed)
+        entries = ledger.get_failed_events().entries
+        assert [entry.occurrences for entry in entries] == [1] * 5
+
+    def test_unconfirmed_replay_is_due_again_under_the_same_number(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of())
+        ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="me", lease=LEASE)
+        clock.sleep(LEASE)
+        (due,) = ledger.due(limit=10, lease=LEASE)
+        assert (due.status, due.replays, due.published_at) == (Status.RETRYING, 1, None)
+
+    def test_confirmed_replay_is_due_only_at_its_deadline(self, ledger, clock, replaying):
+        replaying()
+        clock.sleep(timedelta(minutes=59))
+        assert ledger.due(limit=10, lease=LEASE) == []
+        clock.sleep(timedelta(minutes=1))
+        (due,) = ledger.due(limit=10, lease=LEASE)
+        assert due.published_at == START
+
+    def test_confirmation_of_another_replay_changes_nothing(self, ledger, replaying):
+        entry_id = replaying()
+        answer_by = START + timedelta(days=1)
+        assert not ledger.mark_published(entry_id, 2, answer_by=answer_by)
+        assert not ledger.mark_published("f" * 64, 1, answer_by=answer_by)
+
+    # -- resolving -----------------------------------------------------------------------
+
+    def test_answered_replay_resolves_the_entry(self, ledger, replaying):
+        entry_id = replaying()
+        assert ledger.mark_answered(entry_id, 1, by="replay 1 (handled)")
+        detail = ledger.open(entry_id)
+        assert detail.entry.status is Status.RESOLVED
+        assert detail.entry.resolved_by == "replay 1 (handled)"
+        assert detail.entry.resolved_at == START
+        assert (detail.history[-1].what, detail.history[-1].who) == (
+            "resolved", "replay 1 (handled)",
+        )  # fmt: skip
+        assert not ledger.mark_answered(entry_id, 1, by="again")
+
+    def test_answer_to_an_older_replay_changes_nothing(self, ledger):
+        entry = ledger.add_failed_event(letter_of(replay=1))
+        begun = ledger.mark_retrying(entry.id, 2, revision=entry.revision, by="me", lease=LEASE)
+        assert not ledger.mark_answered(entry.id, 1, by="replay 1 (handled)")
+        assert ledger.open(entry.id).entry == begun
+
+    def test_letter_outweighs_every_other_answer_to_its_replay(self, ledger, replaying):
+        first = replaying("e1")
+        ledger.add_failed_event(letter_of("e1", replay=1))
+        assert not ledger.mark_answered(first, 1, by="replay 1 (duplicate)")
+        second = replaying("e2")
+        assert ledger.mark_answered(second, 1, by="replay 1 (duplicate)")
+        assert ledger.add_failed_event(letter_of("e2", replay=1)).status is Status.FAILED
+
+    def test_late_answer_resolves_an_entry_held_meanwhile(self, ledger, replaying):
+        entry = ledger.open(replaying()).entry
+        ledger.decide([Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)], by="me")
+        assert ledger.mark_answered(entry.id, 1, by="replay 1 (handled)")
+
+    def test_answer_may_overtake_the_confirmation(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="me", lease=LEASE)
+        assert ledger.mark_answered(entry.id, 1, by="replay 1 (handled)")
+        assert not ledger.mark_published(entry.id, 1, answer_by=START + timedelta(days=1))
+        assert ledger.open(entry.id).entry.status is Status.RESOLVED
+
+    def test_skipped_replay_skips_the_entry(self, ledger, replaying):
+        entry_id = replaying()
+        ledger.mark_answered(entry_id, 1, by="replay 1 (skipped)", status=Status.SKIPPED)
+        assert ledger.open(entry_id).entry.status is Status.SKIPPED
+
+    def test_person_resolves_an_entry_once(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        assert ledger.mark_resolved(entry.id, "ann")
+        assert not ledger.mark_resolved(entry.id, "bob")
+        assert ledger.open(entry.id).entry.resolved_by == "ann"
+        assert not ledger.mark_resolved("f" * 64, "ann")
+
+    # -- looking -------------------------------------------------------------------------
+
+    def test_entry_is_found_by_each_of_its_letters(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        ledger.add_failed_event(letter_of(replay=1))
+        for replay in (0, 1):
+            assert ledger.find_by_letter(letter_of(replay=replay).id).id == entry.id
+        assert ledger.find_by_letter("unknown\x00") is None
+
+    def test_unknown_entry_is_none(self, ledger):
+        assert ledger.open("f" * 64) is None
+
+    def test_pages_show_every_entry_once_newest_first(self, ledger):
+        letters = [
+            letter_of(f"e{number}", last_attempt_at=START + timedelta(seconds=number // 2))
+            for number in range(7)
+        ]
+        ledger.add_failed_events(letters)
+        seen, after = [], ""
+        while True:
+            page = ledger.get_failed_events(limit=3, after=after)
+            seen += page.entries
+            if not page.next:
+                break
+            after = page.next
+        assert len(seen) == len({entry.id for entry in seen}) == 7
+        times = [entry.last_failed_at for entry in seen]
+        assert times == sorted(times, reverse=True)
+
+    def test_full_last_page_has_no_next(self, ledger):
+        ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
+        assert ledger.get_failed_events(limit=2).next == ""
+
+    def test_malformed_cursor_is_refused(self, ledger):
+        with pytest.raises(ValueError, match="no cursor"):
+            ledger.get_failed_events(after="yesterday")
+
+    @pytest.mark.parametrize(
+        ("wanted", "found"),
+        [
+            (EntryFilter(), {"e1", "e2"}),
+            (EntryFilter(handler_name="mail.send"), {"e2"}),
+            (EntryFilter(domain="mail"), {"e2"}),
+            (EntryFilter(event_type="OrderPlaced"), {"e1", "e2"}),
+            (EntryFilter(event_id="e1"), {"e1"}),
+            (EntryFilter(tenant_id="nobody"), set()),
+            (EntryFilter(fingerprint="f2"), {"e2"}),
+            (EntryFilter(failure_class=FailureClass.POISON), set()),
+            (EntryFilter(since=START + timedelta(minutes=1)), {"e2"}),
+            (EntryFilter(until=START + timedelta(minutes=1)), {"e1"}),
+            (EntryFilter(id_prefix="zz"), set()),
+        ],
+    )
+    def test_filter_finds_what_it_names(self, ledger, wanted, found):
+        later = START + timedelta(minutes=1)
+        second = letter_of(
+            "e2", handler="mail.send", domain="mail", fingerprint="f2", last_attempt_at=later
+        )
+        ledger.add_failed_events([letter_of("e1"), second])
+        page = ledger.get_failed_events(wanted)
+        assert {entry.event_id for entry in page.entries} == found
+
+    def test_filter_finds_an_id_by_its_beginning(self, ledger):
+        entry, _ = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
+        page = ledger.get_failed_events(EntryFilter(id_prefix=entry.id[:10]))
+        assert [one.id for one in page.entries] == [entry_id_of(letter_of("e1"))]
+
+    def test_failed_entries_are_shown_unless_another_status_is_asked_for(self, ledger):
+        entry, _ = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
+        ledger.mark_resolved(entry.id, "ann")
+        assert [e.event_id for e in ledger.get_failed_events().entries] == ["e2"]
+        resolved = ledger.get_failed_events(status=Status.RESOLVED).entries
+        assert [e.event_id for e in resolved] == ["e1"]
+        assert len(ledger.get_failed_events(status=None).entries) == 2
+
+    def test_statistics_count_every_entry(self, ledger):
+        first, _ = ledger.add_failed_events([letter_of("e1"), letter_of("e2", domain="mail")])
+        ledger.decide([Decided(entry_id=first.id, revision=first.revision, decision=HOLD)], by="me")
+        ledger.mark_retrying(first.id, 1, revision=first.revision + 1, by="me", lease=LEASE)
+        stats = ledger.get_failure_stats()
+        assert stats.total == 2
+        assert stats.by_status == {"retrying": 1, "failed": 1}
+        assert stats.by_class == {"code_defect": 1, "": 1}
+        assert stats.by_domain == {"order": 1, "mail": 1}
+        assert stats.by_handler == {"orders.sync": 2}
+        assert (stats.occurrences, stats.replays) == (2, 1)
+        assert stats.oldest_open_at == START - timedelta(minutes=5)
+
+    def test_statistics_of_an_empty_ledger_are_zero(self, ledger):
+        stats = ledger.get_failure_stats()
+        assert (stats.total, stats.occurrences, stats.oldest_open_at) == (0, 0, None)
