@@ -213,7 +213,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-adapter",
         action="store_true",
-        help="fail unless each server-backed adapter passed at least one test on its real server",
+        help="count the tests passed on real servers, by adapter; in CI none may have zero",
     )
 
 
@@ -244,7 +244,7 @@ class AdapterCount:
         return [adapter for adapter, fixture in ADAPTERS.items() if not self.passed[fixture]]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if session.config.getoption("--every-adapter") and self.untested():
+        if session.config.getoption("--every-adapter") and servers_required() and self.untested():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
@@ -254,4 +254,4 @@ class AdapterCount:
         terminalreporter.write_line(f"tests passed on real servers, by adapter: {counts}")
         if self.untested():
             names = ", ".join(self.untested())
-            terminalreporter.write_line(f"ERROR: not tested on a real server: {names}", red=True)
+            terminalreporter.write_line(f"not tested on a real server: {names}", red=True)

@@ -32,12 +32,17 @@ def up(servers: Sequence[Server], places: Sequence[Place]) -> None:
         for variable, port in zip(server.compose_ports, place.ports, strict=True)
         if variable
     }
-    _compose(["up", "--detach", "--wait", *(server.name for server in servers)], ports)
+    names = [server.name for server in servers]
+    try:
+        _compose(["up", "--detach", "--wait", *names], ports)
+    except CannotStart:
+        down(names)
+        raise
 
 
 def down(names: Sequence[str]) -> None:
     """Remove the containers of *names* with what they stored."""
-    _compose(["rm", "--stop", "--force", "--volumes", *names], {})
+    _compose(["down", "--volumes", *names], {})
 
 
 def kill(name: str) -> None:
