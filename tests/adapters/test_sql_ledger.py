@@ -14,6 +14,11 @@ from angzarr.adapters.sql.ledger_tables import METADATA, ledger_letters
 from angzarr.analysis.entry import Unreadable
 from angzarr.errors import LedgerUnavailable
 
+END_OTHER_SESSIONS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND datname = current_database()
+"""
+
 
 @pytest.fixture(scope="module")
 def engine(postgresql_url):
@@ -60,7 +65,7 @@ class TestSqliteLedger(LedgerContract):
 
     def test_database_that_cannot_be_opened_is_unavailable(self, tmp_path, clock):
         ledger = SqlLedger(build_engine(f"sqlite:///{tmp_path / 'no folder' / 'x.db'}"), clock)
-        with pytest.raises(LedgerUnavailable, match="x.db"):
+        with pytest.raises(LedgerUnavailable, match=r"x\.db"):
             ledger.add_failed_event(letter_of())
         ledger.close()
 
@@ -75,9 +80,7 @@ class TestPostgresqlLedger(LedgerContract):
         entry = ledger.add_failed_event(letter_of())
         other = build_engine(postgresql_url)
         with other.connect() as connection:
-            mine = "pid <> pg_backend_pid() AND datname = current_database()"
-            sql = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {mine}"
-            assert connection.execute(text(sql)).all()
+            assert connection.execute(text(END_OTHER_SESSIONS)).all()
         other.dispose()
         assert ledger.open(entry.id).entry == entry
 
@@ -89,6 +92,6 @@ class TestPostgresqlLedger(LedgerContract):
             lambda: ledger.open("f" * 64),
             ledger.get_failure_stats,
         ):
-            with pytest.raises(LedgerUnavailable, match="127.0.0.1"):
+            with pytest.raises(LedgerUnavailable, match=r"127\.0\.0\.1"):
                 verb()
         ledger.close()

@@ -1,0 +1,85 @@
+"""Replay: the message that sends a failed event on its road again (spec A4, decisions 12). Pure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from angzarr.analysis.entry import Failure, Unreadable
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.events import headers as names
+from angzarr.events.message import Message
+
+#: What belongs to one run, one copy or one broker; a replay starts afresh.
+_DROPPED: Final = frozenset(
+    {
+        *names.BROKER_COUNTERS,
+        names.ATTEMPT,
+        names.HOP,
+        names.FIRST_ATTEMPT_AT,
+        names.NOT_BEFORE,
+        "x-delay",
+    }
+)
+#: Celery reads these headers itself and expects them to exist.
+_RESET: Final[dict[str, Any]] = {"retries": 0, "eta": None, "expires": None}
+#: The broker's own time limit on a message (AMQP, milliseconds).
+_EXPIRATION: Final = "expiration"
+_NEW_TASK_IDS: Final = uuid.UUID("0d3f64a5-1f5c-5d0a-8c55-7a1f3be1c6aa")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayTargets:
+    """Where a replay may go: the app's registered tasks and its known queues."""
+
+    tasks: AbstractSet[str]
+    queues: AbstractSet[str]
+
+    def problem(self, failure: Failure) -> str:
+        """Return in one sentence why *failure* cannot be replayed, or an empty string."""
+        if isinstance(failure, Unreadable):
+            return "the letter could not be read, so there is no message to send"
+        message = failure.message
+        if failure.envelope or not message.task:
+            return "the letter holds no Celery message to send"
+        if message.task not in self.tasks:
+            return f"no handler is registered as {message.task!r}"
+        if message.queue not in self.queues:
+            return f"the app knows no queue {message.queue!r}"
+        return ""
+
+
+def replay_message(letter: DeadLetter, replay: int) -> Message:
+    """Return *letter*'s message as replay number *replay*, for its original queue.
+
+    Body, task id, event id, correlation id, pins and trace stay as they were; attempt, hop, age,
+    eta and expiry begin anew. A revoked task gets a new id: workers remember the old one.
+    """
+    message = letter.message
+    headers = {name: value for name, value in message.headers.items() if name not in _DROPPED}
+    headers |= _RESET
+    headers |= {
+        names.REPLAYED: "true",
+        names.ORIGINAL_MESSAGE_ID: headers.get(names.ORIGINAL_MESSAGE_ID) or message.id,
+        names.REPLAY: replay,
+        names.LETTER_ID: letter.id,
+        names.QUEUE: message.queue,
+    }
+    if was_revoked(letter):
+        headers |= _renamed(letter, replay)
+    properties = {name: value for name, value in message.properties.items() if name != _EXPIRATION}
+    return replace(message, headers=headers, properties=properties)
+
+
+def was_revoked(letter: DeadLetter) -> bool:
+    """Tell whether somebody revoked the task before it ran."""
+    return letter.error_type.rpartition(".")[2] == "TaskRevokedError"
+
+
+def _renamed(letter: DeadLetter, replay: int) -> dict[str, str]:
+    """Return a task id that is new, yet the same each time; the event keeps its own (13)."""
+    task_id = str(uuid.uuid5(_NEW_TASK_IDS, f"{letter.message.id}\x00{replay}"))
+    event_id = letter.event.id if letter.event else letter.message.id
+    return {"id": task_id, names.EVENT_ID: event_id}

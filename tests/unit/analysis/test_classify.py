@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.contracts.ledger import START, letter_of, unreadable_message
+
+from angzarr.analysis.classify import Classifier, Situation
+from angzarr.analysis.entry import FailureClass, Unreadable
+from angzarr.analysis.transition import Action
+from angzarr.dead_letters.letter import Reason
+
+classify = Classifier(delay=lambda replay: timedelta(seconds=30 * replay))
+NO_HANDLER = "no handler is registered as 'orders.sync'"
+
+
+def decide(replays=0, target_problem="", **fields):
+    letter = letter_of(**fields)
+    situation = Situation(failure=letter, replays=replays, target_problem=target_problem)
+    return classify(situation)
+
+
+@pytest.mark.parametrize("category", ["transient", "conflict", "server", "external"])
+def test_what_may_pass_by_itself_is_replayed_after_a_pause(category):
+    decision = decide(category=category, replays=1)
+    assert decision.action is Action.REPLAY
+    assert decision.failure_class is FailureClass.TRANSIENT_ONGOING
+    assert decision.delay == timedelta(seconds=60)
+    assert category in decision.evidence
+    assert "1 of 3 replays used" in decision.evidence
+
+
+@pytest.mark.parametrize(
+    ("replays", "action"), [(2, Action.REPLAY), (3, Action.HOLD), (4, Action.HOLD)]
+)
+def test_at_the_cap_a_person_is_asked(replays, action):
+    assert decide(replays=replays).action is action
+
+
+def test_event_without_a_target_is_held_not_replayed():
+    decision = decide(target_problem=NO_HANDLER)
+    assert (decision.action, decision.evidence) == (Action.HOLD, NO_HANDLER)
+    assert decision.failure_class is FailureClass.CONFIGURATION_ERROR
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"category": "authorization"}, FailureClass.CONFIGURATION_ERROR),
+        ({"category": "budget"}, FailureClass.CONFIGURATION_ERROR),
+        ({"category": "client"}, FailureClass.BUSINESS_REJECTION),
+        ({"category": "integrity"}, FailureClass.BUSINESS_REJECTION),
+        ({"category": "unknown"}, FailureClass.CODE_DEFECT),
+        ({"category": "unknown", "error_type": ""}, FailureClass.UNKNOWN),
+        ({"category": "of others"}, FailureClass.UNKNOWN),
+        (
+            {"category": "client", "error_type": "pydantic_core.ValidationError"},
+            FailureClass.DATA_CORRUPTION,
+        ),
+        (
+            {"category": "client", "error_type": "angzarr.errors.GiveUp"},
+            FailureClass.BUSINESS_REJECTION,
+        ),
+        ({"reason": Reason.POISON, "category": "unknown"}, FailureClass.POISON),
+        ({"reason": Reason.CONFLICT, "category": "integrity"}, FailureClass.DATA_CORRUPTION),
+        ({"reason": Reason.UNDELIVERABLE, "category": "client"}, FailureClass.DATA_CORRUPTION),
+    ],
+)
+def test_everything_else_is_held_with_its_class_and_evidence(fields, found):
+    decision = decide(**fields)
+    assert (decision.action, decision.failure_class) == (Action.HOLD, found)
+    assert decision.evidence
+
+
+def test_too_old_is_held_although_its_error_was_the_dependencys():
+    decision = decide(reason=Reason.TOO_OLD, category="external")
+    assert (decision.action, decision.failure_class) == (Action.HOLD, FailureClass.TOO_OLD)
+
+
+def test_revoked_task_is_skipped():
+    decision = decide(error_type="celery.exceptions.TaskRevokedError", category="unknown")
+    assert (decision.action, decision.failure_class) == (Action.SKIP, FailureClass.REVOKED)
+
+
+def test_unknown_task_is_a_missing_handler_not_bad_data():
+    decision = decide(reason=Reason.UNDELIVERABLE, target_problem=NO_HANDLER)
+    assert decision.failure_class is FailureClass.CONFIGURATION_ERROR
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        unreadable_message(),
+        Unreadable(domain="d", raw=b"?", content_type="", problem="broken", received_at=START),
+    ],
+)
+def test_what_nobody_can_read_is_archived(failure):
+    decision = classify(Situation(failure=failure))
+    assert (decision.action, decision.failure_class) == (
+        Action.ARCHIVE,
+        FailureClass.DATA_CORRUPTION,
+    )

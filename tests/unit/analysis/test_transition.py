@@ -1,0 +1,67 @@
+"""Random histories of one entry keep the two rules that hold replays together."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.contracts.ledger import HOLD, REPLAY, START, letter_of
+
+from angzarr.analysis import transition
+from angzarr.analysis.entry import Status
+
+LEASE = timedelta(seconds=30)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("letter"), st.integers(0, 4)),
+        st.tuples(st.just("decide"), st.sampled_from([HOLD, REPLAY])),
+        st.tuples(st.just("retry"), st.integers(1, 4)),
+        st.tuples(st.just("published"), st.integers(1, 4)),
+        st.tuples(st.just("answered"), st.integers(1, 4)),
+        st.tuples(st.just("resolve"), st.just(None)),
+        st.tuples(st.just("lease"), st.just(None)),
+    ),
+    max_size=25,
+)
+
+
+CHANGES = {
+    "letter": lambda entry, replay: transition.failed_again(entry, letter_of(replay=replay), START),
+    "decide": lambda entry, decision: transition.decided(entry, decision, START, "me"),
+    "retry": lambda entry, replay: transition.retrying(entry, replay, START, "me", LEASE),
+    "published": lambda entry, replay: transition.published(entry, replay, START, START + LEASE),
+    "answered": lambda entry, replay: transition.answered(entry, replay, START, "replay"),
+    "resolve": lambda entry, _: transition.resolved(entry, START, "ann"),
+    "lease": lambda entry, _: (transition.leased(entry, START), None),
+}
+
+
+@given(steps)
+def test_every_history_keeps_the_rules(history):
+    entry = transition.filed(letter_of(), START).entry
+    for step, argument in history:
+        change = CHANGES[step](entry, argument)
+        if change is None:
+            continue
+        before, entry = entry, change[0]
+        assert entry.revision == before.revision + 1
+        assert entry.replays >= before.replays
+        assert entry.letter_replay <= entry.replays
+        if step == "answered":
+            assert argument == before.replays > before.letter_replay
+        if step == "letter" and argument < before.replays:
+            assert (entry.status, entry.letter_id) == (before.status, before.letter_id)
+        if step == "retry":
+            assert entry.replays == before.replays + 1
+        waits_for_itself = entry.status in {Status.FAILED, Status.WAITING, Status.RETRYING}
+        assert (entry.wake_at is not None) or not waits_for_itself
+
+
+def test_letter_of_the_same_replay_does_not_undo_a_persons_decision():
+    entry = transition.filed(letter_of(), START).entry
+    skipped = transition.resolved(entry, START, "ann", Status.SKIPPED).entry
+    told = transition.failed_again(skipped, letter_of(domain="other"), START).entry
+    assert (told.status, told.occurrences) == (Status.SKIPPED, 2)
+    newer = transition.failed_again(told, letter_of(replay=1), START).entry
+    assert newer.status is Status.FAILED

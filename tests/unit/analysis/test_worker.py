@@ -1,0 +1,519 @@
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.contracts.ledger import Clock, letter_of, message_of, unreadable_message
+
+from angzarr.adapters.memory.ledger import MemoryLedger
+from angzarr.analysis.classify import Classifier
+from angzarr.analysis.entry import FailureClass, Status
+from angzarr.analysis.replay import ReplayTargets
+from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.transition import UNDECIDED
+from angzarr.analysis.worker import AnalysisWorker
+from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.replay_outcome import ReplayOutcome
+from angzarr.errors import (
+    BrokerUnavailable,
+    DeadLetterQueueUnavailable,
+    LedgerUnavailable,
+)
+from angzarr.events import headers as names
+
+PAUSE = timedelta(seconds=30)
+LEASE = timedelta(seconds=30)
+DEADLINE = timedelta(hours=1)
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+class Faults:
+    """Lets a fake's verb fail: `fail["verb"] = error` raises it until it is taken away."""
+
+    def __init__(self) -> None:
+        self.fail: dict[str, BaseException] = {}
+
+    def check(self, verb: str) -> None:
+        if verb in self.fail:
+            raise self.fail[verb]
+
+
+class FakeQueue(Faults):
+    """Letters wait until they are done; `receive` gives what nobody holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Receipt] = []
+        self.held: list[Receipt] = []
+
+    def send(self, letter, raw=b"raw", problem=""):
+        self.waiting.append(
+            Receipt(
+                domain="order",
+                letter=letter,
+                raw=raw,
+                content_type="application/json",
+                problem=problem,
+                handle=object(),
+            )
+        )
+
+    def receive(self, domains, *, limit, wait):
+        self.check("receive")
+        assert list(domains) == ["order"]
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        self.held += taken
+        return taken
+
+    def done(self, receipts):
+        self.check("done")
+        self.held = [one for one in self.held if one not in receipts]
+
+    def give_back(self):
+        """What the broker does when a worker dies."""
+        self.waiting, self.held = self.held + self.waiting, []
+
+
+class FakeOutcomes(Faults):
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[ReplayOutcome] = []
+        self.let_go: list[ReplayOutcome] = []
+
+    def receive(self, *, limit, wait):
+        self.check("receive")
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        return taken
+
+    def done(self, outcomes):
+        self.check("done")
+        self.let_go += outcomes
+
+
+class FakePublisher(Faults):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = []
+
+    def publish(self, message):
+        self.check("publish")
+        self.sent.append(message)
+        self.check("after publish")
+
+
+class FaultyLedger(MemoryLedger, Faults):
+    def __init__(self, clock) -> None:
+        MemoryLedger.__init__(self, clock)
+        Faults.__init__(self)
+
+    def add_failed_events(self, failures):
+        self.check("add")
+        poisoned = [f for f in failures if "poisonous" in getattr(f, "error_message", "")]
+        if poisoned:
+            raise ValueError("cannot be stored")
+        return super().add_failed_events(failures)
+
+    def decide(self, decisions, *, by):
+        self.check("decide")
+        return super().decide(decisions, by=by)
+
+    def mark_published(self, *arguments, **options):
+        self.check("published")
+        return super().mark_published(*arguments, **options)
+
+
+class World:
+    """A worker among its fakes."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.queue = FakeQueue()
+        self.outcomes = FakeOutcomes()
+        self.publisher = FakePublisher()
+        self.ledger = FaultyLedger(self.clock)
+        self.tasks = {"orders.sync"}
+        self.worker = self.start_worker()
+
+    def start_worker(self) -> AnalysisWorker:
+        """Start a worker that knows nothing but the ledger."""
+        return AnalysisWorker(
+            queue=self.queue,
+            ledger=self.ledger,
+            outcomes=self.outcomes,
+            replayer=Replayer(
+                ledger=self.ledger,
+                publisher=self.publisher,
+                targets=ReplayTargets(tasks=self.tasks, queues={"orders"}),
+                clock=self.clock,
+                lease=LEASE,
+                answer_deadline=DEADLINE,
+            ),
+            classify=Classifier(delay=lambda _replay: PAUSE),
+            clock=self.clock,
+            domains=["order"],
+            name="analysis@here",
+            chance=lambda: 0.5,
+        )
+
+    def restart(self) -> None:
+        self.queue.give_back()
+        self.worker = self.start_worker()
+
+    @property
+    def entry(self):
+        (entry,) = self.ledger.get_failed_events(status=None).entries
+        return entry
+
+    def answer(self, message, outcome="handled"):
+        self.outcomes.waiting.append(
+            ReplayOutcome(
+                letter_id=message.headers[names.LETTER_ID],
+                replay=message.headers[names.REPLAY],
+                outcome=outcome,
+                handler="orders.sync",
+                event_id="e1",
+            )
+        )
+
+    def replay_once(self):
+        """File a letter and let its first replay go out; return the message."""
+        self.queue.send(letter_of())
+        self.worker.step()
+        self.clock.sleep(PAUSE)
+        self.worker.step()
+        return self.publisher.sent[-1]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+# -- the loop --------------------------------------------------------------------------------
+
+
+def test_letter_is_filed_replayed_and_resolved(world):
+    world.queue.send(letter_of())
+    assert world.worker.step().letters == 1
+    assert world.entry.status is Status.WAITING
+    assert not world.queue.held
+    assert not world.publisher.sent
+
+    world.clock.sleep(PAUSE)
+    assert world.worker.step().due == 1
+    (message,) = world.publisher.sent
+    assert (message.queue, message.headers[names.REPLAY]) == ("orders", 1)
+    assert world.entry.status is Status.RETRYING
+
+    world.answer(message)
+    assert world.worker.step().answers == 1
+    assert (world.entry.status, world.entry.resolved_by) == (
+        Status.RESOLVED,
+        "replay 1 (handled)",
+    )
+    assert [line.what for line in world.ledger.open(world.entry.id).history] == [
+        "failed", "waiting", "retrying", "published", "resolved",
+    ]  # fmt: skip
+
+
+def test_event_that_keeps_failing_is_held_at_the_cap_in_one_entry(world):
+    world.queue.send(letter_of())
+    for replay in (1, 2, 3):
+        world.worker.step()
+        world.clock.sleep(PAUSE)
+        world.worker.step()
+        message = world.publisher.sent[-1]
+        assert message.headers[names.REPLAY] == replay
+        world.queue.send(letter_of(replay=replay, message=message))
+        world.answer(message, "dead_lettered")
+    world.worker.step()
+    world.clock.sleep(timedelta(days=1))
+    world.worker.step()
+    assert len(world.publisher.sent) == 3
+    assert (world.entry.status, world.entry.occurrences) == (Status.HELD, 4)
+    assert "3 of 3 replays used" in world.entry.evidence
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        ("handled", Status.RESOLVED),
+        ("duplicate", Status.RESOLVED),
+        ("skipped", Status.SKIPPED),
+        ("dead_lettered", Status.RETRYING),
+        ("of the future", Status.RETRYING),
+    ],
+)
+def test_outcome_ends_the_replay_as_it_says(world, outcome, status):
+    world.answer(world.replay_once(), outcome)
+    world.worker.step()
+    assert world.entry.status is status
+    assert len(world.outcomes.let_go) == 1
+
+
+def test_stale_and_unknown_outcomes_change_nothing(world):
+    message = world.replay_once()
+    world.queue.send(letter_of(replay=1, message=message))
+    world.worker.step()
+    before = world.entry
+    world.answer(message)
+    world.answer(replace(message, headers={**message.headers, names.LETTER_ID: "nobody's"}))
+    world.worker.step()
+    assert world.entry == before
+    assert len(world.outcomes.let_go) == 2
+
+
+def test_no_answer_by_the_deadline_is_held_and_a_late_one_still_counts(world):
+    message = world.replay_once()
+    world.clock.sleep(DEADLINE)
+    world.worker.step()
+    assert world.entry.status is Status.HELD
+    assert "no answer to replay 1" in world.entry.evidence
+    world.answer(message)
+    world.worker.step()
+    assert world.entry.status is Status.RESOLVED
+
+
+def test_same_letter_many_times_is_one_entry_and_one_replay(world):
+    for _ in range(3):
+        world.queue.send(letter_of())
+    world.worker.step()
+    world.queue.send(letter_of())
+    world.clock.sleep(PAUSE)
+    world.worker.step()
+    world.worker.step()
+    assert len(world.publisher.sent) == 1
+    assert world.entry.occurrences == 1
+
+
+def test_unreadable_letter_is_archived_with_its_bytes(world):
+    world.queue.send(None, raw=b"\xff{", problem="not a letter")
+    world.worker.step()
+    assert world.entry.status is Status.ARCHIVED
+    assert world.entry.failure_class is FailureClass.DATA_CORRUPTION
+    assert world.ledger.open(world.entry.id).failure.raw == b"\xff{"
+    assert not world.queue.held
+
+
+def test_unreadable_message_is_archived_and_never_replayed(world):
+    world.queue.send(unreadable_message())
+    world.worker.step()
+    world.clock.sleep(timedelta(days=1))
+    world.worker.step()
+    assert world.entry.status is Status.ARCHIVED
+    assert not world.publisher.sent
+
+
+def test_target_that_is_gone_when_the_replay_is_due_holds_the_entry(world):
+    world.queue.send(letter_of())
+    world.worker.step()
+    world.tasks.clear()
+    world.clock.sleep(PAUSE)
+    world.worker.step()
+    assert world.entry.status is Status.HELD
+    assert "no handler is registered as 'orders.sync'" in world.entry.evidence
+    assert not world.publisher.sent
+
+
+# -- crashes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["publish", "after publish"])
+def test_crash_between_commit_and_confirmation_publishes_the_same_number_again(world, verb):
+    world.queue.send(letter_of())
+    world.worker.step()
+    world.clock.sleep(PAUSE)
+    world.publisher.fail[verb] = Killed()
+    with pytest.raises(Killed):
+        world.worker.step()
+    assert world.entry.status is Status.RETRYING
+    world.publisher.fail.clear()
+    world.restart()
+    world.worker.step()
+    sent_before_the_lease_ended = len(world.publisher.sent)
+    world.clock.sleep(LEASE)
+    world.worker.step()
+    assert len(world.publisher.sent) == sent_before_the_lease_ended + 1
+    assert {m.headers[names.REPLAY] for m in world.publisher.sent} == {1}
+    assert all(message == world.publisher.sent[0] for message in world.publisher.sent)
+    assert world.entry.published_at is not None
+
+
+@pytest.mark.parametrize("verb", ["add", "decide"])
+def test_crash_while_filing_gives_the_letter_to_the_next_worker(world, verb):
+    world.queue.send(letter_of())
+    world.ledger.fail[verb] = Killed()
+    with pytest.raises(Killed):
+        world.worker.step()
+    world.ledger.fail.clear()
+    world.restart()
+    world.worker.step()
+    assert (world.entry.status, world.entry.occurrences) == (Status.WAITING, 1)
+    assert not world.queue.held
+
+
+def test_filed_entry_is_decided_even_if_its_letter_never_comes_back(world):
+    world.queue.send(letter_of())
+    world.ledger.fail["decide"] = Killed()
+    with pytest.raises(Killed):
+        world.worker.step()
+    world.ledger.fail.clear()
+    world.queue.held.clear()
+    world.restart()
+    world.clock.sleep(UNDECIDED)
+    world.worker.step()
+    assert world.entry.status is Status.WAITING
+
+
+def test_crash_before_done_repeats_nothing_visible(world):
+    world.queue.send(letter_of())
+    world.queue.fail["done"] = Killed()
+    with pytest.raises(Killed):
+        world.worker.step()
+    before = world.entry
+    world.queue.fail.clear()
+    world.restart()
+    world.worker.step()
+    assert world.entry == before
+    assert len(world.ledger.open(before.id).history) == 2
+
+
+# -- dependencies away -----------------------------------------------------------------------
+
+
+def test_ledger_away_keeps_the_letter_in_hand_and_asks_for_no_more(world):
+    world.queue.send(letter_of())
+    world.ledger.fail["add"] = LedgerUnavailable("away")
+    assert "letters" in world.worker.step().away
+    world.queue.send(letter_of("e2"))
+    world.worker.step()
+    assert (len(world.queue.held), len(world.queue.waiting)) == (1, 1)
+    world.ledger.fail.clear()
+    world.worker.step()
+    world.worker.step()
+    assert len(world.ledger.get_failed_events(status=None).entries) == 2
+    assert not world.queue.held
+
+
+def test_dead_letter_queue_away_does_not_stop_replays_and_answers(world):
+    world.queue.send(letter_of())
+    world.worker.step()
+    world.queue.fail["receive"] = DeadLetterQueueUnavailable("away")
+    world.clock.sleep(PAUSE)
+    done = world.worker.step()
+    assert (done.away, done.due) == (["letters"], 1)
+    world.answer(world.publisher.sent[0])
+    world.worker.step()
+    assert world.entry.status is Status.RESOLVED
+
+
+def test_broker_away_sends_the_replay_later_under_the_same_number(world):
+    world.queue.send(letter_of())
+    world.worker.step()
+    world.clock.sleep(PAUSE)
+    world.publisher.fail["publish"] = BrokerUnavailable("away")
+    assert world.worker.step().away == ["due entries"]
+    world.publisher.fail.clear()
+    world.clock.sleep(LEASE)
+    world.worker.step()
+    (message,) = world.publisher.sent
+    assert message.headers[names.REPLAY] == 1
+
+
+def test_outcome_is_let_go_only_after_the_ledger_has_it(world):
+    world.answer(world.replay_once())
+    find, world.ledger.find_by_letter = world.ledger.find_by_letter, None
+    world.worker.step()
+    assert not world.outcomes.let_go
+    world.ledger.find_by_letter = find
+    world.worker.step()
+    assert len(world.outcomes.let_go) == 1
+    assert world.entry.status is Status.RESOLVED
+
+
+def test_letter_that_cannot_be_stored_does_not_stop_the_others(world):
+    world.queue.send(letter_of("bad", error_message="poisonous"), raw=b"its bytes")
+    world.queue.send(letter_of())
+    world.worker.step()
+    entries = {e.event_id: e for e in world.ledger.get_failed_events(status=None).entries}
+    assert entries["e1"].status is Status.WAITING
+    assert world.ledger.open(entries[""].id).failure.raw == b"its bytes"
+    assert not world.queue.held
+
+
+def test_message_that_cannot_be_published_is_held_and_does_not_stop_the_others(world):
+    world.queue.send(letter_of())
+    world.worker.step()
+    world.clock.sleep(PAUSE)
+    world.publisher.fail["publish"] = ValueError("too large")
+    world.worker.step()
+    world.clock.sleep(LEASE)
+    world.worker.step()
+    assert world.entry.status is Status.HELD
+    assert "too large" in world.entry.evidence
+
+
+def test_what_stays_away_is_logged_once_a_minute(world, caplog):
+    caplog.set_level(logging.ERROR, "angzarr.analysis")
+    world.queue.fail["receive"] = DeadLetterQueueUnavailable("away")
+    for _ in range(5):
+        world.worker.step()
+    assert len(caplog.records) == 1
+    world.clock.sleep(timedelta(minutes=1))
+    world.worker.step()
+    assert len(caplog.records) == 2
+
+
+# -- run -------------------------------------------------------------------------------------
+
+
+class StopAfter:
+    """Stops after so many pauses, and remembers how long they were."""
+
+    def __init__(self, pauses: int) -> None:
+        self.left, self.waits = pauses, []
+
+    def is_set(self):
+        return self.left <= 0
+
+    def wait(self, timeout=None):
+        self.left -= 1
+        self.waits.append(timeout)
+        return self.is_set()
+
+
+def test_run_works_until_it_is_told_to_stop(world):
+    world.queue.send(letter_of())
+    world.worker.run(StopAfter(1))
+    assert world.entry.status is Status.WAITING
+
+
+def test_run_waits_longer_and_longer_for_what_is_away(world):
+    world.queue.fail["receive"] = DeadLetterQueueUnavailable("away")
+    stop = StopAfter(10)
+    world.worker.run(stop)
+    assert stop.waits == sorted(stop.waits)
+    assert stop.waits[0] == pytest.approx(0.2)
+    assert stop.waits[-1] == pytest.approx(10)
+
+
+def test_two_workers_share_the_work_without_repeating_it(world):
+    other = world.start_worker()
+    for number in range(6):
+        world.queue.send(letter_of(f"e{number}", message=message_of(f"e{number}")))
+    world.worker.batch = other.batch = 2
+    for _ in range(3):
+        world.worker.step()
+        other.step()
+    world.clock.sleep(PAUSE)
+    for _ in range(3):
+        world.worker.step()
+        other.step()
+    assert sorted(message.id for message in world.publisher.sent) == [
+        f"task-e{number}" for number in range(6)
+    ]
