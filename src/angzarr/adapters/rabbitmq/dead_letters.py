@@ -1,0 +1,75 @@
+"""Dead letters on RabbitMQ: mandatory, confirmed, in quorum queues (spec L2, L4)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from angzarr.adapters.rabbitmq.letter_publisher import LetterPublisher
+from angzarr.adapters.rabbitmq.letter_receiver import LetterReceiver
+from angzarr.adapters.rabbitmq.link import read_address, told
+from angzarr.dead_letters.codec import Form
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import Receipt
+
+
+class RabbitMQDeadLetterQueue:
+    """A dead-letter queue on RabbitMQ; safe from any thread and across fork.
+
+    *timeout* bounds each connect, confirm and reply. *tls* holds py-amqp's ssl options for an
+    amqps URL with its own certificates.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: timedelta = timedelta(seconds=5),
+        form: Form = Form.JSON,
+        tls: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._address = read_address(url, tls)
+        self._timeout = timeout.total_seconds()
+        self._form = form
+        self._open()
+
+    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+        """Publish *letters* and wait for the broker's word on each (see DeadLetterQueue)."""
+        if not letters:
+            return []
+        self._leave_parents_links()
+        with told(self._address):
+            return self._publisher.publish(letters)
+
+    def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
+        """Take up to *limit* letters of *domains* (see DeadLetterQueue)."""
+        if not domains:
+            return []
+        self._leave_parents_links()
+        with told(self._address):
+            return self._receiver.receive(domains, limit, wait.total_seconds())
+
+    def done(self, receipts: Sequence[Receipt], /) -> None:
+        """Acknowledge *receipts*; those of a connection that was lost come back anyway."""
+        self._leave_parents_links()
+        with told(self._address):
+            self._receiver.done(receipts)
+
+    def close(self) -> None:
+        """Close both connections; the broker gives back what was not done."""
+        self._leave_parents_links()
+        self._publisher.close()
+        self._receiver.close()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        self._publisher = LetterPublisher(self._address, self._timeout, self._form)
+        self._receiver = LetterReceiver(self._address, self._timeout)
+
+    def _leave_parents_links(self) -> None:
+        if self._process != os.getpid():
+            self._publisher.leave()
+            self._receiver.leave()
+            self._open()

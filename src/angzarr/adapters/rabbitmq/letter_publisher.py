@@ -1,0 +1,169 @@
+"""Publishes letters to RabbitMQ, mandatory and confirmed, many confirms waited for together."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import amqp  # type: ignore[import-untyped]
+
+from angzarr.adapters.rabbitmq.link import FAILURES, Address, Link, reason_of, told
+from angzarr.dead_letters.codec import Form, encode
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.names import EXCHANGE, routing_key
+
+#: Letters sent before their confirms are waited for together.
+_BATCH: Final = 100
+#: Seconds after which an idle connection is not trusted with a letter.
+_STALE: Final = 60.0
+#: The longest text AMQP takes as a property, in bytes.
+_SHORT_TEXT: Final = 255
+_REFUSED: Final = "RabbitMQ refused it (nack): its queue is full or cannot take it now"
+_UNROUTABLE: Final = "RabbitMQ returned it: no queue is bound for its domain"
+
+
+class LetterPublisher:
+    """Publishes with confirms; connects when needed, once more where the connection was dead.
+
+    Safe from any thread; one puts at a time.
+    """
+
+    def __init__(self, address: Address, timeout: float, form: Form) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._form = form
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+        self._used_at = 0.0
+        self._tags = itertools.count(1)
+        self._awaited: set[int] = set()
+        self._answers: dict[int, str | None] = {}
+        self._returned: set[str] = set()
+
+    def publish(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+        """Return for each letter None once confirmed, else why not."""
+        with self._lock:
+            return [
+                answer
+                for start in range(0, len(letters), _BATCH)
+                for answer in self._publish_batch(letters[start : start + _BATCH])
+            ]
+
+    def close(self) -> None:
+        """Close the connection; the next letter opens another."""
+        with self._lock:
+            if self._link:
+                self._link.close()
+            self._link = None
+
+    def leave(self) -> None:
+        """Let go of a connection that a forked child inherited."""
+        if self._link:
+            self._link.leave()
+
+    def _publish_batch(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+        """Publish one batch; where one letter closes the channel, publish each by itself."""
+        try:
+            return self._on_a_live_link(letters)
+        except amqp.exceptions.ChannelError as error:
+            self._drop()
+            if len(letters) == 1:
+                return [f"RabbitMQ refused it: {reason_of(error)}"]
+            return [self._publish_batch([letter])[0] for letter in letters]
+
+    def _on_a_live_link(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+        if time.monotonic() - self._used_at > _STALE:
+            self._drop()
+        reused = self._link is not None
+        try:
+            return self._send_bound(self._link or self._connect(), letters)
+        except amqp.exceptions.ChannelError:
+            raise
+        except FAILURES:
+            self._drop()
+            if not reused:
+                raise
+        return self._send_bound(self._connect(), letters)
+
+    def _send_bound(self, link: Link, letters: Sequence[DeadLetter]) -> list[str | None]:
+        """Send *letters*; a queue that was deleted meanwhile is declared anew, once."""
+        answers = self._send(link, letters)
+        lost = [at for at, answer in enumerate(answers) if answer == _UNROUTABLE]
+        if lost and self._link is link:
+            link.forget_queues()
+            again = self._send(link, [letters[at] for at in lost])
+            for at, answer in zip(lost, again, strict=True):
+                answers[at] = answer
+        return answers
+
+    def _send(self, link: Link, letters: Sequence[DeadLetter]) -> list[str | None]:
+        self._awaited.clear()
+        self._answers.clear()
+        self._returned.clear()
+        sent = [self._send_one(link, letter) for letter in letters]
+        self._wait(link)
+        if self._awaited:  # its confirms could still come, and be taken for later ones
+            self._drop()
+        self._used_at = time.monotonic()
+        return [self._answer(tag, name) for tag, name in sent]
+
+    def _send_one(self, link: Link, letter: DeadLetter) -> tuple[int, str]:
+        link.declare(letter.domain)
+        body, content_type = encode(letter, self._form)
+        name = _message_id(letter)
+        message = amqp.Message(body, content_type=content_type, delivery_mode=2, message_id=name)
+        tag = next(self._tags)
+        self._awaited.add(tag)
+        link.channel.basic_publish(message, EXCHANGE, routing_key(letter.domain), mandatory=True)
+        return tag, name
+
+    def _wait(self, link: Link) -> None:
+        deadline = time.monotonic() + self._timeout
+        while self._awaited and (left := deadline - time.monotonic()) > 0:
+            link.drain(left)
+
+    def _answer(self, tag: int, name: str) -> str | None:
+        if name in self._returned:
+            return _UNROUTABLE
+        return self._answers.get(tag, f"RabbitMQ did not confirm it within {self._timeout:g} s")
+
+    def _connect(self) -> Link:
+        with told(self._address):
+            link = Link(self._address, timeout=self._timeout)
+            link.channel.confirm_select()
+        link.channel.events["basic_ack"].add(self._on_ack)
+        link.channel.events["basic_nack"].add(self._on_nack)
+        link.channel.events["basic_return"].add(self._on_return)
+        self._tags = itertools.count(1)
+        self._link = link
+        return link
+
+    def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001  called by py-amqp
+        self._settle(tag, None, multiple=multiple)
+
+    def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001  called by py-amqp
+        self._settle(tag, _REFUSED, multiple=multiple)
+
+    def _on_return(self, _why: object, _exchange: str, _key: str, message: Any) -> None:
+        self._returned.add(message.properties["message_id"])
+
+    def _settle(self, tag: int, answer: str | None, *, multiple: bool) -> None:
+        settled = {one for one in self._awaited if one == tag or (multiple and one < tag)}
+        self._awaited -= settled
+        self._answers.update(dict.fromkeys(settled, answer))
+
+    def _drop(self) -> None:
+        if self._link:
+            self._link.cut()
+        self._link = None
+
+
+def _message_id(letter: DeadLetter) -> str:
+    raw = letter.id.encode("utf-8", "surrogatepass")
+    if len(raw) <= _SHORT_TEXT and letter.id.isprintable():
+        return letter.id
+    return hashlib.sha256(raw).hexdigest()
