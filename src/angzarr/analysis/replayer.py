@@ -14,6 +14,7 @@ from typing import Final
 from angzarr.analysis.entry import Entry, Failure
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets, replay_message
+from angzarr.analysis.transition import replayable
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.events.publisher import Publisher
@@ -40,14 +41,20 @@ class Replayer:
 
         After BrokerUnavailable the replay is begun: the analysis worker sends it.
         """
-        if problem := self.targets.problem(failure):
+        if problem := self.problem(entry, failure):
             return problem
         begun = self.ledger.mark_retrying(
             entry.id, entry.replays + 1, revision=entry.revision, by=by, lease=self.lease
         )
         if begun is None:
-            return f"the entry is {entry.status} or was changed meanwhile"
+            return "the entry was changed meanwhile"
         return self.publish(begun, failure)
+
+    def problem(self, entry: Entry, failure: Failure) -> str:
+        """Return why *entry* cannot be replayed now, or an empty string; changes nothing."""
+        if not replayable(entry):
+            return f"the entry is {entry.status}"
+        return self.targets.problem(failure)
 
     def publish(self, entry: Entry, failure: Failure) -> str:
         """Publish the replay that *entry* has begun; return why not, or an empty string."""

@@ -130,9 +130,14 @@ def leased(entry: Entry, until: datetime) -> Entry:
     return _changed(entry, wake_at=until)
 
 
+def replayable(entry: Entry) -> bool:
+    """Tell whether a replay of *entry* may begin: none is under way, and it is not settled."""
+    return entry.status not in _NOT_REPLAYABLE
+
+
 def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta) -> Change | None:
     """Return *entry* with replay number *replay* begun: the next one, of an entry at rest."""
-    if entry.status in _NOT_REPLAYABLE or replay != entry.replays + 1:
+    if not replayable(entry) or replay != entry.replays + 1:
         return None
     changed = _changed(
         entry,

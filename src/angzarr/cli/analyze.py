@@ -1,0 +1,91 @@
+"""The analysis worker as a process: wired from the app, stopped by a signal."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import random
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+from angzarr.analysis.classify import REPLAY_BACKOFF, Classifier
+from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.worker import AnalysisWorker
+from angzarr.cli.application import Application
+from angzarr.clock import SystemClock
+from angzarr.resilience.backoff import delay
+
+
+@contextmanager
+def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWorker]:
+    """Build the analysis worker of *app*; what it holds goes back when the block is left."""
+    settings = app.settings.analysis
+    backoff = replace(REPLAY_BACKOFF, base=settings.first_delay, max_delay=settings.longest_delay)
+    chance = random.SystemRandom().random
+
+    def pause(replay: int) -> timedelta:
+        return delay(backoff, replay, chance())
+
+    with ExitStack() as doors:
+        queue = app.open_dead_letter_queue()
+        doors.callback(queue.close)
+        replayer = open_replayer(app, doors)
+        yield AnalysisWorker(
+            queue=queue,
+            ledger=replayer.ledger,
+            outcomes=app.open_replay_outcomes(),
+            replayer=replayer,
+            classify=Classifier(delay=pause, max_replays=settings.max_replays),
+            clock=replayer.clock,
+            domains=list(domains) or app.dead_letter_domains(),
+            name=f"analysis@{socket.gethostname()}:{os.getpid()}",
+            chance=chance,
+        )
+
+
+def open_replayer(app: Application, doors: ExitStack) -> Replayer:
+    """Return what begins replays of *app*'s entries."""
+    ledger = app.open_ledger()
+    doors.callback(ledger.close)
+    return Replayer(
+        ledger=ledger,
+        publisher=app.open_publisher(),
+        targets=app.replay_targets(),
+        clock=SystemClock(),
+        answer_deadline=app.settings.analysis.answer_deadline,
+    )
+
+
+@contextmanager
+def stopped_by_signal() -> Iterator[threading.Event]:
+    """Give an event that SIGTERM and SIGINT set; a second signal acts as it did before."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def handle(_number: int, _frame: object) -> None:
+        stop.set()
+        _restore()
+
+    def _restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield stop
+    finally:
+        _restore()
+
+
+def person() -> str:
+    """Return who is at the keyboard, for the audit."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a container's user without a name
+        return f"uid {os.getuid()}@{socket.gethostname()}"

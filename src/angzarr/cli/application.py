@@ -1,0 +1,72 @@
+"""The app that a command works on: found by name, checked, with errors that say the cure."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+from angzarr.analysis.ledger import Ledger
+from angzarr.analysis.replay import ReplayTargets
+from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.replay_outcome import ReplayOutcomes
+from angzarr.events.publisher import Publisher
+
+#: Looked for where -A names a module only; Celery's own habit.
+_NAMES = ("app", "celery")
+
+
+class Application(Protocol):
+    """What the commands need of an app."""
+
+    settings: Any
+
+    def open_ledger(self) -> Ledger:
+        """Return the ledger."""
+
+    def open_dead_letter_queue(self) -> DeadLetterQueue:
+        """Return the dead-letter queue."""
+
+    def open_publisher(self) -> Publisher:
+        """Return what sends messages to the broker."""
+
+    def open_replay_outcomes(self) -> ReplayOutcomes:
+        """Return the queue of outcomes."""
+
+    def dead_letter_domains(self) -> list[str]:
+        """Return the domains whose letters are read."""
+
+    def replay_targets(self) -> ReplayTargets:
+        """Return where a replay may go."""
+
+
+def load_application(name: str | None) -> Application:
+    """Return the app that *name* (``module`` or ``module:attribute``) names, else raise."""
+    if not name:
+        msg = "no app was named: give it with -A module:app, or in the variable ANGZARR_APP"
+        raise click.UsageError(msg)
+    module_name, _, attribute = name.partition(":")
+    module = _import(module_name)
+    names = (attribute,) if attribute else _NAMES
+    for one in names:
+        found: Any = getattr(module, one, None)
+        if found is not None and hasattr(found, "open_ledger"):
+            return found  # type: ignore[no-any-return]
+    msg = f"module {module_name!r} has no Angzarr app called {' or '.join(map(repr, names))}"
+    raise click.UsageError(msg)
+
+
+def _import(name: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module is there, what it imports is not
+        msg = f"there is no module {name!r} here or on the Python path"
+        raise click.UsageError(msg) from error

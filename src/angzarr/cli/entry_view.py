@@ -1,0 +1,177 @@
+"""Entries for people: rich tables. What came from outside is shown, never obeyed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from angzarr.analysis.entry import Entry, EntryDetail, Status, Unreadable
+from angzarr.analysis.ledger import FailureStats, Page
+
+#: Characters of an id that a person sees and types; fewer than the shortest is refused.
+SHORT_ID: Final = 12
+#: Width where the output is no terminal: nothing is cut short in a log.
+_WIDTH: Final = 200
+_LONGEST_BODY: Final = 4000
+
+_COLOURS: Final = {
+    Status.FAILED: "red",
+    Status.WAITING: "yellow",
+    Status.HELD: "magenta",
+    Status.RETRYING: "cyan",
+    Status.RESOLVED: "green",
+    Status.ESCALATED: "bold red",
+}
+
+
+def console() -> Console:
+    """Return the console of this terminal, or a wide one where there is none."""
+    terminal = Console(highlight=False)
+    return terminal if terminal.is_terminal else Console(highlight=False, width=_WIDTH)
+
+
+def safe(value: object, style: str = "") -> Text:
+    """Return *value* as text without markup and without what a terminal would act on."""
+    shown = (c if c.isprintable() or c in "\n\t" else "\ufffd" for c in str(value))
+    return Text("".join(shown), style=style)
+
+
+def print_page(page: Page) -> None:
+    """Print a page of entries."""
+    if not page.entries:
+        console().print("no entries")
+        return
+    console().print(entries_table(page.entries))
+    if page.next:
+        console().print(safe(f"more: --after {page.next}"))
+
+
+def entries_table(entries: Iterable[Entry]) -> Table:
+    """Return a table with one row an entry."""
+    table = Table("entry", "status", "handler", "event", "class", "error", "replays", "last failed")
+    for entry in entries:
+        table.add_row(
+            entry.id[:SHORT_ID],
+            safe(entry.status, _COLOURS.get(entry.status, "")),
+            safe(entry.handler_name),
+            safe(entry.event_id or "?"),
+            safe(entry.failure_class or ""),
+            safe(_one_line(entry)),
+            str(entry.replays),
+            _moment(entry.last_failed_at),
+        )
+    return table
+
+
+def print_detail(detail: EntryDetail) -> None:
+    """Print everything about one entry."""
+    out, entry = console(), detail.entry
+    out.print(_pairs(_facts(entry)))
+    if detail.context:
+        out.print(_pairs(detail.context, "context"))
+    out.print(Text("history", style="bold"), _history(detail))
+    out.print(Text("payload", style="bold"))
+    out.print(safe(_payload(detail)))
+    if detail.error_stacktrace:
+        out.print(Text("stack trace", style="bold"))
+        out.print(safe(detail.error_stacktrace))
+
+
+def print_stats(stats: FailureStats) -> None:
+    """Print the counts."""
+    out = console()
+    out.print(
+        _pairs(
+            {
+                "entries": stats.total,
+                "letters": stats.occurrences,
+                "replays": stats.replays,
+                "oldest open": _moment(stats.oldest_open_at) or "none",
+            }
+        )
+    )
+    counts = (
+        ("status", stats.by_status),
+        ("class", stats.by_class),
+        ("domain", stats.by_domain),
+        ("handler", stats.by_handler),
+    )
+    for name, numbers in counts:
+        if numbers:
+            ordered = sorted(numbers.items(), key=lambda one: (-one[1], one[0]))
+            out.print(_pairs({key or "(none)": number for key, number in ordered}, name))
+
+
+def print_results(results: Sequence[tuple[Entry, str]], *, dry_run: bool) -> None:
+    """Print which replays were sent (or would be), and why the others were not."""
+    good = "would be replayed" if dry_run else "replayed"
+    table = Table("entry", "handler", "event", "result")
+    for entry, problem in results:
+        result = safe(problem, "red") if problem else safe(good, "green")
+        table.add_row(
+            entry.id[:SHORT_ID], safe(entry.handler_name), safe(entry.event_id or "?"), result
+        )
+    console().print(table)
+
+
+def _facts(entry: Entry) -> dict[str, object]:
+    waits = {"next replay": _moment(entry.next_replay_at)} if entry.next_replay_at else {}
+    closed = {"resolved": f"{_moment(entry.resolved_at)} by {entry.resolved_by}"}
+    return {
+        "entry": entry.id,
+        "status": entry.status,
+        "class": entry.failure_class or "not yet classified",
+        "evidence": entry.evidence,
+        "handler": entry.handler_name,
+        "event": f"{entry.event_id or '?'} ({entry.event_type or '?'})",
+        "domain": entry.domain,
+        "tenant": entry.tenant_id,
+        "correlation": entry.correlation_id,
+        "reason": entry.reason,
+        "error": f"{entry.error_type} [{entry.error_code}] {entry.error_message}",
+        "category": entry.category,
+        "group": entry.fingerprint,
+        "retries, replays": f"{entry.retry_count}, {entry.replays}",
+        "first, last failed": f"{_moment(entry.first_failed_at)}, {_moment(entry.last_failed_at)}",
+        **waits,
+        **(closed if entry.resolved_at else {}),
+    }
+
+
+def _history(detail: EntryDetail) -> Table:
+    table = Table("when", "who", "what", "detail")
+    for line in detail.history:
+        table.add_row(_moment(line.at), safe(line.who), safe(line.what), safe(line.detail))
+    return table
+
+
+def _payload(detail: EntryDetail) -> str:
+    failure = detail.failure
+    if detail.event_data is not None:
+        text = json.dumps(detail.event_data, indent=2, ensure_ascii=False, default=str)
+    else:
+        raw = failure.raw if isinstance(failure, Unreadable) else failure.message.body
+        text = raw.decode("utf-8", "backslashreplace")
+    return text if len(text) <= _LONGEST_BODY else text[:_LONGEST_BODY] + "… (all of it: --json)"
+
+
+def _pairs(values: Mapping[str, object], title: str | None = None) -> Table:
+    table = Table("", "", title=title, title_justify="left", show_header=False)
+    for name, value in values.items():
+        if value not in (None, ""):
+            table.add_row(safe(name, "bold"), safe(value))
+    return table
+
+
+def _one_line(entry: Entry) -> str:
+    return f"{entry.error_type}: {entry.error_message}".strip(": ").partition("\n")[0][:120]
+
+
+def _moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at else ""

@@ -1,0 +1,55 @@
+"""The `angzarr` command. Commands are imported when they are called, so that --help is quick."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+import click
+
+from angzarr import __version__
+from angzarr.errors import AngzarrError
+
+#: Command → where it is defined.
+_COMMANDS: Final = {
+    "dlq": "angzarr.cli.dlq:dlq",
+}
+
+
+class Doors(click.Group):
+    """Imports a command when it is needed and shows our own errors as one sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of all commands."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Return the command, imported now."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        found: click.Command = getattr(importlib.import_module(module), name)
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except AngzarrError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Doors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="angzarr")
+@click.option(
+    "-A",
+    "--app",
+    "app_name",
+    envvar="ANGZARR_APP",
+    metavar="MODULE[:NAME]",
+    help="The Angzarr app, as for celery -A.",
+)
+@click.pass_context
+def main(ctx: click.Context, app_name: str | None) -> None:
+    """Celery workers that lose nothing."""
+    ctx.obj = app_name

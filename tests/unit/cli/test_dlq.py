@@ -1,0 +1,365 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner
+from tests.contracts.ledger import HOLD, letter_of, message_of
+
+from angzarr import __version__
+from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
+from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.analysis.entry import Status, Unreadable
+from angzarr.analysis.ledger import Decided
+from angzarr.analysis.replay import ReplayTargets
+from angzarr.cli.main import main
+from angzarr.clock import SystemClock
+from angzarr.dead_letters.replay_outcome import ReplayOutcome
+from angzarr.errors import BrokerUnavailable
+from angzarr.events import headers as names
+
+
+class FakeOutcomes:
+    def __init__(self) -> None:
+        self.waiting = []
+
+    def receive(self, *, limit, wait):
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        return taken
+
+    def done(self, outcomes):
+        pass
+
+
+class FakePublisher:
+    def __init__(self) -> None:
+        self.sent = []
+        self.away = False
+        self.on_publish = None
+
+    def publish(self, message):
+        if self.away:
+            raise BrokerUnavailable("the broker is away")
+        self.sent.append(message)
+        if self.on_publish:
+            self.on_publish(message)
+
+
+class FakeApp:
+    """What the commands need of an app, on SQLite and in memory."""
+
+    def __init__(self, folder) -> None:
+        self.url = f"sqlite:///{folder / 'ledger.db'}"
+        self.settings = types.SimpleNamespace(
+            analysis=types.SimpleNamespace(
+                max_replays=3,
+                first_delay=timedelta(0),
+                longest_delay=timedelta(hours=1),
+                answer_deadline=timedelta(hours=1),
+            )
+        )
+        self.queue = MemoryDeadLetterQueue(str(folder))
+        self.outcomes = FakeOutcomes()
+        self.publisher = FakePublisher()
+
+    def open_ledger(self):
+        return SqlLedger(build_engine(self.url))
+
+    def open_dead_letter_queue(self):
+        return self.queue
+
+    def open_publisher(self):
+        return self.publisher
+
+    def open_replay_outcomes(self):
+        return self.outcomes
+
+    def dead_letter_domains(self):
+        return ["order"]
+
+    def replay_targets(self):
+        return ReplayTargets(tasks={"orders.sync"}, queues={"orders"})
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    app = FakeApp(tmp_path)
+    monkeypatch.setitem(sys.modules, "shop_for_test", types.SimpleNamespace(app=app))
+    return app
+
+
+@pytest.fixture
+def ledger(app):
+    ledger = app.open_ledger()
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def run():
+    def call(*arguments, **options):
+        return CliRunner().invoke(main, ["-A", "shop_for_test", *arguments], **options)
+
+    return call
+
+
+def held(ledger, event_id="e1", **fields):
+    fields.setdefault("message", message_of(event_id))
+    entry = ledger.add_failed_event(letter_of(event_id, **fields))
+    ledger.decide([Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)], by="me")
+    return ledger.open(entry.id).entry
+
+
+# -- finding the app -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no app was named"),
+        (["-A", "no_such_module_here"], "there is no module 'no_such_module_here'"),
+        (["-A", "json"], "module 'json' has no Angzarr app called 'app' or 'celery'"),
+        (["-A", "json:loads"], "module 'json' has no Angzarr app called 'loads'"),
+    ],
+)
+def test_app_that_is_not_found_is_one_clear_sentence(arguments, said):
+    result = CliRunner().invoke(main, [*arguments, "dlq", "list"], env={"ANGZARR_APP": ""})
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_app_may_be_named_with_its_attribute_or_in_the_environment(app):
+    for arguments, env in (
+        (["-A", "shop_for_test:app"], {}),
+        ([], {"ANGZARR_APP": "shop_for_test"}),
+    ):
+        result = CliRunner().invoke(main, [*arguments, "dlq", "stats"], env=env)
+        assert result.exit_code == 0, result.output
+
+
+def test_version_and_help_need_no_app():
+    assert __version__ in CliRunner().invoke(main, ["--version"]).output
+    assert "dlq" in CliRunner().invoke(main, ["--help"]).output
+
+
+def test_unknown_command_is_refused():
+    assert CliRunner().invoke(main, ["fly"]).exit_code == 2
+
+
+def test_ledger_away_is_one_clear_sentence(app, run, tmp_path):
+    app.url = f"sqlite:///{tmp_path / 'no folder' / 'ledger.db'}"
+    result = run("dlq", "list")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: the database")
+    assert "ledger.db" in result.output
+
+
+# -- list, show, stats -----------------------------------------------------------------------
+
+
+def test_list_shows_entries_and_filters_them(app, ledger, run):
+    entry = held(ledger)
+    held(ledger, "e2", handler="mail.send")
+    output = run("dlq", "list").output
+    assert entry.id[:12] in output
+    assert "code_defect" in output
+    assert "mail.send" in output
+    assert "mail.send" not in run("dlq", "list", "--handler", "orders.sync").output
+    assert "no entries" in run("dlq", "list", "--status", "resolved").output
+    assert "e1" in run("dlq", "list", "--class", "code_defect", "--since", "2020-01-01").output
+    assert "no entries" in run("dlq", "list", "--until", "2020-01-01").output
+
+
+def test_list_pages_through_json(app, ledger, run):
+    for number in range(3):
+        held(ledger, f"e{number}")
+    first = json.loads(run("dlq", "list", "--json", "--limit", "2").output)
+    rest = json.loads(run("dlq", "list", "--json", "--after", first["next"]).output)
+    found = {entry["event_id"] for entry in first["entries"] + rest["entries"]}
+    assert found == {"e0", "e1", "e2"}
+    assert rest["next"] is None
+
+
+def test_malformed_cursor_is_refused(app, run):
+    result = run("dlq", "list", "--after", "nonsense")
+    assert result.exit_code == 2
+    assert "no cursor" in result.output
+
+
+def test_show_prints_everything_known(app, ledger, run):
+    entry = held(ledger)
+    output = run("dlq", "show", entry.id[:12]).output
+    for part in (entry.id, "a bug", "TimeoutError", "orders.py", '"total": 3', "held", "acme"):
+        assert part in output
+
+
+def test_show_json_has_the_names_of_the_spec(app, ledger, run):
+    entry = held(ledger)
+    shown = json.loads(run("dlq", "show", entry.id, "--json").output)
+    for name in (
+        "event_id", "handler_name", "projection_name", "event_type", "event_data", "error_type",
+        "error_message", "error_stacktrace", "retry_count", "first_failed_at", "last_failed_at",
+        "context", "status",
+    ):  # fmt: skip
+        assert name in shown
+    assert shown["event_data"] == {"total": 3}
+    assert [line["what"] for line in shown["history"]] == ["failed", "held"]
+    assert shown["message"]["headers"]["task"] == "orders.sync"
+
+
+def test_unreadable_letter_is_shown_in_both_forms(app, ledger, run):
+    broken = Unreadable(
+        domain="order", raw=b"\xff{", content_type="", problem="no letter",
+        received_at=SystemClock().now(),
+    )  # fmt: skip
+    entry = ledger.add_failed_event(broken)
+    assert "\\xff{" in run("dlq", "show", entry.id).output
+    assert (
+        json.loads(run("dlq", "show", entry.id, "--json").output)["message"]["raw"] == "base64:/3s="
+    )
+
+
+def test_what_came_from_outside_is_shown_not_obeyed(app, ledger, run):
+    entry = held(ledger, error_message="[red]gone[/red] \x1b[2J \x07")
+    for arguments in (("list",), ("show", entry.id)):
+        output = run("dlq", *arguments).output
+        assert "[red]gone[/red]" in output
+        assert "\x1b" not in output
+        assert "\x07" not in output
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"), [("ffffffffff", "there is no entry 'ffffffffff'"), ("abc", "too short")]
+)
+def test_entry_that_is_not_found_is_one_clear_sentence(app, run, entry, said):
+    for command in ("show", "replay"):
+        result = run("dlq", command, entry)
+        assert result.exit_code in {1, 2}
+        assert said in result.output
+
+
+def test_stats_count_entries(app, ledger, run):
+    held(ledger)
+    assert "held" in run("dlq", "stats").output
+    counted = json.loads(run("dlq", "stats", "--json").output)
+    assert (counted["total"], counted["by_status"]) == (1, {"held": 1})
+
+
+# -- replay ----------------------------------------------------------------------------------
+
+
+def test_replay_sends_the_entry_and_tells_who_did_it(app, ledger, run):
+    entry = held(ledger)
+    result = run("dlq", "replay", entry.id[:12], "--yes")
+    assert result.exit_code == 0, result.output
+    (message,) = app.publisher.sent
+    assert message.headers[names.REPLAY] == 1
+    detail = ledger.open(entry.id)
+    assert (detail.entry.status, detail.entry.replays) == (Status.RETRYING, 1)
+    assert detail.entry.published_at is not None
+    (begun,) = [line for line in detail.history if line.what == "retrying"]
+    assert "@" in begun.who
+
+
+def test_dry_run_changes_nothing(app, ledger, run):
+    entry = held(ledger)
+    result = run("dlq", "replay", "--status", "held", "--dry-run")
+    assert "would be replayed" in result.output
+    assert not app.publisher.sent
+    assert ledger.open(entry.id).entry == entry
+
+
+def test_replay_asks_first_and_takes_no_for_an_answer(app, ledger, run):
+    entry = held(ledger)
+    result = run("dlq", "replay", entry.id, input="n\n")
+    assert result.exit_code == 1
+    assert "Replay 1 entries?" in result.output
+    assert not app.publisher.sent
+
+
+def test_filter_replays_all_it_finds_that_can_be_replayed(app, ledger, run):
+    for number in range(3):
+        held(ledger, f"e{number}")
+    ledger.mark_resolved(held(ledger, "done").id, "ann")
+    result = run("dlq", "replay", "--class", "code_defect", "--yes", "--json")
+    assert result.exit_code == 0, result.output
+    assert {one["event_id"] for one in json.loads(result.output)} == {"e0", "e1", "e2"}
+    assert len(app.publisher.sent) == 3
+
+
+def test_limit_bounds_a_filter(app, ledger, run):
+    for number in range(3):
+        held(ledger, f"e{number}")
+    run("dlq", "replay", "--status", "held", "--limit", "2", "--yes")
+    assert len(app.publisher.sent) == 2
+
+
+@pytest.mark.parametrize("arguments", [[], ["abcdefabcdef", "--status", "held"]])
+def test_replay_must_be_told_which(app, run, arguments):
+    result = run("dlq", "replay", *arguments)
+    assert result.exit_code == 2
+    assert "say which" in result.output
+
+
+def test_what_cannot_be_replayed_says_why_and_fails_the_command(app, ledger, run):
+    task = held(ledger, message=message_of(task="os.system"))
+    done = held(ledger, "e2")
+    ledger.mark_resolved(done.id, "ann")
+    result = run("dlq", "replay", task.id, done.id, "--yes")
+    assert result.exit_code == 1
+    assert "no handler is registered as 'os.system'" in result.output
+    assert "the entry is resolved" in result.output
+    assert not app.publisher.sent
+
+
+def test_broker_away_leaves_the_replay_to_the_worker(app, ledger, run):
+    entry = held(ledger)
+    app.publisher.away = True
+    result = run("dlq", "replay", entry.id, "--yes")
+    assert result.exit_code == 1
+    assert "the analysis worker sends it" in result.output
+    assert ledger.open(entry.id).entry.status is Status.RETRYING
+
+
+# -- analyze ---------------------------------------------------------------------------------
+
+
+def test_analyze_runs_the_whole_loop_until_sigterm(app, ledger, run):
+    app.queue.put([letter_of()])
+
+    def answer(message):
+        outcome = ReplayOutcome(
+            letter_id=message.headers[names.LETTER_ID], replay=1, outcome="handled",
+            handler="orders.sync", event_id="e1",
+        )  # fmt: skip
+        app.outcomes.waiting.append(outcome)
+
+    app.publisher.on_publish = answer
+
+    def stop_when_resolved():
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            if ledger.get_failed_events(status=Status.RESOLVED).entries:
+                break
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    watcher = threading.Thread(target=stop_when_resolved)
+    watcher.start()
+    before = signal.getsignal(signal.SIGTERM)
+    result = run("dlq", "analyze")
+    watcher.join()
+    assert result.exit_code == 0, result.output
+    assert "reads order" in result.output
+    (entry,) = ledger.get_failed_events(status=Status.RESOLVED).entries
+    assert (entry.resolved_by, entry.replays) == ("replay 1 (handled)", 1)
+    assert signal.getsignal(signal.SIGTERM) is before
