@@ -69,6 +69,8 @@ def down(names: set[str] | None = None) -> None:
         with ThreadPoolExecutor(len(SERVERS)) as pool:
             list(pool.map(lambda one: processes.stop(one.processes, STOP_PATIENCE), leaving))
         gone = {one.name for one in leaving}
+        for name in gone:
+            _drop_outside(HOME / name)
         state.write({name: one for name, one in running.items() if name not in gone})
 
 
@@ -132,7 +134,7 @@ def _start_package(server: Server, place: Place) -> str | None:
     try:
         server.install()
         installed = time.monotonic()
-        _clear(place.folder)
+        shutil.rmtree(place.folder, ignore_errors=True)  # what an earlier start left
         state.add(_launch(server, place))
     except (CannotStart, OSError) as problem:
         return str(problem)
@@ -142,12 +144,12 @@ def _start_package(server: Server, place: Place) -> str | None:
     return None
 
 
-def _clear(folder: Path) -> None:
-    """Remove what an earlier start left, data that lie outside the checkout included."""
+def _drop_outside(folder: Path) -> None:
+    """Remove data that had to lie outside the checkout; a link in *folder* leads to them."""
     for entry in folder.iterdir() if folder.exists() else ():
         if entry.is_symlink():
             shutil.rmtree(entry.resolve(), ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
+            entry.unlink()
 
 
 def _launch(server: Server, place: Place) -> Running:
