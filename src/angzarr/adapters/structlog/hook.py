@@ -1,0 +1,127 @@
+"""A log line for each settled delivery, under the event names of spec O4."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, NamedTuple
+
+from angzarr.adapters.structlog.logs import IN_HAND, bound_logger
+from angzarr.dead_letters.metadata import trace_id
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.outcome import (
+    WORDS,
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Outcome,
+    Postponed,
+    Refused,
+    Retried,
+    Skipped,
+    Superseded,
+)
+
+NAME = "angzarr.delivery"
+#: Longest error text in a line, in characters; the letter has all of it.
+MAX_ERROR = 500
+
+
+class Said(NamedTuple):
+    """What an outcome is called in the log."""
+
+    level: int
+    event: str
+
+
+_SEEN_BEFORE = Said(logging.INFO, "event_already_processed_skipping")
+_SAID: dict[type[Outcome], Said] = {
+    Handled: Said(logging.INFO, "event_handled"),
+    Duplicate: _SEEN_BEFORE,
+    Refused: _SEEN_BEFORE,
+    Superseded: _SEEN_BEFORE,
+    Skipped: Said(logging.WARNING, "permanent_error_skipping"),
+    Postponed: Said(logging.INFO, "event_postponed"),
+    Retried: Said(logging.WARNING, "retrying_after_failure"),
+    DeadLettered: Said(logging.ERROR, "event_sent_to_dlq"),
+}
+
+
+class LogHook:
+    """Fulfils `Hook`: a line for each settled delivery, and its names on all lines meanwhile."""
+
+    def __init__(self) -> None:
+        self._level = logging.getLogger(NAME)
+        self._log = bound_logger({}, NAME)
+
+    def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
+        """Let each line that is logged within the handler, by whomever, name the delivery."""
+        return _InHand(delivery)
+
+    def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
+        """Log *outcome*; costs next to nothing where its level is off."""
+        said = said_of(outcome)
+        if self._level.isEnabledFor(said.level):
+            fields = {**_names(delivery), "outcome": WORDS[type(outcome)], **details(outcome)}
+            self._log.log(said.level, said.event, **fields)
+
+
+class _InHand:
+    """Open while the handler runs."""
+
+    __slots__ = ("_delivery", "_reset")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def __enter__(self) -> None:
+        self._reset = IN_HAND.set(partial(_names, self._delivery))
+
+    def __exit__(self, *_: object) -> None:
+        IN_HAND.reset(self._reset)
+
+
+def said_of(outcome: Outcome) -> Said:
+    """Return level and event name of *outcome*."""
+    if isinstance(outcome, Postponed) and outcome.why.startswith("breaker "):
+        return Said(logging.WARNING, "circuit_breaker_open_postponing")
+    return _SAID[type(outcome)]
+
+
+def details(outcome: Outcome) -> dict[str, Any]:
+    """Return the fields that only this kind of outcome has."""
+    match outcome:
+        case Retried(error=error, seen=seen, delay=delay, max_attempts=most):
+            return {
+                "max_attempts": most,
+                "delay_ms": round(delay.total_seconds() * 1000),
+                "error_type": seen.category.value,
+                "error_code": seen.code,
+                "error": str(error)[:MAX_ERROR],
+            }
+        case DeadLettered(letter=letter):
+            return {
+                "reason": letter.reason.value,
+                "domain": letter.domain,
+                "letter_id": letter.id,
+                "error_type": letter.category,
+                "error_code": letter.error_code,
+                "error": letter.error_message[:MAX_ERROR],
+            }
+        case Postponed(why=why, delay=delay):
+            return {"reason": why, "delay_ms": round(delay.total_seconds() * 1000)}
+        case Skipped(reason=reason):
+            return {"reason": reason[:MAX_ERROR]}
+        case _:
+            return {}
+
+
+def _names(delivery: Delivery) -> dict[str, Any]:
+    """Return what every line says of a delivery; `trace_id` is that of its publisher."""
+    return {
+        "event_id": delivery.event.id,
+        "handler": delivery.handler,
+        "attempt": delivery.attempt,
+        "trace_id": trace_id(delivery.event.traceparent or "") or None,
+    }

@@ -1,0 +1,137 @@
+"""Logs as key and value, JSON in production, readable on a terminal (spec O4).
+
+All lines go through stdlib logging, so that Celery's handlers and levels stay in force. Who
+configured structlog before us keeps that configuration.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import structlog
+from structlog.processors import JSONRenderer, StackInfoRenderer, TimeStamper, format_exc_info
+from structlog.stdlib import (
+    BoundLogger,
+    LoggerFactory,
+    ProcessorFormatter,
+    add_log_level,
+    add_logger_name,
+    filter_by_level,
+)
+from structlog.typing import EventDict, Processor
+
+HANDLER_LOG = "angzarr.handler"
+
+
+class Line(dict[str, Any]):
+    """A line's fields; as text ``event key=value …``, for handlers without our formatter."""
+
+    def __str__(self) -> str:
+        pairs = [f"{key}={value!r}" for key, value in self.items() if key not in _SAID_ELSEWHERE]
+        return " ".join([str(self.get("event", "")), *pairs])
+
+
+#: What every stdlib format says by itself.
+_SAID_ELSEWHERE = frozenset({"event", "level", "logger", "timestamp", "exc_info"})
+
+
+def _to_stdlib(
+    logger: Any, name: str, fields: EventDict
+) -> tuple[tuple[Line], dict[str, dict[str, Any]]]:
+    """Hand the fields on unrendered: the handler's formatter decides how they look."""
+    (line,), options = ProcessorFormatter.wrap_for_formatter(logger, name, fields)
+    if fields.get("exc_info"):  # for formatters that are not ours
+        options["exc_info"] = fields["exc_info"]
+    return (Line(line),), options
+
+
+#: Tells the fields of the delivery in hand; asked only when a line is written.
+IN_HAND: ContextVar[Callable[[], Mapping[str, Any]] | None] = ContextVar(
+    "angzarr_in_hand", default=None
+)
+
+
+def name_delivery(_: object, __: str, fields: EventDict) -> EventDict:
+    """Add the fields of the delivery in hand; a structlog processor, for your own chain too."""
+    tell = IN_HAND.get()
+    if tell is not None:
+        for name, value in tell().items():
+            fields.setdefault(name, value)
+    return fields
+
+
+_SHARED: list[Processor] = [
+    structlog.contextvars.merge_contextvars,
+    name_delivery,
+    add_logger_name,
+    add_log_level,
+    TimeStamper(fmt="iso", utc=True),
+    StackInfoRenderer(),
+]
+_PROCESSORS: list[Processor] = [filter_by_level, *_SHARED, _to_stdlib]
+
+
+def configure(json: bool | None = None) -> None:  # noqa: FBT001 - the one choice there is
+    """Set up logging for a process of our own; *json* None: JSON unless it is a terminal."""
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.StreamHandler())
+        root.setLevel(logging.INFO)
+    dress(root, json)
+
+
+def dress(logger: logging.Logger, json: bool | None = None) -> None:  # noqa: FBT001 - as above
+    """Let the handlers of *logger* write our lines; their levels and streams stay as they are.
+
+    Meant for Celery's signals ``after_setup_logger`` and ``after_setup_task_logger``.
+    """
+    if not _route():
+        return
+    for handler in logger.handlers:
+        terminal = _is_terminal(handler)
+        handler.setFormatter(
+            formatter(json=not terminal if json is None else json, colors=terminal)
+        )
+
+
+def formatter(*, json: bool, colors: bool = False) -> logging.Formatter:
+    """Return the formatter of our lines and of those of plain loggers."""
+    # Plain tracebacks: rich ones show local variables, and with them secrets.
+    human = structlog.dev.ConsoleRenderer(
+        colors=colors, exception_formatter=structlog.dev.plain_traceback
+    )
+    render: list[Processor] = [format_exc_info, JSONRenderer(default=str)] if json else [human]
+    return ProcessorFormatter(
+        foreign_pre_chain=_SHARED, processors=[ProcessorFormatter.remove_processors_meta, *render]
+    )
+
+
+def bound_logger(fields: Mapping[str, Any], name: str = HANDLER_LOG) -> BoundLogger:
+    """Return a logger that says *fields* on every line; what a handler gets as ``ctx.log``.
+
+    It follows the configuration that holds when it is first used, not when it is made.
+    """
+    logger: BoundLogger = structlog.wrap_logger(
+        logging.getLogger(name), wrapper_class=BoundLogger, **fields
+    )
+    return logger
+
+
+def _route() -> bool:
+    """Send structlog's lines through stdlib logging; return False where others configured it."""
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=_PROCESSORS,
+            logger_factory=LoggerFactory(),
+            wrapper_class=BoundLogger,
+            cache_logger_on_first_use=True,
+        )
+    return structlog.get_config()["processors"] is _PROCESSORS
+
+
+def _is_terminal(handler: logging.Handler) -> bool:
+    isatty = getattr(getattr(handler, "stream", None), "isatty", None)
+    return bool(isatty and isatty())
