@@ -245,6 +245,16 @@ class LedgerContract:
         again = ledger.add_failed_event(unreadable_message(replay=1, **{names.LETTER_ID: raw.id}))
         assert (again.id, again.status, again.occurrences) == (entry.id, Status.FAILED, 2)
 
+    def test_letters_that_claim_one_id_are_two_entries(self, ledger):
+        first = ledger.add_failed_event(letter_of("e1", id="theirs"))
+        second = ledger.add_failed_event(letter_of("e2", id="theirs"))
+        raw = unreadable_message()
+        third = ledger.add_failed_event(replace(raw, id=first.id))
+        fourth = ledger.add_failed_event(
+            replace(raw, id=first.id, message=replace(raw.message, body=b"other"))
+        )
+        assert len({first.id, second.id, third.id, fourth.id}) == 4
+
     def test_text_that_databases_refuse_is_stored(self, ledger):
         hostile = letter_of(
             "e\x00\ud800", error_message="nul \x00, half \ud800", handler="h" * 5000,

@@ -183,12 +183,16 @@ class EntryDetail:
 
 
 def entry_id_of(failure: Failure) -> str:
-    """Return the id of *failure*'s entry: one for (handler, event), else its raw hash (21)."""
-    event = _event(failure)
-    if event is None or isinstance(failure, Unreadable):
+    """Return the id of *failure*'s entry: one for (handler, event), else its raw hash (21).
+
+    What a letter says of itself is not enough: two letters that claim one id have two entries.
+    """
+    if isinstance(failure, Unreadable):
         return failure.id
-    text = f"{failure.handler}\x00{event.id}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    if failure.event is not None:
+        return _hash(failure.handler, failure.event.id)
+    raw = unreadable_letter_id(failure.message.queue, failure.message.body)
+    return raw if failure.id == raw else _hash(failure.id, raw, failure.envelope.hex())
 
 
 def replay_of(failure: Failure) -> int:
@@ -270,6 +274,10 @@ def _facts_of_unreadable(failure: Unreadable) -> dict[str, Any]:
         "last_failed_at": failure.received_at,
         "letter_id": failure.id,
     }
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _event(failure: Failure) -> Event | None:

@@ -49,7 +49,8 @@ class MemoryLedger(Ledger):
         self._entries: dict[str, Entry] = {}
         self._failures: dict[str, Failure] = {}
         self._history: dict[str, list[HistoryLine]] = {}
-        self._letters: dict[tuple[str, int], str] = {}
+        #: (letter id, replay, entry id) of every letter filed.
+        self._letters: set[tuple[str, int, str]] = set()
 
     def add_failed_events(self, failures: Sequence[Failure]) -> list[Entry]:
         """File failures in order."""
@@ -109,14 +110,8 @@ class MemoryLedger(Ledger):
     def find_by_letter(self, letter_id: str) -> Entry | None:
         """Return the entry in which a letter was filed."""
         with self._lock:
-            return next(
-                (
-                    self._entries[e]
-                    for (letter, _), e in self._letters.items()
-                    if letter == letter_id
-                ),
-                None,
-            )
+            owners = (entry_id for known, _, entry_id in self._letters if known == letter_id)
+            return next((self._entries[entry_id] for entry_id in owners), None)
 
     def open(self, entry_id: str) -> EntryDetail | None:
         """Return an entry with its letter and history."""
@@ -169,15 +164,14 @@ class MemoryLedger(Ledger):
 
     def _add(self, failure: Failure) -> Entry:
         now, entry = self._clock.now(), self._entry_of(failure)
-        letter = (failure.id, replay_of(failure))
-        if entry is not None and letter in self._letters:
+        if entry is not None and (failure.id, replay_of(failure), entry.id) in self._letters:
             return entry
         change = (
             transition.filed(failure, now)
             if entry is None
             else transition.failed_again(entry, failure, now)
         )
-        self._letters[letter] = change.entry.id
+        self._letters.add((failure.id, replay_of(failure), change.entry.id))
         if transition.holds(change.entry, failure):
             self._failures[change.entry.id] = failure
         return self._write(change)

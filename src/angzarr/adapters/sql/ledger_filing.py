@@ -30,7 +30,7 @@ def file_failures(
 
     Raises IntegrityError when another transaction filed one of them meanwhile: try again.
     """
-    filing = Filing(owners=_owners(connection, failures))
+    filing = Filing(letters=_known_letters(connection, failures))
     filing.entries = lock_entries(connection, filing.ids_for(failures))
     filed = [filing.add(failure, now) for failure in failures]
     filing.write(connection)
@@ -66,8 +66,8 @@ def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine]
 class Filing:
     """What one transaction knows of its letters' entries, and what it is going to write."""
 
-    #: (letter id, replay) of letters filed before → entry id.
-    owners: dict[tuple[str, int], str]
+    #: (letter id, replay, entry id) of letters filed before.
+    letters: set[tuple[str, int, str]]
     entries: dict[str, Entry] = field(default_factory=dict)
     _new: set[str] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)
@@ -76,21 +76,21 @@ class Filing:
 
     def ids_for(self, failures: Sequence[Failure]) -> set[str]:
         """Return the ids of all entries that *failures* may belong to."""
-        return {*self.owners.values(), *(entry_id_of(failure) for failure in failures)}
+        owners = (entry_id for _, _, entry_id in self.letters)
+        return {*owners, *(entry_id_of(failure) for failure in failures)}
 
     def add(self, failure: Failure, now: datetime) -> Entry:
         """Plan the filing of *failure*; return its entry as it will be."""
-        letter = (failure.id, replay_of(failure))
-        if letter in self.owners:
-            return self.entries[self.owners[letter]]
-        known = self._entry_of(failure)
+        known, replay = self._entry_of(failure), replay_of(failure)
         if known is None:
             change = transition.filed(failure, now)
             self._new.add(change.entry.id)
+        elif (failure.id, replay, known.id) in self.letters:
+            return known
         else:
             change = transition.failed_again(known, failure, now)
             self._changed.add(change.entry.id)
-        self.owners[letter] = change.entry.id
+        self.letters.add((failure.id, replay, change.entry.id))
         self._take(change, failure)
         return change.entry
 
@@ -105,7 +105,7 @@ class Filing:
 
     def _entry_of(self, failure: Failure) -> Entry | None:
         linked = replayed_letter_of(failure)
-        for (letter_id, _), entry_id in self.owners.items():
+        for letter_id, _, entry_id in self.letters:
             if letter_id == linked and transition.continues(self.entries[entry_id], failure):
                 return self.entries[entry_id]
         return self.entries.get(entry_id_of(failure))
@@ -125,10 +125,13 @@ class Filing:
             connection.execute(insert(ledger_letters), rows)
 
 
-def _owners(connection: Connection, failures: Sequence[Failure]) -> dict[tuple[str, int], str]:
+def _known_letters(
+    connection: Connection, failures: Sequence[Failure]
+) -> set[tuple[str, int, str]]:
+    """Return which of these letters, and of those whose replay failed, were filed before."""
     history = ledger_history.c
     ids = {failure.id for failure in failures}
     ids |= {linked for failure in failures if (linked := replayed_letter_of(failure))}
     wanted = select(history.letter_id, history.replay, history.entry_id)
     rows = connection.execute(wanted.where(history.letter_id.in_(sorted(ids))))
-    return {(row.letter_id, row.replay): row.entry_id for row in rows}
+    return {(row.letter_id, row.replay, row.entry_id) for row in rows}
