@@ -1,0 +1,183 @@
+"""SQLAlchemy engines for SQLite and PostgreSQL that wait shortly, survive forks and say why not.
+
+SQLite serves one host: a file in WAL mode whose writers queue up. On PostgreSQL all spans and
+leases are measured by the database; on SQLite worker and database share the machine's clock.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    MetaData,
+    QueuePool,
+    create_engine,
+    event,
+    func,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from angzarr.adapters.sql.fork import GatedPool, survive_forks
+from angzarr.errors import ConfigurationError, StoreUnavailable, Unavailable
+
+_Answer = TypeVar("_Answer")
+
+#: How long a connect, a statement or a wait for a lock or a pooled connection may take.
+DEFAULT_TIMEOUT = timedelta(seconds=5)
+
+#: Name of the lock under which processes that start together create tables, in PostgreSQL's
+#: space of advisory locks ("angzarr" in ASCII).
+_CREATE_LOCK = int.from_bytes(b"angzarr", "big")
+
+
+def build_engine(
+    url: str, *, timeout: timedelta = DEFAULT_TIMEOUT, pool_size: int = 5, power_safe: bool = True
+) -> Engine:
+    """Return an engine for ``sqlite:///file`` or ``postgresql+psycopg://…``; it connects lazily.
+
+    *power_safe* False lets SQLite keep its last commits in the page cache: they outlive the
+    process but perhaps not a power cut, which is enough for claims (work is repeated, not lost).
+    """
+    parsed = _parsed(url)
+    seconds = timeout.total_seconds()
+    sqlite = parsed.get_backend_name() == "sqlite"
+    engine = create_engine(
+        parsed,
+        pool_size=pool_size,
+        max_overflow=2 * pool_size,
+        pool_timeout=seconds,
+        poolclass=GatedPool if sqlite else QueuePool,
+        connect_args={"timeout": seconds} if sqlite else _postgresql_limits(parsed, seconds),
+    )
+    if sqlite:
+        _prepare_sqlite(engine, seconds, power_safe=power_safe)
+    survive_forks(engine)
+    return engine
+
+
+def reading(engine: Engine) -> Engine:
+    """Return *engine* for transactions that only read: on SQLite they wait for no writer."""
+    return engine.execution_options(sqlite_begin="BEGIN")
+
+
+def create_missing(engine: Engine, metadata: MetaData) -> None:
+    """Create what is missing of *metadata*; safe while other processes do the same."""
+
+    def create(connection: Connection) -> None:
+        if engine.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_CREATE_LOCK)))
+        metadata.create_all(connection)
+
+    in_transaction(engine, create)
+
+
+def in_transaction(
+    engine: Engine,
+    step: Callable[[Connection], _Answer],
+    *,
+    away: type[Unavailable] = StoreUnavailable,
+) -> _Answer:
+    """Run *step* in one transaction of its own; raise *away* if the database does not serve it.
+
+    *step* must be idempotent: it runs once more if its pooled connection turned out closed.
+    """
+    try:
+        try:
+            return _attempt(engine, step)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        return _attempt(engine, step)
+    except (DBAPIError, PoolTimeoutError) as error:
+        if not _is_away(error):
+            raise
+        cause = str(getattr(error, "orig", error)).strip()
+        address = engine.url.render_as_string(hide_password=True)
+        msg = f"the database {address} did not serve a transaction: {cause}"
+        raise away(msg) from error
+
+
+def _attempt(engine: Engine, step: Callable[[Connection], _Answer]) -> _Answer:
+    with engine.begin() as connection:
+        return step(connection)
+
+
+def _is_away(error: SQLAlchemyError) -> bool:
+    if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError):
+        return True
+    return isinstance(error, DBAPIError) and error.connection_invalidated
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        msg = "the database address is not of the form sqlite:///file or postgresql://host/name"
+        raise ConfigurationError(msg) from error
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        msg = f"databases are sqlite:///file or postgresql://host/name, not {backend}"
+        raise ConfigurationError(msg)
+    if parsed.database in {None, "", ":memory:"}:
+        msg = "an in-memory SQLite database is private to one connection: name a file"
+        raise ConfigurationError(msg)
+    return parsed
+
+
+def _postgresql_limits(url: URL, seconds: float) -> dict[str, Any]:
+    """Bound connects, statements and dead peers; what the address itself says wins (libpq)."""
+    limit_ms = max(round(seconds * 1000), 1)
+    limits = {
+        "connect_timeout": max(round(seconds), 2),  # libpq's least
+        "tcp_user_timeout": limit_ms,
+        "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}",
+    }
+    return {name: value for name, value in limits.items() if name not in url.query}
+
+
+def _prepare_sqlite(engine: Engine, seconds: float, *, power_safe: bool) -> None:
+    synchronous = "FULL" if power_safe else "NORMAL"
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # transactions begin in `begin`, not behind our back
+        _switch_to_wal(connection, time.monotonic() + seconds)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes then fails at once where another one wrote.
+        how = connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE")
+        connection.exec_driver_sql(how)
+
+
+def _switch_to_wal(connection: sqlite3.Connection, deadline: float) -> None:
+    """Switch the file to WAL; SQLite does not wait for a lock here, so we do."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

@@ -1,0 +1,114 @@
+"""Forks while SQLite is open: there must be none, or two processes share one set of locks.
+
+A child that inherits an open SQLite file also inherits the belief that it holds its locks: even
+a new connection there can lose commits (sqlite.org/howtocorrupt.html, section 2.6). So a fork
+waits until connections are given back, closes them, and only then happens.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from datetime import timedelta
+from typing import ClassVar
+
+from sqlalchemy import Engine, Pool, QueuePool
+from sqlalchemy.pool import PoolProxiedConnection
+
+#: How long a fork waits for transactions under way. A fork from inside one has to go on.
+_PATIENCE = timedelta(seconds=2)
+
+#: Pools that a child inherited all the same. Closing a connection there would end the parent's
+#: session (PostgreSQL) or release its locks (SQLite): they are kept, unused, until the end.
+_INHERITED: list[Pool] = []
+
+_SURVIVORS: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+class _Gate:
+    """Counts who is just taking a connection, and lets nobody begin while a fork is under way."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._entering = 0
+        self._forking = 0
+
+    def enter(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._entering += 1
+
+    def leave(self) -> None:
+        with self._changed:
+            self._entering -= 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._forking += 1
+            self._changed.wait_for(lambda: not self._entering, _PATIENCE.total_seconds())
+
+    def open(self) -> None:
+        with self._changed:
+            self._forking -= 1
+            self._changed.notify_all()
+
+
+class GatedPool(QueuePool):
+    """A pool that hands out nothing while the process forks."""
+
+    gate: ClassVar[_Gate] = _Gate()
+
+    def connect(self) -> PoolProxiedConnection:
+        """Hand out a connection; waits while a fork is under way."""
+        gate = self.gate
+        gate.enter()
+        try:
+            return super().connect()
+        finally:
+            gate.leave()
+
+
+def survive_forks(engine: Engine) -> None:
+    """Make *engine* usable on both sides of every fork of this process.
+
+    With a `GatedPool` it has no connection open while the fork happens; any other pool's are left
+    to the parent.
+    """
+    _SURVIVORS.add(engine)
+
+
+def _before() -> None:
+    GatedPool.gate.close()
+    for engine in list(_SURVIVORS):
+        pool = engine.pool
+        if isinstance(pool, GatedPool) and _all_given_back(pool):
+            pool.dispose()  # the same pool goes on: threads that wait at the gate are in it
+
+
+def _after_in_parent() -> None:
+    GatedPool.gate.open()
+
+
+def _after_in_child() -> None:
+    GatedPool.gate = _Gate()  # the old one's lock may be held by a thread that is not here
+    for engine in list(_SURVIVORS):
+        pool = engine.pool
+        if isinstance(pool, GatedPool) and not pool.checkedout():
+            continue
+        _INHERITED.append(pool)
+        engine.dispose(close=False)
+
+
+def _all_given_back(pool: QueuePool) -> bool:
+    deadline = time.monotonic() + _PATIENCE.total_seconds()
+    while pool.checkedout() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return not pool.checkedout()
+
+
+os.register_at_fork(
+    before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+)

@@ -1,0 +1,37 @@
+"""The tables of claims and owner leases (spec D4). Times are UTC."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, DateTime, Engine, Integer, MetaData, Table, Text
+
+from angzarr.adapters.sql.engine import create_missing
+
+METADATA = MetaData()
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("result", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("token", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("replay", Integer, nullable=False),
+    Column("hop", Integer, nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+)
+
+owner_leases = Table(
+    "owner_leases",
+    METADATA,
+    Column("owner", Text, primary_key=True),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+)
+
+
+def create_tables(engine: Engine) -> None:
+    """Create these tables if they are missing; any number of processes may do so at once."""
+    create_missing(engine, METADATA)
