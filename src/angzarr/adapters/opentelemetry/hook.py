@@ -1,0 +1,195 @@
+"""One CONSUMER span for each attempt, and the counters of spec O1. It needs the API only.
+
+A span is as long as the handler ran; it ends when the delivery is settled, for only then its
+outcome is true. It belongs to the publisher's trace, or to a span that is open around it, and
+links to the publisher: a trace holds all attempts of an event, side by side (spec O3).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from opentelemetry import context as contexts
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+
+from angzarr.adapters.opentelemetry import names
+from angzarr.adapters.opentelemetry.meters import Meters
+from angzarr.adapters.opentelemetry.propagation import (
+    PASSED_ON,
+    SCOPE,
+    context_of,
+    records,
+    tracer,
+)
+from angzarr.clock import Clock, SystemClock
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.outcome import WORDS, DeadLettered, Outcome, Postponed, Retried, Skipped
+
+#: How soon an SDK that is set up late is noticed, in seconds.
+LOOK_EVERY = 1.0
+
+_NOTHING = nullcontext()
+
+
+class OpenTelemetryHook:
+    """Fulfils `Hook`. Providers set later are found; without any it does next to nothing.
+
+    *broker* is kombu's name of the transport, for ``messaging.system``.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker: str = "celery",
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._system = names.SYSTEMS.get(broker.lower(), broker.lower())
+        self._tracer_provider = tracer_provider
+        self._meter_provider = meter_provider
+        self._meters = Meters(metrics.get_meter(SCOPE, meter_provider=meter_provider))
+        self._clock = clock or SystemClock()
+        self._thread = threading.local()
+        self._look_again = 0.0
+        self._traces = self._measures = False
+
+    def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
+        """Return a context that is the span while the handler runs."""
+        self._end_unsettled()
+        self._look_for_an_sdk()
+        if not (self._measures or self._traces or delivery.event.traceparent):
+            return _NOTHING
+        span = self._begin(delivery, "process") if self._traces else None
+        self._thread.run = run = Run(delivery, self._meters if self._measures else None, span)
+        return run
+
+    def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
+        """Count *outcome* and end the span of its attempt."""
+        self._look_for_an_sdk()
+        if self._measures:
+            self._meters.settled(delivery, outcome, self._clock.now())
+        run: Run | None = getattr(self._thread, "run", None)
+        if run is not None and run.delivery.token == delivery.token:
+            self._thread.run = None
+            _end(run.span, outcome, run.ended_at)
+        elif isinstance(outcome, Retried | DeadLettered) and self._traces:
+            # No handler ran, or it died with its process: the trace shows that all the same.
+            _end(self._begin(delivery, "settle"), outcome, None)
+
+    def _look_for_an_sdk(self) -> None:
+        """Find out who records; seldom, for without an SDK the API asks the environment."""
+        now = time.monotonic()
+        if now >= self._look_again:
+            self._look_again = now + LOOK_EVERY
+            self._traces = records(self._tracer_provider or trace.get_tracer_provider())
+            self._measures = records(self._meter_provider or metrics.get_meter_provider())
+
+    def _begin(self, delivery: Delivery, operation: str) -> Span:
+        sender = trace.get_current_span(context_of(delivery.event.traceparent))
+        sent_by = sender.get_span_context()
+        around = trace.get_current_span().get_span_context().is_valid
+        return tracer(self._tracer_provider).start_span(
+            f"{operation} {delivery.message.queue}",
+            context=None if around else trace.set_span_in_context(sender),
+            kind=SpanKind.CONSUMER,
+            attributes=self._attributes(delivery, operation),
+            links=[Link(sent_by)] if sent_by.is_valid else None,
+        )
+
+    def _attributes(self, delivery: Delivery, operation: str) -> dict[str, Any]:
+        event = delivery.event
+        said = {
+            names.SYSTEM: self._system,
+            names.DESTINATION: delivery.message.queue,
+            names.MESSAGE_ID: delivery.message.id,
+            names.CONVERSATION_ID: event.correlation_id,
+            names.OPERATION_NAME: operation,
+            names.OPERATION_TYPE: operation,
+            names.EVENT_ID: event.id,
+            names.EVENT_TYPE: event.type,
+            names.DOMAIN: event.domain,
+            names.HANDLER: delivery.handler,
+            names.ATTEMPT: delivery.attempt,
+            names.REPLAY: delivery.position.replay or None,
+            names.LETTER_ID: delivery.letter_id,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+    def _end_unsettled(self) -> None:
+        """End what this thread left open: its message was given back and runs elsewhere."""
+        run: Run | None = getattr(self._thread, "run", None)
+        if run is not None and run.span is not None:
+            run.span.set_attribute(names.OUTCOME, "given_back")
+            run.span.end(run.ended_at)
+        self._thread.run = None
+
+
+class Run:
+    """One run of a handler: its span is current meanwhile, and outlives it until it is settled."""
+
+    __slots__ = ("_began", "_meters", "_reset", "delivery", "ended_at", "span")
+
+    def __init__(self, delivery: Delivery, meters: Meters | None, span: Span | None) -> None:
+        self.delivery = delivery
+        self.span = span
+        self.ended_at: int | None = None
+        self._meters = meters
+        self._reset: Callable[[], None] | None = None
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        if self.span is not None:
+            self._reset = partial(
+                contexts.detach, contexts.attach(trace.set_span_in_context(self.span))
+            )
+        elif self.delivery.event.traceparent is not None:
+            self._reset = partial(PASSED_ON.reset, PASSED_ON.set(self.delivery.event.traceparent))
+        self._began = time.perf_counter()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        ran = time.perf_counter() - self._began
+        if self._reset is not None:
+            self._reset()
+        if self.span is not None:
+            self.ended_at = time.time_ns()
+        if self._meters is not None:
+            self._meters.ran(self.delivery, ran * 1000)
+
+
+def _end(span: Span | None, outcome: Outcome, at: int | None) -> None:
+    """Write *outcome* into *span* and end it as of *at*, in nanoseconds since the epoch."""
+    if span is None:
+        return
+    span.set_attribute(names.OUTCOME, WORDS[type(outcome)])
+    match outcome:
+        case Retried(error=error, seen=seen, delay=delay):
+            span.set_attribute(names.DELAY, round(delay.total_seconds() * 1000))
+            _fail(span, error, seen.category.value, seen.code, at)
+        case DeadLettered(error=error, letter=letter):
+            span.set_attributes({names.LETTER_ID: letter.id, names.REASON: letter.reason.value})
+            _fail(span, error, letter.category, letter.error_code, at)
+        case Postponed(why=why) | Skipped(reason=why):
+            span.set_attribute(names.REASON, why)
+    span.end(at)
+
+
+def _fail(span: Span, error: Exception, category: str, code: str, at: int | None) -> None:
+    kind = type(error).__qualname__
+    said = {names.ERROR_CATEGORY: category, names.ERROR_CODE: code}
+    span.record_exception(error, attributes=said, timestamp=at)
+    span.set_attribute(names.ERROR_TYPE, kind)
+    span.set_status(Status(StatusCode.ERROR, f"{kind}: {error}"[:500]))
