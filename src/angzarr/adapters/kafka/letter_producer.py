@@ -1,0 +1,127 @@
+"""Writes letters to Kafka: acks=all, idempotent, each one's delivery report awaited."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from angzarr.adapters.kafka.client import (
+    AWAY,
+    Cluster,
+    Topics,
+    creating,
+    never_free,
+    reason_of,
+)
+from angzarr.dead_letters.codec import Form, encode, partition_key
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.names import queue_name
+
+#: The header that names the letter's form.
+CONTENT_TYPE: Final = "content-type"
+#: Bytes; let the broker say what is too large, its topics differ.
+_LARGEST: Final = 64 * 1024 * 1024
+#: Seconds beyond the client's own time-out that a delivery report may take.
+_GRACE: Final = 1.0
+
+
+class LetterProducer:
+    """A producer of one process, made when first needed; safe from any thread."""
+
+    def __init__(self, cluster: Cluster, topics: Topics, form: Form) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._form = form
+        self._lock = threading.Lock()
+        self._producer: Producer | None = None
+
+    def produce(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+        """Return for each letter None once all in-sync replicas have it, else why not."""
+        producer = self.client()
+        refused = self._topics.ensure({queue_name(one.domain) for one in letters}, producer)
+        reports: dict[int, Any] = {}
+        for at, letter in enumerate(letters):
+            if why := refused.get(queue_name(letter.domain)):
+                reports[at] = why
+            else:
+                self._send(producer, letter, functools.partial(reports.__setitem__, at))
+        self._wait(producer, reports, len(letters))
+        return self._answers(letters, reports)
+
+    def client(self) -> Producer:
+        """Return the producer."""
+        with self._lock:
+            if self._producer is None:
+                settings = self._cluster.settings(
+                    acks="all",
+                    enable_idempotence=True,
+                    delivery_timeout_ms=int(self._cluster.timeout * 1000),
+                    linger_ms=5,
+                    message_max_bytes=_LARGEST,
+                )
+                with creating():
+                    self._producer = Producer(settings)
+            return self._producer
+
+    def close(self) -> None:
+        """Let go of the producer; nothing is in flight outside `produce`."""
+        with self._lock:
+            self._producer = None
+
+    def leave(self) -> None:
+        """Let go of a producer that a forked child inherited."""
+        never_free(self._producer)
+
+    def _send(self, producer: Producer, letter: DeadLetter, report: Any) -> None:
+        encoded = encode(letter, self._form)
+        key = partition_key(letter).encode("utf-8", "surrogatepass") or None
+        try:
+            producer.produce(
+                queue_name(letter.domain),
+                value=encoded.body,
+                key=key,
+                headers=[(CONTENT_TYPE, encoded.content_type.encode())],
+                on_delivery=lambda error, _message: report(error),
+            )
+        except BufferError:
+            report("the queue of Kafka's client is full")
+        except KafkaException as error:
+            report(error.args[0])
+
+    def _wait(self, producer: Producer, reports: dict[int, Any], count: int) -> None:
+        deadline = time.monotonic() + self._cluster.timeout + _GRACE
+        while len(reports) < count and time.monotonic() < deadline:
+            producer.poll(0.05)
+
+    def _answers(self, letters: Sequence[DeadLetter], reports: dict[int, Any]) -> list[str | None]:
+        silence = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001  its name for it
+        errors = [reports.get(at, silence) for at in range(len(letters))]
+        codes = [error.code() for error in errors if isinstance(error, KafkaError)]
+        if KafkaError.UNKNOWN_TOPIC_OR_PART in codes:
+            self._topics.forget()
+        if any(isinstance(error, KafkaError) and error.fatal() for error in errors):
+            self.close()
+        if len(codes) == len(errors) and set(codes) <= AWAY:
+            raise self._cluster.unavailable(errors[0])
+        return [
+            self._alone(letter) if _shared(error, letters) else _answer(error)
+            for letter, error in zip(letters, errors, strict=True)
+        ]
+
+    def _alone(self, letter: DeadLetter) -> str | None:
+        return self.produce([letter])[0]
+
+
+def _shared(error: Any, letters: Sequence[DeadLetter]) -> bool:
+    """Tell whether a letter may have been refused for the size of the batch it was in."""
+    too_large = isinstance(error, KafkaError) and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    return too_large and len(letters) > 1
+
+
+def _answer(error: Any) -> str | None:
+    return None if error is None else f"Kafka refused it: {reason_of(error)}"

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
+from angzarr.adapters.kafka.letter_consumer import Progress
+from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
+from angzarr.errors import ConfigurationError
+from contracts.dead_letters import ServerDeadLetterQueueContract, a_letter, ids, letters_of, take
+
+
+class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
+    @pytest.fixture(autouse=True)
+    def backend(self, kafka_brokers: str) -> None:
+        self.brokers = kafka_brokers
+        self.group = f"angzarr-test-{uuid.uuid4().hex}"
+
+    def open(self) -> DeadLetterQueue:
+        return KafkaDeadLetterQueue(self.brokers, group=self.group)
+
+    def open_away(self) -> DeadLetterQueue:
+        secret = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "s3cret",
+            "sasl.password": "s3cret",
+        }
+        return KafkaDeadLetterQueue(
+            "127.0.0.1:9", group=self.group, timeout=timedelta(seconds=1), options=secret
+        )
+
+    def put_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:
+        headers = [("content-type", content_type.encode())] if content_type else []
+        producer = Producer({"bootstrap.servers": self.brokers})
+        producer.produce(queue_name(domain), raw, headers=headers)
+        assert producer.flush(10) == 0
+
+    def committed(self, domain: str, partition: int) -> int:
+        consumer = Consumer({"bootstrap.servers": self.brokers, "group.id": self.group})
+        try:
+            [place] = consumer.committed([TopicPartition(queue_name(domain), partition)], 10)
+        finally:
+            consumer.close()
+        return int(place.offset)
+
+    def test_the_topic_keeps_letters_for_ever(self, queue: DeadLetterQueue, domain: str) -> None:
+        queue.put([a_letter(domain)])
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        topic = ConfigResource(ConfigResource.Type.TOPIC, queue_name(domain))
+        [settings] = [future.result(10) for future in admin.describe_configs([topic]).values()]
+        assert settings["retention.ms"].value == "-1"
+        assert (
+            len(admin.list_topics(queue_name(domain), 10).topics[queue_name(domain)].partitions)
+            == 3
+        )
+
+    def test_letters_of_one_root_keep_their_order(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        event = a_letter(domain).event
+        letters = [a_letter(domain, number, event=event) for number in range(9)]
+        queue.put(letters)
+        taken = take(queue, [domain], 9)
+        assert [receipt.letter for receipt in taken] == letters
+        assert len({receipt.handle.partition for receipt in taken}) == 1
+
+    def test_a_letter_too_large_for_the_broker_is_refused_alone(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        large = a_letter(domain, 1, metadata={"large": "x" * 2_000_000})
+        answers = queue.put([a_letter(domain, 0), large, a_letter(domain, 2)])
+        assert answers[0] is None
+        assert "too large" in str(answers[1])
+        assert answers[2] is None
+        assert queue.put([a_letter(domain, 3)]) == [None]
+        assert ids(take(queue, [domain], 3)) == [f"{domain}-0", f"{domain}-2", f"{domain}-3"]
+
+    def test_small_letters_are_not_refused_for_the_size_of_their_batch(self, domain: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        small = NewTopic(queue_name(domain), 1, config={"max.message.bytes": "20000"})
+        admin.create_topics([small])[queue_name(domain)].result(10)
+        queue = self.open()
+        letters = [a_letter(domain, n, metadata={"some": f"{n}" * 5_000}) for n in range(9)]
+        assert queue.put(letters) == [None] * 9
+        queue.close()
+
+    def test_a_topic_that_cannot_be_created_is_a_refusal_with_the_reason(self, domain: str) -> None:
+        queue = KafkaDeadLetterQueue(self.brokers, group=self.group, replication=9)
+        [answer] = queue.put([a_letter(domain)])
+        assert "refused to create its topic" in str(answer)
+        queue.close()
+
+    def test_only_what_is_done_without_a_gap_is_committed(self, domain: str) -> None:
+        queue = KafkaDeadLetterQueue(self.brokers, group=self.group, partitions=1)
+        queue.put(letters_of(domain, 4))
+        taken = take(queue, [domain], 4)
+        queue.done(taken[2:3])
+        assert self.committed(domain, 0) <= 0
+        queue.done(taken[0:1])
+        assert self.committed(domain, 0) == 1
+        queue.done(taken[1:2])
+        assert self.committed(domain, 0) == 3
+        queue.close()
+
+    def test_letters_in_flight_survive_a_second_member(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put(letters_of(domain, 30))
+        held = take(first, [domain], 30)
+        second = opened()
+        moved: list[Receipt] = []
+        for _ in range(300):
+            first.receive([domain], limit=1, wait=timedelta(milliseconds=100))
+            moved += second.receive([domain], limit=30, wait=timedelta(milliseconds=100))
+            if moved:
+                break
+        assert moved, "the second member was given some partitions, with their letters"
+        first.done(held)
+        second.close()
+        first.close()
+        assert set(ids(moved)) <= set(ids(take(opened(), [domain], len(moved))))
+
+    def test_a_setting_that_does_not_exist_is_told(self, domain: str) -> None:
+        queue = KafkaDeadLetterQueue(self.brokers, options={"no.such.setting": 1})
+        with pytest.raises(ConfigurationError, match=r"no\.such\.setting"):
+            queue.put([a_letter(domain)])
+
+
+def test_progress_stops_at_the_first_letter_that_is_not_done() -> None:
+    progress = Progress()
+    for offset in (3, 4, 7):  # offsets may have holes
+        progress.take(offset)
+    progress.done(4)
+    assert progress.position == 3
+    progress.done(3)
+    assert progress.position == 7
+    progress.done(7)
+    assert progress.position == 8
