@@ -1,0 +1,87 @@
+"""Dead letters on SQS: a queue a domain, each entry's answer looked at (spec L2, L4).
+
+SQS keeps a message for 14 days at most; the analysis worker moves letters into the ledger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from angzarr.adapters.sqs.letter_receiver import LetterReceiver
+from angzarr.adapters.sqs.letter_sender import LetterSender
+from angzarr.adapters.sqs.queues import FAILURES, Queues, Service
+from angzarr.dead_letters.codec import Form
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import Receipt
+
+
+class SqsDeadLetterQueue:
+    """A dead-letter queue on SQS; safe from any thread and across fork.
+
+    *visibility* is the lease of a received letter: after it, the letter comes to another
+    receiver. *timeout* bounds each connect and reply. Credentials are found as boto3 finds them;
+    *options* go to boto3's client, e.g. ``verify`` or keys.
+    """
+
+    def __init__(
+        self,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        timeout: timedelta = timedelta(seconds=5),
+        visibility: timedelta = timedelta(minutes=5),
+        form: Form = Form.JSON,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._service = Service(
+            region=region,
+            endpoint_url=endpoint_url,
+            timeout=timeout.total_seconds(),
+            options=dict(options or {}),
+        )
+        self._visibility = visibility
+        self._form = form
+        self._open()
+
+    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+        """Send *letters* in batches (see DeadLetterQueue)."""
+        if not letters:
+            return []
+        self._leave_parents_client()
+        with self._service.told():
+            return self._sender.send(letters)
+
+    def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
+        """Take up to *limit* letters, from each of *domains* in turn (see DeadLetterQueue)."""
+        if not domains:
+            return []
+        self._leave_parents_client()
+        with self._service.told():
+            return self._receiver.receive(domains, limit, wait.total_seconds())
+
+    def done(self, receipts: Sequence[Receipt], /) -> None:
+        """Delete the messages of *receipts*; one whose lease has ended is ignored."""
+        self._leave_parents_client()
+        with self._service.told():
+            self._receiver.done(receipts)
+
+    def close(self) -> None:
+        """Make what was received and not done visible again, and close the connections."""
+        self._leave_parents_client()
+        with contextlib.suppress(*FAILURES):  # its lease ends by itself
+            self._receiver.give_back()
+        self._queues.close()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        self._queues = Queues(self._service)
+        self._sender = LetterSender(self._queues, self._form)
+        self._receiver = LetterReceiver(self._queues, self._visibility)
+
+    def _leave_parents_client(self) -> None:
+        if self._process != os.getpid():
+            self._open()

@@ -1,0 +1,145 @@
+"""Sends letters to SQS in batches, within its limits, and reads the answer for each entry."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from angzarr.adapters.sqs.queues import CONTENT_TYPE, FAILURES, Queues, reason_of
+from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.names import queue_name
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
+
+#: Bytes of body and attributes that SQS takes, in one message and in one batch.
+LIMIT: Final = 1024 * 1024
+#: Messages that SQS takes in one batch.
+BATCH: Final = 10
+
+#: Characters that SQS refuses: what XML 1.0 cannot hold.
+_ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class _Entry(NamedTuple):
+    at: int
+    size: int
+    request: SendMessageBatchRequestEntryTypeDef
+
+
+class LetterSender:
+    """Sends; safe from any thread."""
+
+    def __init__(self, queues: Queues, form: Form) -> None:
+        self._queues = queues
+        self._form = form
+
+    def send(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+        """Return for each letter None once SQS has it, else why not.
+
+        Raises what boto3 raises where SQS answered to no batch at all.
+        """
+        answers: list[str | None] = [None] * len(letters)
+        by_queue: dict[str, list[_Entry]] = {}
+        for at, letter in enumerate(letters):
+            entry = self._entry(at, letter)
+            if entry.size > LIMIT:
+                answers[at] = f"SQS takes at most {LIMIT} bytes, the letter has {entry.size}"
+            else:
+                by_queue.setdefault(queue_name(letter.domain), []).append(entry)
+        failures = [
+            failure
+            for entries in by_queue.values()
+            for batch in batches(entries)
+            if (failure := self._send_batch(letters[batch[0].at].domain, batch, answers))
+        ]
+        if failures and len(failures) == sum(len(list(batches(one))) for one in by_queue.values()):
+            raise failures[0]
+        return answers
+
+    def _send_batch(
+        self, domain: str, batch: Sequence[_Entry], answers: list[str | None]
+    ) -> Exception | None:
+        """Note SQS's answers; return the failure where it gave none."""
+        try:
+            refused = self._ask(domain, [entry.request for entry in batch])
+        except FAILURES as error:
+            for entry in batch:
+                answers[entry.at] = f"SQS did not take it: {reason_of(error)}"
+            return error
+        for entry in batch:
+            answers[entry.at] = refused.get(entry.request["Id"])
+        return None
+
+    def _ask(
+        self, domain: str, requests: list[SendMessageBatchRequestEntryTypeDef]
+    ) -> dict[str, str]:
+        """Send one batch, once more where the queue was deleted; return refusals by entry."""
+        client = self._queues.client
+        try:
+            reply = client.send_message_batch(QueueUrl=self._queues.url(domain), Entries=requests)
+        except FAILURES as error:
+            if not self._queues.forget_if_gone(domain, error):
+                raise
+            reply = client.send_message_batch(QueueUrl=self._queues.url(domain), Entries=requests)
+        taken = {entry["Id"] for entry in reply.get("Successful", ())}
+        said = {
+            entry["Id"]: f"SQS refused it: {entry['Code']} {entry.get('Message', '')}".strip()
+            for entry in reply.get("Failed", ())
+        }
+        unanswered = {one["Id"]: "SQS did not answer for it" for one in requests}
+        return {id: why for id, why in (unanswered | said).items() if id not in taken}  # noqa: A001  SQS's word
+
+    def _entry(self, at: int, letter: DeadLetter) -> _Entry:
+        text, content_type = as_text(letter, self._form)
+        facts = {
+            CONTENT_TYPE: content_type,
+            "domain": letter.domain,
+            "correlation_id": (letter.event.correlation_id or "") if letter.event else "",
+        }
+        attributes: dict[str, Any] = {
+            name: {"DataType": "String", "StringValue": value}
+            for name, value in facts.items()
+            if value and not _ILLEGAL.search(value)
+        }
+        size = len(text.encode()) + sum(
+            len(name) + len("String") + len(value["StringValue"].encode())
+            for name, value in attributes.items()
+        )
+        request: SendMessageBatchRequestEntryTypeDef = {
+            "Id": str(at),
+            "MessageBody": text,
+            "MessageAttributes": attributes,
+        }
+        return _Entry(at, size, request)
+
+
+def as_text(letter: DeadLetter, form: Form) -> tuple[str, str]:
+    """Return *letter* as text and its content type: JSON, or base64 of the binary form.
+
+    Binary, too, where the JSON has a character that SQS refuses.
+    """
+    body, content_type = encode(letter, form)
+    if content_type == JSON_CONTENT_TYPE:
+        text = body.decode()
+        if not _ILLEGAL.search(text):
+            return text, content_type
+        body, content_type = encode(letter, Form.BINARY)
+    return base64.b64encode(body).decode(), content_type
+
+
+def batches(entries: Sequence[_Entry]) -> Iterator[list[_Entry]]:
+    """Cut *entries*, in order, into batches that SQS takes."""
+    batch: list[_Entry] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) == BATCH or size + entry.size > LIMIT):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry.size
+    if batch:
+        yield batch
