@@ -436,6 +436,14 @@ class LedgerContract:
         assert ledger.mark_answered(second, 1, by="replay 1 (duplicate)")
         assert ledger.add_failed_event(letter_of("e2", replay=1)).status is Status.FAILED
 
+    def test_letter_outweighs_a_late_answer_to_its_replay_once_held(self, ledger, replaying):
+        replaying()
+        failed = ledger.add_failed_event(letter_of(replay=1))
+        held = Decided(entry_id=failed.id, revision=failed.revision, decision=HOLD)
+        assert ledger.decide([held], by="me") == [True]
+        assert not ledger.mark_answered(failed.id, 1, by="replay 1 (duplicate)")
+        assert ledger.open(failed.id).entry.status is Status.HELD
+
     def test_late_answer_resolves_an_entry_held_meanwhile(self, ledger, replaying):
         entry = ledger.open(replaying()).entry
         ledger.decide([Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)], by="me")
