@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import uuid
@@ -23,18 +24,23 @@ from angzarr.analysis.replay import ReplayTargets
 from angzarr.assembly import build_road
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
+from angzarr.delivery.delivery import read
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.hooks import Hook
 from angzarr.delivery.road import Road
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
 from angzarr.publishing import Publishing
 from angzarr.registering import Registering
 from angzarr.resilience.backoff import Policy, longest_delay
+from angzarr.resilience.idempotency import Release
 from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
+
+_log = logging.getLogger("angzarr.worker")
 
 
 class Angzarr(Registering, Publishing):
@@ -142,7 +148,7 @@ class Angzarr(Registering, Publishing):
                     raise ConfigurationError(msg)
 
     def _by(self, priority: str) -> Policy:
-        return choose(self.policies, priority=priority)
+        return choose(self.policies, priority=priority, default=self.settings.retry.default)
 
     def begin_work(self) -> None:
         """Take the owner lease; called in the parent before its pool starts."""
@@ -150,6 +156,17 @@ class Angzarr(Registering, Publishing):
         leases = wiring.open_claims(self.settings, self.broker_url).leases
         self._lease = LeaseKeeper(leases, self.owner)
         self._lease.start()
+
+    def free_claim(self, message: Message, token: str) -> None:
+        """Free the claim of a process that died; its start stays counted (decisions 3, 4).
+
+        With the store away the claim ends with this worker's lease instead.
+        """
+        delivery = read(message, args=(), kwargs={}, token=token, owner=self.owner)
+        try:
+            self.road.store.settle(delivery.key, token, Release(counted=True))
+        except StoreUnavailable as error:
+            _log.warning("claim_not_freed of event %s: %s", delivery.event.id, error)
 
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""

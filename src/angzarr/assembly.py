@@ -55,6 +55,7 @@ def _pipeline(
         make_log=wiring.bound_logger(),
         hooks=hooks,
         policies=app.policies,
+        default_policy=app.settings.retry.default,
         rules=app.rules,
         verdicts=app.verdicts,
         most_starts=app.settings.most_starts,

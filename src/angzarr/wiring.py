@@ -143,7 +143,7 @@ def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     match given.backend or _default_backend(broker):
         case "channel":
             memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
-            queue = memory.ChannelDeadLetterQueue()
+            queue = memory.MemoryDeadLetterQueue()
         case "amqp":
             url = given.amqp_url or (broker if _is_amqp(broker) else "amqp://localhost:5672")
             rabbitmq = _adapter("rabbitmq.dead_letters", "pika")
@@ -187,7 +187,7 @@ def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]
 
 def open_hooks() -> list[Hook]:
     """Return the hooks that every app has: the log lines, and OpenTelemetry's API."""
-    log = importlib.import_module("angzarr.adapters.structlog.logs")
+    log = importlib.import_module("angzarr.adapters.structlog.hook")
     telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
     return [log.LogHook(), telemetry.OpenTelemetryHook()]
 
@@ -203,3 +203,11 @@ def check_servers(settings: Settings, broker: str) -> None:
     """Refuse at start what is not configured or not installed; connects to nothing."""
     open_claims(settings, broker)
     open_dead_letters(settings, broker).close()
+    if broker.startswith("memory"):
+        return
+    if settings.dlq.backend == "channel":
+        msg = "dlq.backend 'channel' dies with its process: use it with a memory broker only"
+        raise ConfigurationError(msg)
+    if store_url(settings, broker).startswith("memory"):
+        msg = "a memory store is not shared by workers: set store to Redis or PostgreSQL"
+        raise ConfigurationError(msg)

@@ -279,6 +279,12 @@ class IdempotencyContract:
         store.settle(key, "given back", Release())
         assert ask() == Claimed(starts=2)
 
+    def test_a_start_that_killed_its_process_stays_counted(self, store, ask, key, living):
+        ask(token="a", owner=living)
+        assert store.settle(key, "a", Release(counted=True))
+        assert store.settle(key, "a", Release(counted=True))
+        assert ask(token="b", owner=living) == Claimed(starts=2)
+
     def test_released_passes_on_whether_the_owner_lives(self, store, ask, key, living):
         ask(token="a", owner=living)
         store.settle(key, "a", Release())

@@ -97,6 +97,7 @@ class Pipeline:
     make_log: Callable[[Mapping[str, Any]], Any]
     hooks: Hooks
     policies: Mapping[str, Policy]
+    default_policy: str = "default"
     rules: tuple[Rule, ...] = ()
     verdicts: tuple[VerdictRule, ...] = ()
     most_starts: int = MOST_STARTS
@@ -204,7 +205,8 @@ class Pipeline:
     def _classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
         return classify(
             error,
-            (*handler.rules, *self.rules),
+            handler.rules,
+            self.rules,
             now=self.clock.now(),
             handler=handler.name,
             event_type=delivery.event.type,
@@ -288,7 +290,7 @@ class Pipeline:
     def _policy(self, delivery: Delivery, handler: Handler) -> Policy:
         if handler.policy is not None:
             return handler.policy
-        return choose(self.policies, priority=delivery.event.priority)
+        return choose(self.policies, priority=delivery.event.priority, default=self.default_policy)
 
     def _age(self, delivery: Delivery) -> timedelta:
         now = self.clock.now()

@@ -118,10 +118,13 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The delivery is given back: its start is not counted, and whoever comes next may claim.
+    """The delivery is given back: whoever comes next may claim.
 
-    The position stays, so that an older copy is still superseded.
+    The position stays, so that an older copy is still superseded. The start stays `counted`
+    where the process that ran it died, and only there: that is what makes poison (4).
     """
+
+    counted: bool = False
 
 
 Ending: TypeAlias = Complete | Fail | Wait | Release

@@ -138,8 +138,8 @@ def ended(record: Record, ending: Ending) -> Record:
             return replace(after, result=kept)
         case Wait(position=position):
             return replace(after, position=max(position, record.position), starts=0)
-        case Release():
-            return replace(after, starts=record.starts - 1)
+        case Release(counted=counted):
+            return replace(after, starts=record.starts - (0 if counted else 1))
     assert_never(ending)
 
 

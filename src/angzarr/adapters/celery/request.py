@@ -13,6 +13,22 @@ from angzarr.adapters.celery.envelope import FIELD, Envelope
 class RoadRequest(Request):
     """Celery's request plus the raw message, a token, and the owner whose lease covers it."""
 
+    def on_failure(self, exc_info: Any, *args: Any, return_ok: bool = False) -> None:
+        """Free the claim of a child that died before its message is given back (decisions 3)."""
+        if not return_ok:  # what a child returned it has settled itself
+            self._free_claim()
+        super().on_failure(exc_info, *args, return_ok=return_ok)
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
+        """Free the claim of a child that is about to be killed."""
+        if not soft:
+            self._free_claim()
+        super().on_timeout(soft, timeout)
+
+    def _free_claim(self) -> None:
+        envelope: Envelope = self._request_dict[FIELD]
+        self._app.free_claim(envelope.message(""), envelope.token)
+
     def __init__(self, message: Any, **options: Any) -> None:
         super().__init__(message, **options)
         delivery_info = message.delivery_info or {}

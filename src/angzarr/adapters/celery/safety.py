@@ -87,6 +87,8 @@ POOLS_WITHOUT_TIME_LIMITS: Final = frozenset({"threads", "solo", "gevent", "even
 def check_pool(app: Any, pool: str, asynchronous: Callable[[Any], bool]) -> None:
     """Refuse what a pool would ignore in silence: time limits in threads, coroutines in gevent."""
     problems = []
+    if pool == "prefork" and transport_is_memory(app):
+        problems.append("a memory broker lives in one process: use the threads or solo pool")
     for name, task in sorted(app.tasks.items()):
         if name.startswith("celery."):
             continue
@@ -102,6 +104,11 @@ def check_pool(app: Any, pool: str, asynchronous: Callable[[Any], bool]) -> None
     if problems:
         msg = "angzarr refuses to start: " + "; ".join(problems)
         raise UnsafeSetting(msg)
+
+
+def transport_is_memory(app: Any) -> bool:
+    """Tell whether the broker is a part of this process."""
+    return str(app.conf.broker_url or "").startswith("memory")
 
 
 def _time_limited(app: Any, task: Any) -> bool:

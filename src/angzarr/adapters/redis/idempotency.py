@@ -23,6 +23,7 @@ from angzarr.resilience.idempotency import (
     Ending,
     Fail,
     InProgress,
+    Release,
     Superseded,
     Wait,
 )
@@ -152,4 +153,6 @@ def _left_by(ending: Ending) -> tuple[Argument, ...]:
             return (kept,)
         case Wait(position=position):
             return position
+        case Release(counted=counted):
+            return (0 if counted else 1,)
     return ()

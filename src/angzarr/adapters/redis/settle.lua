@@ -1,7 +1,7 @@
 -- End one claim in one step (angzarr.resilience.idempotency_rules.ended, line by line).
 -- KEYS[1] record
 -- ARGV    token, new status, life in ms, then: result (completed, failed; may be missing),
---         or replay and hop (waiting)
+--         or replay and hop (waiting), or the starts that do not count (released)
 -- Returns 1, also when this token ended its claim in this way before; 0, having changed nothing,
 -- if the token no longer holds the record.
 local key, status = KEYS[1], ARGV[2]
@@ -20,7 +20,7 @@ if status == 'waiting' then
   end
   redis.call('HSET', key, 'status', status, 'replay', ARGV[4], 'hop', ARGV[5], 'starts', 0)
 elseif status == 'released' then
-  redis.call('HSET', key, 'status', status, 'starts', tonumber(record[5]) - 1)
+  redis.call('HSET', key, 'status', status, 'starts', tonumber(record[5]) - tonumber(ARGV[4]))
 elseif ARGV[4] then
   redis.call('HSET', key, 'status', status, 'result', ARGV[4])
 else

@@ -1,0 +1,145 @@
+"""Real worker processes over real servers, and the journal that proves what ran."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def wait_for(truth: Callable[[], object], seconds: float = 30, what: str = "it") -> object:
+    """Poll until *truth* holds, or fail naming *what*."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := truth():
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"waited {seconds} s for {what}")
+
+
+class Site:
+    """One app in this process (to publish) and its workers in others."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], monkeypatch):
+        self.journal = folder / "journal"
+        self.journal.touch()
+        self.log = folder / "worker.log"
+        self.environment = {**environment, "ROAD_JOURNAL": str(self.journal)}
+        for name, value in self.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.syspath_prepend(str(HERE))
+        sys.modules.pop("road_app", None)
+        self.module = importlib.import_module("road_app")
+        self.app = self.module.app
+
+    def close(self):
+        self.app.close()
+        sys.modules.pop("road_app", None)
+
+    @contextmanager
+    def worker(self, *options: str, pool: str = "prefork", **environment: str):
+        command = [
+            sys.executable, "-m", "celery", "-A", "road_app", "worker", "--pool", pool,
+            "--concurrency", "2", "--loglevel", "INFO", "--without-mingle", "--without-gossip",
+            *options,
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                command, cwd=HERE, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, **self.environment, **environment, "PYTHONPATH": str(HERE)},
+            )  # fmt: skip
+        try:
+            wait_for(lambda: self._ready(process), 30, "the worker to be ready")
+            yield process
+        finally:
+            stop(process)
+
+    def _ready(self, process):
+        if process.poll() is not None:
+            pytest.fail(f"the worker ended with {process.returncode}: {self.text()[-3000:]}")
+        return " ready." in self.text().rsplit("-------------- celery@", 1)[-1]
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def ran(self, what: str) -> list[dict]:
+        lines = [json.loads(line) for line in self.journal.read_text().splitlines()]
+        return [line for line in lines if line["what"] == what]
+
+    def wait_ran(self, what: str, times: int = 1, seconds: float = 30) -> list[dict]:
+        wait_for(lambda: len(self.ran(what)) >= times, seconds, f"{what} to run {times} times")
+        return self.ran(what)
+
+    def letters(self, domain: str, number: int = 1, seconds: float = 30):
+        from datetime import timedelta
+
+        queue = self.app.open_dead_letter_queue()
+        try:
+            found = []
+
+            def more():
+                receipts = queue.receive([domain], limit=10, wait=timedelta(seconds=1))
+                queue.done(receipts)
+                found.extend(receipt.letter for receipt in receipts)
+                return len(found) >= number
+
+            wait_for(more, seconds, f"{number} letters of {domain}")
+            return found
+        finally:
+            queue.close()
+
+
+def stop(process):
+    """End a worker: asked first, then killed with its children."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait(10)
+
+
+@pytest.fixture
+def site(request, tmp_path, monkeypatch, unique_name):
+    """A site on the broker named by the test's parameter: ``redis`` or ``amqp``."""
+    broker = getattr(request, "param", "redis")
+    made = request.getfixturevalue(f"{broker}_site_environment")
+    site = Site(tmp_path, {"ROAD_PREFIX": unique_name, **made}, monkeypatch)
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def redis_site_environment(redis_url, amqp_url):
+    return {
+        "ROAD_BROKER": redis_url,
+        "ROAD_BACKEND": redis_url,
+        "ANGZARR_STORE": redis_url,
+        "ROAD_DLQ": json.dumps({"backend": "amqp", "amqp_url": amqp_url}),
+    }
+
+
+@pytest.fixture
+def amqp_site_environment(redis_url, amqp_url):
+    return {
+        "ROAD_BROKER": amqp_url,
+        "ROAD_BACKEND": redis_url,
+        "ANGZARR_STORE": redis_url,
+        "ROAD_DLQ": json.dumps({"backend": "amqp"}),
+    }

@@ -1,0 +1,136 @@
+"""The app under test: started as a real worker by the tests of this folder.
+
+Configured by the environment as any app would be; what runs is appended to a journal file, one
+JSON line a run, which is the tests' evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+
+from pydantic import BaseModel
+
+from angzarr import Angzarr, Context, GiveUp, Policy, RetryLater, Skip
+from angzarr.resilience.policies import POLICIES
+
+PREFIX = os.environ.get("ROAD_PREFIX", "road")
+
+app = Angzarr(
+    "road_app",
+    broker=os.environ.get("ROAD_BROKER", "memory://"),
+    backend=os.environ.get("ROAD_BACKEND") or None,
+    retry={
+        "policies": {"quick": {"base": 0.2, "max_delay": 0.2, "max_attempts": 3, "jitter": "none"}}
+    },
+    dlq=json.loads(os.environ.get("ROAD_DLQ", '{"backend": "channel"}')),
+)
+app.conf.task_default_queue = PREFIX
+app.conf.task_routes = {"road_app.routed": {"queue": f"{PREFIX}-other"}}
+app.conf.worker_send_task_events = True
+app.conf.task_send_sent_event = True
+app.conf.worker_hijack_root_logger = True
+app.conf.broker_transport_options = {
+    **(app.conf.broker_transport_options or {}),
+    **({"polling_interval": 0.1} if app.broker_url.startswith("sqs") else {}),
+}
+
+
+def note(what: str, **more: object) -> None:
+    line = json.dumps({"what": what, "pid": os.getpid(), "at": time.time(), **more}) + "\n"
+    with open(os.environ["ROAD_JOURNAL"], "a", encoding="utf-8") as journal:  # noqa: PTH123 - O_APPEND
+        journal.write(line)
+
+
+class Thing(BaseModel):
+    n: int
+    fate: str = "fine"
+    seconds: float = 0.0
+
+
+@app.handler(Thing, domain="thing", policy="quick")
+def handle(event: Thing, ctx: Context) -> int:
+    note("handle", n=event.n, attempt=ctx.attempt, replay=ctx.replay)
+    if event.fate == "flaky" and ctx.attempt < 3:
+        raise ConnectionResetError("flaky")
+    if event.fate == "down" and ctx.replay == 0:
+        raise ConnectionResetError("down")
+    if event.fate == "give up":
+        raise GiveUp("never")
+    if event.fate == "skip":
+        raise Skip("not ours")
+    if event.fate == "slow":
+        time.sleep(event.seconds)
+    if event.fate == "later" and ctx.attempt == 1:
+        raise RetryLater(event.seconds)
+    note("handled", n=event.n, attempt=ctx.attempt)
+    return event.n
+
+
+if os.environ.get("ROAD_ASYNC", "1") == "1":
+
+    @app.handler(Thing, domain="thing", policy="quick")
+    async def handle_async(event: Thing) -> int:
+        await asyncio.sleep(0)
+        note("handle_async", n=event.n)
+        return event.n
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    note("add", args=[a, b])
+    return a + b
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    note("total", args=numbers)
+    return sum(numbers)
+
+
+@app.task
+def routed() -> None:
+    note("routed")
+
+
+@app.task(bind=True, max_retries=3)
+def asks(self, n: int) -> int:
+    note("asks", retries=self.request.retries)
+    if self.request.retries < 2:
+        self.retry(countdown=0.2)
+    return n
+
+
+@app.task(autoretry_for=(KeyError,), retry_kwargs={"max_retries": 2, "countdown": 0.1})
+def auto() -> None:
+    note("auto")
+    raise KeyError("always")
+
+
+@app.task(bind=True)
+def replaces(self, n: int) -> int:
+    note("replaces")
+    return self.replace(add.s(n, 1))
+
+
+if os.environ.get("ROAD_LIMITS") == "1":
+
+    @app.task(soft_time_limit=1, policy=Policy(**{
+        **{name: getattr(POLICIES["default"], name) for name in ("base", "max_delay")},
+        "name": "two", "max_attempts": 2,
+    }))  # fmt: skip
+    def soft() -> None:
+        note("soft")
+        time.sleep(30)
+
+    @app.task(time_limit=1)
+    def hard() -> None:
+        note("hard")
+        time.sleep(30)
+
+    @app.task
+    def dies() -> None:
+        note("dies")
+        os._exit(1)

@@ -1,0 +1,135 @@
+"""What a Celery user relies on keeps working on the road: one proof each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from celery import chain, chord, group
+
+EVERY_POOL = ["prefork", "threads", "solo", "gevent"]
+BROKERS = pytest.mark.parametrize("site", ["redis", "amqp"], indirect=True)
+
+
+@pytest.mark.parametrize("pool", EVERY_POOL)
+def test_each_pool_handles_retries_and_dead_letters(site, pool):
+    pytest.importorskip("gevent") if pool == "gevent" else None
+    asynchronous = "0" if pool == "gevent" else "1"
+    with site.worker(pool=pool, ROAD_ASYNC=asynchronous):
+        for n, fate in enumerate(["fine", "flaky", "give up", "skip"]):
+            site.app.publish(site.module.Thing(n=n, fate=fate), id=f"{site.module.PREFIX}-{n}")
+        site.wait_ran("handled", 2)
+        (letter,) = site.letters("thing")
+    assert [line["attempt"] for line in site.ran("handle") if line["n"] == 1] == [1, 2, 3]
+    assert letter.event.data["n"] == 2
+    assert "never" in letter.explanation
+    if asynchronous == "1":
+        assert len(site.ran("handle_async")) == 4
+
+
+@BROKERS
+def test_chain_group_and_chord_give_their_results(site):
+    add, total = site.module.add, site.module.total
+    with site.worker():
+        assert chain(add.s(1, 2), add.s(10), add.s(100)).delay().get(timeout=20) == 113
+        assert sorted(group(add.s(n, n) for n in range(4)).delay().get(timeout=20)) == [0, 2, 4, 6]
+        assert chord([add.s(1, 1), add.s(2, 2)], total.s()).delay().get(timeout=20) == 6
+        linked = add.apply_async((3, 4), link=add.s(1000))
+        assert linked.get(timeout=20) == 7
+        site.wait_ran("add", 3 + 4 + 2 + 2)
+    assert [line["args"] for line in site.ran("add")][-1] == [7, 1000]
+
+
+@BROKERS
+def test_retry_autoretry_and_replace_keep_their_meaning(site):
+    with site.worker():
+        assert site.module.asks.delay(5).get(timeout=20) == 5
+        assert [line["retries"] for line in site.ran("asks")] == [0, 1, 2]
+        with pytest.raises(KeyError):
+            site.module.auto.delay().get(timeout=20)
+        assert len(site.ran("auto")) == 3
+        assert site.module.replaces.delay(4).get(timeout=20) == 5
+        (letter,) = site.letters("unknown")
+    assert letter.handler == "road_app.auto"
+    assert letter.reason == "exhausted"
+
+
+def test_task_routes_send_to_their_queue(site):
+    with site.worker("-Q", f"{site.module.PREFIX}-other"):
+        site.module.add.delay(1, 1)
+        site.module.routed.delay()
+        site.wait_ran("routed")
+    assert site.ran("add") == []
+
+
+@BROKERS
+def test_countdown_of_a_publisher_is_kept(site):
+    with site.worker():
+        began = time.time()
+        site.app.publish(site.module.Thing(n=1), countdown=2)
+        (line,) = site.wait_ran("handled")
+    assert line["at"] - began >= 1.9
+
+
+def test_flower_sees_received_started_succeeded_retried_and_failed(site):
+    seen: list[dict] = []
+    with site.worker(), site.app.connection_for_read() as connection:
+        receiver = site.app.events.Receiver(connection, handlers={"*": seen.append})
+        listener = threading.Thread(target=lambda: _listen(receiver), name="flower", daemon=True)
+        listener.start()
+        time.sleep(0.5)
+        site.app.publish(site.module.Thing(n=1, fate="flaky"))
+        site.app.publish(site.module.Thing(n=2, fate="give up"))
+        site.wait_ran("handled")
+        site.letters("thing")
+        deadline = time.monotonic() + 15
+        wanted = {"task-received", "task-succeeded", "task-retried", "task-failed"}
+        while time.monotonic() < deadline and not wanted <= {event["type"] for event in seen}:
+            time.sleep(0.1)
+        receiver.should_stop = True
+        listener.join(10)
+    assert wanted <= {event["type"] for event in seen}
+
+
+def _listen(receiver):
+    try:
+        receiver.capture(limit=None, timeout=20, wakeup=True)
+    except (TimeoutError, OSError):
+        pass
+
+
+def test_soft_time_limit_is_a_transient_failure_and_is_retried(site):
+    with site.worker(ROAD_LIMITS="1"):
+        site.app.send_task("road_app.soft")
+        site.wait_ran("soft", 2, seconds=20)
+        (letter,) = site.letters("unknown")
+    assert letter.category == "transient"
+    assert letter.attempts == 2
+
+
+@pytest.mark.parametrize(("task", "site"), [("hard", "redis"), ("dies", "redis"), ("dies", "amqp")],
+                         indirect=["site"])  # fmt: skip
+def test_what_kills_its_child_is_given_back_counted_and_ends_as_poison(site, task):
+    with site.worker(ROAD_LIMITS="1"):
+        site.app.send_task(f"road_app.{task}")
+        site.module.add.delay(1, 1)
+        (letter,) = site.letters("unknown", seconds=110)
+        site.wait_ran("add")
+    assert letter.reason == "poison"
+    assert len(site.ran(task)) == 3
+
+
+@pytest.mark.parametrize("site", ["amqp"], indirect=True)
+def test_a_killed_worker_loses_nothing_on_rabbitmq(site):
+    with site.worker() as first:
+        for n in range(20):
+            site.app.publish(site.module.Thing(n=n, fate="slow", seconds=0.1))
+        site.wait_ran("handled", 3)
+        os.killpg(first.pid, signal.SIGKILL)
+    with site.worker():
+        site.wait_ran("handled", 20, seconds=60)
+        site.wait_ran("handle_async", 20)
+    assert {line["n"] for line in site.ran("handled")} == set(range(20))

@@ -1,0 +1,216 @@
+"""A road over memory adapters and a clock that tests move."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.delivery import read
+from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.hold import Hold
+from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.pipeline import Pipeline
+from angzarr.delivery.results import Results
+from angzarr.delivery.road import Road
+from angzarr.delivery.settle import Settler
+from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
+from angzarr.events import headers as names
+from angzarr.events.message import Message
+from angzarr.resilience.policies import POLICIES
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class FakeClock:
+    def __init__(self):
+        self.time = START
+
+    def now(self):
+        return self.time
+
+    def sleep(self, span):
+        self.time += max(span, timedelta(0))
+
+
+@dataclass
+class Away:
+    """Fails `times` times, then works."""
+
+    times: int = 0
+
+    def __call__(self, error):
+        if self.times:
+            self.times -= 1
+            raise error
+
+
+@dataclass
+class Journal:
+    """Everything that left the road, in order."""
+
+    clock: FakeClock
+    entries: list = field(default_factory=list)
+    copies: list = field(default_factory=list)
+    letters: list = field(default_factory=list)
+    followed: list = field(default_factory=list)
+    replayed: list = field(default_factory=list)
+    facts: list = field(default_factory=list)
+    broker_away: Away = field(default_factory=Away)
+    letters_away: Away = field(default_factory=Away)
+    refusal: str | None = None
+    longest: timedelta | None = None
+
+    def schedule_put(self, copy, at):
+        self.broker_away(BrokerUnavailable("the broker is away"))
+        self.entries.append("copy")
+        self.copies.append((copy, at))
+
+    def put_letters(self, letters):
+        self.letters_away(DeadLetterQueueUnavailable("the queue is away"))
+        if self.refusal:
+            refused, self.refusal = self.refusal, None
+            return [refused]
+        self.entries.append("letter")
+        self.letters.extend(letters)
+        return [None] * len(letters)
+
+
+class _Schedule:
+    def __init__(self, journal):
+        self.journal = journal
+
+    @property
+    def longest(self):
+        return self.journal.longest
+
+    def put(self, copy, at):
+        self.journal.schedule_put(copy, at)
+
+
+class _Followers:
+    def __init__(self, journal):
+        self.journal = journal
+
+    def publish(self, delivery, value):
+        self.journal.broker_away(BrokerUnavailable("the broker is away"))
+        self.journal.entries.append("followers")
+        self.journal.followed.append((delivery.event.id, value))
+
+
+class _Letters:
+    def __init__(self, journal):
+        self.journal = journal
+
+    def put(self, letters):
+        return self.journal.put_letters(letters)
+
+    def close(self):
+        pass
+
+
+class _Replays:
+    def __init__(self, journal):
+        self.journal = journal
+
+    def put(self, outcome):
+        self.journal.entries.append("replay")
+        self.journal.replayed.append(outcome)
+
+
+class _Facts:
+    def __init__(self, journal):
+        self.journal = journal
+
+    def append(self, facts):
+        self.journal.entries.append("fact")
+        self.journal.facts.extend(facts)
+
+    def close(self):
+        pass
+
+
+class _Store(MemoryIdempotencyStore):
+    """A memory store that writes its endings into the journal."""
+
+    journal: Journal
+
+    def settle(self, key, token, ending):
+        self.journal.entries.append(type(ending).__name__.lower())
+        return super().settle(key, token, ending)
+
+
+class World:
+    def __init__(self):
+        self.clock = FakeClock()
+        self.journal = Journal(self.clock)
+        self.leases = MemoryOwnerLeases(self.clock)
+        self.store = _Store(self.leases, clock=self.clock)
+        self.store.journal = self.journal
+        self.stop = False
+        self.handlers = Handlers()
+        self.breakers = InProcessBreakers()
+        self.tokens = 0
+        self.hooks = Hooks()
+        self.leases.renew("w1", timedelta(days=30))
+
+    def handler(self, call, name="h", **options):
+        def bind(delivery, context):
+            return lambda: call(delivery.args[0], context)
+
+        self.handlers.add(Handler(name=name, bind=options.pop("bind", bind), **options))
+
+    def road(self):
+        hold = Hold(clock=self.clock, chance=lambda: 0.5, stopping=lambda: self.stop)
+        pipeline = Pipeline(
+            handlers=self.handlers, store=self.store, breakers=self.breakers,
+            results=Results(dumps=json.dumps, loads=json.loads),
+            autopsy=Autopsy(clock=self.clock, component="app", worker="host", version="1"),
+            hold=hold, clock=self.clock, chance=lambda: 0.0,
+            make_log=lambda _fields: logging.getLogger("test"), hooks=self.hooks,
+            policies=POLICIES,
+        )  # fmt: skip
+        settler = Settler(
+            schedule=_Schedule(self.journal), followers=_Followers(self.journal),
+            dead_letters=_Letters(self.journal), replay_outcomes=_Replays(self.journal),
+            store=self.store, facts=_Facts(self.journal), clock=self.clock,
+        )  # fmt: skip
+        return Road(
+            pipeline=pipeline, settler=settler, store=self.store, hold=hold, hooks=self.hooks
+        )
+
+    def message(self, data="data", *, event_id="e1", task="h", **headers):
+        return Message(
+            body=json.dumps([[data], {}, {}]).encode(), content_type="application/json",
+            content_encoding="utf-8", queue="q",
+            headers={"id": "m1", "task": task, names.EVENT_ID: event_id, **headers},
+        )  # fmt: skip
+
+    def delivery(self, message=None, *, owner="w1", **made):
+        message = message or self.message(**made)
+        self.tokens += 1
+        args, kwargs, _ = json.loads(message.body)
+        return read(message, args=args, kwargs=kwargs, token=f"t{self.tokens}", owner=owner)
+
+    def take(self, message=None, **made):
+        return self.road().take(self.delivery(message, **made))
+
+    def last_copy(self):
+        return self.journal.copies[-1][0]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def no_context():
+    return nullcontext()

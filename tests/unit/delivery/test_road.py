@@ -1,0 +1,369 @@
+"""The road of one delivery over memory adapters: each outcome, made true in the right order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.outcome import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Postponed,
+    Refused,
+    Retried,
+    Skipped,
+    Superseded,
+)
+from angzarr.errors import DecodeError, GivenBack, GiveUp, Postpone, RetryLater, Skip
+from angzarr.events import headers as names
+from angzarr.resilience.backoff import Policy
+from angzarr.resilience.taxonomy import Category, Verdict, VerdictRule
+
+TWICE = Policy(
+    name="twice", base=timedelta(seconds=1), max_delay=timedelta(seconds=9), max_attempts=2
+)
+
+
+def raising(error):
+    def call(_data, _context):
+        raise error
+
+    return call
+
+
+def test_handled_publishes_followers_then_the_fact_then_completes(world):
+    world.handler(lambda data, _context: data * 2)
+    outcome = world.take(data="ab")
+    assert outcome == Handled(value="abab", result='"abab"')
+    assert world.journal.entries == ["followers", "fact", "complete"]
+    assert world.journal.followed == [("e1", "abab")]
+
+
+def test_a_second_delivery_is_a_duplicate_with_the_cached_result(world):
+    runs = []
+    world.handler(lambda data, _context: runs.append(data) or 7)
+    world.take()
+    assert world.take() == Duplicate(value=7)
+    assert runs == ["data"]
+
+
+def test_two_handlers_of_one_event_do_not_share_a_claim(world):
+    runs = []
+    for name in ("one", "two"):
+        world.handler(lambda _data, context: runs.append(context.delivery.handler), name=name)
+    world.take(task="one")
+    world.take(task="two")
+    assert runs == ["one", "two"]
+
+
+def test_a_transient_error_is_retried_by_a_copy_one_hop_and_one_attempt_on(world):
+    world.handler(raising(ConnectionResetError("gone")), policy=TWICE)
+    outcome = world.take(custom="kept", **{"x-delivery-count": 7})
+    assert isinstance(outcome, Retried)
+    assert world.journal.entries == ["copy", "fact", "wait"]
+    copy, at = world.journal.copies[0]
+    assert at - world.clock.now() == timedelta(seconds=1)
+    assert copy.body == world.message().body
+    assert copy.headers[names.ATTEMPT] == 2
+    assert copy.headers[names.HOP] == 1
+    assert copy.headers["retries"] == 1
+    assert copy.headers["custom"] == "kept"
+    assert "x-delivery-count" not in copy.headers
+
+
+def test_attempts_used_up_is_a_dead_letter_that_counts_them(world):
+    world.handler(raising(ConnectionResetError("gone")), policy=TWICE)
+    world.take()
+    world.clock.sleep(timedelta(seconds=2))
+    outcome = world.take(world.last_copy())
+    assert isinstance(outcome, DeadLettered)
+    letter = world.journal.letters[0]
+    assert (letter.reason, letter.attempts, letter.category) == (Reason.EXHAUSTED, 2, "transient")
+    assert letter.first_attempt_at < letter.last_attempt_at
+    assert world.journal.facts[-1].subtype == "max_retries_exceeded"
+
+
+def test_a_failed_event_is_refused_with_its_cached_error_and_no_second_letter(world):
+    world.handler(raising(GiveUp("negative total")))
+    world.take()
+    outcome = world.take()
+    assert isinstance(outcome, Refused)
+    assert "negative total" in str(outcome.error)
+    assert len(world.journal.letters) == 1
+
+
+def test_give_up_is_never_retried_and_the_letter_is_written_before_the_claim_ends(world):
+    world.handler(raising(GiveUp("negative total")))
+    outcome = world.take()
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.letter.reason is Reason.REFUSED
+    assert "negative total" in outcome.letter.explanation
+    assert world.journal.entries == ["letter", "fact", "fail"]
+
+
+def test_a_bug_is_a_dead_letter_with_its_stack(world):
+    world.handler(lambda data, _context: data.no_such_thing)
+    letter = world.take().letter
+    assert letter.category == "unknown"
+    assert letter.error_type == "AttributeError"
+    assert "no_such_thing" in letter.error_stack
+
+
+def test_skip_is_recorded_and_runs_no_followers(world):
+    world.handler(raising(Skip("not our customer")))
+    assert world.take() == Skipped(reason="not our customer")
+    assert world.journal.entries == ["fact", "complete"]
+    assert world.journal.facts[0].data["reason"] == "not our customer"
+
+
+def test_a_category_can_be_skipped_by_rule(world):
+    rule = VerdictRule(category=Category.CLIENT, verdict=Verdict.SKIP)
+    world.handler(raising(DecodeError("no such order")), verdicts=(rule,))
+    assert isinstance(world.take(), Skipped)
+
+
+def test_retry_later_uses_the_asked_delay_and_an_attempt(world):
+    world.handler(raising(RetryLater(90)), policy=TWICE)
+    outcome = world.take()
+    assert outcome.delay == timedelta(seconds=90)
+    assert isinstance(world.take(world.last_copy()), Postponed), "arrived before its time"
+    world.clock.sleep(timedelta(seconds=90))
+    assert isinstance(world.take(world.last_copy()), DeadLettered)
+
+
+def test_postpone_uses_no_attempt(world):
+    world.handler(raising(Postpone(5)))
+    world.take()
+    assert world.last_copy().headers[names.ATTEMPT] == 1
+    assert world.last_copy().headers[names.HOP] == 1
+
+
+def test_a_policy_may_not_retry_this_category(world):
+    only_conflict = Policy(
+        name="c", base=timedelta(seconds=1), max_delay=timedelta(seconds=1), max_attempts=5,
+        retry_on=frozenset({Category.CONFLICT}),
+    )  # fmt: skip
+    world.handler(raising(ConnectionResetError()), policy=only_conflict)
+    assert world.take().letter.reason is Reason.REFUSED
+
+
+def test_an_event_that_does_not_fit_is_a_dead_letter_before_any_claim(world):
+    def bind(_delivery, _context):
+        raise DecodeError("the event does not fit")
+
+    world.handler(None, bind=bind)
+    assert world.take().letter.reason is Reason.UNDELIVERABLE
+    assert world.journal.entries == ["letter", "fact"]
+
+
+def test_an_unknown_handler_is_a_dead_letter(world):
+    letter = world.take(task="gone.away").letter
+    assert letter.reason is Reason.UNDELIVERABLE
+    assert letter.domain == "unknown"
+    assert "gone.away" in letter.explanation
+
+
+def test_an_event_in_another_workers_hands_is_postponed_on_the_same_hop(world):
+    world.handler(lambda _data, _context: None)
+    held = world.delivery()
+    world.store.claim([_claim_of(held)])
+    outcome = world.take()
+    assert outcome == Postponed(delay=timedelta(seconds=2), why="in progress", claimed=False)
+    assert world.last_copy().headers[names.HOP] == 0
+    assert world.last_copy().headers[names.ATTEMPT] == 1
+
+
+def test_a_dead_workers_event_is_taken_over_and_its_start_counted(world):
+    runs = []
+    world.handler(lambda _data, context: runs.append(context.delivery.token))
+    world.leases.renew("w0", timedelta(seconds=8))
+    dead = world.delivery(owner="w0")
+    world.store.claim([_claim_of(dead)])
+    world.clock.sleep(timedelta(seconds=9))
+    assert isinstance(world.take(), Handled)
+    assert runs == ["t2"]
+
+
+def test_the_fourth_start_is_poison(world):
+    world.handler(lambda _data, _context: pytest.fail("must not run"))
+    for start in range(3):
+        world.leases.renew(f"dead{start}", timedelta(seconds=1))
+        world.store.claim([_claim_of(world.delivery(owner=f"dead{start}"))])
+        world.clock.sleep(timedelta(seconds=2))
+    letter = world.take().letter
+    assert letter.reason is Reason.POISON
+    assert "started 3 times" in letter.explanation
+
+
+def test_the_late_owner_publishes_nothing_and_says_so(world):
+    def slow(_data, _context):
+        world.leases.end("w0")
+        world.store.claim([_claim_of(world.delivery(owner="w1"))])
+        raise ConnectionResetError
+
+    world.leases.renew("w0", timedelta(days=1))
+    world.handler(slow, policy=TWICE)
+    assert world.take(owner="w0") is None
+    assert world.journal.copies == []
+    assert [fact.subtype for fact in world.journal.facts] == ["fenced"]
+
+
+def test_the_message_whose_copy_exists_is_superseded(world):
+    world.handler(raising(ConnectionResetError()), policy=TWICE)
+    world.take()
+    assert world.take() == Superseded()
+    assert len(world.journal.copies) == 1
+
+
+def test_one_id_with_another_body_is_a_conflict(world):
+    world.handler(lambda _data, _context: None)
+    world.take(data="one")
+    letter = world.take(data="two").letter
+    assert letter.reason is Reason.CONFLICT
+    assert letter.category == "integrity"
+
+
+def test_a_replay_passes_its_own_failure_and_is_answered(world):
+    fates = [GiveUp("first"), None]
+
+    def call(_data, _context):
+        if error := fates.pop(0):
+            raise error
+
+    world.handler(call)
+    world.take()
+    replay = {names.REPLAYED: "true", names.REPLAY: 1, names.LETTER_ID: "letter"}
+    assert isinstance(world.take(**replay), Handled)
+    told = world.journal.replayed[0]
+    assert (told.letter_id, told.replay, told.outcome) == ("letter", 1, "handled")
+    assert isinstance(world.take(**replay), Duplicate)
+
+
+def test_a_replay_that_fails_again_writes_a_letter_of_its_own(world):
+    world.handler(raising(GiveUp("still")))
+    first = world.take().letter
+    second = world.take(**{names.REPLAY: 1, names.LETTER_ID: first.id}).letter
+    assert first.id != second.id
+    assert second.replay == 1
+    assert world.journal.replayed[0].outcome == "dead_lettered"
+
+
+def test_failed_publish_holds_the_message_and_settles_once_the_broker_is_back(world):
+    world.handler(raising(ConnectionResetError()), policy=TWICE)
+    world.journal.broker_away.times = 4
+    assert isinstance(world.take(), Retried)
+    assert len(world.journal.copies) == 1
+    assert world.journal.entries == ["copy", "fact", "wait"]
+
+
+def test_a_refused_letter_is_put_again_until_it_is_confirmed(world):
+    world.handler(raising(GiveUp("no")))
+    world.journal.refusal = "queue is full"
+    assert isinstance(world.take(), DeadLettered)
+    assert len(world.journal.letters) == 1
+
+
+def test_a_store_that_is_away_holds_the_message_and_runs_it_once(world, monkeypatch):
+    from angzarr.errors import StoreUnavailable
+
+    runs, away = [], [StoreUnavailable("away")] * 3
+    claim = world.store.claim
+
+    def flaky(claims):
+        if away:
+            raise away.pop()
+        return claim(claims)
+
+    monkeypatch.setattr(world.store, "claim", flaky)
+    world.handler(lambda data, _context: runs.append(data))
+    assert isinstance(world.take(), Handled)
+    assert runs == ["data"]
+
+
+def test_a_worker_that_stops_while_it_holds_gives_back_and_counts_no_start(world):
+    world.handler(raising(GiveUp("no")))
+    world.journal.letters_away.times = 10**9
+    world.stop = True
+    with pytest.raises(GivenBack):
+        world.take()
+    world.stop = False
+    world.journal.letters_away.times = 0
+    for _ in range(5):  # not counted as a start: never poison
+        assert world.take() is not None
+    assert world.journal.letters[0].reason is Reason.REFUSED
+
+
+def test_a_delay_longer_than_the_broker_holds_comes_in_hops_and_uses_no_attempt(world):
+    world.handler(raising(RetryLater(100)), policy=TWICE)
+    world.journal.longest = timedelta(seconds=40)
+    world.take()
+    _, first = world.journal.copies[-1]
+    assert first - world.clock.now() == timedelta(seconds=40)
+    world.clock.sleep(timedelta(seconds=40))
+    assert world.take(world.last_copy()).why == "early"
+    world.clock.sleep(timedelta(seconds=60))
+    assert world.last_copy().headers[names.ATTEMPT] == 2
+    assert isinstance(world.take(world.last_copy()), DeadLettered)
+
+
+def test_a_coroutine_is_awaited_never_reported_as_success_unawaited(world):
+    ran = []
+
+    async def work(data, _context):
+        ran.append(data)
+        return "done"
+
+    world.handler(work)
+    assert world.take() == Handled(value="done", result='"done"')
+    assert ran == ["data"]
+
+
+def test_a_result_that_is_no_json_is_handled_but_not_kept(world):
+    world.handler(lambda _data, _context: object())
+    assert world.take().result is None
+    assert world.take() == Duplicate(kept=False)
+    assert len(world.journal.followed) == 1, "a duplicate without its value sends nothing on"
+
+
+def test_an_open_breaker_postpones_without_using_an_attempt(world):
+    world.breakers.isolate("crm")
+    world.handler(lambda _data, _context: pytest.fail("must not run"), breaker="crm")
+    outcome = world.take()
+    assert isinstance(outcome, Postponed)
+    assert "crm" in outcome.why
+    assert world.last_copy().headers[names.ATTEMPT] == 1
+
+
+def test_nothing_waits_behind_a_breaker_for_ever(world):
+    world.breakers.isolate("crm")
+    world.handler(lambda _data, _context: None, breaker="crm", max_age=timedelta(minutes=1))
+    world.take()
+    world.clock.sleep(timedelta(hours=1))
+    assert world.take(world.last_copy()).letter.reason is Reason.TOO_OLD
+
+
+def test_a_hook_that_raises_fails_no_delivery(world):
+    from angzarr.delivery.hooks import Hooks
+
+    class Broken:
+        def attempt(self, _delivery):
+            raise RuntimeError
+
+        def settled(self, _delivery, _outcome):
+            raise RuntimeError
+
+    world.hooks = Hooks([Broken()])
+    world.handler(lambda _data, _context: 1)
+    assert isinstance(world.take(), Handled)
+
+
+def _claim_of(delivery):
+    from angzarr.resilience.idempotency import Claim
+
+    return Claim(
+        key=delivery.key, token=delivery.token, owner=delivery.owner,
+        position=delivery.position, fingerprint=delivery.fingerprint,
+    )  # fmt: skip
