@@ -1,0 +1,1 @@
+"""The apps that figures run in worker processes of their own."""
