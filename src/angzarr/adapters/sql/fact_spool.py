@@ -34,6 +34,8 @@ LONGEST_WAIT = 5.0
 LOG_EVERY = 60.0
 #: How long `close` may take.
 CLOSE_WITHIN = timedelta(seconds=2)
+#: The share of that time after which the writer stops trying and counts what is lost.
+WRITER_SHARE = 0.8
 
 
 class FactSpool:
@@ -84,7 +86,7 @@ class FactSpool:
         """Write what waits, giving up after *within*; facts appended later are still written."""
         with self._lock:
             writer = self._writer
-            self._deadline = time.monotonic() + within.total_seconds()
+            self._deadline = time.monotonic() + WRITER_SHARE * within.total_seconds()
         self._closing.set()
         self._some.set()
         if writer is not None:

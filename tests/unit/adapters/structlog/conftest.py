@@ -8,6 +8,7 @@ import logging
 
 import pytest
 import structlog
+from _pytest.logging import LogCaptureHandler
 
 from angzarr.adapters.structlog.logs import dress
 
@@ -28,13 +29,24 @@ def stream():
 def angzarr_log(stream):
     """The logger `angzarr` with a handler of its own, at INFO."""
     logger = logging.getLogger("angzarr")
-    handler = logging.StreamHandler(stream)
     kept = logger.handlers, logger.level, logger.propagate
-    logger.handlers, logger.propagate = [handler], False
+    logger.handlers, logger.propagate = [logging.StreamHandler(stream)], False
     logger.setLevel(logging.INFO)
     yield logger
-    logger.handlers, logger.propagate = kept[0], kept[2]
+    logger.handlers, _, logger.propagate = kept
     logger.setLevel(kept[1])
+
+
+@pytest.fixture(autouse=True)
+def own_formatters(monkeypatch):
+    """Keep pytest's own handlers as they are: it puts them on loggers that do not propagate."""
+    dressed = logging.Handler.setFormatter
+
+    def set_formatter(handler, formatter):
+        if not isinstance(handler, LogCaptureHandler):
+            dressed(handler, formatter)
+
+    monkeypatch.setattr(logging.Handler, "setFormatter", set_formatter)
 
 
 @pytest.fixture
