@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import shlex
+import shutil
 import socketserver
+import subprocess
 import threading
 import time
 from datetime import timedelta
@@ -179,6 +183,43 @@ def test_completed_cache_saves_the_round_trip(redis_url):
     before = client.trips
     assert store.claim([claim]) == [AlreadyCompleted(result="1")]
     assert client.trips == before
+    client.close()
+
+
+# -- Redis Cluster ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster_node(tmp_path):
+    """The address of a Redis in cluster mode that holds all slots: it refuses mixed ones."""
+    program = shutil.which("redis-server") or pytest.skip("needs redis-server on the PATH")
+    port = unused_port()
+    options = f"--port {port} --bind 127.0.0.1 --save '' --dir {tmp_path} --cluster-enabled yes"
+    with subprocess.Popen([program, *shlex.split(options)], stdout=subprocess.DEVNULL) as server:
+        url = f"redis://127.0.0.1:{port}"
+        try:
+            with redis.Redis.from_url(url, decode_responses=True) as node:
+                wait_until(node.ping)
+                node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+                wait_until(lambda: "cluster_state:ok" in node.execute_command("CLUSTER", "INFO"))
+            yield url
+        finally:
+            server.terminate()
+
+
+def wait_until(holds):
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(redis.RedisError):
+            if holds():
+                return
+        time.sleep(0.05)
+    pytest.fail("the cluster node did not get ready")
+
+
+def test_scripts_touch_one_slot_each(cluster_node):
+    client = RedisClient(cluster_node)
+    compare_with_memory(RedisIdempotencyStore(client), RedisOwnerLeases(client), histories=20)
     client.close()
 
 

@@ -40,7 +40,7 @@ endings = st.one_of(
     st.builds(Complete, result=st.none() | texts),
     st.builds(Fail, error=texts),
     st.builds(Wait, position=positions),
-    st.just(Release()),
+    st.builds(Release, counted=st.booleans()),
 )
 
 

@@ -62,7 +62,7 @@ endings = st.one_of(
     st.builds(Complete, result=st.none() | st.just("1")),
     st.builds(Fail),
     st.builds(Wait, position=positions),
-    st.just(Release()),
+    st.builds(Release, counted=st.booleans()),
 )
 
 
@@ -158,6 +158,8 @@ def test_ending_is_known_again_by_its_token_and_kind(record, ending) -> None:
 def test_claim_and_release_leave_the_count_of_starts_alone(claim) -> None:
     once = held_by(claim, 3, None)
     assert answer_of(ended(once, Release()), claim, never_asked) == Claimed(starts=3)
+    counted = ended(once, Release(counted=True))
+    assert answer_of(counted, claim, never_asked) == Claimed(starts=4)
 
 
 def test_lives_count_from_the_ending() -> None:
