@@ -25,7 +25,7 @@ class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
     def open(self) -> DeadLetterQueue:
         return KafkaDeadLetterQueue(self.brokers, group=self.group)
 
-    def open_away(self) -> DeadLetterQueue:
+    def open_away(self, port: int) -> DeadLetterQueue:
         secret = {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
@@ -33,7 +33,7 @@ class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
             "sasl.password": "s3cret",
         }
         return KafkaDeadLetterQueue(
-            "127.0.0.1:9", group=self.group, timeout=timedelta(seconds=1), options=secret
+            f"127.0.0.1:{port}", group=self.group, timeout=timedelta(seconds=1), options=secret
         )
 
     def put_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:

@@ -6,7 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
+from angzarr.adapters.memory.dead_letters import (
+    DiscardedDeadLetterQueue,
+    MemoryDeadLetterQueue,
+    channel,
+)
 from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
 from contracts.dead_letters import DeadLetterQueueContract, a_letter
@@ -42,3 +46,14 @@ class TestMemoryDeadLetterQueue(DeadLetterQueueContract):
         self.open().put([a_letter(domain)])
         other = MemoryDeadLetterQueue(f"{self.name}-other")
         assert other.receive([domain], limit=1, wait=timedelta(0)) == []
+
+
+def test_discarded_letters_are_logged_and_never_come_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue = DiscardedDeadLetterQueue()
+    assert queue.put([a_letter("order")]) == [None]
+    assert "dead letter order-0 of shop.sync discarded" in caplog.text
+    assert queue.receive(["order"], limit=1, wait=timedelta(0)) == []
+    queue.done([])
+    queue.close()

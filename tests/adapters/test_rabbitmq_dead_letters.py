@@ -4,16 +4,17 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import amqp
 import pytest
 
 from angzarr.adapters.rabbitmq import letter_publisher
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
-from angzarr.adapters.rabbitmq.link import Link, read_address
+from angzarr.adapters.rabbitmq.link import Link, read_cluster
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 from angzarr.dead_letters.queue import DeadLetterQueue
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 from contracts.dead_letters import ServerDeadLetterQueueContract, a_letter, ids, letters_of, take
 
 
@@ -21,16 +22,16 @@ class TestRabbitMQDeadLetterQueue(ServerDeadLetterQueueContract):
     @pytest.fixture(autouse=True)
     def backend(self, amqp_url: str) -> Iterator[None]:
         self.url = amqp_url
-        self.other = Link(read_address(amqp_url, None), timeout=5)
+        self.other = Link(read_cluster(amqp_url)[0], timeout=5)
         yield
         self.other.close()
 
     def open(self) -> DeadLetterQueue:
         return RabbitMQDeadLetterQueue(self.url)
 
-    def open_away(self) -> DeadLetterQueue:
+    def open_away(self, port: int) -> DeadLetterQueue:
         return RabbitMQDeadLetterQueue(
-            "amqp://s3cret:s3cret@127.0.0.1:9/s3cret", timeout=timedelta(seconds=1)
+            f"amqp://s3cret:s3cret@127.0.0.1:{port}/s3cret", timeout=timedelta(seconds=1)
         )
 
     def put_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:
@@ -126,6 +127,20 @@ class TestRabbitMQDeadLetterQueue(ServerDeadLetterQueueContract):
         assert queue.put([a_letter(domain)]) == [None]
         queue.close()
 
+    def test_the_next_broker_of_the_cluster_is_tried(self, domain: str) -> None:
+        queue = RabbitMQDeadLetterQueue(f"amqp://127.0.0.1:9;{self.url}")
+        assert queue.put([a_letter(domain)]) == [None]
+        assert len(take(queue, [domain], 1)) == 1
+        queue.close()
+
+    def test_a_wrong_password_is_told_without_it(self, domain: str) -> None:
+        wrong = urlsplit(self.url)
+        netloc = f"guest:s3cret@{wrong.hostname}:{wrong.port}"
+        queue = RabbitMQDeadLetterQueue(wrong._replace(netloc=netloc).geturl())
+        with pytest.raises(DeadLetterQueueUnavailable, match="AccessRefused") as caught:
+            queue.put([a_letter(domain)])
+        assert "s3cret" not in str(caught.value)
+
     def test_a_letter_larger_than_one_frame_arrives_whole(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:
@@ -148,8 +163,15 @@ def test_a_malformed_address_is_refused_without_repeating_it(url: str) -> None:
 
 
 def test_the_address_is_read_and_shown_without_its_secrets() -> None:
-    address = read_address("amqps://us%40er:pa%2Fss@[::1]/v%2Fhost", None)
+    [address] = cluster = read_cluster("amqps://us%40er:pa%2Fss@[::1]/v%2Fhost")
     assert (address.user, address.password) == ("us@er", "pa/ss")
-    assert (address.virtual_host, address.tls) == ("v/host", True)
-    assert str(address) == "[::1]:5671"
-    assert "pa/ss" not in repr(address)
+    assert (address.virtual_host, address.tls) == ("v/host", {"server_hostname": "::1"})
+    assert str(cluster) == "[::1]:5671"
+    assert "pa/ss" not in repr(cluster)
+
+
+def test_celerys_own_forms_of_an_address_are_read() -> None:
+    cluster = read_cluster("pyamqp://guest@one//;amqp://two:99")
+    assert str(cluster) == "one:5672 or two:99"
+    assert [address.virtual_host for address in cluster] == ["/", "/"]
+    assert cluster[0].tls is None

@@ -7,6 +7,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from angzarr.adapters.sqs.dead_letters import SqsDeadLetterQueue
 from angzarr.adapters.sqs.letter_sender import LIMIT
@@ -26,10 +27,10 @@ class TestSqsDeadLetterQueue(ServerDeadLetterQueueContract):
     def open(self, **changes: Any) -> DeadLetterQueue:
         return SqsDeadLetterQueue(region="us-east-1", endpoint_url=self.endpoint, **changes)
 
-    def open_away(self) -> DeadLetterQueue:
+    def open_away(self, port: int) -> DeadLetterQueue:
         return SqsDeadLetterQueue(
             region="us-east-1",
-            endpoint_url="http://s3cret:s3cret@127.0.0.1:9",
+            endpoint_url=f"http://s3cret:s3cret@127.0.0.1:{port}",
             timeout=timedelta(seconds=1),
             options={"aws_access_key_id": "s3cret", "aws_secret_access_key": "s3cret"},
         )
@@ -143,6 +144,26 @@ class TestSqsDeadLetterQueue(ServerDeadLetterQueueContract):
         queue.done([first])
         queue.close()
         queue.done([second])
+
+    def test_what_sqs_took_before_it_went_away_counts(
+        self, queue: SqsDeadLetterQueue, domain: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue.put([a_letter(domain)])
+        client = queue._queues.client
+        send, sent = client.send_message_batch, []
+
+        def send_once(**request: Any) -> Any:
+            sent.append(request)
+            if len(sent) == 1:
+                return send(**request)
+            raise EndpointConnectionError(endpoint_url="http://s3cret")
+
+        monkeypatch.setattr(client, "send_message_batch", send_once)
+        answers = queue.put(letters_of(domain, 25))
+        assert answers[:10] == [None] * 10
+        assert answers[10] == "SQS did not take it: no answer (EndpointConnectionError)"
+        assert answers[20] == "SQS gave no answer to those before it"
+        assert len(sent) == 2
 
     def test_no_domain_starves_the_others(self, queue: DeadLetterQueue, domain: str) -> None:
         other = f"{domain}-other"

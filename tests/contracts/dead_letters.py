@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import socket
 import threading
 import time
 import uuid
@@ -295,8 +296,8 @@ class ServerDeadLetterQueueContract(DeadLetterQueueContract):
     """What a queue on a server must do besides."""
 
     @abstractmethod
-    def open_away(self) -> DeadLetterQueue:
-        """Open a client whose server does not answer; its address holds the word ``s3cret``."""
+    def open_away(self, port: int) -> DeadLetterQueue:
+        """Open a client of a server on *port* with 1 s of patience and the password ``s3cret``."""
 
     def test_confirmed_letters_outlive_their_writer(
         self, opened: Callable[[], DeadLetterQueue], domain: str
@@ -325,8 +326,19 @@ class ServerDeadLetterQueueContract(DeadLetterQueueContract):
         assert queue.put([a_letter(domain, 2)]) == [None]
         assert len(take(queue, [domain], 3)) == 3
 
-    def test_a_server_that_is_away_is_told_quickly_and_without_secrets(self, domain: str) -> None:
-        queue = self.open_away()
+    @pytest.fixture(params=["closed", "silent"])
+    def away_port(self, request: pytest.FixtureRequest) -> Iterator[int]:
+        """A port where nobody listens, or where somebody accepts and says nothing."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            if request.param == "closed":
+                listener.close()
+            yield port
+
+    def test_a_server_that_is_away_is_told_quickly_and_without_secrets(
+        self, away_port: int, domain: str
+    ) -> None:
+        queue = self.open_away(away_port)
         calls: list[Callable[[], object]] = [
             lambda: queue.put([a_letter(domain)]),
             lambda: queue.receive([domain], limit=1, wait=NOTHING),

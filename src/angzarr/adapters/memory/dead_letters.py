@@ -6,6 +6,7 @@ Letters live as long as the process, and a forked child has a channel of its own
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ class Channel:
         return self.queues.setdefault(name, deque())
 
 
+_LOG: Final = logging.getLogger(__name__)
 _CHANNELS: Final[dict[str, Channel]] = {}
 _CHANNELS_LOCK: Final = threading.Lock()
 
@@ -100,3 +102,26 @@ class MemoryDeadLetterQueue:
                 handle = next(self._numbers)
                 self._taken[handle] = _Taken(queue_name(domain), queue.popleft())
                 yield domain, self._taken[handle].encoded, handle
+
+
+class DiscardedDeadLetterQueue:
+    """No dead-letter queue (`none`): every letter is logged and lost, as somebody asked for."""
+
+    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+        """Log *letters* and say they are safe."""
+        for letter in letters:
+            _LOG.warning(
+                "dead letter %s of %s discarded, as accept_loss says", letter.id, letter.handler
+            )
+        return [None] * len(letters)
+
+    def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:  # noqa: ARG002  the port's
+        """Wait; there is never anything."""
+        threading.Event().wait(wait.total_seconds())
+        return []
+
+    def done(self, receipts: Sequence[Receipt], /) -> None:
+        """Do nothing: there are none."""
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from angzarr.adapters.rabbitmq.letter_publisher import LetterPublisher
 from angzarr.adapters.rabbitmq.letter_receiver import LetterReceiver
-from angzarr.adapters.rabbitmq.link import read_address, told
+from angzarr.adapters.rabbitmq.link import read_cluster, told
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Receipt
@@ -18,8 +18,8 @@ from angzarr.dead_letters.queue import Receipt
 class RabbitMQDeadLetterQueue:
     """A dead-letter queue on RabbitMQ; safe from any thread and across fork.
 
-    *timeout* bounds each connect, confirm and reply. *tls* holds py-amqp's ssl options for an
-    amqps URL with its own certificates.
+    *url* may name several brokers of a cluster, split by ';'. *timeout* bounds each connect,
+    confirm and reply. *tls* holds py-amqp's ssl options, e.g. ``ca_certs``.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class RabbitMQDeadLetterQueue:
         form: Form = Form.JSON,
         tls: Mapping[str, Any] | None = None,
     ) -> None:
-        self._address = read_address(url, tls)
+        self._cluster = read_cluster(url, tls)
         self._timeout = timeout.total_seconds()
         self._form = form
         self._open()
@@ -40,7 +40,7 @@ class RabbitMQDeadLetterQueue:
         if not letters:
             return []
         self._leave_parents_links()
-        with told(self._address):
+        with told(self._cluster):
             return self._publisher.publish(letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
@@ -48,13 +48,13 @@ class RabbitMQDeadLetterQueue:
         if not domains:
             return []
         self._leave_parents_links()
-        with told(self._address):
+        with told(self._cluster):
             return self._receiver.receive(domains, limit, wait.total_seconds())
 
     def done(self, receipts: Sequence[Receipt], /) -> None:
         """Acknowledge *receipts*; those of a connection that was lost come back anyway."""
         self._leave_parents_links()
-        with told(self._address):
+        with told(self._cluster):
             self._receiver.done(receipts)
 
     def close(self) -> None:
@@ -65,8 +65,8 @@ class RabbitMQDeadLetterQueue:
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self._publisher = LetterPublisher(self._address, self._timeout, self._form)
-        self._receiver = LetterReceiver(self._address, self._timeout)
+        self._publisher = LetterPublisher(self._cluster, self._timeout, self._form)
+        self._receiver = LetterReceiver(self._cluster, self._timeout)
 
     def _leave_parents_links(self) -> None:
         if self._process != os.getpid():

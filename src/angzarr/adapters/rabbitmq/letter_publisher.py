@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import amqp  # type: ignore[import-untyped]
 
-from angzarr.adapters.rabbitmq.link import FAILURES, Address, Link, reason_of, told
+from angzarr.adapters.rabbitmq.link import FAILURES, Cluster, Link, connect, reason_of, told
 from angzarr.dead_letters.codec import Form, encode
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import EXCHANGE, routing_key
@@ -32,8 +32,8 @@ class LetterPublisher:
     Safe from any thread; one puts at a time.
     """
 
-    def __init__(self, address: Address, timeout: float, form: Form) -> None:
-        self._address = address
+    def __init__(self, cluster: Cluster, timeout: float, form: Form) -> None:
+        self._cluster = cluster
         self._timeout = timeout
         self._form = form
         self._lock = threading.Lock()
@@ -132,8 +132,8 @@ class LetterPublisher:
         return self._answers.get(tag, f"RabbitMQ did not confirm it within {self._timeout:g} s")
 
     def _connect(self) -> Link:
-        with told(self._address):
-            link = Link(self._address, timeout=self._timeout)
+        with told(self._cluster):
+            link = connect(self._cluster, timeout=self._timeout)
             link.channel.confirm_select()
         link.channel.events["basic_ack"].add(self._on_ack)
         link.channel.events["basic_nack"].add(self._on_nack)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from angzarr.adapters.rabbitmq.link import FAILURES, Address, Link, told
+from angzarr.adapters.rabbitmq.link import FAILURES, Cluster, Link, connect, told
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import Receipt
@@ -38,8 +38,8 @@ class _Waiting(NamedTuple):
 class LetterReceiver:
     """Consumes the queues of the domains last asked for. Safe from any thread, one at a time."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
-        self._address = address
+    def __init__(self, cluster: Cluster, timeout: float) -> None:
+        self._cluster = cluster
         self._timeout = timeout
         self._lock = threading.Lock()
         self._link: Link | None = None
@@ -138,8 +138,8 @@ class LetterReceiver:
             self._beaten_at = time.monotonic()
 
     def _connect(self) -> Link:
-        with told(self._address):
-            link = Link(self._address, timeout=self._timeout, heartbeat=_HEARTBEAT)
+        with told(self._cluster):
+            link = connect(self._cluster, timeout=self._timeout, heartbeat=_HEARTBEAT)
             link.channel.basic_qos(0, _PREFETCH, a_global=False)
         self._forget()
         self._link = link

@@ -23,50 +23,76 @@ FAILURES: Final = (amqp.exceptions.AMQPError, OSError)
 #: The first release whose quorum queues drop a letter after 20 returns unless told otherwise.
 _LIMITS_BY_DEFAULT: Final = 4
 
-_PORTS: Final = {"amqp": 5672, "amqps": 5671}
+_PORTS: Final = {"amqp": 5672, "pyamqp": 5672, "amqps": 5671}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the broker is; `str` shows host and port only, the rest may be secret."""
+    """Where one broker is; `str` shows host and port only, the rest may be secret."""
 
     host: str
     port: int
     virtual_host: str
     user: str = field(repr=False)
     password: str = field(repr=False)
-    tls: bool | Mapping[str, Any] = field(repr=False)
+    tls: Mapping[str, Any] | None = field(repr=False)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
 
-def read_address(url: str, tls: Mapping[str, Any] | None) -> Address:
-    """Read an amqp:// or amqps:// URL; raises ConfigurationError without repeating it."""
+class Cluster(tuple[Address, ...]):
+    """The brokers of one cluster, tried in turn."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self))
+
+
+def read_cluster(urls: str, tls: Mapping[str, Any] | None = None) -> Cluster:
+    """Read amqp:// or amqps:// URLs, split by ';'; raises ConfigurationError, repeating none.
+
+    Over amqps the broker's certificate and name are checked; *tls* holds py-amqp's ssl options.
+    """
+    return Cluster(_read_address(url.strip(), tls) for url in urls.split(";"))
+
+
+def _read_address(url: str, tls: Mapping[str, Any] | None) -> Address:
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS[parts.scheme]
     except (KeyError, ValueError) as error:
         msg = "the address of RabbitMQ must read amqp://user:password@host:port/virtual-host"
         raise ConfigurationError(msg) from error
+    host = parts.hostname or "localhost"
     return Address(
-        host=parts.hostname or "localhost",
+        host=host,
         port=port,
         virtual_host=unquote(parts.path.removeprefix("/")) or "/",
         user=unquote(parts.username or "guest"),
         password=unquote(parts.password or "guest"),
-        tls=dict(tls) if tls else parts.scheme == "amqps",
+        tls={"server_hostname": host, **(tls or {})} if tls or parts.scheme == "amqps" else None,
     )
 
 
+def connect(cluster: Cluster, *, timeout: float, heartbeat: int = 0) -> Link:
+    """Return a link to the first broker that answers; raises what the last one made of it."""
+    *others, last = cluster
+    for address in others:
+        with contextlib.suppress(*FAILURES):
+            return Link(address, timeout=timeout, heartbeat=heartbeat)
+    return Link(last, timeout=timeout, heartbeat=heartbeat)
+
+
 @contextlib.contextmanager
-def told(address: Address) -> Iterator[None]:
+def told(cluster: Cluster) -> Iterator[None]:
     """Turn a failure of the client into DeadLetterQueueUnavailable with one sentence."""
     try:
         yield
     except FAILURES as error:
-        msg = f"RabbitMQ at {address} does not take dead letters: {reason_of(error)}"
+        msg = f"RabbitMQ at {cluster} does not take dead letters: {reason_of(error)}"
         raise DeadLetterQueueUnavailable(msg) from error
 
 
@@ -86,7 +112,7 @@ class Link:
             password=address.password,
             login_method="PLAIN",
             virtual_host=address.virtual_host,
-            ssl=address.tls,
+            ssl=dict(address.tls) if address.tls else False,
             connect_timeout=timeout,
             read_timeout=timeout,
             write_timeout=timeout,

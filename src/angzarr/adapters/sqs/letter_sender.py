@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from botocore.exceptions import BotoCoreError
+
 from angzarr.adapters.sqs.queues import CONTENT_TYPE, FAILURES, Queues, reason_of
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.letter import DeadLetter
@@ -26,6 +28,7 @@ _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 class _Entry(NamedTuple):
     at: int
+    domain: str
     size: int
     request: SendMessageBatchRequestEntryTypeDef
 
@@ -50,25 +53,30 @@ class LetterSender:
                 answers[at] = f"SQS takes at most {LIMIT} bytes, the letter has {entry.size}"
             else:
                 by_queue.setdefault(queue_name(letter.domain), []).append(entry)
-        failures = [
-            failure
-            for entries in by_queue.values()
-            for batch in batches(entries)
-            if (failure := self._send_batch(letters[batch[0].at].domain, batch, answers))
-        ]
-        if failures and len(failures) == sum(len(list(batches(one))) for one in by_queue.values()):
-            raise failures[0]
+        self._send_all([batch for one in by_queue.values() for batch in batches(one)], answers)
         return answers
 
-    def _send_batch(
-        self, domain: str, batch: Sequence[_Entry], answers: list[str | None]
-    ) -> Exception | None:
+    def _send_all(self, todo: Sequence[Sequence[_Entry]], answers: list[str | None]) -> None:
+        failures: list[Exception] = []
+        for batch in todo:
+            if failures and isinstance(failures[-1], BotoCoreError):
+                self._note(batch, "SQS gave no answer to those before it", answers)
+            elif failure := self._send_batch(batch, answers):
+                failures.append(failure)
+        settled = [answers[entry.at] is None for batch in todo for entry in batch]
+        if failures and not any(settled):
+            raise failures[0]
+
+    def _note(self, batch: Sequence[_Entry], why: str, answers: list[str | None]) -> None:
+        for entry in batch:
+            answers[entry.at] = why
+
+    def _send_batch(self, batch: Sequence[_Entry], answers: list[str | None]) -> Exception | None:
         """Note SQS's answers; return the failure where it gave none."""
         try:
-            refused = self._ask(domain, [entry.request for entry in batch])
+            refused = self._ask(batch[0].domain, [entry.request for entry in batch])
         except FAILURES as error:
-            for entry in batch:
-                answers[entry.at] = f"SQS did not take it: {reason_of(error)}"
+            self._note(batch, f"SQS did not take it: {reason_of(error)}", answers)
             return error
         for entry in batch:
             answers[entry.at] = refused.get(entry.request["Id"])
@@ -114,7 +122,7 @@ class LetterSender:
             "MessageBody": text,
             "MessageAttributes": attributes,
         }
-        return _Entry(at, size, request)
+        return _Entry(at, letter.domain, size, request)
 
 
 def as_text(letter: DeadLetter, form: Form) -> tuple[str, str]:
