@@ -294,6 +294,14 @@ def test_server_that_is_down_is_unavailable_quickly_and_the_password_stays_secre
         leases.renew("o", LONG)
 
 
+def test_tables_come_with_the_first_step(sqlite_url):
+    engine = build_engine(sqlite_url)
+    SqlOwnerLeases(engine).renew("o", LONG)
+    claim = Claim(key="k", token="t", owner="o")
+    assert SqlIdempotencyStore(engine).claim([claim]) == [Claimed(starts=1)]
+    engine.dispose()
+
+
 def test_folder_that_does_not_exist_is_unavailable(tmp_path):
     engine = build_engine(f"sqlite:///{tmp_path}/missing/angzarr.db", timeout=QUICK)
     with pytest.raises(StoreUnavailable, match="unable to open"):

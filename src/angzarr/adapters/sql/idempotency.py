@@ -6,10 +6,10 @@ On PostgreSQL the row is locked by the upsert or FOR UPDATE, on SQLite the whole
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -27,7 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.database_time import database_now, database_time_after
 from angzarr.adapters.sql.engine import in_transaction
-from angzarr.adapters.sql.tables import idempotency_keys, owner_leases
+from angzarr.adapters.sql.tables import ensure_tables, idempotency_keys, owner_leases
 from angzarr.resilience.idempotency import (
     RECORD_LIFE,
     Claim,
@@ -47,6 +47,8 @@ from angzarr.resilience.idempotency_rules import (
     life_after,
     was_ended,
 )
+
+_Answer = TypeVar("_Answer")
 
 _WRITTEN = ("status", "token", "owner", "replay", "hop", "starts", "fingerprint", "result")
 _keys = idempotency_keys.c
@@ -78,7 +80,7 @@ class SqlOwnerLeases:
         return _sweep(self._engine, owner_leases, owner_leases.c.owner, limit)
 
     def _run(self, statement: Executable, parameters: dict[str, Any]) -> None:
-        in_transaction(self._engine, lambda connection: connection.execute(statement, parameters))
+        _step(self._engine, lambda connection: connection.execute(statement, parameters))
 
 
 class SqlIdempotencyStore:
@@ -103,11 +105,11 @@ class SqlIdempotencyStore:
             answers = {i: self._claim(connection, claims[i]) for i in order}
             return [answers[i] for i in range(len(claims))]
 
-        return in_transaction(self._engine, step) if claims else []
+        return _step(self._engine, step) if claims else []
 
     def owns(self, key: str, token: str, /) -> bool:
         """Return whether the delivery with *token* still holds *key*."""
-        return in_transaction(self._engine, lambda c: holds(self._locked(c, key), token))
+        return _step(self._engine, lambda c: holds(self._locked(c, key), token))
 
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
         """End the claim of *token*, or change nothing and return False."""
@@ -119,7 +121,7 @@ class SqlIdempotencyStore:
             self._write(connection, key, ended(record, ending), life_after(ending, self._life))
             return True
 
-        return in_transaction(self._engine, step)
+        return _step(self._engine, step)
 
     def sweep(self, limit: int = 1000) -> int:
         """Delete at most *limit* expired records and return how many."""
@@ -180,6 +182,11 @@ class _Statements:
         )
 
 
+def _step(engine: Engine, step: Callable[[Connection], _Answer]) -> _Answer:
+    ensure_tables(engine)
+    return in_transaction(engine, step)
+
+
 def _insert(engine: Engine, table: Table) -> postgresql.Insert | sqlite.Insert:
     if engine.dialect.name == "postgresql":
         return postgresql.insert(table)
@@ -222,4 +229,4 @@ def _sweep(engine: Engine, table: Table, key: Column[Any], limit: int) -> int:
         .with_for_update(skip_locked=True)
     )
     statement = delete(table).where(key.in_(expired.scalar_subquery()))
-    return in_transaction(engine, lambda connection: connection.execute(statement).rowcount)
+    return _step(engine, lambda connection: connection.execute(statement).rowcount)

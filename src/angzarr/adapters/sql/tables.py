@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+
 from sqlalchemy import Column, DateTime, Engine, Integer, MetaData, Table, Text
 
 from angzarr.adapters.sql.engine import create_missing
 
 METADATA = MetaData()
+
+_READY: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 idempotency_keys = Table(
     "idempotency_keys",
@@ -35,3 +39,10 @@ owner_leases = Table(
 def create_tables(engine: Engine) -> None:
     """Create these tables if they are missing; any number of processes may do so at once."""
     create_missing(engine, METADATA)
+
+
+def ensure_tables(engine: Engine) -> None:
+    """Create the tables before the first use of *engine* in this process, which may come late."""
+    if engine not in _READY:
+        create_tables(engine)
+        _READY.add(engine)
