@@ -1,0 +1,122 @@
+"""Run: one run of the demo, with names of its own on every server, and the settings it works by.
+
+The settings go where a user's would: a YAML file named by ANGZARR_CONFIG, and the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml  # type: ignore[import-untyped]
+
+from angzarr.settings import CONFIG_VARIABLE
+
+#: Names the folder of the run in the environment of its processes.
+VARIABLE: Final = "DEMO_RUN"
+#: Handlers of `anything`, the example for events of unknown types.
+FOREIGN: Final = ("anything.archive", "anything.index", "anything.tell")
+
+#: Short waits, so that people need not: three runs within about a second.
+_POLICY: Final = {"base": 0.2, "max_delay": 0.6, "max_attempts": 3}
+_POLICIES: Final = ("default", "external_api", "crm_sync", "webhook")
+_ANALYSIS: Final = {
+    "max_replays": 2,
+    "first_delay": 1.5,
+    "longest_delay": 3,
+    "answer_deadline": 300,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run. `types` are the event types of a file; empty: the examples' own events."""
+
+    id: str
+    folder: str
+    broker: str
+    seed: int
+    types: Sequence[str] = ()
+
+    @property
+    def embedded(self) -> bool:
+        """Whether all of it lives in this process."""
+        return self.broker.startswith("memory")
+
+    @property
+    def name(self) -> str:
+        """What queues and keys on shared servers begin with; nobody else's do."""
+        return f"angzarr-demo-{self.id}"
+
+    @property
+    def path(self) -> Path:
+        """The folder with the journal, the SQLite files and the logs."""
+        return Path(self.folder)
+
+    @property
+    def journal(self) -> Path:
+        """The file of the journal."""
+        return self.path / "journal.db"
+
+    @property
+    def facts(self) -> str:
+        """The database of the facts."""
+        return f"sqlite:///{self.path / 'facts.db'}"
+
+    def domain(self, name: str) -> str:
+        """Return *name* as a domain of this run: a shared dead-letter queue is not to be read."""
+        return name if self.embedded else f"demo-{self.id}-{name}"
+
+
+def read(environment: Mapping[str, str] = os.environ) -> Run:
+    """Return the run that this process belongs to."""
+    folder = Path(environment[VARIABLE])
+    written = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return Run(**written, broker=environment["CELERY_BROKER_URL"])
+
+
+def write(run: Run, *, store: str | None, dlq: Mapping[str, Any], ledger: str | None) -> None:
+    """Write what the run's processes read: the run itself and the settings."""
+    told = {name: value for name, value in asdict(run).items() if name != "broker"}
+    (run.path / "run.json").write_text(json.dumps(told), encoding="utf-8")
+    (run.path / "outside.db").touch()
+    chosen = settings(run, store=store, dlq=dlq, ledger=ledger)
+    (run.path / "angzarr.yaml").write_text(yaml.safe_dump(chosen), encoding="utf-8")
+
+
+def settings(
+    run: Run, *, store: str | None, dlq: Mapping[str, Any], ledger: str | None
+) -> dict[str, Any]:
+    """Return the settings of *run*; what is None is left to the broker's default."""
+    store = store or (f"sqlite:///{run.path / 'claims.db'}" if run.embedded else None)
+    chosen = {
+        "store": store,
+        "ledger": ledger or f"sqlite:///{run.path / 'ledger.db'}",
+        "prefix": run.name,
+        "dlq": dict(dlq),
+        "facts": {"url": run.facts, "log": False},
+        "retry": {"policies": {name: dict(_POLICY) for name in _POLICIES}},
+        "analysis": _ANALYSIS,
+        "routes": {taken: [{"handler": name} for name in FOREIGN] for taken in run.types},
+    }
+    return {name: value for name, value in chosen.items() if value}
+
+
+def environment(run: Run, outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment of the run's processes: *outer* without settings of other apps."""
+    kept = {
+        name: value for name, value in outer.items() if not name.startswith(("ANGZARR_", "CELERY_"))
+    }
+    return kept | {
+        CONFIG_VARIABLE: str(run.path / "angzarr.yaml"),
+        VARIABLE: run.folder,
+        "CELERY_BROKER_URL": run.broker,
+        "OUTSIDE_FILE": str(run.path / "outside.db"),
+        "OUTSIDE_SEED": str(run.seed),
+        # Celery's warm shutdown of a prefork pool can last half a minute; all work is done by then.
+        "REMAP_SIGTERM": "SIGQUIT",
+    }

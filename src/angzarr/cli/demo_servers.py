@@ -1,0 +1,158 @@
+"""Servers of a demo run: where its dead letters go, whether all of them answer, and cleaning up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from angzarr import wiring
+from angzarr.cli.demo_run import Run
+from angzarr.dead_letters.names import queue_name
+from angzarr.errors import ConfigurationError
+from angzarr.settings import DeadLetterSettings
+
+_log = logging.getLogger("angzarr.demo")
+
+
+def dead_letter_settings(url: str | None) -> dict[str, Any]:
+    """Return the settings that *url* stands for; None leaves it to the broker."""
+    if url is None:
+        return {}
+    parts = urlsplit(url)
+    match parts.scheme or url:
+        case "channel":
+            return {"backend": "channel"}
+        case "kafka":
+            return {"backend": "kafka", "kafka_brokers": parts.netloc}
+        case "amqp" | "amqps":
+            return {"backend": "amqp", "amqp_url": url}
+        case "sqs":
+            endpoint = parse_qs(parts.query).get("endpoint", [None])[0]
+            region = parts.netloc or None
+            return {"backend": "sqs", "aws_region": region, "aws_endpoint_url": endpoint}
+    msg = (
+        f"--dlq {parts.scheme or url} is unknown: use kafka://host:port, amqp://host:port/vhost,"
+        " sqs://region?endpoint=http://host:port or channel"
+    )
+    raise ConfigurationError(msg)
+
+
+def check(app: Any) -> None:
+    """Raise one clear error if a server that the run needs does not answer."""
+    _check_broker(app)
+    wiring.open_claims(app.settings, app.broker_url).leases.renew(
+        f"{app.run.name}-start", timedelta(seconds=1)
+    )
+    letters = app.open_dead_letter_queue()
+    try:
+        letters.receive(app.dead_letter_domains(), limit=1, wait=timedelta(0))
+    finally:
+        letters.close()
+    ledger = app.open_ledger()
+    try:
+        ledger.get_failure_stats()
+    finally:
+        ledger.close()
+
+
+def _check_broker(app: Any) -> None:
+    from kombu.utils.url import maybe_sanitize_url
+
+    connection = app.connection_for_write()
+    try:
+        connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=5)
+    except Exception as error:
+        where = maybe_sanitize_url(app.broker_url)
+        msg = f"the broker at {where} does not answer ({error}); start it, or name another"
+        raise ConfigurationError(msg) from error
+    finally:
+        connection.release()
+
+
+def clean(app: Any) -> None:
+    """Remove the run's queues, topics and keys; what cannot be removed is logged and left."""
+    run: Run = app.run
+    if run.embedded and app.settings.dlq.backend in (None, "channel"):
+        return
+    names = [queue_name(domain) for domain in app.dead_letter_domains()]
+    for step in (_broker_cleaner(app), _store_cleaner(app), _letters_cleaner(app, names)):
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - the run is over, its result stands
+            _log.warning("something of %s was left behind: %s", run.name, error)
+
+
+def _nothing() -> None:
+    """Remove nothing: there is nothing, or it ends by itself."""
+
+
+def _broker_cleaner(app: Any) -> Callable[[], None]:
+    if app.broker_url.startswith(("redis", "rediss")):
+        return lambda: _unlink(app.broker_url, app.run.name)
+    if app.broker_url.startswith(("amqp", "pyamqp")):
+        queues = [app.run.name, f"{app.run.name}-outcomes"]
+        return lambda: _delete_amqp(app.broker_url, queues, exchanges=queues)
+    return _nothing
+
+
+def _store_cleaner(app: Any) -> Callable[[], None]:
+    store = wiring.store_url(app.settings, app.broker_url)
+    if store.startswith(("redis", "rediss")):
+        return lambda: _unlink(store, app.run.name)
+    return _nothing
+
+
+def _letters_cleaner(app: Any, names: Sequence[str]) -> Callable[[], None]:
+    given = app.settings.dlq
+    amqp_url = given.amqp_url or app.broker_url
+    match given.backend:
+        case "kafka":
+            return lambda: _delete_topics(given.kafka_brokers, names)
+        case "sqs":
+            return lambda: _delete_sqs(given, names)
+        case "amqp" | None if amqp_url.startswith(("amqp", "pyamqp")):
+            return lambda: _delete_amqp(amqp_url, names)
+        case _:
+            return _nothing
+
+
+def _unlink(url: str, prefix: str) -> None:
+    import redis
+
+    with redis.Redis.from_url(url) as client:
+        if keys := list(client.scan_iter(f"*{prefix}*", count=1000)):
+            client.unlink(*keys)
+
+
+def _delete_amqp(url: str, queues: Sequence[str], exchanges: Sequence[str] = ()) -> None:
+    from kombu import Connection
+
+    with Connection(url) as connection:
+        for name in queues:
+            with suppress(connection.channel_errors):  # it closes the channel where it is missing
+                connection.channel().queue_delete(name)
+        for name in exchanges:
+            with suppress(connection.channel_errors):
+                connection.channel().exchange_delete(name)
+
+
+def _delete_topics(brokers: str, names: Sequence[str]) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for future in admin.delete_topics(list(names)).values():
+        with suppress(Exception):  # a topic without letters was never made
+            future.result(timeout=10)
+
+
+def _delete_sqs(given: DeadLetterSettings, names: Sequence[str]) -> None:
+    import boto3
+
+    client = boto3.client("sqs", region_name=given.aws_region, endpoint_url=given.aws_endpoint_url)
+    for name in names:
+        with suppress(client.exceptions.QueueDoesNotExist):
+            client.delete_queue(QueueUrl=client.get_queue_url(QueueName=name)["QueueUrl"])
