@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -127,6 +129,23 @@ class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
         second.close()
         first.close()
         assert set(ids(moved)) <= set(ids(take(opened(), [domain], len(moved))))
+
+    def test_a_forked_child_that_uses_no_letters_ends_in_good_order(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        script = f"""
+import os, sys
+from datetime import timedelta
+from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
+queue = KafkaDeadLetterQueue({self.brokers!r}, group={self.group!r})
+queue.receive([{domain!r}], limit=1, wait=timedelta(seconds=1))
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+        assert (
+            subprocess.run([sys.executable, "-c", script], timeout=30, check=False).returncode == 0
+        )
 
     def test_a_setting_that_does_not_exist_is_told(self, domain: str) -> None:
         queue = KafkaDeadLetterQueue(self.brokers, options={"no.such.setting": 1})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -85,9 +87,30 @@ def reason_of(error: Any) -> str:
     return " ".join(text.split())[:300]
 
 
-def never_free(client: object) -> None:
-    """Keep a client inherited by fork for ever: freeing it would wait for its parent's threads."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+class Owner(Protocol):
+    """What holds a client of Kafka's."""
+
+    def held(self) -> object:
+        """Return the client, or None."""
+
+
+_OWNERS: Final[WeakSet[Owner]] = WeakSet()
+
+
+def own(owner: Owner) -> None:
+    """See to it that no forked child frees what *owner* holds: it would crash or hang.
+
+    Freeing a client waits for its threads, which a fork does not copy.
+    """
+    _OWNERS.add(owner)
+
+
+def _never_free_inherited() -> None:
+    for owner in _OWNERS:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner.held()))
+
+
+os.register_at_fork(after_in_child=_never_free_inherited)
 
 
 class Topics:

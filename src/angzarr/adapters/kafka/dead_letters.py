@@ -90,6 +90,4 @@ class KafkaDeadLetterQueue:
 
     def _leave_parents_clients(self) -> None:
         if self._process != os.getpid():
-            self._producer.leave()
-            self._consumer.leave()
             self._open()

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from angzarr.adapters.kafka.client import Cluster, creating, never_free
+from angzarr.adapters.kafka.client import Cluster, creating, own
 from angzarr.adapters.kafka.letter_producer import CONTENT_TYPE
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
@@ -71,6 +71,7 @@ class LetterConsumer:
         self._group = group
         self._lock = threading.Lock()
         self._consumer: Consumer | None = None
+        own(self)
         self._domains: dict[str, str] = {}
         self._progress: dict[tuple[str, int], Progress] = {}
         self._away: Any = None
@@ -108,9 +109,9 @@ class LetterConsumer:
             self._domains.clear()
             self._progress.clear()
 
-    def leave(self) -> None:
-        """Let go of a consumer that a forked child inherited."""
-        never_free(self._consumer)
+    def held(self) -> object:
+        """Return the consumer, if there is one."""
+        return self._consumer
 
     def _subscribed(self, wanted: dict[str, str]) -> Consumer:
         if self._consumer is None:

@@ -15,7 +15,7 @@ from angzarr.adapters.kafka.client import (
     Cluster,
     Topics,
     creating,
-    never_free,
+    own,
     reason_of,
 )
 from angzarr.dead_letters.codec import Form, encode, partition_key
@@ -39,6 +39,7 @@ class LetterProducer:
         self._form = form
         self._lock = threading.Lock()
         self._producer: Producer | None = None
+        own(self)
 
     def produce(self, letters: Sequence[DeadLetter]) -> list[str | None]:
         """Return for each letter None once all in-sync replicas have it, else why not."""
@@ -73,9 +74,9 @@ class LetterProducer:
         with self._lock:
             self._producer = None
 
-    def leave(self) -> None:
-        """Let go of a producer that a forked child inherited."""
-        never_free(self._producer)
+    def held(self) -> object:
+        """Return the producer, if there is one."""
+        return self._producer
 
     def _send(self, producer: Producer, letter: DeadLetter, report: Any) -> None:
         encoded = encode(letter, self._form)
