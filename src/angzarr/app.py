@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from celery import signals
+
 from angzarr import wiring
 from angzarr.adapters.celery import safety
 from angzarr.adapters.celery.publisher import (
@@ -92,6 +94,9 @@ class Angzarr(Registering, Publishing):
         self.add_defaults(dict(safety.DEFAULTS))
         self.on_after_configure.connect(_apply_broker_defaults, weak=False)
         self.steps["worker"].add(RoadStep)
+        signals.worker_process_shutdown.connect(self._close_road, weak=False)
+        if self.settings.logs == "structured":
+            wiring.dress_celery_logs()
 
     # -- the road of this process ------------------------------------------------------------
 
@@ -173,10 +178,13 @@ class Angzarr(Registering, Publishing):
         if self._lease is not None:
             self._lease.end()
             self._lease = None
-        if self._road is not None:
+        self._close_road()
+        self.__dict__.pop("owner", None)
+
+    def _close_road(self, **_signal: Any) -> None:
+        if self._road is not None and self._road[0] == os.getpid():
             self._road[1].close()
             self._road = None
-        self.__dict__.pop("owner", None)
 
     # -- doors for the analysis worker and the CLI ---------------------------------------------
 

@@ -11,7 +11,7 @@ from kombu.utils.json import dumps, loads
 
 from angzarr import wiring
 from angzarr.adapters.celery.followers import CeleryFollowers
-from angzarr.adapters.celery.publisher import CeleryPublisher, CelerySchedule
+from angzarr.adapters.celery.publisher import CeleryPublisher, CelerySchedule, transport_of
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.clock import Clock, SystemClock
@@ -30,7 +30,7 @@ def build_road(app: Any) -> Road:
     clock = SystemClock()
     store = wiring.open_claims(app.settings, app.broker_url).store
     hold = Hold(clock=clock, chance=random.random, stopping=app.stopping)
-    hooks = Hooks((*app.hooks, *wiring.open_hooks()))
+    hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
     return Road(
         pipeline=_pipeline(app, clock, store, hold, hooks),
         settler=_settler(app, clock, store),

@@ -35,6 +35,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 
+def text_of(error: BaseException) -> str:
+    """Return what *error* says; an error that cannot even say it must not stop its letter."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - somebody else's __str__
+        return f"a {type(error).__name__} that cannot be printed"
+
+
 class AngzarrError(Exception):
     """The root of every error this package raises."""
 

@@ -13,6 +13,7 @@ from celery import Celery
 from kombu.exceptions import EncodeError, KombuError
 from kombu.utils.url import maybe_sanitize_url
 
+from angzarr import wiring
 from angzarr.delivery.fanout import Subscription, subscriptions
 from angzarr.delivery.handlers import Handlers
 from angzarr.errors import (
@@ -25,6 +26,9 @@ from angzarr.events.codec import event_type_of, to_json
 from angzarr.events.event import Event, Priority, check_domain, task_id_for
 from angzarr.events.headers import to_headers
 from angzarr.settings import Settings
+
+#: Options by which a sender says itself where a task goes.
+_ADDRESS = frozenset({"queue", "exchange", "routing_key"})
 
 
 class Publishing(Celery):
@@ -91,7 +95,9 @@ class Publishing(Celery):
                 " under routes in the settings, or publish with allow_no_subscriber=True"
             )
             raise NoSubscriber(msg)
-        self._send_to_all(published, found, options)
+        with wiring.publishing_span(published) as traceparent:
+            published = replace(published, traceparent=traceparent)
+            self._send_to_all(published, found, options)
         return published
 
     def _send_to_all(
@@ -128,6 +134,9 @@ class Publishing(Celery):
 
     def send_task(self, name: str, *args: Any, **options: Any) -> Any:
         """Send a task as Celery does; a broker that is away is BrokerUnavailable (nothing sent)."""
+        handler = self.handlers.get(name)
+        if handler is not None and handler.queue and not _ADDRESS & options.keys():
+            options["queue"] = handler.queue
         try:
             return super().send_task(name, *args, **options)
         except EncodeError as error:

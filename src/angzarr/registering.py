@@ -74,7 +74,7 @@ class Registering(Celery):
                     is_async=inspect.iscoroutinefunction(function),
                 )
             )
-            return self.task(function, name=task_name, queue=queue, typing=False, **task_options)
+            return self.task(function, name=task_name, typing=False, **task_options)
 
         return register
 
@@ -82,6 +82,15 @@ class Registering(Celery):
         if policy is None and operation is None:
             return None
         return choose(self.policies, explicit=policy, operation=operation)
+
+    def task(self, *args: Any, **options: Any) -> Any:
+        """Register a plain task, as Celery does, but with this app only.
+
+        Celery shares an app's tasks with every other app of the process; two apps that happen to
+        use one name would then run each other's functions. ``shared=True`` brings it back.
+        """
+        options.setdefault("shared", False)
+        return super().task(*args, **options)
 
     def _task_from_fun(
         self, fun: Callable[..., Any], name: str | None = None, base: Any = None, **options: Any
@@ -117,7 +126,6 @@ class Registering(Celery):
                 operation=operation,
                 policy=self._policy(getattr(task, "policy", None), operation),
                 breaker=getattr(task, "breaker", None),
-                queue=getattr(task, "queue", None),
                 idempotent=getattr(task, "idempotent", True),
                 finished_by=(Ignore,),
                 is_async=is_async,

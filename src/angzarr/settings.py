@@ -65,7 +65,8 @@ class FactSettings(_Section):
     """Where facts go besides the structured log (spec F1)."""
 
     url: str | None = None
-    log: bool = True
+    #: One INFO line a fact; by default only where no database takes them.
+    log: bool | None = None
 
 
 class AnalysisSettings(_Section):
@@ -107,6 +108,8 @@ class Settings(BaseSettings):
     retry: RetrySettings = RetrySettings()
     analysis: AnalysisSettings = AnalysisSettings()
     routes: dict[str, tuple[Route, ...]] = Field(default_factory=dict)
+    #: Whose log lines a worker writes: ours (JSON, or coloured on a terminal) or Celery's own.
+    logs: Literal["structured", "celery"] = "structured"
     #: Starts that nobody settled before an event counts as poison (spec D4).
     most_starts: int = Field(default=3, ge=1)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from celery import signals
 
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue
 from angzarr.delivery.hooks import Hook
 from angzarr.errors import ConfigurationError, MissingExtra
+from angzarr.events.event import Event
 from angzarr.facts import FactLog
 from angzarr.resilience.completed_cache import CompletedCache
 from angzarr.resilience.idempotency import IdempotencyStore, OwnerLeases
@@ -21,7 +25,6 @@ _EXTRAS = {
     "redis": "redis",
     "psycopg": "postgresql",
     "confluent_kafka": "kafka",
-    "pika": "rabbitmq",
     "boto3": "sqs",
     "opentelemetry.sdk": "opentelemetry",
 }
@@ -111,13 +114,13 @@ def sql_engine(url: str, *, power_safe: bool = True) -> Any:
 
 
 def open_facts(settings: Settings, broker: str) -> FactLog:
-    """Return the fact log: the structured log, and SQL where a URL is set or nothing is shared."""
+    """Return the fact log: SQL where a URL is set or the broker is embedded, else log lines."""
     url = settings.facts.url or (EMBEDDED if broker.startswith("memory") else None)
     sinks: list[FactLog] = []
     if url:
         sql = importlib.import_module("angzarr.adapters.sql.facts")
         sinks.append(sql.SqlFactLog(sql_engine(url)))
-    if settings.facts.log:
+    if settings.facts.log or (settings.facts.log is None and not sinks):
         log = importlib.import_module("angzarr.adapters.structlog.facts")
         sinks.append(log.StructlogFactLog())
     fan_out = importlib.import_module("angzarr.adapters.memory.facts")
@@ -145,8 +148,11 @@ def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
             memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
             queue = memory.MemoryDeadLetterQueue()
         case "amqp":
-            url = given.amqp_url or (broker if _is_amqp(broker) else "amqp://localhost:5672")
-            rabbitmq = _adapter("rabbitmq.dead_letters", "pika")
+            url = given.amqp_url or (broker if _is_amqp(broker) else None)
+            if url is None:
+                msg = "dlq.backend 'amqp' needs dlq.amqp_url, e.g. amqp://localhost:5672"
+                raise ConfigurationError(msg)
+            rabbitmq = importlib.import_module("angzarr.adapters.rabbitmq.dead_letters")
             queue = rabbitmq.RabbitMQDeadLetterQueue(url)
         case "kafka":
             kafka = _adapter("kafka.dead_letters", "confluent_kafka")
@@ -185,11 +191,20 @@ def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]
     return sorted({*named, UNKNOWN_DOMAIN})
 
 
-def open_hooks() -> list[Hook]:
+def open_hooks(transport: str) -> list[Hook]:
     """Return the hooks that every app has: the log lines, and OpenTelemetry's API."""
     log = importlib.import_module("angzarr.adapters.structlog.hook")
     telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
-    return [log.LogHook(), telemetry.OpenTelemetryHook()]
+    return [log.LogHook(), telemetry.OpenTelemetryHook(broker=transport)]
+
+
+def publishing_span(event: Event) -> AbstractContextManager[str | None]:
+    """Return a span around the publish of *event*, which gives its ``traceparent``."""
+    propagation = importlib.import_module("angzarr.adapters.opentelemetry.propagation")
+    span: AbstractContextManager[str | None] = propagation.publishing(
+        event.type, event.domain, event.id
+    )
+    return span
 
 
 def bound_logger() -> Callable[[Mapping[str, Any]], Any]:
@@ -197,6 +212,16 @@ def bound_logger() -> Callable[[Mapping[str, Any]], Any]:
     logs = importlib.import_module("angzarr.adapters.structlog.logs")
     make: Callable[[Mapping[str, Any]], Any] = logs.bound_logger
     return make
+
+
+def dress_celery_logs() -> None:
+    """Let Celery's log lines look like ours, where Celery sets up logging itself."""
+    for signal in (signals.after_setup_logger, signals.after_setup_task_logger):
+        signal.connect(_dress, weak=False, dispatch_uid="angzarr")
+
+
+def _dress(logger: logging.Logger, **_signal: Any) -> None:
+    importlib.import_module("angzarr.adapters.structlog.logs").dress(logger)
 
 
 def check_servers(settings: Settings, broker: str) -> None:

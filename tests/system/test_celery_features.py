@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -95,10 +96,8 @@ def test_flower_sees_received_started_succeeded_retried_and_failed(site):
 
 
 def _listen(receiver):
-    try:
+    with contextlib.suppress(TimeoutError, OSError):
         receiver.capture(limit=None, timeout=20, wakeup=True)
-    except (TimeoutError, OSError):
-        pass
 
 
 def test_soft_time_limit_is_a_transient_failure_and_is_retried(site):

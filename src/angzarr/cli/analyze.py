@@ -34,11 +34,13 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
     with ExitStack() as doors:
         queue = app.open_dead_letter_queue()
         doors.callback(queue.close)
+        outcomes = app.open_replay_outcomes()
+        doors.callback(outcomes.close)
         replayer = open_replayer(app, doors)
         yield AnalysisWorker(
             queue=queue,
             ledger=replayer.ledger,
-            outcomes=app.open_replay_outcomes(),
+            outcomes=outcomes,
             replayer=replayer,
             classify=Classifier(delay=pause, max_replays=settings.max_replays),
             clock=replayer.clock,

@@ -38,3 +38,6 @@ class ReplayOutcomes(Protocol):
 
     def done(self, outcomes: Sequence[ReplayOutcome], /) -> None:
         """Let these outcomes go."""
+
+    def close(self) -> None:
+        """Give back what was not done and close connections; safe to call twice."""

@@ -17,7 +17,7 @@ from angzarr.dead_letters.letter import (
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handler
-from angzarr.errors import InvalidDomainName
+from angzarr.errors import InvalidDomainName, text_of
 from angzarr.events.event import check_domain
 from angzarr.resilience.taxonomy import Classification
 
@@ -54,7 +54,7 @@ class Autopsy:
             event=delivery.event,
             error_type=_name(error),
             error_code=seen.code or "UNKNOWN",
-            error_message=str(error)[:MAX_MESSAGE],
+            error_message=text_of(error)[:MAX_MESSAGE],
             error_stack=_stack(error),
             category=seen.category.value,
             attempts=delivery.attempt if ran else delivery.attempt - 1,
@@ -101,7 +101,7 @@ def _stack(error: BaseException) -> str:
 
 
 def _explain(reason: Reason, delivery: Delivery, error: BaseException) -> str:
-    what = str(error)[:500] or _name(error)
+    what = text_of(error)[:500] or _name(error)
     match reason:
         case Reason.EXHAUSTED:
             return f"failed {delivery.attempt} times, no attempt is left; last: {what}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Protocol
 
@@ -30,19 +30,9 @@ class Hooks:
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
 
-    @contextmanager
-    def attempt(self, delivery: Delivery) -> Iterator[None]:
-        """Open every hook's context around the handler."""
-        if not self._hooks:
-            yield
-            return
-        stack = ExitStack()
-        for hook in self._hooks:
-            _guard(partial(_enter, stack, hook, delivery))
-        try:
-            yield
-        finally:
-            _guard(stack.close)
+    def attempt(self, delivery: Delivery) -> AbstractContextManager[object]:
+        """Return a context around the handler, made of every hook's own."""
+        return _Attempt(self._hooks, delivery)
 
     def settled(self, delivery: Delivery, outcome: Outcome) -> None:
         """Show a settled delivery to every hook."""
@@ -50,8 +40,28 @@ class Hooks:
             _guard(partial(hook.settled, delivery, outcome))
 
 
-def _enter(stack: ExitStack, hook: Hook, delivery: Delivery) -> None:
-    stack.enter_context(hook.attempt(delivery))
+class _Attempt:
+    """The open contexts of one attempt: an ExitStack whose members cannot break it."""
+
+    __slots__ = ("_delivery", "_hooks", "_open")
+
+    def __init__(self, hooks: Sequence[Hook], delivery: Delivery) -> None:
+        self._hooks = hooks
+        self._delivery = delivery
+        self._open: list[AbstractContextManager[object]] = []
+
+    def __enter__(self) -> None:
+        for hook in self._hooks:
+            _guard(partial(self._enter, hook))
+
+    def _enter(self, hook: Hook) -> None:
+        context = hook.attempt(self._delivery)
+        context.__enter__()
+        self._open.append(context)
+
+    def __exit__(self, *error: object) -> None:
+        for context in reversed(self._open):
+            _guard(partial(context.__exit__, None, None, None))
 
 
 def _guard(call: Callable[[], object]) -> None:

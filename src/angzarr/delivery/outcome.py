@@ -42,9 +42,10 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A business refusal."""
+    """A business refusal: said by the handler, or `seen` and skipped by a rule (spec D2)."""
 
     reason: str
+    seen: Classification | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ class Postponed:
     delay: timedelta
     why: str
     claimed: bool
+    #: The open breaker it waits for, if that is why.
+    breaker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ from angzarr.errors import (
     Postpone,
     RetryLater,
     Skip,
+    text_of,
 )
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.backoff import Policy, next_delay
@@ -70,6 +71,9 @@ MOST_STARTS = 3
 _GIVEN_UP = Classification(category=Category.CLIENT, code="GIVEN_UP", reason="the handler said so")
 _UNREADABLE = Classification(
     category=Category.CLIENT, code="UNDELIVERABLE", reason="the message does not fit its handler"
+)
+_NO_HANDLER = Classification(
+    category=Category.CLIENT, code="UNKNOWN_TASK", reason="no handler of this name here"
 )
 _POISON = Classification(
     category=Category.UNKNOWN, code="POISON", reason="starts that nobody settled"
@@ -108,15 +112,14 @@ class Pipeline:
             return early
         handler = self.handlers.get(delivery.handler)
         if handler is None:
-            return self._unreadable(
-                delivery, None, DecodeError(f"no handler is registered as {delivery.handler!r}")
-            )
+            missing = DecodeError(f"no handler is registered as {delivery.handler!r}")
+            return self._unreadable(delivery, None, missing, _NO_HANDLER)
         policy = self._policy(delivery, handler)
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
             call = handler.bind(delivery, context)
         except DecodeError as error:
-            return self._unreadable(delivery, handler, error)
+            return self._unreadable(delivery, handler, error, _UNREADABLE)
         return self._claim(delivery, handler, call)
 
     def _early(self, delivery: Delivery) -> Postponed | None:
@@ -168,7 +171,10 @@ class Pipeline:
             return self._dead(delivery, handler, open_for_long, Reason.TOO_OLD, _TOO_OLD)
         spread = 1 + 0.1 * self.chance()
         return Postponed(
-            delay=refused.retry_after * spread, why=f"breaker {name} is open", claimed=True
+            delay=refused.retry_after * spread,
+            why=f"breaker {name} is open",
+            claimed=True,
+            breaker=name,
         )
 
     def _run(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
@@ -224,7 +230,7 @@ class Pipeline:
             idempotent=handler.idempotent,
         )
         if verdict is Verdict.SKIP:
-            return Skipped(reason=f"{seen.category}: {error}")
+            return Skipped(reason=f"{seen.category}: {text_of(error)}", seen=seen)
         if verdict is Verdict.DEAD_LETTER:
             return self._dead(delivery, handler, error, Reason.REFUSED, seen)
         policy = self._policy(delivery, handler)
@@ -268,11 +274,13 @@ class Pipeline:
         return self._dead(delivery, handler, error, Reason.CONFLICT, _CONFLICT, claimed=False)
 
     def _unreadable(
-        self, delivery: Delivery, handler: Handler | None, error: DecodeError
+        self,
+        delivery: Delivery,
+        handler: Handler | None,
+        error: DecodeError,
+        seen: Classification,
     ) -> DeadLettered:
-        return self._dead(
-            delivery, handler, error, Reason.UNDELIVERABLE, _UNREADABLE, claimed=False
-        )
+        return self._dead(delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=False)
 
     def _dead(
         self,

@@ -15,6 +15,7 @@ from angzarr.delivery.outcome import (
     Retried,
     Skipped,
 )
+from angzarr.errors import text_of
 from angzarr.facts import Fact
 
 
@@ -76,9 +77,9 @@ def _details(outcome: Outcome) -> dict[str, Any]:
         case Retried(error=error, seen=seen, delay=delay, max_attempts=most):
             return {
                 "error_code": seen.code,
-                "error_message": str(error)[:1000],
+                "error_message": text_of(error)[:1000],
                 "error_type": seen.category.value,
-                "max_retries": most - 1,
+                "max_retries": most - 1 if most else None,
                 "delay_ms": round(delay.total_seconds() * 1000),
                 "resolved": False,
             }

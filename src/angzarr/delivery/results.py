@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from angzarr.errors import DeliveryError
+from angzarr.errors import DeliveryError, text_of
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -41,7 +41,7 @@ class Results:
     @staticmethod
     def write_error(error: BaseException) -> str:
         """Return what a duplicate is told about *error*."""
-        return json.dumps({"type": type(error).__name__, "message": str(error)[:1000]})
+        return json.dumps({"type": type(error).__name__, "message": text_of(error)[:1000]})
 
     @staticmethod
     def read_error(text: str) -> DeliveryError:

@@ -41,8 +41,10 @@ class Road:
         except GivenBack:
             self._release(delivery)
             raise
+        if not ours:
+            return None
         self.hooks.settled(delivery, outcome)
-        return outcome if ours else None
+        return outcome
 
     def close(self) -> None:
         """Write what is held back and close connections."""

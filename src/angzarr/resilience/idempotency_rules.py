@@ -61,9 +61,10 @@ def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool])
     """Answer *claim*; `alive` is asked for the record's owner only where the answer hangs on it."""
     if record is None:
         return Claimed()
+    if _another_body(record, claim):
+        return Conflict()
     if record.status is Status.COMPLETED:
-        conflict = _another_body(record, claim)
-        return Conflict() if conflict else AlreadyCompleted(result=record.result)
+        return AlreadyCompleted(result=record.result)
     if record.status is Status.FAILED:
         passes = claim.position.replay > record.position.replay
         return Claimed() if passes else AlreadyFailed(error=record.result or "{}")
@@ -73,8 +74,6 @@ def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool])
 def _answer_of_open(record: Record, claim: Claim, alive: Callable[[str], bool]) -> ClaimAnswer:
     if claim.position < record.position:
         return Superseded()
-    if _another_body(record, claim):
-        return Conflict()
     if record.status is not Status.PENDING:
         return Claimed(starts=record.starts + 1)
     if record.token == claim.token:

@@ -81,7 +81,9 @@ def dead_lettered(reason: Reason = Reason.EXHAUSTED, attempts: int = 3) -> DeadL
 
 
 def breaker_open() -> Postponed:
-    return Postponed(delay=timedelta(seconds=30), why="breaker crm is open", claimed=True)
+    return Postponed(
+        delay=timedelta(seconds=30), why="breaker crm is open", claimed=True, breaker="crm"
+    )
 
 
 def all_outcomes() -> list[Any]:

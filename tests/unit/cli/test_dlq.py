@@ -38,6 +38,9 @@ class FakeOutcomes:
     def done(self, outcomes):
         pass
 
+    def close(self):
+        pass
+
 
 class FakePublisher:
     def __init__(self) -> None:

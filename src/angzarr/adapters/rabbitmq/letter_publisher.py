@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-import amqp  # type: ignore[import-untyped]
+import amqp
 
 from angzarr.adapters.rabbitmq.link import FAILURES, Cluster, Link, connect, reason_of, told
 from angzarr.dead_letters.codec import Form, encode

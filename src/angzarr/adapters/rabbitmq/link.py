@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-import amqp  # type: ignore[import-untyped]
+import amqp
 
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable

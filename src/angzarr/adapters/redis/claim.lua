@@ -28,8 +28,11 @@ local behind = ahead < 0 or (same_replay and tonumber(ARGV[4]) < tonumber(record
 local another_body = same_replay and fingerprint ~= '' and record[6] ~= ''
   and fingerprint ~= record[6]
 
+if another_body then
+  return {'conflict'}
+end
 if status == 'completed' then
-  return another_body and {'conflict'} or {status, record[7]}
+  return {status, record[7]}
 end
 if status == 'failed' then
   if ahead <= 0 then
@@ -40,9 +43,6 @@ if status == 'failed' then
 end
 if behind then
   return {'superseded'}
-end
-if another_body then
-  return {'conflict'}
 end
 if same_replay and fingerprint == '' then
   fingerprint = record[6]

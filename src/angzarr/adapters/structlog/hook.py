@@ -84,7 +84,7 @@ class _InHand:
 
 def said_of(outcome: Outcome) -> Said:
     """Return level and event name of *outcome*."""
-    if isinstance(outcome, Postponed) and outcome.why.startswith("breaker "):
+    if isinstance(outcome, Postponed) and outcome.breaker is not None:
         return Said(logging.WARNING, "circuit_breaker_open_postponing")
     return _SAID[type(outcome)]
 
