@@ -13,8 +13,8 @@ from outside import Busy, System, Unwanted
 from angzarr import Context, Postpone, Skip
 
 vault = System("vault")
-search = System("search")
-chat = System("chat")
+search = System("search", says="busy")
+chat = System("chat", says="unwanted")
 
 
 @app.handler("anything", domain="anything")

@@ -14,7 +14,7 @@ from angzarr import Context, GiveUp, Skip
 warehouse = System("warehouse")
 payments = System("payments")
 crm = System("crm")
-mail = System("mail")
+mail = System("mail", says="unwanted")
 
 
 class Line(BaseModel):

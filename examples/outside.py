@@ -25,8 +25,8 @@ FATES = {
     "down": 0.03,  # fails until the dependency gets well, after all retries of a first delivery
     "gone": 0.008,  # fails for ever
     "refused": 0.012,  # understood, and refused for good
-    "busy": 0.04,
-    "unwanted": 0.05,
+    "busy": 0.05,  # only from systems that say so
+    "unwanted": 0.05,  # the same
 }
 #: How many requests a system that is down lets fail.
 OUTAGE = 3
@@ -47,10 +47,11 @@ class Unwanted(Exception):
 
 
 class System:
-    """One system; `ask` is `request` for coroutines."""
+    """One system; `ask` is `request` for coroutines. *says* names the fates that only it has."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, says: str = "") -> None:
         self.name = name
+        self.says = says
 
     def request(self, key: str) -> None:
         """Make one request; what raises says why it failed."""
@@ -69,9 +70,9 @@ class System:
             raise self._trouble(dice)
         if fate == "refused":
             raise self._http_error(422)
-        if fate == "busy" and visit == 1:
+        if fate == self.says == "busy" and visit == 1:
             raise Busy(self.name)
-        if fate == "unwanted":
+        if fate == self.says == "unwanted":
             raise Unwanted(self.name)
         return dice.uniform(0.2, 0.6) if fate == "slow" else dice.uniform(0.001, 0.01)
 

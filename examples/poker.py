@@ -8,10 +8,10 @@ from pydantic import BaseModel, Field
 
 from angzarr import Context, Postpone, Skip
 
-table = System("table")
+table = System("table", says="busy")
 bank = System("bank")
 ratings = System("ratings")
-phone = System("phone")
+phone = System("phone", says="unwanted")
 
 
 class FundsReserved(BaseModel):

@@ -73,7 +73,8 @@ class WatchedApp(Angzarr):
 
         def watched(function: Callable[..., Any]) -> Any:
             task = register(watch(function, self.journal))
-            self.takers.setdefault(event_type_of(event), []).append(task.name)
+            takers = self.takers.setdefault(event_type_of(event), [])
+            takers.extend({task.name} - {*takers})
             return task
 
         return watched

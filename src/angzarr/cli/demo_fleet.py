@@ -83,7 +83,7 @@ class EmbeddedFleet:
         """Raise WorkerDied if a thread ended."""
         for thread in self._threads:
             if not thread.is_alive():
-                msg = f"{thread.name} ended: {self._errors or 'see worker.log'}"
+                msg = f"{thread.name} ended: {self._errors or self._run.path / 'worker.log'}"
                 raise WorkerDied(msg)
 
     def stop(self) -> None:
@@ -138,7 +138,9 @@ class ProcessFleet:
             if process.poll() is not None:
                 log = self._run.path / f"{name}.log"
                 said = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-                msg = f"the {name} process ended with {process.returncode}, saying: {said[0]}"
+                msg = (
+                    f"the {name} process ended with {process.returncode}: {said[0]} (more in {log})"
+                )
                 raise WorkerDied(msg)
 
     def stop(self) -> None:

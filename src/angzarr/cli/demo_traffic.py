@@ -96,13 +96,13 @@ class Publisher(threading.Thread):
 
     def run(self) -> None:
         """Publish everything, in order."""
-        pause = SPREAD / len(self._items)
+        began, pause = time.monotonic(), SPREAD / len(self._items)
         try:
-            for item in self._items:
-                if self._stopped.is_set():
+            for number, item in enumerate(self._items):
+                early = began + number * pause - time.monotonic()
+                if self._stopped.wait(max(early, 0)):
                     return
                 self._publish(item)
-                time.sleep(pause)
         except Exception as error:  # noqa: BLE001 - told by the thread that watches
             self.error = error
 
