@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml  # type: ignore[import-untyped]
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from angzarr.errors import ConfigurationError
@@ -18,6 +26,20 @@ from angzarr.events.event import check_domain
 CONFIG_VARIABLE = "ANGZARR_CONFIG"
 #: Variables that begin like settings and are none: the CLI's, the chart's and the tests' own.
 _FOREIGN = ("ANGZARR_CONFIG", "ANGZARR_APP", "ANGZARR_RELEASE", "ANGZARR_TEST_", "ANGZARR_REQUIRE_")
+
+
+def _seconds(given: Any) -> Any:
+    """Read "30" from the environment as YAML's 30: seconds."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        return given
+
+
+#: Seconds, or an ISO 8601 duration.
+Span = Annotated[timedelta, BeforeValidator(_seconds)]
 
 
 class _Section(BaseModel):
@@ -73,10 +95,10 @@ class AnalysisSettings(_Section):
     """How the DLQ-analysis worker replays (spec A4)."""
 
     max_replays: int = Field(default=3, ge=0)
-    first_delay: timedelta = timedelta(seconds=30)
-    longest_delay: timedelta = timedelta(hours=1)
+    first_delay: Span = timedelta(seconds=30)
+    longest_delay: Span = timedelta(hours=1)
     #: A replay that was not answered by then is held for a person.
-    answer_deadline: timedelta = timedelta(hours=1)
+    answer_deadline: Span = timedelta(hours=1)
 
 
 class Route(_Section):

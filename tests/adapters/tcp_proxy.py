@@ -1,4 +1,4 @@
-"""A TCP proxy that loses replies on purpose: the server did the work and the client cannot know."""
+"""A TCP proxy that loses replies or the whole cable on purpose."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class LossyProxy:
         self._marker = b""
         self._losses = 0
         self._cut = True
+        self._down = False
         self._open: set[socket.socket] = set()
 
     def __enter__(self) -> Self:
@@ -42,10 +43,26 @@ class LossyProxy:
         with self._lock:
             self._marker, self._losses, self._cut = marker, times, cut
 
+    def cut(self) -> None:
+        """Cut the cable: end every connection, and each new one at once, until `mend`."""
+        with self._lock:
+            self._down = True
+            for end in self._open:
+                _close(end)
+            self._open.clear()
+
+    def mend(self) -> None:
+        """Let connections through again."""
+        with self._lock:
+            self._down = False
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self._down:
+                    _close(client)
+                    continue
                 server = socket.create_connection(self._target)
                 with self._lock:
                     self._open |= {client, server}

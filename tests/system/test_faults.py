@@ -1,0 +1,200 @@
+"""The road under faults: whatever goes away comes back, and nothing is lost or handled twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from adapters.tcp_proxy import LossyProxy
+from system.conftest import Site, stop, wait_for
+
+EVENTS = 40
+
+
+@pytest.fixture
+def cable(request):
+    """Make a proxy before the server at a URL; returns (proxy, url through it)."""
+    open_cables = []
+
+    def make(url: str):
+        parts = urlsplit(url)
+        proxy = LossyProxy(parts.hostname, parts.port).__enter__()
+        open_cables.append(proxy)
+        login = f"{parts.username}:{parts.password}@" if parts.username else ""
+        return proxy, parts._replace(netloc=f"{login}127.0.0.1:{proxy.port}").geturl()
+
+    yield make
+    for proxy in open_cables:
+        proxy.__exit__()
+
+
+@pytest.fixture
+def make_site(tmp_path, monkeypatch, unique_name, redis_url, amqp_url):
+    made = []
+
+    def make(*, broker=amqp_url, store=redis_url, letters=amqp_url):
+        environment = {
+            "ROAD_PREFIX": unique_name,
+            "ROAD_BROKER": broker,
+            "ANGZARR_STORE": store,
+            "ROAD_DLQ": json.dumps({"backend": "amqp", "amqp_url": letters}),
+            "ROAD_ASYNC": "0",
+        }
+        made.append(Site(tmp_path, environment, monkeypatch))
+        return made[-1]
+
+    yield make
+    for site in made:
+        site.close()
+
+
+def publish(site, numbers, **event):
+    for n in numbers:
+        site.app.publish(site.module.Thing(n=n, **event), id=f"{site.module.PREFIX}-{n}")
+
+
+def handled(site):
+    return Counter(line["n"] for line in site.ran("handled"))
+
+
+def wait_handled(site, number, seconds=60):
+    wait_for(lambda: len(handled(site)) >= number, seconds, f"{number} events handled")
+    return handled(site)
+
+
+def test_an_outage_of_the_claim_store_costs_time_and_nothing_else(make_site, cable, redis_url):
+    proxy, store = cable(redis_url)
+    site = make_site(store=store)
+    with site.worker():
+        publish(site, range(EVENTS), fate="slow", seconds=0.05)
+        wait_handled(site, 5)
+        proxy.cut()
+        before = len(handled(site))
+        time.sleep(4)
+        during = len(handled(site))
+        proxy.mend()
+        counts = wait_handled(site, EVENTS)
+    assert during - before <= 4, "without claims nothing is begun"
+    assert set(counts) == set(range(EVENTS))
+    assert set(counts.values()) == {1}
+    assert "holding event" in site.text()
+
+
+def test_an_outage_of_the_dead_letter_queue_holds_the_failed_and_loses_no_letter(
+    make_site, cable, amqp_url
+):
+    proxy, letters = cable(amqp_url)
+    site = make_site(letters=letters)
+    with site.worker():
+        proxy.cut()
+        publish(site, range(2), fate="give up")
+        site.wait_ran("handle", 2)
+        wait_for(lambda: "holding event" in site.text(), 20, "the worker to hold")
+        proxy.mend()
+        found = site.letters("thing", 2, seconds=40)
+    assert sorted(letter.event.data["n"] for letter in found) == [0, 1]
+    assert len(site.ran("handle")) == 2, "a held event is settled again, not run again"
+
+
+def test_a_broker_connection_cut_under_load_loses_nothing(make_site, cable, amqp_url):
+    proxy, broker = cable(amqp_url)
+    site = make_site(broker=broker)
+    with site.worker():
+        publish(site, range(EVENTS), fate="slow", seconds=0.05)
+        wait_handled(site, 5)
+        proxy.cut()
+        time.sleep(1)
+        proxy.mend()
+        counts = wait_handled(site, EVENTS)
+    assert set(counts) == set(range(EVENTS))
+
+
+def test_a_flood_of_duplicates_is_handled_once_each(make_site):
+    site = make_site()
+    with site.worker(), site.worker():
+        for _ in range(10):
+            publish(site, range(20))
+        counts = wait_handled(site, 20)
+        wait_for(lambda: _queued(site) == 0, 40, "the queue to be empty")
+        time.sleep(3)  # in-progress duplicates come back after 2 s
+    assert set(handled(site).values()) == {1}
+    assert set(counts) == set(range(20))
+
+
+def _queued(site):
+    with site.app.connection_for_read() as connection:
+        channel = connection.channel()
+        return channel.queue_declare(site.module.PREFIX, passive=True).message_count
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_sigterm_under_load_loses_nothing_and_repeats_nothing_completed(make_site, pool):
+    site = make_site()
+    with site.worker(pool=pool) as first:
+        publish(site, range(EVENTS), fate="slow", seconds=0.1)
+        wait_handled(site, 5)
+        first.send_signal(signal.SIGTERM)
+        with site.worker(pool=pool):
+            stop(first)
+            counts = wait_handled(site, EVENTS)
+    assert set(counts) == set(range(EVENTS))
+    assert set(counts.values()) == {1}
+
+
+def test_a_kill_minus_9_of_the_whole_worker_loses_nothing(make_site):
+    site = make_site()
+    for _ in range(3):
+        with site.worker() as victim:
+            start = len(handled(site))
+            publish(site, range(start, start + 15), fate="slow", seconds=0.1)
+            wait_handled(site, start + 4)
+            os.killpg(victim.pid, signal.SIGKILL)
+    with site.worker():
+        everything = {int(n) for n in range(max(handled(site)) + 1)}
+        wait_for(lambda: everything <= set(handled(site)), 60, "everything to be handled")
+    repeated = [n for n, times in handled(site).items() if times > 1]
+    assert len(repeated) <= 3 * 2, "only what was running when its worker was killed may repeat"
+
+
+def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_path):
+    """Worker, analysis worker and ledger as processes; the event fails for good, then is well."""
+    import subprocess
+    import sys
+
+    site = make_site()
+    ledger = f"sqlite:///{tmp_path}/ledger.db"
+    environment = {
+        **os.environ, **site.environment, "ANGZARR_LEDGER": ledger,
+        "ANGZARR_ANALYSIS__FIRST_DELAY": "1", "PYTHONPATH": str(Path(__file__).parent),
+    }  # fmt: skip
+    analyze = [sys.executable, "-m", "angzarr", "-A", "road_app", "dlq", "analyze"]
+    with site.worker():
+        analyst = subprocess.Popen(
+            analyze, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            publish(site, [1], fate="down")
+            publish(site, [2], fate="give up")
+            site.wait_ran("handled", 1, seconds=60)
+            told = [sys.executable, "-m", "angzarr", "-A", "road_app", "dlq", "stats", "--json"]
+
+            def statuses():
+                said = subprocess.run(
+                    told, env=environment, capture_output=True, text=True, timeout=60, check=True
+                )
+                by = json.loads(said.stdout)
+                return by if "resolved" in said.stdout and "held" in said.stdout else None
+
+            wait_for(statuses, 60, "one entry resolved and one held")
+        finally:
+            stop(analyst)
+    runs = [(line["replay"], line["attempt"]) for line in site.ran("handle") if line["n"] == 1]
+    assert runs == [(0, 1), (0, 2), (0, 3), (1, 1)]
+    assert handled(site) == {1: 1}
