@@ -158,18 +158,18 @@ class Angzarr(Registering, Publishing):
     def begin_work(self) -> None:
         """Take the owner lease; called in the parent before its pool starts."""
         self.stopping.reset()
-        leases = wiring.open_claims(self.settings, self.broker_url).leases
-        self._lease = LeaseKeeper(leases, self.owner)
+        claims = wiring.open_claims(self.settings, self.broker_url)
+        self._lease = LeaseKeeper(claims.leases, self.owner, claims.sweep)
         self._lease.start()
 
-    def free_claim(self, message: Message, token: str) -> None:
-        """Free the claim of a process that died; its start stays counted (decisions 3, 4).
+    def free_claim(self, message: Message, token: str, *, counted: bool) -> None:
+        """Free the claim of a process that ended; a start that killed it stays *counted* (3, 4).
 
         With the store away the claim ends with this worker's lease instead.
         """
         delivery = read(message, args=(), kwargs={}, token=token, owner=self.owner)
         try:
-            self.road.store.settle(delivery.key, token, Release(counted=True))
+            self.road.store.settle(delivery.key, token, Release(counted=counted))
         except StoreUnavailable as error:
             _log.warning("claim_not_freed of event %s: %s", delivery.event.id, error)
 

@@ -33,11 +33,17 @@ _EXTRAS = {
 EMBEDDED = "sqlite:///angzarr.db"
 
 
+#: Expired records that one sweep deletes at most, so that it holds no lock for long.
+_SWEPT = 5_000
+
+
 class Claims(NamedTuple):
     """Where claims live, and the leases that keep them."""
 
     store: IdempotencyStore
     leases: OwnerLeases
+    #: Deletes some expired records, where the store does not do it by itself.
+    sweep: Callable[[], object] | None = None
 
 
 @contextmanager
@@ -82,7 +88,7 @@ def open_claims(settings: Settings, broker: str) -> Claims:
             " set store to redis://… or postgresql+psycopg://…"
         )
         raise ConfigurationError(msg)
-    return Claims(CompletedCache(claims.store), claims.leases)
+    return claims._replace(store=CompletedCache(claims.store))
 
 
 def _open_store(url: str, prefix: str) -> Claims:
@@ -97,7 +103,8 @@ def _open_store(url: str, prefix: str) -> Claims:
     if scheme.startswith(("sqlite", "postgresql")):
         adapter = importlib.import_module("angzarr.adapters.sql.idempotency")
         engine = sql_engine(url, power_safe=False)
-        return Claims(adapter.SqlIdempotencyStore(engine), adapter.SqlOwnerLeases(engine))
+        store, owners = adapter.SqlIdempotencyStore(engine), adapter.SqlOwnerLeases(engine)
+        return Claims(store, owners, lambda: (store.sweep(_SWEPT), owners.sweep(_SWEPT)))
     if scheme == "memory":
         adapter = importlib.import_module("angzarr.adapters.memory.idempotency")
         leases = adapter.MemoryOwnerLeases()

@@ -198,3 +198,36 @@ def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_pat
     runs = [(line["replay"], line["attempt"]) for line in site.ran("handle") if line["n"] == 1]
     assert runs == [(0, 1), (0, 2), (0, 3), (1, 1)]
     assert handled(site) == {1: 1}
+
+
+def test_a_worker_that_holds_gives_its_messages_back_when_it_is_stopped(make_site, cable, amqp_url):
+    proxy, letters = cable(amqp_url)
+    site = make_site(letters=letters)
+    with site.worker() as holding:
+        proxy.cut()
+        publish(site, range(4), fate="give up")
+        site.wait_ran("handle", 2)
+        wait_for(lambda: "holding event" in site.text(), 20, "the worker to hold")
+        began = time.monotonic()
+        holding.send_signal(signal.SIGTERM)
+        holding.wait(30)
+        assert time.monotonic() - began < 30
+    wait_for(lambda: _queued(site) == 4, 20, "all four messages to be back in the queue")
+    proxy.mend()
+    with site.worker():
+        found = site.letters("thing", 4, seconds=40)
+    assert sorted(letter.event.data["n"] for letter in found) == [0, 1, 2, 3]
+
+
+def test_a_connection_lost_again_and_again_makes_no_poison(make_site, cable, amqp_url):
+    proxy, broker = cable(amqp_url)
+    site = make_site(broker=broker)
+    with site.worker():
+        publish(site, [1], fate="slow", seconds=3)
+        for run in range(1, 6):
+            site.wait_ran("handle", run, seconds=40)
+            proxy.cut()
+            time.sleep(0.3)
+            proxy.mend()
+        wait_handled(site, 1, seconds=60)
+    assert site.ran("handled")[-1]["n"] == 1

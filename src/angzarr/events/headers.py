@@ -95,13 +95,17 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
     )
 
 
+#: The largest number read from a header: what every store can hold (32 bits, signed).
+MAX_NUMBER: Final = 2**31 - 1
+
+
 def whole_number(value: object) -> int | None:
-    """Return *value* as an int of 0 or more, or None where it is absent or malformed."""
+    """Return *value* as an int from 0 to `MAX_NUMBER`, or None where it is absent or malformed."""
     try:
         number = int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
-    return number if number >= 0 else None
+    return number if 0 <= number <= MAX_NUMBER else None
 
 
 def time_of(value: object) -> datetime | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from celery.worker import state
 from celery.worker.request import Request
 
 from angzarr.adapters.celery.envelope import FIELD, Envelope
@@ -27,7 +28,9 @@ class RoadRequest(Request):
 
     def _free_claim(self) -> None:
         envelope: Envelope = self._request_dict[FIELD]
-        self._app.free_claim(envelope.message(""), envelope.token)
+        # A child that we ended ourselves (connection lost, cold shutdown) is no poison (16).
+        ended_by_us = self._already_cancelled or state.should_terminate
+        self._app.free_claim(envelope.message(""), envelope.token, counted=not ended_by_us)
 
     def __init__(self, message: Any, **options: Any) -> None:
         super().__init__(message, **options)

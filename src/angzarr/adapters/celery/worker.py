@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
 import mmap
 import os
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +23,8 @@ _log = logging.getLogger("angzarr.worker")
 #: How long an owner counts as alive after its last sign of life, and how often it gives one (2).
 LEASE = timedelta(seconds=8)
 RENEWED_EVERY = timedelta(seconds=2)
+#: After how many renewals expired records are swept, where the store does not do it itself (D4).
+_SWEPT_EVERY = 30
 
 
 class RefusedToStart(click.ClickException, ConfigurationError):
@@ -52,8 +56,11 @@ class Stopping:
 class LeaseKeeper:
     """Renews this process tree's owner lease from a thread in the parent until the process ends."""
 
-    def __init__(self, leases: OwnerLeases, owner: str) -> None:
+    def __init__(
+        self, leases: OwnerLeases, owner: str, sweep: Callable[[], object] | None = None
+    ) -> None:
         self._leases = leases
+        self._sweep = sweep
         self._owner = owner
         self._pid = os.getpid()
         self._ended = threading.Event()
@@ -76,14 +83,22 @@ class LeaseKeeper:
             _log.warning("owner_lease_not_ended: it ends by itself within %s", LEASE)
 
     def _keep(self) -> None:
-        while not self._ended.wait(RENEWED_EVERY.total_seconds()):
+        for turn in itertools.count(1):
+            if self._ended.wait(RENEWED_EVERY.total_seconds()):
+                return
             self._renew()
+            if self._sweep is not None and turn % _SWEPT_EVERY == 0:
+                self._try(self._sweep, "expired_claims_not_swept")
 
     def _renew(self) -> None:
+        self._try(lambda: self._leases.renew(self._owner, LEASE), "owner_lease_not_renewed")
+
+    def _try(self, step: Callable[[], object], failed: str) -> None:
+        """Run *step*; the thread must outlive whatever goes wrong in it."""
         try:
-            self._leases.renew(self._owner, LEASE)
-        except StoreUnavailable as error:
-            _log.error("owner_lease_not_renewed: %s", error)
+            step()
+        except Exception as error:  # noqa: BLE001 - a lease that is not renewed is a lost worker
+            _log.error("%s: %s", failed, error)
 
 
 class RoadStep(bootsteps.StartStopStep):
