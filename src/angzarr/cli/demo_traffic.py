@@ -18,8 +18,10 @@ from angzarr.errors import ConfigurationError, PublishIncomplete
 TWICE: Final = 0.05
 #: How many other events go in between.
 LATER: Final = 12
-#: Publishing is spread over this many seconds, so that people see something.
+#: Publishing is spread over this many seconds, so that people see something; a few events are not
+#: held back longer than PAUSE each.
 SPREAD: Final = 6.0
+PAUSE: Final = 0.05
 #: How often an event that not every handler was sent is published again; that is safe.
 TRIES: Final = 5
 
@@ -96,7 +98,7 @@ class Publisher(threading.Thread):
 
     def run(self) -> None:
         """Publish everything, in order."""
-        began, pause = time.monotonic(), SPREAD / len(self._items)
+        began, pause = time.monotonic(), min(SPREAD / len(self._items), PAUSE)
         try:
             for number, item in enumerate(self._items):
                 early = began + number * pause - time.monotonic()

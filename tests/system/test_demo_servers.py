@@ -1,0 +1,96 @@
+"""angzarr demo on real servers: real workers, real payloads, and nothing left on the servers."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import pytest
+
+EVENTS = 60
+
+
+def dlq_of(kind, request):
+    address = request.getfixturevalue(
+        {"kafka": "kafka_brokers", "amqp": "amqp_url", "sqs": "sqs_endpoint"}[kind]
+    )
+    return {
+        "kafka": f"kafka://{address}",
+        "amqp": address,
+        "sqs": f"sqs://us-east-1?endpoint={quote(address, safe='')}",
+    }[kind]
+
+
+@contextmanager
+def demo(*options, folder):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "angzarr", "demo", "--dir", str(folder), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=dict(os.environ),
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(40)
+        process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("broker", "dlq"), [("redis", "kafka"), ("amqp", "amqp"), ("redis", "sqs")]
+)
+def test_real_payloads_are_accounted_for(broker, dlq, request, redis_url, data_folder, tmp_path):
+    broker_url = redis_url if broker == "redis" else request.getfixturevalue("amqp_url")
+    with demo(
+        "--broker", broker_url, "--store", redis_url, "--dlq", dlq_of(dlq, request),
+        "--events", str(data_folder / "github-webhooks.jsonl"), "--count", str(EVENTS),
+        "--timeout", "70", folder=tmp_path,
+    ) as process:  # fmt: skip
+        said, _ = process.communicate(timeout=110)
+    assert process.returncode == 0, said
+    assert f"{EVENTS} events made {3 * EVENTS} (event, handler) pairs" in said
+    assert re.search(r"Every pair is accounted for", said)
+    assert leftovers(redis_url) == []
+
+
+def test_a_message_taken_from_a_real_queue_is_missed(redis_url, kafka_brokers, tmp_path):
+    import redis
+
+    with (
+        redis.Redis.from_url(redis_url) as client,
+        demo(
+            "--broker", redis_url, "--dlq", f"kafka://{kafka_brokers}", "--count", "12",
+            "--timeout", "25", folder=tmp_path,
+        ) as process,
+    ):  # fmt: skip
+        stolen = steal(client)
+        said, _ = process.communicate(timeout=90)
+    assert stolen
+    assert process.returncode == 1, said
+    assert "NOT ACCOUNTED FOR (1):" in said
+
+
+def steal(client):
+    """Take one message out of the demo's queue while its worker is still starting."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        for key in client.scan_iter("angzarr-demo-*:angzarr-demo-*", _type="list"):
+            if taken := client.rpop(key):
+                return taken
+        time.sleep(0.01)
+    return None
+
+
+def leftovers(redis_url):
+    import redis
+
+    with redis.Redis.from_url(redis_url) as client:
+        return list(client.scan_iter("*angzarr-demo-*"))
