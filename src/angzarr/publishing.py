@@ -14,6 +14,7 @@ from kombu.exceptions import EncodeError, KombuError
 from kombu.utils.url import maybe_sanitize_url
 
 from angzarr import wiring
+from angzarr.delivery.context import RUNNING
 from angzarr.delivery.fanout import Subscription, subscriptions
 from angzarr.delivery.handlers import Handlers
 from angzarr.errors import (
@@ -28,7 +29,7 @@ from angzarr.events.headers import to_headers
 from angzarr.settings import Settings
 
 #: Options by which a sender says itself where a task goes.
-_ADDRESS = frozenset({"queue", "exchange", "routing_key"})
+_ADDRESS = ("queue", "exchange", "routing_key")
 
 
 class Publishing(Celery):
@@ -66,13 +67,16 @@ class Publishing(Celery):
     ) -> Event:
         """Send *event* to every handler of its type and return it, once the broker confirmed all.
 
-        *options* go to Celery's ``send_task`` (countdown, expires, …). Publishing again with the
-        same *id* is safe. Raises UnserializableEvent or NoSubscriber before anything is sent,
+        An event published by a handler continues its event's flow: the same correlation id, and
+        that event as its cause. *options* go to Celery's ``send_task`` (countdown, expires, …).
+        Publishing again with the same *id* is safe. Raises UnserializableEvent or NoSubscriber before anything is sent,
         BrokerUnavailable if nothing was sent, PublishIncomplete if not everybody's was.
         """
         if domain is not None:
             check_domain(domain)
         event_id = id or str(uuid.uuid4())
+        running = RUNNING.get()
+        flow, cause = _flow(running.event if running is not None else None)
         published = Event(
             id=event_id,
             type=type or event_type_of(event),
@@ -81,8 +85,8 @@ class Publishing(Celery):
             root=None if root is None else str(root),
             edition=edition,
             sequence=sequence,
-            correlation_id=correlation_id or event_id,
-            causation_id=causation_id,
+            correlation_id=correlation_id or flow or event_id,
+            causation_id=causation_id or cause,
             tenant_id=tenant_id,
             priority=Priority(priority),
             config_pins=dict(config_pins or {}),
@@ -135,7 +139,7 @@ class Publishing(Celery):
     def send_task(self, name: str, *args: Any, **options: Any) -> Any:
         """Send a task as Celery does; a broker that is away is BrokerUnavailable (nothing sent)."""
         handler = self.handlers.get(name)
-        if handler is not None and handler.queue and not _ADDRESS & options.keys():
+        if handler is not None and handler.queue and not any(map(options.get, _ADDRESS)):
             options["queue"] = handler.queue
         try:
             return super().send_task(name, *args, **options)
@@ -149,3 +153,8 @@ class Publishing(Celery):
                 " start it or set broker_url, then publish again"
             )
             raise BrokerUnavailable(msg) from error
+
+
+def _flow(cause: Event | None) -> tuple[str | None, str | None]:
+    """Return correlation and causation id of what a handler of *cause* publishes."""
+    return (None, None) if cause is None else (cause.correlation_id or cause.id, cause.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 from angzarr.delivery.delivery import Delivery
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
+
+#: The delivery whose handler runs here: what it publishes belongs to the same flow (spec D1).
+RUNNING: ContextVar[Delivery | None] = ContextVar("angzarr_running", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

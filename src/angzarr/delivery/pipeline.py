@@ -16,7 +16,7 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.colour import run as run_coroutine
-from angzarr.delivery.context import Context
+from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
@@ -178,8 +178,12 @@ class Pipeline:
         )
 
     def _run(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
-        with self.hooks.attempt(delivery):
-            outcome, seen = self._call(delivery, handler, call)
+        running = RUNNING.set(delivery)
+        try:
+            with self.hooks.attempt(delivery):
+                outcome, seen = self._call(delivery, handler, call)
+        finally:
+            RUNNING.reset(running)
         if handler.breaker is not None:
             well = seen is None or seen.category not in ILLNESS
             self.breakers.record(handler.breaker, delivery.token, ok=well, now=self.clock.now())
