@@ -69,8 +69,8 @@ class Publishing(Celery):
 
         An event published by a handler continues its event's flow: the same correlation id, and
         that event as its cause. *options* go to Celery's ``send_task`` (countdown, expires, …).
-        Publishing again with the same *id* is safe. Raises UnserializableEvent or NoSubscriber before anything is sent,
-        BrokerUnavailable if nothing was sent, PublishIncomplete if not everybody's was.
+        Publishing again with the same *id* is safe. Raises UnserializableEvent or NoSubscriber
+        before anything is sent, BrokerUnavailable if nothing was, PublishIncomplete if not all was.
         """
         if domain is not None:
             check_domain(domain)
