@@ -116,9 +116,13 @@ def demo(
         _leave(run, result, console, kept=folder is not None)
 
 
+class Terminated(SystemExit):
+    """SIGTERM came."""
+
+
 def _terminated(_signal: int, _frame: object) -> NoReturn:
     """Let SIGTERM unwind, so that workers are stopped."""
-    raise SystemExit(128 + signal.SIGTERM)
+    raise Terminated(128 + signal.SIGTERM)
 
 
 @contextmanager
@@ -135,7 +139,7 @@ def _folder(parent: Path | None, run_id: str) -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix=f"angzarr-demo-{run_id}-"))
     try:
         yield made
-    except (ConfigurationError, Unavailable, KeyboardInterrupt):
+    except (ConfigurationError, Unavailable, KeyboardInterrupt, Terminated):
         shutil.rmtree(made, ignore_errors=True)
         raise
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, Self
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -15,9 +16,18 @@ from angzarr.analysis.entry import Status
 from angzarr.cli.demo_account import Account, Entry, Tally
 from angzarr.cli.demo_journal import Pair
 
-#: Columns that show settled deliveries, by the outcome's word.
-_OUTCOMES: Final = ("handled", "skipped", "duplicate", "retried", "postponed", "dead_lettered")
-_COLUMNS: Final = ("published", *_OUTCOMES, "replayed", "in ledger")
+#: All columns with their headings, broken so that the table fits into 80 characters.
+_COLUMNS: Final = {
+    "published": "pub-\nlished",
+    "handled": "hand-\nled",
+    "skipped": "skip-\nped",
+    "duplicate": "dupli-\ncate",
+    "retried": "re-\ntried",
+    "postponed": "post-\nponed",
+    "dead_lettered": "dead-\nletter",
+    "replayed": "re-\nplayed",
+    "in ledger": "in\nledger",
+}
 _STYLES: Final = {
     "handled": "green",
     "retried": "yellow",
@@ -25,6 +35,8 @@ _STYLES: Final = {
     "in ledger": "red",
     "replayed": "cyan",
 }
+#: Characters that the table needs to show every name.
+_WIDEST: Final = 92
 #: Seconds between two plain lines.
 _EVERY: Final = 2.0
 #: The most problems that are printed.
@@ -93,12 +105,25 @@ class View:
     def _table(self, tally: Tally, counted: Rows, doing: str) -> Table:
         rate = sum(tally.outcomes.values()) / max(self.seconds, 0.001)
         caption = f"{doing} · {self.seconds:.1f} s · {rate:.0f} deliveries a second"
-        table = Table(title=self._title, caption=caption, show_footer=True, title_style="bold")
+        table = Table(
+            title=self._title,
+            caption=caption,
+            show_footer=True,
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            padding=0,
+            width=min(self._console.width, _WIDEST),
+        )
         total = _total(counted)
-        table.add_column("handler", footer="all", no_wrap=True)
-        for name in _COLUMNS:
-            heading, footer = name.replace("_", "-"), str(total[name])
-            table.add_column(heading, footer=footer, justify="right", style=_STYLES.get(name))
+        table.add_column("\nhandler", footer="all", no_wrap=True, ratio=1)
+        for name, heading in _COLUMNS.items():
+            table.add_column(
+                heading,
+                footer=str(total[name]),
+                justify="right",
+                style=_STYLES.get(name),
+                min_width=max(map(len, heading.split("\n"))),
+            )
         for handler, row in counted.items():
             table.add_row(handler, *(str(row[name] or "·") for name in _COLUMNS))
         return table
