@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from figures import FIGURES
 from harness import book, machine, report
-from harness.figure import Aim, Figure
-from harness.servers import MissingServer
+from harness.figure import Aim, Figure, NotMeasured
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,8 +44,8 @@ def _measure(figure: Figure) -> bool:
     around = machine.circumstances()
     try:
         entry = figure.entry(figure.measure())
-    except MissingServer as error:
-        print(f"bench: {figure.key} needs a server that is not there: {error}", file=sys.stderr)
+    except NotMeasured as error:
+        print(f"bench: {figure.key}: {error}", file=sys.stderr)
         return False
     entry["detail"] |= around
     book.merge({figure.key: entry})

@@ -32,7 +32,8 @@ def measure_rabbitmq() -> Measured:
             "events_a_run": EVENTS,
             "broker": f"RabbitMQ {servers.rabbitmq_version()}, quorum queues on both sides",
             "store": f"Redis {servers.redis_version()}",
-            "pool": "prefork, 2 children, prefetch multiplier 4 on both sides",
+            "pool": "prefork, 2 children",
+            "prefetch_multiplier": "4 on both sides (angzarr's default is 1)",
         },
     )
 

@@ -18,6 +18,7 @@ from kombu import Connection
 from workers.stamps import Stamps
 
 from harness.book import CHECKOUT
+from harness.figure import NotMeasured
 from harness.pairs import middle_rate
 
 BENCHMARKS = CHECKOUT / "benchmarks"
@@ -27,7 +28,7 @@ PATIENCE = 120.0
 STOPS_WITHIN = 15.0
 
 
-class DrainFailed(Exception):
+class DrainFailed(NotMeasured):
     """Not every event was handled, or a process broke off."""
 
 

@@ -14,6 +14,10 @@ _REACHES: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
+class NotMeasured(Exception):
+    """A figure could not be measured; the text says why in one sentence, with the cure if any."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aim:
     """What a figure should be: ``≤ 1.15``, ``≥ 0.90`` or ``= 0``."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from harness.book import CHECKOUT
+from harness.figure import NotMeasured
 
 STATE = CHECKOUT / "build" / "servers" / "state.json"
 REDIS = "ANGZARR_TEST_REDIS_URL"
@@ -21,11 +22,13 @@ AMQP = "ANGZARR_TEST_AMQP_URL"
 MANAGEMENT = "ANGZARR_TEST_AMQP_MANAGEMENT_URL"
 
 
-class MissingServer(Exception):
+class MissingServer(NotMeasured):
     """A server that a figure needs has no address."""
 
     def __init__(self, variable: str) -> None:
-        super().__init__(f"run `make servers-up`, or give the server's address in {variable}")
+        super().__init__(
+            f"a server is not there: run `make servers-up`, or give its address in {variable}"
+        )
 
 
 class Store(NamedTuple):

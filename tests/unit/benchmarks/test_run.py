@@ -6,7 +6,7 @@ import pytest
 import run
 from figures import FIGURES
 from harness import servers
-from harness.figure import Aim
+from harness.figure import Aim, Figure, Measured, NotMeasured
 
 
 def test_no_keys_means_every_figure():
@@ -45,3 +45,24 @@ def test_a_missing_server_is_one_sentence_with_the_cure(monkeypatch, tmp_path):
     monkeypatch.delenv(servers.AMQP, raising=False)
     with pytest.raises(servers.MissingServer, match=r"make servers-up.*ANGZARR_TEST_AMQP_URL"):
         servers.address(servers.AMQP)
+
+
+def test_a_figure_that_cannot_be_measured_leaves_the_others_alone(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(run.book, "merge", lambda entries: kept.update(entries))
+    monkeypatch.setattr(run.book, "read", lambda: kept)
+    monkeypatch.setattr(run.report, "REPORT", tmp_path / "benchmarks.md")
+    kept: dict[str, object] = {}
+    told = {"title": "t", "unit": "ms", "aim": "≤ 5 ms", "against": "x", "how": "y"}
+
+    def fails():
+        raise NotMeasured("a server is not there")
+
+    broken = Figure(key="broken", measure=fails, **told)
+    sound = Figure(key="sound", measure=lambda: Measured(values=[1.0] * 5), **told)
+    monkeypatch.setattr(run, "FIGURES", {"broken": broken, "sound": sound})
+
+    assert run.main([]) == 1
+
+    assert list(kept) == ["sound"]
+    assert "`broken` t | not measured" in (tmp_path / "benchmarks.md").read_text()
+    assert "broken: a server is not there" in capsys.readouterr().err
