@@ -1,0 +1,216 @@
+"""The pages say what the code has: names, links, samples and the tests that promises rest on."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import BaseModel
+
+import angzarr
+from angzarr import errors
+from angzarr.events import headers
+from angzarr.settings import Settings, load
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DOCS = CHECKOUT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = [CHECKOUT / "README.md", CHECKOUT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+
+_LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\((?!https?:|mailto:)([^)\s]+)\)")
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in _BLOCK.findall(page.read_text()) if kind == language]
+
+
+def prose(page: Path) -> str:
+    return _BLOCK.sub("", page.read_text())
+
+
+def by_name(page: Path) -> str:
+    return str(page.relative_to(CHECKOUT))
+
+
+# -- links ---------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what GitHub lets a link point at: slugs of headings, and ids written out."""
+    text = prose(page)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return slugs | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_no_link_is_dead(page):
+    for link in _LINK.findall(prose(page)):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        assert not anchor or anchor in anchors(target), f"{link} names no heading"
+
+
+def test_every_page_is_in_the_index():
+    index = (DOCS / "index.md").read_text()
+    listed = {(DOCS / link.partition("#")[0]).resolve() for link in _LINK.findall(index)}
+    pages = {page for page in DOCS.rglob("*.md") if page != DOCS / "index.md"}
+    assert pages - listed == set()
+
+
+# -- names ---------------------------------------------------------------------------------
+
+
+def settings_of(model: type[BaseModel], parents: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
+            yield from settings_of(field.annotation, (*parents, name))
+        else:
+            yield (*parents, name)
+
+
+@pytest.mark.parametrize("path", list(settings_of(Settings)), ids=".".join)
+def test_every_setting_is_listed_with_its_variable(path):
+    variable = "ANGZARR_" + "__".join(path).upper()
+    rows = [
+        line
+        for line in (REFERENCE / "configuration.md").read_text().splitlines()
+        if line.startswith(f"| `{'.'.join(path)}` |")
+    ]
+    assert [f"`{variable}`" in row for row in rows] == [True]
+
+
+def test_no_setting_is_listed_that_does_not_exist():
+    said = re.findall(
+        r"^\| `([a-z_.]+)` \|.*`ANGZARR_[A-Z_]+` \|$",
+        (REFERENCE / "configuration.md").read_text(),
+        re.MULTILINE,
+    )
+    assert set(said) == {".".join(path) for path in settings_of(Settings)}
+
+
+def constants() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in vars(headers).items()
+        if name.isupper() and isinstance(value, str) and not name.startswith("_")
+    }
+
+
+def test_every_header_is_listed_under_its_constant():
+    page = (REFERENCE / "headers.md").read_text()
+    missing = [n for n, value in constants().items() if f"| `{value}` | `{n}` |" not in page]
+    assert missing == []
+    assert [name for name in headers.BROKER_COUNTERS if f"`{name}`" not in page] == []
+
+
+def test_every_error_is_listed():
+    classes = {
+        name
+        for name, found in vars(errors).items()
+        if inspect.isclass(found)
+        and issubclass(found, errors.AngzarrError)
+        and not name.startswith("_")
+    }
+    page = (REFERENCE / "public-api.md").read_text()
+    assert [name for name in sorted(classes) if f"`{name}" not in page] == []
+
+
+def test_every_public_name_is_listed():
+    page = (REFERENCE / "public-api.md").read_text()
+    assert [name for name in angzarr.__all__ if f"`{name}`" not in page] == []
+
+
+def test_every_module_has_its_place_in_the_tree():
+    (tree,) = (text for text in blocks(DOCS / "architecture.md", "") if "src/angzarr/" in text)
+    words = set(re.findall(r"\w+", tree))
+    root = CHECKOUT / "src" / "angzarr"
+    modules = [path for path in root.rglob("*.py") if path.parent != root / "wire"]
+    names = {path.parent.name if path.stem == "__init__" else path.stem for path in modules}
+    assert sorted(names - words) == []
+
+
+def test_every_make_target_that_is_named_exists():
+    known = set(re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE))
+    said = {
+        target
+        for page in PAGES
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+    }
+    assert said - known == set()
+
+
+# -- promises ------------------------------------------------------------------------------
+
+
+def test_every_promise_names_tests_that_exist():
+    pages = [DOCS / "guarantees.md", *sorted((DOCS / "adr").glob("*.md"))]
+    said = {name for page in pages for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    files = (CHECKOUT / "tests").rglob("*.py")
+    known = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
+    assert said - known == set()
+
+
+# -- samples -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_every_sample_is_valid_python(page):
+    for sample in blocks(page, "python"):
+        ast.parse(sample)
+
+
+def test_every_yaml_sample_of_settings_loads(tmp_path):
+    pages = [CHECKOUT / "README.md", REFERENCE / "configuration.md", DOCS / "how-to/configure.md"]
+    samples = [sample for page in pages for sample in blocks(page, "yaml")]
+    file = tmp_path / "settings.yaml"
+    for sample in samples:
+        file.write_text(sample)
+        load({}, file)
+    assert len(samples) >= 5
+
+
+@pytest.fixture
+def orders(monkeypatch):
+    """The module that the README shows."""
+    monkeypatch.delenv("ANGZARR_CONFIG", raising=False)
+    sample, _ = blocks(CHECKOUT / "README.md", "python")
+    module = types.ModuleType("orders")
+    monkeypatch.setitem(sys.modules, "orders", module)
+    exec(compile(sample, "README.md", "exec"), module.__dict__)  # noqa: S102 - our own page
+    yield module
+    module.app.close()
+
+
+def test_the_readmes_handler_runs(orders, monkeypatch):
+    posted = []
+
+    def post(url: str, *, json: object) -> httpx.Response:
+        posted.append(json)
+        return httpx.Response(200, request=httpx.Request("POST", url))
+
+    monkeypatch.setattr(httpx, "post", post)
+    orders.sync_to_crm.apply(args=[{"order_id": "o-1", "total": "9.90"}]).get()
+    assert posted == [{"order_id": "o-1", "total": "9.90"}]
+    with pytest.raises(angzarr.GiveUp):
+        orders.sync_to_crm.apply(args=[{"order_id": "o-2", "total": "-1"}]).get()
+
+
+def test_the_readme_publishes_to_its_handler(orders, monkeypatch):
+    sent = []
+    monkeypatch.setattr(
+        orders.app, "send_task", lambda name, **options: sent.append((name, options["args"]))
+    )
+    _, sample = blocks(CHECKOUT / "README.md", "python")
+    exec(compile(sample, "README.md", "exec"), {})  # noqa: S102 - our own page
+    assert sent == [("orders.sync_to_crm", [{"order_id": "o-1", "total": str(Decimal("9.90"))}])]
