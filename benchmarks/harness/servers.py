@@ -26,9 +26,7 @@ class MissingServer(NotMeasured):
     """A server that a figure needs has no address."""
 
     def __init__(self, variable: str) -> None:
-        super().__init__(
-            f"a server is not there: run `make servers-up`, or give its address in {variable}"
-        )
+        super().__init__(f"no server: run `make servers-up`, or give its address in {variable}")
 
 
 class Store(NamedTuple):

@@ -48,10 +48,10 @@ def test_a_missing_server_is_one_sentence_with_the_cure(monkeypatch, tmp_path):
 
 
 def test_a_figure_that_cannot_be_measured_leaves_the_others_alone(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(run.book, "merge", lambda entries: kept.update(entries))
+    kept: dict[str, object] = {}
+    monkeypatch.setattr(run.book, "merge", kept.update)
     monkeypatch.setattr(run.book, "read", lambda: kept)
     monkeypatch.setattr(run.report, "REPORT", tmp_path / "benchmarks.md")
-    kept: dict[str, object] = {}
     told = {"title": "t", "unit": "ms", "aim": "≤ 5 ms", "against": "x", "how": "y"}
 
     def fails():
