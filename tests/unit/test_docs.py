@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 import sys
+import textwrap
 import types
 from collections.abc import Iterator
 from decimal import Decimal
@@ -167,7 +168,7 @@ def test_every_promise_names_tests_that_exist():
 @pytest.mark.parametrize("page", PAGES, ids=by_name)
 def test_every_sample_is_valid_python(page):
     for sample in blocks(page, "python"):
-        ast.parse(sample)
+        ast.parse(textwrap.dedent(sample))
 
 
 def test_every_yaml_sample_of_settings_loads(tmp_path):
