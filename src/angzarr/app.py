@@ -8,7 +8,7 @@ import socket
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import signals
 
@@ -22,7 +22,6 @@ from angzarr.adapters.celery.publisher import (
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
-from angzarr.analysis.replay import ReplayTargets
 from angzarr.assembly import build_road
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
@@ -41,6 +40,9 @@ from angzarr.resilience.idempotency import Release
 from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
+
+if TYPE_CHECKING:
+    from angzarr.analysis.replay import ReplayTargets
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -216,6 +218,8 @@ class Angzarr(Registering, Publishing):
 
     def replay_targets(self) -> ReplayTargets:
         """Return the tasks and queues that a replay may be sent to (spec A4)."""
+        from angzarr.analysis.replay import ReplayTargets
+
         self.finalize(auto=True)
         return ReplayTargets(
             tasks=frozenset(handler.name for handler in self.handlers),

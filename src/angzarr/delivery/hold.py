@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from angzarr.clock import Clock
-from angzarr.errors import GivenBack
+from angzarr.errors import DeliveryError, GivenBack
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -39,24 +39,37 @@ class Hold:
     def until_done(self, step: Callable[[], T], *, what: str, event_id: str) -> T:
         """Return *step*'s value once it works; raise GivenBack when the worker stops first.
 
-        *step* must be safe to repeat: it may have worked without our hearing of it.
+        *step* must be safe to repeat: it may have worked without our hearing of it. A
+        DeliveryError that it raises is no absence, and is passed on.
         """
         wait = FIRST_WAIT
         while True:
             try:
                 return step()
+            except DeliveryError:
+                raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be let go
-                self._report(what, event_id, error)
-            self._wait(wait * (0.5 + self.chance()))
+                failed = error
+            self._pause(wait * (0.5 + self.chance()), what, event_id, failed)
             wait = min(wait * 2, LONGEST_WAIT)
 
+    def _pause(self, span: timedelta, what: str, event_id: str, failed: Exception) -> None:
+        try:
+            self._report(what, event_id, failed)
+            self._wait(span)
+        except GivenBack:
+            raise
+        except Exception as error:  # noqa: BLE001 - a soft time limit strikes wherever it finds us
+            _log.warning("still holding event %s, in spite of: %r", event_id, error)
+
     def _wait(self, span: timedelta) -> None:
-        end = self.clock.now() + span
-        while (left := end - self.clock.now()) > timedelta(0):
+        """Wait in slices that are counted, so that a clock set back makes no wait longer."""
+        while span > timedelta(0):
             if self.stopping():
                 msg = "the worker stops; the message goes back to the broker"
                 raise GivenBack(msg)
-            self.clock.sleep(min(left, NOTICE))
+            self.clock.sleep(min(span, NOTICE))
+            span -= NOTICE
 
     def _report(self, what: str, event_id: str, error: Exception) -> None:
         now = self.clock.now()

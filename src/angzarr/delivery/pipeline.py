@@ -7,6 +7,7 @@ breaker and the handler; `settle` makes the outcome true afterwards (spec D6).
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -36,6 +37,7 @@ from angzarr.delivery.results import Results
 from angzarr.errors import (
     CircuitOpenError,
     DecodeError,
+    DeliveryError,
     GiveUp,
     IdempotencyConflictError,
     PoisonError,
@@ -59,6 +61,8 @@ from angzarr.resilience.taxonomy import (
     verdict_for,
 )
 
+_log = logging.getLogger("angzarr.delivery")
+
 #: How long a delivery waits that finds its event in another worker's hands (spec D4).
 IN_PROGRESS_WAIT = timedelta(seconds=2)
 #: How long a handler that says Postpone without a delay waits.
@@ -80,6 +84,9 @@ _POISON = Classification(
 )
 _CONFLICT = Classification(
     category=Category.INTEGRITY, code="IDEMPOTENCY_CONFLICT", reason="one key, two bodies"
+)
+_NO_FOLLOWER = Classification(
+    category=Category.CLIENT, code="UNFOLLOWABLE", reason="its result cannot be handed on"
 )
 _TOO_OLD = Classification(
     category=Category.EXTERNAL, code="CIRCUIT_OPEN", reason="waited longer than its maximum age"
@@ -118,9 +125,15 @@ class Pipeline:
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
             call = handler.bind(delivery, context)
-        except DecodeError as error:
+            claim = _claim_of(delivery)
+        except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
             return self._unreadable(delivery, handler, error, _UNREADABLE)
-        return self._claim(delivery, handler, call)
+        return self._claim(delivery, handler, call, claim)
+
+    def no_follower(self, delivery: Delivery, error: DeliveryError) -> Outcome:
+        """Return what becomes of a delivery that was handled, but whose result cannot go on."""
+        handler = self.handlers.get(delivery.handler)
+        return self._dead(delivery, handler, error, Reason.REFUSED, _NO_FOLLOWER)
 
     def _early(self, delivery: Delivery) -> Postponed | None:
         if delivery.not_before is None:
@@ -129,15 +142,12 @@ class Pipeline:
         return Postponed(delay=left, why="early", claimed=False) if left > EARLY else None
 
     def _claim(  # noqa: PLR0911 - one case for each answer of the store
-        self, delivery: Delivery, handler: Handler, call: Callable[[], Any]
+        self,
+        delivery: Delivery,
+        handler: Handler,
+        call: Callable[[], Any],
+        claim: claims.Claim,
     ) -> Outcome:
-        claim = claims.Claim(
-            key=delivery.key,
-            token=delivery.token,
-            owner=delivery.owner,
-            position=delivery.position,
-            fingerprint=delivery.fingerprint,
-        )
         (answer,) = self.hold.until_done(
             lambda: self.store.claim([claim]), what="claim it", event_id=delivery.event.id
         )
@@ -149,7 +159,7 @@ class Pipeline:
             case claims.AlreadyCompleted(result=None):
                 return Duplicate(kept=False)
             case claims.AlreadyCompleted(result=str(result)):
-                return Duplicate(value=self.results.read(result))
+                return self._duplicate(result)
             case claims.AlreadyFailed(error=error):
                 return Refused(error=self.results.read_error(error))
             case claims.Superseded():
@@ -158,6 +168,13 @@ class Pipeline:
                 return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
             case _:
                 return self._conflict(delivery, handler)
+
+    def _duplicate(self, result: str) -> Duplicate:
+        try:
+            return Duplicate(value=self.results.read(result))
+        except Exception as error:  # noqa: BLE001 - text of another release is no reason to hold
+            _log.warning("result_unreadable: a duplicate goes without it: %s", error)
+            return Duplicate(kept=False)
 
     def _admit(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
         name = handler.breaker
@@ -281,7 +298,7 @@ class Pipeline:
         self,
         delivery: Delivery,
         handler: Handler | None,
-        error: DecodeError,
+        error: Exception,
         seen: Classification,
     ) -> DeadLettered:
         return self._dead(delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=False)
@@ -312,3 +329,13 @@ class Pipeline:
 def _cause(error: Exception) -> Exception:
     """Return what the handler's own `RetryLater` was raised for, or the error itself."""
     return (isinstance(error, RetryLater) and error.cause) or error
+
+
+def _claim_of(delivery: Delivery) -> claims.Claim:
+    return claims.Claim(
+        key=delivery.key,
+        token=delivery.token,
+        owner=delivery.owner,
+        position=delivery.position,
+        fingerprint=delivery.fingerprint,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
 from dataclasses import dataclass
 
 from angzarr.delivery.delivery import Delivery
@@ -11,8 +11,10 @@ from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.outcome import Outcome
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
-from angzarr.errors import GivenBack, StoreUnavailable
+from angzarr.errors import DeliveryError, GivenBack
 from angzarr.resilience.idempotency import IdempotencyStore, Release
+
+_log = logging.getLogger("angzarr.delivery")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,28 +31,48 @@ class Road:
         """Return the outcome once it is true: the message may be acknowledged.
 
         None means that a successor owns the event (decisions 11): acknowledge and say nothing.
-        Raises GivenBack when the worker stops while a server is away: do not acknowledge.
+        Raises GivenBack, and nothing else, when the message must not be acknowledged: the
+        worker stops while a server is away, or something broke that none of us foresaw.
         """
         try:
-            outcome = self.pipeline.decide(delivery)
-            ours = self.hold.until_done(
-                lambda: self.settler.settle(delivery, outcome),
-                what="settle it",
-                event_id=delivery.event.id,
-            )
+            outcome = self._settled(delivery, self.pipeline.decide(delivery))
         except GivenBack:
-            self._release(delivery)
+            self._release(delivery, counted=False)
             raise
-        if not ours:
-            return None
-        self.hooks.settled(delivery, outcome)
+        except Exception as error:
+            # A time limit between two steps, or a bug. The start stays counted, so that what
+            # breaks every time ends as a letter and not as a loop.
+            _log.exception("given_back: event %s could not be settled", delivery.event.id)
+            self._release(delivery, counted=True)
+            msg = f"the delivery broke off: {error!r}"
+            raise GivenBack(msg) from error
+        if outcome is not None:
+            self.hooks.settled(delivery, outcome)
         return outcome
+
+    def _settled(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
+        """Return the outcome that was made true, None if a successor owns the event."""
+        try:
+            ours = self._hold(delivery, outcome)
+        except DeliveryError as error:  # what follows this event can never be published
+            outcome = self.pipeline.no_follower(delivery, error)
+            ours = self._hold(delivery, outcome)
+        return outcome if ours else None
+
+    def _hold(self, delivery: Delivery, outcome: Outcome) -> bool:
+        return self.hold.until_done(
+            lambda: self.settler.settle(delivery, outcome),
+            what="settle it",
+            event_id=delivery.event.id,
+        )
 
     def close(self) -> None:
         """Write what is held back and close connections."""
         self.settler.close()
 
-    def _release(self, delivery: Delivery) -> None:
-        """Undo the start (decisions 4); where the store is away the owner's lease ends it."""
-        with suppress(StoreUnavailable):
-            self.store.settle(delivery.key, delivery.token, Release())
+    def _release(self, delivery: Delivery, *, counted: bool) -> None:
+        """End the claim (decisions 4); where the store is away the owner's lease ends it."""
+        try:
+            self.store.settle(delivery.key, delivery.token, Release(counted=counted))
+        except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
+            _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)

@@ -61,10 +61,15 @@ def check_domain(name: str) -> str:
     return name
 
 
+#: Made once: `json.dumps` would make one a call.
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str
+)
+
+
 def canonical_json(value: object) -> bytes:
     """Write *value* so that equal JSON values give equal bytes: sorted keys, no spaces, UTF-8."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
-    return text.encode("utf-8", "surrogatepass")
+    return _CANONICAL.encode(value).encode("utf-8", "surrogatepass")
 
 
 def digest(value: object) -> str:

@@ -101,6 +101,8 @@ MAX_NUMBER: Final = 2**31 - 1
 
 def whole_number(value: object) -> int | None:
     """Return *value* as an int from 0 to `MAX_NUMBER`, or None where it is absent or malformed."""
+    if value is None:  # most headers are absent, and raising costs more than the rest of a read
+        return None
     try:
         number = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
@@ -124,6 +126,8 @@ def _text(value: object) -> str | None:
 
 
 def _priority(value: object) -> Priority:
+    if value is None:
+        return Priority.DEFAULT
     try:
         return Priority(str(value))
     except ValueError:

@@ -202,10 +202,11 @@ def _with_call(
     tallies: tuple[Tally, ...], now: datetime, settings: Settings, *, ok: bool
 ) -> tuple[Tally, ...]:
     """Return the tallies of the window that ends *now*, the call included."""
-    recent = tuple(tally for tally in tallies if tally.began_at > now - settings.window)
-    if recent and now < recent[-1].began_at + settings.window / SLICES:
-        began_at, calls, failures = recent[-1]
-        return (*recent[:-1], Tally(began_at, calls + 1, failures + (not ok)))
+    if tallies and now < tallies[-1].began_at + settings.window / SLICES:
+        # Most calls: the window is trimmed when a slice begins, so it is up to one slice longer.
+        began_at, calls, failures = tallies[-1]
+        return (*tallies[:-1], Tally(began_at, calls + 1, failures + (not ok)))
+    recent = (tally for tally in tallies if tally.began_at > now - settings.window)
     return (*recent, Tally(now, 1, int(not ok)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from typing import Any
 
 from celery.worker import state
@@ -36,7 +36,7 @@ class RoadRequest(Request):
         super().__init__(message, **options)
         delivery_info = message.delivery_info or {}
         self._request_dict[FIELD] = Envelope(
-            uuid.uuid4().hex,
+            os.urandom(16).hex(),
             self._app.owner,
             self._body if not self._decoded else message.body,
             message.content_type,

@@ -16,7 +16,6 @@ from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.followers import forget_followers
-from angzarr.adapters.celery.request import RoadRequest
 from angzarr.delivery.delivery import Delivery, read
 from angzarr.delivery.outcome import (
     DeadLettered,
@@ -43,18 +42,21 @@ class RoadTask(Task):
     """The base of every task of an `Angzarr` app."""
 
     abstract = True
-    Request = RoadRequest
+    #: Named, not imported: a process that only publishes needs no worker code.
+    Request = "angzarr.adapters.celery.request:RoadRequest"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Take the road in a worker; outside one, run the function and nothing else."""
-        envelope: Envelope | None = getattr(self.request, FIELD, None)
+        request = self.request  # looked up on a stack each time
+        envelope: Envelope | None = getattr(request, FIELD, None)
         if envelope is None:
             return self._run_directly(args, kwargs)
-        delivery = self._delivery(envelope, args, kwargs)
+        delivery = self._delivery(envelope, args, kwargs, request.delivery_info)
         try:
             outcome = self.app.road.take(delivery)
         except GivenBack as error:
             raise Reject(error, requeue=True) from error
+        forget_followers(request)
         return self._tell(outcome)
 
     def _run_directly(self, args: Any, kwargs: Any) -> Any:
@@ -63,7 +65,7 @@ class RoadTask(Task):
             return self.run(*args, **kwargs)
         return self.app.run_eagerly(self, args, kwargs)
 
-    def _delivery(self, envelope: Envelope, args: Any, kwargs: Any) -> Delivery:
+    def _delivery(self, envelope: Envelope, args: Any, kwargs: Any, info: Any) -> Delivery:
         queue = envelope.named_queue or self.app.queue_of(envelope.routing_key)
         return read(
             envelope.message(queue),
@@ -71,12 +73,11 @@ class RoadTask(Task):
             kwargs=kwargs,
             token=envelope.token,
             owner=envelope.owner,
-            redelivered=bool((self.request.delivery_info or {}).get("redelivered")),
+            redelivered=bool((info or {}).get("redelivered")),
         )
 
     def _tell(self, outcome: Outcome | None) -> Any:
         """Tell the tracer; all that must not be lost has been made true before."""
-        forget_followers(self.request)
         match outcome:
             case Handled(raised=None, value=value) | Duplicate(value=value):
                 return value

@@ -5,7 +5,7 @@
 -- Returns 1, also when this token ended its claim in this way before; 0, having changed nothing,
 -- if the token no longer holds the record.
 local key, status = KEYS[1], ARGV[2]
-local record = redis.call('HMGET', key, 'status', 'token', 'replay', 'hop', 'starts')
+local record = redis.call('HMGET', key, 'status', 'token')
 if record[2] ~= ARGV[1] then
   return 0
 end
@@ -14,13 +14,15 @@ if record[1] ~= 'pending' then
 end
 
 if status == 'waiting' then
-  local ahead = tonumber(ARGV[4]) - tonumber(record[3])
-  if ahead < 0 or (ahead == 0 and tonumber(ARGV[5]) < tonumber(record[4])) then
-    ARGV[4], ARGV[5] = record[3], record[4]
+  local position = redis.call('HMGET', key, 'replay', 'hop')
+  local ahead = tonumber(ARGV[4]) - tonumber(position[1])
+  if ahead < 0 or (ahead == 0 and tonumber(ARGV[5]) < tonumber(position[2])) then
+    ARGV[4], ARGV[5] = position[1], position[2]
   end
   redis.call('HSET', key, 'status', status, 'replay', ARGV[4], 'hop', ARGV[5], 'starts', 0)
 elseif status == 'released' then
-  redis.call('HSET', key, 'status', status, 'starts', tonumber(record[5]) - tonumber(ARGV[4]))
+  local starts = tonumber(redis.call('HGET', key, 'starts'))
+  redis.call('HSET', key, 'status', status, 'starts', starts - tonumber(ARGV[4]))
 elseif ARGV[4] then
   redis.call('HSET', key, 'status', status, 'result', ARGV[4])
 else
