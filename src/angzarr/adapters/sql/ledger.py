@@ -35,6 +35,7 @@ from angzarr.analysis.ledger import (
     Page,
     read_cursor,
 )
+from angzarr.analysis.marking import Marking
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
@@ -45,7 +46,7 @@ _Answer = TypeVar("_Answer")
 _TRIES: Final = 3
 
 
-class SqlLedger(Ledger):
+class SqlLedger(Marking, Ledger):
     """Entries in three tables, which are created when first needed; safe to use from threads."""
 
     def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
@@ -81,41 +82,6 @@ class SqlLedger(Ledger):
             return taken
 
         return self._write(take)
-
-    def mark_retrying(
-        self, entry_id: str, replay: int, *, revision: int, by: str, lease: timedelta
-    ) -> Entry | None:
-        """Begin a replay of an entry that did not change since."""
-
-        def change(entry: Entry, now: datetime) -> Change | None:
-            if entry.revision != revision:
-                return None
-            return transition.retrying(entry, replay, now, by, lease)
-
-        return self._change(entry_id, change)
-
-    def mark_published(self, entry_id: str, replay: int, *, answer_by: datetime) -> bool:
-        """Note that the replay under way is with the broker."""
-        changed = self._change(
-            entry_id, lambda entry, now: transition.published(entry, replay, now, answer_by)
-        )
-        return changed is not None
-
-    def mark_answered(
-        self, entry_id: str, replay: int, *, by: str, status: Status = Status.RESOLVED
-    ) -> bool:
-        """Close an entry whose last replay ended well."""
-        changed = self._change(
-            entry_id, lambda entry, now: transition.answered(entry, replay, now, by, status)
-        )
-        return changed is not None
-
-    def mark_resolved(self, entry_id: str, resolved_by: str) -> bool:
-        """Close an entry on a person's word."""
-        changed = self._change(
-            entry_id, lambda entry, now: transition.resolved(entry, now, resolved_by)
-        )
-        return changed is not None
 
     def find_by_letter(self, letter_id: str) -> Entry | None:
         """Return the entry in which a letter was filed."""
