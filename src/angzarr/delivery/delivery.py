@@ -10,7 +10,7 @@ from typing import Any
 from angzarr.events import headers as names
 from angzarr.events.event import Event, digest
 from angzarr.events.message import Message
-from angzarr.resilience.idempotency import Position, key_for
+from angzarr.resilience.idempotency import Claim, Position, key_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,17 @@ class Delivery:
         publisher or a person sent (hop 0) is compared.
         """
         return "" if self.position.hop else digest([self.args, self.kwargs])
+
+    @property
+    def claim(self) -> Claim:
+        """What this delivery asks of the claim store."""
+        return Claim(
+            key=self.key,
+            token=self.token,
+            owner=self.owner,
+            position=self.position,
+            fingerprint=self.fingerprint,
+        )
 
 
 def read(

@@ -19,6 +19,15 @@ from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.colour import run as run_coroutine
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.diagnosis import (
+    CONFLICT,
+    GIVEN_UP,
+    NO_FOLLOWER,
+    NO_HANDLER,
+    POISON,
+    TOO_OLD,
+    UNREADABLE,
+)
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
@@ -52,7 +61,6 @@ from angzarr.resilience.breaker import Breakers
 from angzarr.resilience.policies import choose
 from angzarr.resilience.taxonomy import (
     ILLNESS,
-    Category,
     Classification,
     Rule,
     Verdict,
@@ -71,26 +79,6 @@ POSTPONE_WAIT = timedelta(seconds=2)
 EARLY = timedelta(seconds=1)
 #: Starts that nobody settled before the event counts as poison (spec D4).
 MOST_STARTS = 3
-
-_GIVEN_UP = Classification(category=Category.CLIENT, code="GIVEN_UP", reason="the handler said so")
-_UNREADABLE = Classification(
-    category=Category.CLIENT, code="UNDELIVERABLE", reason="the message does not fit its handler"
-)
-_NO_HANDLER = Classification(
-    category=Category.CLIENT, code="UNKNOWN_TASK", reason="no handler of this name here"
-)
-_POISON = Classification(
-    category=Category.UNKNOWN, code="POISON", reason="starts that nobody settled"
-)
-_CONFLICT = Classification(
-    category=Category.INTEGRITY, code="IDEMPOTENCY_CONFLICT", reason="one key, two bodies"
-)
-_NO_FOLLOWER = Classification(
-    category=Category.CLIENT, code="UNFOLLOWABLE", reason="its result cannot be handed on"
-)
-_TOO_OLD = Classification(
-    category=Category.EXTERNAL, code="CIRCUIT_OPEN", reason="waited longer than its maximum age"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,20 +108,20 @@ class Pipeline:
         handler = self.handlers.get(delivery.handler)
         if handler is None:
             missing = DecodeError(f"no handler is registered as {delivery.handler!r}")
-            return self._unreadable(delivery, None, missing, _NO_HANDLER)
+            return self._unreadable(delivery, None, missing, NO_HANDLER)
         policy = self._policy(delivery, handler)
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
             call = handler.bind(delivery, context)
-            claim = _claim_of(delivery)
+            claim = delivery.claim
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
-            return self._unreadable(delivery, handler, error, _UNREADABLE)
+            return self._unreadable(delivery, handler, error, UNREADABLE)
         return self._claim(delivery, handler, call, claim)
 
     def no_follower(self, delivery: Delivery, error: DeliveryError) -> Outcome:
         """Return what becomes of a delivery that was handled, but whose result cannot go on."""
         handler = self.handlers.get(delivery.handler)
-        return self._dead(delivery, handler, error, Reason.REFUSED, _NO_FOLLOWER)
+        return self._dead(delivery, handler, error, Reason.REFUSED, NO_FOLLOWER)
 
     def _early(self, delivery: Delivery) -> Postponed | None:
         if delivery.not_before is None:
@@ -185,7 +173,7 @@ class Pipeline:
             return self._run(delivery, handler, call)
         if self._age(delivery) > handler.max_age:
             open_for_long = CircuitOpenError(name, refused.retry_after)
-            return self._dead(delivery, handler, open_for_long, Reason.TOO_OLD, _TOO_OLD)
+            return self._dead(delivery, handler, open_for_long, Reason.TOO_OLD, TOO_OLD)
         spread = 1 + 0.1 * self.chance()
         return Postponed(
             delay=refused.retry_after * spread,
@@ -224,7 +212,7 @@ class Pipeline:
                 delay=wait, why=said.reason or "asked by the handler", claimed=True
             ), None
         except GiveUp as said:
-            return self._dead(delivery, handler, said, Reason.REFUSED, _GIVEN_UP), None
+            return self._dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP), None
         except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
             seen = self._classify(delivery, handler, _cause(error))
             return self._failed(delivery, handler, error, seen), seen
@@ -286,13 +274,13 @@ class Pipeline:
         error = PoisonError(
             f"started {starts} times and never finished: it kills its worker, or is cut short"
         )
-        return self._dead(delivery, handler, error, Reason.POISON, _POISON)
+        return self._dead(delivery, handler, error, Reason.POISON, POISON)
 
     def _conflict(self, delivery: Delivery, handler: Handler) -> DeadLettered:
         error = IdempotencyConflictError(
             f"event id {delivery.event.id!r} was used before for another body"
         )
-        return self._dead(delivery, handler, error, Reason.CONFLICT, _CONFLICT, claimed=False)
+        return self._dead(delivery, handler, error, Reason.CONFLICT, CONFLICT, claimed=False)
 
     def _unreadable(
         self,
@@ -329,13 +317,3 @@ class Pipeline:
 def _cause(error: Exception) -> Exception:
     """Return what the handler's own `RetryLater` was raised for, or the error itself."""
     return (isinstance(error, RetryLater) and error.cause) or error
-
-
-def _claim_of(delivery: Delivery) -> claims.Claim:
-    return claims.Claim(
-        key=delivery.key,
-        token=delivery.token,
-        owner=delivery.owner,
-        position=delivery.position,
-        fingerprint=delivery.fingerprint,
-    )

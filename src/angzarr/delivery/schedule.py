@@ -11,6 +11,8 @@ from angzarr.events.message import Message
 
 #: A wait up to this long may be slept in the worker's slot: cheaper than a round trip (15).
 SLEPT = timedelta(milliseconds=100)
+#: No wait is longer, whatever a handler or a server asks for: beyond it calendars and brokers end.
+FURTHEST = timedelta(days=365)
 
 _DROPPED = frozenset({*names.BROKER_COUNTERS, "eta", names.NOT_BEFORE})
 

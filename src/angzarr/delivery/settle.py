@@ -31,7 +31,7 @@ from angzarr.delivery.outcome import (
 )
 from angzarr.delivery.record import fact_of, fenced_fact
 from angzarr.delivery.results import Results
-from angzarr.delivery.schedule import SLEPT, Schedule, copy_of
+from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.facts import FactLog
 from angzarr.resilience.idempotency import (
@@ -110,12 +110,14 @@ class Settler:
         if not self._still_ours(delivery):
             return False
         hop = delivery.position.hop + 1
+        delay = min(delay, FURTHEST)
         seen = replace(delivery, first_attempt_at=delivery.first_attempt_at or self.clock.now())
         self._put_back(seen, delay, attempt=attempt, hop=hop)
         position = Position(delivery.position.replay, hop)
         return self._end(delivery, outcome, Wait(position=position, delay=delay))
 
     def _put_back(self, delivery: Delivery, delay: timedelta, *, attempt: int, hop: int) -> None:
+        delay = min(delay, FURTHEST)
         if delay <= SLEPT:
             self.clock.sleep(delay)
             delay = timedelta(0)

@@ -1,0 +1,25 @@
+"""Diagnosis: what the road itself finds wrong with a delivery, in the taxonomy's words."""
+
+from __future__ import annotations
+
+from angzarr.resilience.taxonomy import Category, Classification
+
+GIVEN_UP = Classification(category=Category.CLIENT, code="GIVEN_UP", reason="the handler said so")
+UNREADABLE = Classification(
+    category=Category.CLIENT, code="UNDELIVERABLE", reason="the message does not fit its handler"
+)
+NO_HANDLER = Classification(
+    category=Category.CLIENT, code="UNKNOWN_TASK", reason="no handler of this name here"
+)
+POISON = Classification(
+    category=Category.UNKNOWN, code="POISON", reason="starts that nobody settled"
+)
+CONFLICT = Classification(
+    category=Category.INTEGRITY, code="IDEMPOTENCY_CONFLICT", reason="one key, two bodies"
+)
+NO_FOLLOWER = Classification(
+    category=Category.CLIENT, code="UNFOLLOWABLE", reason="its result cannot be handed on"
+)
+TOO_OLD = Classification(
+    category=Category.EXTERNAL, code="CIRCUIT_OPEN", reason="waited longer than its maximum age"
+)

@@ -1,0 +1,139 @@
+"""Holding: patient with what is away, quick to notice a stop, deaf to time limits."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from datetime import timedelta
+
+import pytest
+
+from angzarr.delivery.hold import LONGEST_WAIT, NOTICE, Hold
+from angzarr.errors import DeliveryError, GivenBack, StoreUnavailable
+
+
+class Clock:
+    """Counts what is slept; `at_sleep` happens during each sleep."""
+
+    def __init__(self, world, at_sleep=lambda: None):
+        self.world = world
+        self.at_sleep = at_sleep
+        self.slept = []
+
+    def now(self):
+        return self.world.clock.now()
+
+    def sleep(self, span):
+        self.slept.append(span)
+        self.world.clock.sleep(span)
+        self.at_sleep()
+
+
+def failing(times, error=None, value="done"):
+    errors = [error or StoreUnavailable("away")] * times
+
+    def step():
+        if errors:
+            raise errors.pop()
+        return value
+
+    return step
+
+
+def make_hold(clock, *, stopping=lambda: False, chance=0.5):
+    return Hold(clock=clock, chance=lambda: chance, stopping=stopping)
+
+
+def until_done(hold, step):
+    return hold.until_done(step, what="do it", event_id="e1")
+
+
+def test_a_step_that_works_is_not_waited_for(world):
+    clock = Clock(world)
+    assert until_done(make_hold(clock), failing(0)) == "done"
+    assert clock.slept == []
+
+
+def test_the_wait_doubles_up_to_the_longest(world):
+    clock = Clock(world)
+    until_done(make_hold(clock), failing(12))
+    assert sum(clock.slept, timedelta(0)) == timedelta(
+        seconds=0.1 + 0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 6 * LONGEST_WAIT.total_seconds()
+    )
+
+
+@pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (0.999, 1.499)])
+def test_waits_are_spread_so_that_a_fleet_does_not_come_back_as_one(world, chance, share):
+    clock = Clock(world)
+    until_done(make_hold(clock, chance=chance), failing(1))
+    assert sum(clock.slept, timedelta(0)) == timedelta(milliseconds=100) * share
+
+
+def test_a_stop_is_noticed_within_its_time(world):
+    began = []
+    clock = Clock(world)
+
+    def stopping():
+        stops = len(clock.slept) >= 20
+        if stops and not began:
+            began.append(clock.now())
+        return stops
+
+    with pytest.raises(GivenBack):
+        until_done(make_hold(clock, stopping=stopping), failing(10**6))
+    assert max(clock.slept) <= NOTICE
+    assert clock.now() - began[0] <= NOTICE
+
+
+def test_a_stopping_worker_tries_once_before_it_gives_back(world):
+    hold = make_hold(Clock(world), stopping=lambda: True)
+    assert until_done(hold, failing(0)) == "done"
+    with pytest.raises(GivenBack):
+        until_done(hold, failing(1))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("soft time limit"), MemoryError()])
+def test_what_strikes_while_it_waits_does_not_end_the_hold(world, error):
+    strikes = iter([None, error, error])
+
+    def strike():
+        if struck := next(strikes, None):
+            raise struck
+
+    assert until_done(make_hold(Clock(world, strike)), failing(5)) == "done"
+
+
+def test_a_clock_set_back_makes_no_wait_longer(world):
+    def set_back():
+        world.clock.time -= timedelta(hours=1)
+
+    clock = Clock(world, set_back)
+    until_done(make_hold(clock), failing(2))
+    assert len(clock.slept) == 2
+
+
+def test_what_can_never_work_is_not_held(world):
+    with pytest.raises(DeliveryError, match="never"):
+        until_done(make_hold(Clock(world)), failing(1, DeliveryError("never")))
+
+
+def test_the_end_of_the_process_is_not_held(world):
+    with pytest.raises(KeyboardInterrupt):
+        until_done(make_hold(Clock(world)), failing(1, KeyboardInterrupt()))
+
+
+def test_a_long_hold_is_logged_once_a_minute_and_names_event_and_cause(world, caplog):
+    caplog.set_level(logging.CRITICAL, "angzarr.delivery")
+    until_done(make_hold(Clock(world)), failing(30))
+    held = world.clock.now()
+    minutes = (held - type(world)().clock.now()) // timedelta(minutes=1)
+    assert 1 <= len(caplog.records) <= minutes + 1
+    assert "e1" in caplog.text
+    assert "do it" in caplog.text
+    assert "away" in caplog.text
+
+
+def test_one_hold_serves_many_steps(world):
+    hold = make_hold(Clock(world))
+    counted = itertools.count()
+    assert [until_done(hold, lambda: next(counted)) for _ in range(3)] == [0, 1, 2]
