@@ -7,16 +7,20 @@ A handler may declare a pydantic model, a dataclass, a TypedDict, a protobuf mes
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.message import Message as ProtobufMessage
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_json as to_json_text
 
 from angzarr.errors import ConfigurationError, DecodeError, UnserializableEvent
+
+_FIELD = re.compile(r"Failed to parse (\w+) field")
 
 
 def event_type_of(subject: object) -> str:
@@ -68,8 +72,13 @@ def decoder_for(declared: object) -> Callable[[Any], Any]:
 
 @cache
 def adapter_for(declared: Any) -> TypeAdapter[Any]:
-    """Return the pydantic adapter of *declared*, built once."""
-    return TypeAdapter(declared)
+    """Return the pydantic adapter of *declared*, built once; ConfigurationError if it has none."""
+    try:
+        return TypeAdapter(declared)
+    except PydanticUserError as error:
+        what = getattr(declared, "__name__", declared)
+        msg = f"{what} cannot be the type of an event: {error.message}"
+        raise ConfigurationError(msg) from error
 
 
 def _as_it_is(data: Any) -> Any:
@@ -77,17 +86,23 @@ def _as_it_is(data: Any) -> Any:
 
 
 def _protobuf_decoder(declared: type[ProtobufMessage]) -> Callable[[Any], Any]:
+    name = declared.DESCRIPTOR.full_name
+    has_own_form = name.startswith("google.protobuf.")  # a wrapper or a time is no JSON object
+
     def decode(data: Any) -> Any:
+        if not isinstance(data, dict) and not has_own_form:
+            raise _does_not_fit(name, "it is no JSON object")
         try:
             return json_format.ParseDict(data, declared(), ignore_unknown_fields=True)
         except (json_format.ParseError, TypeError, AttributeError, ValueError) as error:
-            raise _does_not_fit(declared.DESCRIPTOR.full_name, str(error)) from error
+            raise _does_not_fit(name, _field_of(error)) from None
 
     return decode
 
 
 def _pydantic_decoder(declared: Any) -> Callable[[Any], Any]:
-    validate = adapter_for(declared).validator.validate_python
+    validator = adapter_for(declared).validator
+    validate, validate_json = validator.validate_python, validator.validate_json
     is_model = isinstance(declared, type) and issubclass(declared, BaseModel)
     name = getattr(declared, "__name__", str(declared))
 
@@ -97,13 +112,22 @@ def _pydantic_decoder(declared: Any) -> Callable[[Any], Any]:
         try:
             return validate(data)
         except ValidationError as error:
-            raise _does_not_fit(name, _explain(error)) from error
+            try:  # a strict model takes a date's text only where it knows that it reads JSON
+                return validate_json(to_json_text(data))
+            except (ValidationError, PydanticSerializationError):
+                raise _does_not_fit(name, _explain(error)) from None
 
     return decode
 
 
 def _does_not_fit(name: str, why: str) -> DecodeError:
     return DecodeError(f"the event does not fit {name}: {why}")
+
+
+def _field_of(error: Exception) -> str:
+    """Name the field that protobuf refused; its own words repeat the value."""
+    found = _FIELD.search(str(error))
+    return f"{found[1]} cannot be read" if found else "it is no JSON form of this message"
 
 
 def _explain(error: ValidationError) -> str:

@@ -95,8 +95,8 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
     )
 
 
-#: The largest number read from a header: what every store can hold (32 bits, signed).
-MAX_NUMBER: Final = 2**31 - 1
+#: The largest number read from a header: a store holds 32 bits, and ours are counted on from it.
+MAX_NUMBER: Final = 2**30
 
 
 def whole_number(value: object) -> int | None:
@@ -139,6 +139,6 @@ def _pins(value: object) -> dict[str, str]:
         return {}
     try:
         pins = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {str(k): str(v) for k, v in pins.items()} if isinstance(pins, dict) else {}

@@ -1,0 +1,111 @@
+"""Headers: an event survives the wire, and no header can stop a worker."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from angzarr.delivery.delivery import read
+from angzarr.events import headers as names
+from angzarr.events.event import Event, Priority
+from angzarr.events.headers import from_headers, time_of, to_headers, whole_number
+from angzarr.events.message import Message
+
+TEXT = st.text(min_size=1)
+OPTIONAL = st.none() | TEXT
+ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+EVENTS = st.builds(
+    Event,
+    id=TEXT, type=TEXT, data=st.none(), domain=OPTIONAL, root=OPTIONAL, edition=OPTIONAL,
+    sequence=st.none() | st.integers(0, names.MAX_NUMBER),
+    correlation_id=OPTIONAL, causation_id=OPTIONAL, tenant_id=OPTIONAL,
+    priority=st.sampled_from(Priority), config_pins=st.dictionaries(st.text(), st.text()),
+    occurred_at=st.none() | st.datetimes(
+        datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=ZONES  # noqa: DTZ001 - bounds are naive
+    ),
+    traceparent=OPTIONAL,
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    | st.text(string.digits, max_size=30),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)  # fmt: skip
+#: What AMQP tables may hold besides JSON.
+ODD = JSON | st.binary() | st.decimals() | st.datetimes()
+ALL_NAMES = [
+    value
+    for name, value in vars(names).items()
+    if name.isupper() and isinstance(value, str)
+]  # fmt: skip
+
+
+@given(EVENTS)
+def test_an_event_survives_its_headers_and_json(event):
+    headers = json.loads(json.dumps(to_headers(event)))
+    assert from_headers(headers, data=None, event_id="other", type="other") == event
+
+
+def test_absent_fields_make_no_headers():
+    assert to_headers(Event(id="e", type="t", data=1)) == {
+        names.EVENT_ID: "e",
+        names.EVENT_TYPE: "t",
+    }
+
+
+def test_a_foreign_message_takes_the_ids_that_stand_in():
+    event = from_headers({}, data=1, event_id="task-id", type="mod.task")
+    assert (event.id, event.type, event.data) == ("task-id", "mod.task", 1)
+
+
+@given(st.dictionaries(st.sampled_from([*ALL_NAMES, "id", "task", "retries"]), ODD))
+def test_no_header_of_any_type_stops_a_worker(headers):
+    message = Message(
+        body=b"", content_type="", content_encoding="", headers=headers, queue="q"
+    )  # fmt: skip
+    delivery = read(message, args=(), kwargs={}, token="t", owner="o")
+    assert delivery.attempt >= 1
+    assert delivery.position >= (0, 0)
+    assert isinstance(delivery.event.priority, Priority)
+    assert isinstance(delivery.event.id, str)
+
+
+@pytest.mark.parametrize("pins", ["[" * 100_000, '{"a":' * 100_000, "[1]", "nul", 5, ["x"]])
+def test_pins_that_are_no_object_are_no_pins(pins):
+    assert not from_headers({names.CONFIG_PINS: pins}, data=1, event_id="e", type="t").config_pins
+
+
+@pytest.mark.parametrize(
+    "number", [-1, 2**31, 10**400, "9" * 5000, float("nan"), float("inf"), Decimal("sNaN"), [], {}]
+)
+def test_a_number_that_no_store_can_hold_counts_as_absent(number):
+    assert whole_number(number) is None
+
+
+def test_a_number_can_be_counted_on_from_and_still_fits_a_store():
+    assert whole_number(names.MAX_NUMBER) == names.MAX_NUMBER
+    assert names.MAX_NUMBER + 10**6 < 2**31
+
+
+def test_a_time_without_a_zone_is_utc():
+    assert time_of("2026-01-02T03:04:05") == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0001-01-01T00:00:00+14:00", 5, None, b"2026-01-01"])
+def test_a_time_that_is_none_counts_as_absent(text):
+    assert time_of(text) is None
+
+
+def test_every_header_is_documented():
+    """Wire names never change, so each stands in the reference."""
+    page = Path(__file__).parents[3] / "docs" / "reference" / "headers.md"
+    listed = set(re.findall(r"`([A-Za-z-]+)`", page.read_text(encoding="utf-8")))
+    assert set(ALL_NAMES) <= listed
