@@ -9,11 +9,15 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from celery import group, signature
+from celery import chord, group, signature
+from celery.canvas import _chain as chain
 from kombu.exceptions import OperationalError
 
 from angzarr.delivery.delivery import Delivery
-from angzarr.errors import BrokerUnavailable
+from angzarr.errors import BrokerUnavailable, DeliveryError, UnserializableEvent, text_of
+
+#: What a malformed link, or a value that is no JSON, makes Celery raise.
+_NEVER = (UnserializableEvent, TypeError, ValueError, LookupError, AttributeError)
 
 
 class CeleryFollowers:
@@ -23,7 +27,11 @@ class CeleryFollowers:
         self._app = app
 
     def publish(self, delivery: Delivery, value: Any) -> None:
-        """Publish links, then the chain's next step; raises BrokerUnavailable if one is refused."""
+        """Publish links, then the chain's next step.
+
+        Raises BrokerUnavailable if one was not confirmed, DeliveryError if one never can be: the
+        value is no JSON, or what stands in the message is no task.
+        """
         task = self._app.current_worker_task
         request = task.request if task is not None else None
         if request is None or not (request.callbacks or request.chain):
@@ -40,8 +48,14 @@ class CeleryFollowers:
         except (OperationalError, OSError) as error:
             msg = f"the broker did not confirm what follows task {delivery.message.id}: {error}"
             raise BrokerUnavailable(msg) from error
+        except _NEVER as error:
+            msg = f"what follows task {delivery.message.id} cannot be sent: {text_of(error)}"
+            raise DeliveryError(msg) from error
 
     def _send(self, link: Any, value: Any, seed: str, options: dict[str, Any]) -> None:
+        if not isinstance(link, dict):
+            msg = f"{link!r:.100} is no task"
+            raise TypeError(msg)
         step = signature(link, app=self._app)
         identify(step, seed)
         step.apply_async((value,), **options)
@@ -60,10 +74,16 @@ def identify(step: Any, seed: str) -> None:
 
     An id that it has already (a chain gives its steps theirs) stays.
     """
-    if isinstance(step, group):
-        for index, member in enumerate(step.tasks):
-            identify(member, f"{seed}:{index}")
+    for index, member in enumerate(_parts(step)):
+        identify(member, f"{seed}:{index}")
     step.options.setdefault("task_id", str(uuid.uuid5(uuid.NAMESPACE_OID, seed)))
+
+
+def _parts(step: Any) -> list[Any]:
+    if isinstance(step, chord):
+        header = step.tasks.tasks if isinstance(step.tasks, group) else step.tasks
+        return [*header, step.body]
+    return list(step.tasks) if isinstance(step, group | chain) else []
 
 
 def forget_followers(request: Any) -> None:
