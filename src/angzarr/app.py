@@ -24,7 +24,7 @@ from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
 from angzarr.assembly import build_road
 from angzarr.dead_letters.queue import DeadLetterQueue
-from angzarr.dead_letters.replay_outcome import ReplayOutcomes
+from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.delivery import read
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handlers
@@ -33,6 +33,7 @@ from angzarr.delivery.road import Road
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
+from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.registering import Registering
 from angzarr.resilience.backoff import Policy, longest_delay
@@ -85,13 +86,15 @@ class Angzarr(Registering, Publishing):
         }
         self.settings: Settings = load(given, config)
         self.policies = policies_from(self.settings.retry.policies)
+        choose(self.policies, default=self.settings.retry.default)  # refuses an unknown name now
         self.handlers = Handlers()
         self.stopping = Stopping()
         self.rules = tuple(rules)
         self.verdicts = tuple(verdicts)
         self.hooks = tuple(hooks)
         self._lease: LeaseKeeper | None = None
-        self._road: tuple[int, Road] | None = None
+        self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))
+        self._road = OncePerProcess(lambda: build_road(self))
         super().__init__(main, **celery)
         self.add_defaults(dict(safety.DEFAULTS))
         self.on_after_configure.connect(_apply_broker_defaults, weak=False)
@@ -104,10 +107,13 @@ class Angzarr(Registering, Publishing):
 
     @property
     def road(self) -> Road:
-        """The road, built once in each process (a child must not share its parent's sockets)."""
-        if self._road is None or self._road[0] != os.getpid():
-            self._road = (os.getpid(), build_road(self))
-        return self._road[1]
+        """The road of this process."""
+        return self._road.get()
+
+    @property
+    def claims(self) -> wiring.Claims:
+        """Where this process claims events; its road and its lease share it."""
+        return self._claims.get()
 
     def run_eagerly(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run *task* for ``apply()`` and ``task_always_eager``: not claimed, not retried."""
@@ -143,6 +149,8 @@ class Angzarr(Registering, Publishing):
         if longest is None:
             return
         for handler in self.handlers:
+            if handler.name.startswith("celery."):
+                continue
             policies = [handler.policy] if handler.policy else list(map(self._by, _PRIORITIES))
             for policy in policies:
                 if longest_delay(policy) > longest:
@@ -160,8 +168,7 @@ class Angzarr(Registering, Publishing):
     def begin_work(self) -> None:
         """Take the owner lease; called in the parent before its pool starts."""
         self.stopping.reset()
-        claims = wiring.open_claims(self.settings, self.broker_url)
-        self._lease = LeaseKeeper(claims.leases, self.owner, claims.sweep)
+        self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep)
         self._lease.start()
 
     def free_claim(self, message: Message, token: str, *, counted: bool) -> None:
@@ -171,7 +178,7 @@ class Angzarr(Registering, Publishing):
         """
         delivery = read(message, args=(), kwargs={}, token=token, owner=self.owner)
         try:
-            self.road.store.settle(delivery.key, token, Release(counted=counted))
+            self.claims.store.settle(delivery.key, token, Release(counted=counted))
         except StoreUnavailable as error:
             _log.warning("claim_not_freed of event %s: %s", delivery.event.id, error)
 
@@ -181,12 +188,13 @@ class Angzarr(Registering, Publishing):
             self._lease.end()
             self._lease = None
         self._close_road()
+        self._claims.forget()
         self.__dict__.pop("owner", None)
 
     def _close_road(self, **_signal: Any) -> None:
-        if self._road is not None and self._road[0] == os.getpid():
-            self._road[1].close()
-            self._road = None
+        road = self._road.forget()
+        if road is not None:
+            road.close()
 
     # -- doors for the analysis worker and the CLI ---------------------------------------------
 
@@ -209,22 +217,29 @@ class Angzarr(Registering, Publishing):
 
     def open_replay_outcomes(self) -> ReplayOutcomes:
         """Return the queue on which workers tell how replays ended."""
-        return CeleryReplayOutcomes(self, CeleryPublisher(self))
+        return CeleryReplayOutcomes(
+            self, CeleryPublisher(self), outcomes_queue(self.settings.prefix)
+        )
 
     def dead_letter_domains(self) -> list[str]:
         """Return every domain whose letters the analysis worker reads."""
-        self.finalize(auto=True)
+        self._load_tasks()
         return wiring.domains_to_read(self.settings, list(self.handlers.domains()))
 
     def replay_targets(self) -> ReplayTargets:
         """Return the tasks and queues that a replay may be sent to (spec A4)."""
         from angzarr.analysis.replay import ReplayTargets
 
-        self.finalize(auto=True)
+        self._load_tasks()
         return ReplayTargets(
             tasks=frozenset(handler.name for handler in self.handlers),
             queues=frozenset(self._known_queues()),
         )
+
+    def _load_tasks(self) -> None:
+        """Import what a worker would import (``include``, ``imports``), so that all is known."""
+        self.loader.import_default_modules()
+        self.finalize(auto=True)
 
     def queue_of(self, routing_key: str) -> str:
         """Return the queue that *routing_key* reaches, the key itself where none is known."""

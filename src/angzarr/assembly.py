@@ -12,7 +12,6 @@ from kombu.utils.json import dumps, loads
 from angzarr import wiring
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import CeleryPublisher, CelerySchedule, transport_of
-from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.autopsy import Autopsy
@@ -28,7 +27,7 @@ from angzarr.resilience.idempotency import IdempotencyStore
 def build_road(app: Any) -> Road:
     """Return a road with connections of its own; they open when first needed."""
     clock = SystemClock()
-    store = wiring.open_claims(app.settings, app.broker_url).store
+    store = app.claims.store
     hold = Hold(clock=clock, chance=random.random, stopping=app.stopping)
     hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
     return Road(
@@ -78,7 +77,7 @@ def _settler(app: Any, clock: Clock, store: IdempotencyStore) -> Settler:
         schedule=CelerySchedule(app, publisher, clock),
         followers=CeleryFollowers(app),
         dead_letters=app.open_dead_letter_queue(),
-        replay_outcomes=CeleryReplayOutcomes(app, publisher),
+        replay_outcomes=app.open_replay_outcomes(),
         store=store,
         facts=wiring.open_facts(app.settings, app.broker_url),
         clock=clock,

@@ -23,10 +23,11 @@ AngzarrError
 │   ├── IdempotencyConflictError
 │   └── CommandRejectedError
 ├── GivenBack                       the worker stops; the message goes back to the broker
-└── Verdict                         raised by a handler to say the outcome outright
-├── GiveUp                      never retry: a dead letter with this reason
-├── RetryLater                  retry after this delay
-└── Skip                        a business refusal: recorded, not retried
+└── Directive                       raised by a handler to say the outcome outright
+    ├── GiveUp                      never retry: a dead letter with this reason
+    ├── RetryLater                  retry after this delay
+    ├── Postpone                    run it later without using an attempt
+    └── Skip                        a business refusal: recorded, not retried
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from angzarr.analysis.transition import Action, Decision
 from angzarr.clock import Clock
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
-from angzarr.errors import Unavailable
+from angzarr.errors import BrokerUnavailable, Unavailable
 
 _log = logging.getLogger("angzarr.analysis")
 
@@ -32,6 +32,8 @@ FIRST_WAIT: Final = timedelta(milliseconds=200)
 LONGEST_WAIT: Final = timedelta(seconds=10)
 #: Pause after a round without work: a queue may answer at once that it is empty.
 IDLE_WAIT: Final = timedelta(milliseconds=50)
+#: Replays that the broker may refuse in one round before it counts as away.
+MOST_REFUSED: Final = 3
 #: How often a dependency that stays away is logged.
 LOG_EVERY: Final = timedelta(minutes=1)
 
@@ -86,6 +88,7 @@ class AnalysisWorker:
     _receipts: list[Receipt] = field(default_factory=list, init=False)
     _answers: list[ReplayOutcome] = field(default_factory=list, init=False)
     _logged_at: dict[str, datetime] = field(default_factory=dict, init=False)
+    _refused: set[str] = field(default_factory=set, init=False)
 
     def run(self, stop: Stop) -> None:
         """Work until *stop* is set; what is in hand then goes back when the queues are closed."""
@@ -210,10 +213,22 @@ class AnalysisWorker:
         self.ledger.mark_answered(entry.id, outcome.replay, by=by, status=status)
 
     def _take_due(self, done: Round) -> None:
+        """Wake what is due; what the broker refused comes last, so that it holds up no other."""
         due = self.ledger.due(limit=self.batch, lease=self.replayer.lease)
-        for entry in due:
-            self._wake(entry)
-            done.due += 1
+        refusals: list[BrokerUnavailable] = []
+        for entry in sorted(due, key=lambda one: one.id in self._refused):
+            try:
+                self._wake(entry)
+                done.due += 1
+            except BrokerUnavailable as error:
+                self._refused.add(entry.id)
+                refusals.append(error)
+                if len(refusals) == MOST_REFUSED:
+                    break
+        if refusals:
+            raise refusals[-1]
+        if due:
+            self._refused.clear()
 
     def _wake(self, entry: Entry) -> None:
         """Do what *entry* waited for; one that cannot be published is held with the cause."""

@@ -19,7 +19,6 @@ from angzarr.app import Angzarr
 from angzarr.cli import demo_run
 from angzarr.cli.demo_journal import SETTLED, Journal, Pair
 from angzarr.cli.demo_run import Run
-from angzarr.dead_letters.replay_outcome import OUTCOMES_QUEUE
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import WORDS, Outcome
@@ -84,11 +83,6 @@ class WatchedApp(Angzarr):
         self.finalize(auto=True)
         return sorted(self.handlers.domains())
 
-    def rename_outcomes(self) -> None:
-        """Let replays be answered on a queue of this run: the usual one may be another app's."""
-        queues = self.amqp.queues
-        queues[OUTCOMES_QUEUE] = queues.new_missing(f"{self.run.name}-outcomes")
-
 
 def watch(function: Callable[..., Any], journal: Journal) -> Callable[..., Any]:
     """Return *function* as a handler with context whose every call is written in *journal*."""
@@ -136,4 +130,3 @@ def load(modules: Sequence[str]) -> None:
 
 app = WatchedApp(demo_run.read())
 load(app.conf.include)
-app.rename_outcomes()

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from angzarr.analysis.entry import Entry, EntryDetail, Status, Unreadable
@@ -19,6 +19,14 @@ SHORT_ID: Final = 12
 #: Width where the output is no terminal: nothing is cut short in a log.
 _WIDTH: Final = 200
 _LONGEST_BODY: Final = 4000
+#: Width from which all columns of the list can be read.
+_ROOMY: Final = 140
+_COLUMNS: Final = (
+    "entry", "status", "handler", "event", "class", "error", "replays", "last failed",
+)  # fmt: skip
+_LEFT_OUT: Final = ("event", "class", "replays")
+#: Columns that are never cut: a person copies what stands there.
+_WHOLE: Final = ("entry", "status", "last failed")
 
 _COLOURS: Final = {
     Status.FAILED: "red",
@@ -44,29 +52,39 @@ def safe(value: object, style: str = "") -> Text:
 
 def print_page(page: Page) -> None:
     """Print a page of entries."""
+    out = console()
     if not page.entries:
-        console().print("no entries")
+        out.print("no entries")
         return
-    console().print(entries_table(page.entries))
+    out.print(entries_table(page.entries, narrow=out.width < _ROOMY))
     if page.next:
-        console().print(safe(f"more: --after {page.next}"))
+        out.print(safe(f"more: --after {page.next}"))
 
 
-def entries_table(entries: Iterable[Entry]) -> Table:
-    """Return a table with one row an entry."""
-    table = Table("entry", "status", "handler", "event", "class", "error", "replays", "last failed")
+def entries_table(entries: Iterable[Entry], *, narrow: bool = False) -> Table:
+    """Return a table with one row an entry; *narrow* leaves out what `show` tells, too."""
+    left_out = _LEFT_OUT if narrow else ()
+    table = Table()
+    for name in _COLUMNS:
+        if name not in left_out:
+            table.add_column(name, no_wrap=name in _WHOLE)
     for entry in entries:
-        table.add_row(
-            entry.id[:SHORT_ID],
-            safe(entry.status, _COLOURS.get(entry.status, "")),
-            safe(entry.handler_name),
-            safe(entry.event_id or "?"),
-            safe(entry.failure_class or ""),
-            safe(_one_line(entry)),
-            str(entry.replays),
-            _moment(entry.last_failed_at),
-        )
+        cells = _cells(entry)
+        table.add_row(*(cells[str(column.header)] for column in table.columns))
     return table
+
+
+def _cells(entry: Entry) -> dict[str, Text]:
+    return {
+        "entry": safe(entry.id[:SHORT_ID]),
+        "status": safe(entry.status, _COLOURS.get(entry.status, "")),
+        "handler": safe(entry.handler_name),
+        "event": safe(entry.event_id or "?"),
+        "class": safe(entry.failure_class or ""),
+        "error": safe(_one_line(entry)),
+        "replays": safe(entry.replays),
+        "last failed": safe(_moment(entry.last_failed_at)),
+    }
 
 
 def print_detail(detail: EntryDetail) -> None:
@@ -111,7 +129,7 @@ def print_stats(stats: FailureStats) -> None:
 def print_results(results: Sequence[tuple[Entry, str]], *, dry_run: bool) -> None:
     """Print which replays were sent (or would be), and why the others were not."""
     good = "would be replayed" if dry_run else "replayed"
-    table = Table("entry", "handler", "event", "result")
+    table = Table(Column("entry", no_wrap=True), "handler", "event", "result")
     for entry, problem in results:
         result = safe(problem, "red") if problem else safe(good, "green")
         table.add_row(
@@ -174,4 +192,5 @@ def _one_line(entry: Entry) -> str:
 
 
 def _moment(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}" if at else ""
+    """Return *at* in local time, which is also what --since and --until take."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at else ""

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-#: The broker queue that carries them.
-OUTCOMES_QUEUE: Final = "angzarr-replay-outcomes"
+
+def outcomes_queue(prefix: str) -> str:
+    """Return the broker queue that carries them: ``angzarr-replay-outcomes`` by default.
+
+    Apps that share a broker must differ in their prefix, or would take each other's answers.
+    """
+    return f"{prefix}-replay-outcomes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

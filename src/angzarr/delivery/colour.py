@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+#: Seconds that cancelled coroutines are given to end.
+GRACE = 5.0
 
 _lock = threading.Lock()
 _own: tuple[int, asyncio.AbstractEventLoop] | None = None
@@ -23,12 +27,26 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """
     if threading.current_thread() is threading.main_thread():
         return _run_here(_own_loop(), work)
-    return _run_shared(_shared_loop(), work)
+    return _run_shared(_shared_loop(), _contained(work))
+
+
+async def _contained(work: Coroutine[Any, Any, T]) -> T:
+    """Keep an exit that *work* asks for from ending the loop of all others."""
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        msg = f"the coroutine asked its process to end: {error!r}"
+        raise RuntimeError(msg) from error
 
 
 def _run_here(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(work)
+    except asyncio.CancelledError as error:
+        # It is no Exception, and would end the process instead of this delivery.
+        _cancel_all(loop)
+        msg = "the coroutine was cancelled from within"
+        raise concurrent.futures.CancelledError(msg) from error
     except BaseException:
         # A soft time limit strikes between two callbacks: what stays pending would go on inside
         # the next delivery.
@@ -49,8 +67,12 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
     pending = asyncio.all_tasks(loop)
     for task in pending:
         task.cancel()
-    if pending:
-        loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+    if not pending:
+        return
+    _, stubborn = loop.run_until_complete(asyncio.wait(pending, timeout=GRACE))
+    if stubborn:
+        global _own  # noqa: PLW0603 - they refuse to end: leave them behind with their loop
+        _own = None
 
 
 def _own_loop() -> asyncio.AbstractEventLoop:

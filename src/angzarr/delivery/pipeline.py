@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
@@ -101,8 +102,11 @@ class Pipeline:
     verdicts: tuple[VerdictRule, ...] = ()
     most_starts: int = MOST_STARTS
 
-    def decide(self, delivery: Delivery) -> Outcome:
-        """Return what becomes of *delivery*; raises GivenBack if the worker stops first."""
+    def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:
+        """Return what becomes of *delivery*; raises GivenBack if the worker stops first.
+
+        Where *failed* is given the handler is not called: it stands for the handler's error.
+        """
         if early := self._early(delivery):
             return early
         handler = self.handlers.get(delivery.handler)
@@ -112,7 +116,7 @@ class Pipeline:
         policy = self._policy(delivery, handler)
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
-            call = handler.bind(delivery, context)
+            call = handler.bind(delivery, context) if failed is None else partial(_fail, failed)
             claim = delivery.claim
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
             return self._unreadable(delivery, handler, error, UNREADABLE)
@@ -312,6 +316,10 @@ class Pipeline:
     def _age(self, delivery: Delivery) -> timedelta:
         now = self.clock.now()
         return now - (delivery.first_attempt_at or now)
+
+
+def _fail(error: Exception) -> NoReturn:
+    raise error
 
 
 def _cause(error: Exception) -> Exception:

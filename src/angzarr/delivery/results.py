@@ -29,7 +29,7 @@ class Results:
             return "null"
         try:
             text = self.dumps(value)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - the event is handled, whatever its value is
             _log.warning("result_not_kept: a duplicate of this event will not get it: %s", error)
             return None
         return text if len(text) <= MAX_RESULT else None

@@ -27,23 +27,25 @@ class Road:
     hold: Hold
     hooks: Hooks
 
-    def take(self, delivery: Delivery) -> Outcome | None:
+    def take(self, delivery: Delivery, failed: Exception | None = None) -> Outcome | None:
         """Return the outcome once it is true: the message may be acknowledged.
+
+        *failed* is what went wrong before the handler could be called; it counts as its error.
 
         None means that a successor owns the event (decisions 11): acknowledge and say nothing.
         Raises GivenBack, and nothing else, when the message must not be acknowledged: the
         worker stops while a server is away, or something broke that none of us foresaw.
         """
         try:
-            outcome = self._settled(delivery, self.pipeline.decide(delivery))
+            outcome = self._settled(delivery, self.pipeline.decide(delivery, failed))
         except GivenBack:
-            self._release(delivery, counted=False)
+            self.release(delivery, counted=False)
             raise
         except Exception as error:
             # A time limit between two steps, or a bug. The start stays counted, so that what
             # breaks every time ends as a letter and not as a loop.
             _log.exception("given_back: event %s could not be settled", delivery.event.id)
-            self._release(delivery, counted=True)
+            self.release(delivery, counted=True)
             msg = f"the delivery broke off: {error!r}"
             raise GivenBack(msg) from error
         if outcome is not None:
@@ -70,7 +72,7 @@ class Road:
         """Write what is held back and close connections."""
         self.settler.close()
 
-    def _release(self, delivery: Delivery, *, counted: bool) -> None:
+    def release(self, delivery: Delivery, *, counted: bool) -> None:
         """End the claim (decisions 4); where the store is away the owner's lease ends it."""
         try:
             self.store.settle(delivery.key, delivery.token, Release(counted=counted))

@@ -93,10 +93,11 @@ class Settler:
                 self._bury(letter)
                 return self._end(delivery, outcome)
             case DeadLettered(letter=letter, error=error):
-                if not self._still_ours(delivery):
-                    return False
+                ending = Fail(error=Results.write_error(error))
+                if not self.store.owns(delivery.key, delivery.token):
+                    return self._ended_before(delivery, ending)
                 self._bury(letter)
-                return self._end(delivery, outcome, Fail(error=Results.write_error(error)))
+                return self._end(delivery, outcome, ending)
 
     def close(self) -> None:
         """Close the dead-letter queue and the fact log."""
@@ -107,14 +108,14 @@ class Settler:
         self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int
     ) -> bool:
         """Publish the copy, one hop on, and let the record wait for it (decisions 10)."""
-        if not self._still_ours(delivery):
-            return False
         hop = delivery.position.hop + 1
         delay = min(delay, FURTHEST)
+        ending = Wait(position=Position(delivery.position.replay, hop), delay=delay)
+        if not self.store.owns(delivery.key, delivery.token):
+            return self._ended_before(delivery, ending)
         seen = replace(delivery, first_attempt_at=delivery.first_attempt_at or self.clock.now())
         self._put_back(seen, delay, attempt=attempt, hop=hop)
-        position = Position(delivery.position.replay, hop)
-        return self._end(delivery, outcome, Wait(position=position, delay=delay))
+        return self._end(delivery, outcome, ending)
 
     def _put_back(self, delivery: Delivery, delay: timedelta, *, attempt: int, hop: int) -> None:
         delay = min(delay, FURTHEST)
@@ -135,8 +136,12 @@ class Settler:
             msg = f"the dead-letter queue of {letter.domain!r} did not take the letter: {refusal}"
             raise DeadLetterQueueUnavailable(msg)
 
-    def _still_ours(self, delivery: Delivery) -> bool:
-        if self.store.owns(delivery.key, delivery.token):
+    def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
+        """Tell whether an earlier try of this settle ended the claim and only its reply was lost.
+
+        If not, a successor took the event over: nothing is published (decisions 11).
+        """
+        if self.store.settle(delivery.key, delivery.token, ending):
             return True
         self._fenced(delivery)
         return False

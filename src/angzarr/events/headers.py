@@ -32,7 +32,7 @@ ATTEMPT: Final = "angzarr-attempt"
 HOP: Final = "angzarr-hop"
 #: When the first attempt of this replay began, RFC 3339.
 FIRST_ATTEMPT_AT: Final = "angzarr-first-attempt-at"
-#: Not to be run before this time, RFC 3339; set where one delay needs several hops.
+#: Not to be run before this time, RFC 3339. Every copy has it; one that arrives early goes back.
 NOT_BEFORE: Final = "angzarr-not-before"
 #: The queue the message was first sent to.
 QUEUE: Final = "angzarr-queue"

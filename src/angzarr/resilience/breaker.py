@@ -27,7 +27,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class BreakerSettings:
     """When a breaker opens and closes. Raises ConfigurationError for values that cannot work."""
 
     window: timedelta = timedelta(seconds=60)
@@ -87,7 +87,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Barred:
     """The call may not be made; ask again after `retry_after`."""
 
     retry_after: timedelta
@@ -99,7 +99,7 @@ class Breakers(Protocol):
     No verb raises: a breaker store that is away lets calls through (fail open, decisions 26).
     """
 
-    def admit(self, name: str, token: str, now: datetime, /) -> Refused | None:
+    def admit(self, name: str, token: str, now: datetime, /) -> Barred | None:
         """Ask to make a call; None: make it. Asking again with the same token is harmless."""
 
     def record(self, name: str, token: str, *, ok: bool, now: datetime) -> None:
@@ -124,23 +124,25 @@ SLICES = 60
 
 
 def admit(
-    state: State, token: str, now: datetime, settings: Settings
-) -> tuple[State, Refused | None]:
+    state: State, token: str, now: datetime, settings: BreakerSettings
+) -> tuple[State, Barred | None]:
     """Return the state after a call asked to be made, and why it may not, if so."""
     match state.phase:
         case Phase.CLOSED:
             return state, None
         case Phase.ISOLATED:
-            return state, Refused(retry_after=settings.open_for)
+            return state, Barred(retry_after=settings.open_for)
         case Phase.OPEN if state.retry_at is not None and now < state.retry_at:
-            return state, Refused(retry_after=state.retry_at - now)
+            return state, Barred(retry_after=state.retry_at - now)
         case _:
             return _probe(
                 replace(state, phase=Phase.HALF_OPEN, retry_at=None), token, now, settings
             )
 
 
-def record(state: State, token: str, now: datetime, settings: Settings, *, ok: bool) -> State:
+def record(
+    state: State, token: str, now: datetime, settings: BreakerSettings, *, ok: bool
+) -> State:
     """Return the state after the call of *token* ended.
 
     Calls that were let through before the breaker opened, or whose probe lease ran out and was
@@ -161,8 +163,8 @@ def isolated() -> State:
 
 
 def _probe(
-    state: State, token: str, now: datetime, settings: Settings
-) -> tuple[State, Refused | None]:
+    state: State, token: str, now: datetime, settings: BreakerSettings
+) -> tuple[State, Barred | None]:
     out = tuple(probe for probe in state.probes if probe.ends_at > now)
     if any(probe.token == token for probe in out):
         return replace(state, probes=out), None
@@ -170,10 +172,12 @@ def _probe(
         probe = Probe(token, now + settings.probe_lease)
         return replace(state, probes=(*out, probe)), None
     soonest = min(probe.ends_at for probe in out) - now
-    return replace(state, probes=out), Refused(retry_after=min(soonest, PROBE_WAIT))
+    return replace(state, probes=out), Barred(retry_after=min(soonest, PROBE_WAIT))
 
 
-def _probed(state: State, token: str, now: datetime, settings: Settings, *, ok: bool) -> State:
+def _probed(
+    state: State, token: str, now: datetime, settings: BreakerSettings, *, ok: bool
+) -> State:
     if not ok:
         return _opened(now, settings)
     if state.successes + 1 >= settings.successes_to_close:
@@ -182,7 +186,7 @@ def _probed(state: State, token: str, now: datetime, settings: Settings, *, ok: 
     return replace(state, probes=left, successes=state.successes + 1)
 
 
-def _counted(state: State, now: datetime, settings: Settings, *, ok: bool) -> State:
+def _counted(state: State, now: datetime, settings: BreakerSettings, *, ok: bool) -> State:
     tallies = _with_call(state.tallies, now, settings, ok=ok)
     in_a_row = 0 if ok else state.in_a_row + 1
     if not ok and _ill(tallies, in_a_row, settings):
@@ -190,7 +194,7 @@ def _counted(state: State, now: datetime, settings: Settings, *, ok: bool) -> St
     return replace(state, tallies=tallies, in_a_row=in_a_row)
 
 
-def _ill(tallies: tuple[Tally, ...], in_a_row: int, settings: Settings) -> bool:
+def _ill(tallies: tuple[Tally, ...], in_a_row: int, settings: BreakerSettings) -> bool:
     calls = sum(tally.calls for tally in tallies)
     failures = sum(tally.failures for tally in tallies)
     return calls >= settings.min_calls and (
@@ -199,7 +203,7 @@ def _ill(tallies: tuple[Tally, ...], in_a_row: int, settings: Settings) -> bool:
 
 
 def _with_call(
-    tallies: tuple[Tally, ...], now: datetime, settings: Settings, *, ok: bool
+    tallies: tuple[Tally, ...], now: datetime, settings: BreakerSettings, *, ok: bool
 ) -> tuple[Tally, ...]:
     """Return the tallies of the window that ends *now*, the call included."""
     if tallies and now < tallies[-1].began_at + settings.window / SLICES:
@@ -210,5 +214,5 @@ def _with_call(
     return (*recent, Tally(now, 1, int(not ok)))
 
 
-def _opened(now: datetime, settings: Settings) -> State:
+def _opened(now: datetime, settings: BreakerSettings) -> State:
     return State(phase=Phase.OPEN, retry_at=now + settings.open_for)

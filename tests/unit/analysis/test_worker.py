@@ -13,7 +13,7 @@ from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import UNDECIDED
-from angzarr.analysis.worker import AnalysisWorker
+from angzarr.analysis.worker import MOST_REFUSED, AnalysisWorker
 from angzarr.dead_letters.queue import Receipt
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import (
@@ -456,6 +456,23 @@ def test_message_that_cannot_be_published_is_held_and_does_not_stop_the_others(w
     world.worker.step()
     assert world.entry.status is Status.HELD
     assert "too large" in world.entry.evidence
+
+
+def test_replay_that_the_broker_refuses_does_not_hold_up_the_others(world):
+    def publish(message):
+        if message.id.startswith("task-refused"):
+            raise BrokerUnavailable("frame too large")
+        world.publisher.sent.append(message)
+
+    world.publisher.publish = publish
+    ids = [*(f"refused-{n}" for n in range(MOST_REFUSED)), "good-1", "good-2"]
+    for one in ids:
+        world.queue.send(letter_of(one))
+    world.worker.step()
+    for _ in range(2):
+        world.clock.sleep(PAUSE)
+        assert world.worker.step().away == ["due entries"]
+    assert {message.id for message in world.publisher.sent} == {"task-good-1", "task-good-2"}
 
 
 def test_what_stays_away_is_logged_once_a_minute(world, caplog):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from tests.contracts.ledger import HOLD, letter_of, message_of
 
 from angzarr import __version__
@@ -20,6 +22,7 @@ from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.analysis.entry import Status, Unreadable
 from angzarr.analysis.ledger import Decided
 from angzarr.analysis.replay import ReplayTargets
+from angzarr.cli import entry_view
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
@@ -180,6 +183,28 @@ def test_list_shows_entries_and_filters_them(app, ledger, run):
     assert "no entries" in run("dlq", "list", "--status", "resolved").output
     assert "e1" in run("dlq", "list", "--class", "code_defect", "--since", "2020-01-01").output
     assert "no entries" in run("dlq", "list", "--until", "2020-01-01").output
+
+
+def test_narrow_terminal_cuts_neither_id_nor_status_nor_time(ledger):
+    entry = ledger.add_failed_event(letter_of(error_message="a long message " * 20))
+    shown = Console(width=80, file=io.StringIO())
+    shown.print(entry_view.entries_table([entry], narrow=True))
+    text = shown.file.getvalue()
+    for whole in (entry.id[: entry_view.SHORT_ID], entry.status, "orders.sync", ":00:00"):
+        assert whole in text
+
+
+def test_times_are_shown_as_the_filters_take_them(ledger, run, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        ledger.add_failed_event(letter_of())  # failed at 12:00 UTC
+        assert "2026-03-01 07:00:00" in run("dlq", "list").output
+        assert "no entries" not in run("dlq", "list", "--since", "2026-03-01 07:00:00").output
+        assert "no entries" in run("dlq", "list", "--until", "2026-03-01 07:00:00").output
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_list_pages_through_json(app, ledger, run):

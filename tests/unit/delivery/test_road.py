@@ -367,3 +367,21 @@ def _claim_of(delivery):
         key=delivery.key, token=delivery.token, owner=delivery.owner,
         position=delivery.position, fingerprint=delivery.fingerprint,
     )  # fmt: skip
+
+
+def test_an_ending_whose_reply_was_lost_is_not_mistaken_for_a_fence(world, monkeypatch):
+    from angzarr.errors import StoreUnavailable
+
+    settle, lost = world.store.settle, [True, True]
+
+    def lossy(key, token, ending):
+        done = settle(key, token, ending)
+        if lost:
+            lost.pop()
+            raise StoreUnavailable("the reply was lost")
+        return done
+
+    monkeypatch.setattr(world.store, "settle", lossy)
+    world.handler(raising(GiveUp("no")))
+    assert isinstance(world.take(), DeadLettered)
+    assert "fenced" not in [fact.subtype for fact in world.journal.facts]

@@ -12,9 +12,9 @@ from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import (
     PROBE_WAIT,
     SLICES,
+    Barred,
+    BreakerSettings,
     Phase,
-    Refused,
-    Settings,
     State,
     admit,
     isolated,
@@ -23,10 +23,10 @@ from angzarr.resilience.breaker import (
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-D5 = Settings()
+D5 = BreakerSettings()
 
 
-def ended(state: State, calls: str, now: datetime = START, settings: Settings = D5) -> State:
+def ended(state: State, calls: str, now: datetime = START, settings: BreakerSettings = D5) -> State:
     """Let calls end at *now*: ``+`` well, ``-`` ill."""
     for call in calls:
         state = record(state, "t", now, settings, ok=call == "+")
@@ -72,7 +72,7 @@ def test_calls_older_than_the_window_do_not_count() -> None:
 
 def test_open_breaker_refuses_until_its_time_is_up() -> None:
     state, refused = admit(opened(), "t", START + 20 * SECOND, D5)
-    assert refused == Refused(retry_after=40 * SECOND)
+    assert refused == Barred(retry_after=40 * SECOND)
     assert state.phase is Phase.OPEN
     state, refused = admit(state, "t", START + 60 * SECOND, D5)
     assert refused is None
@@ -83,7 +83,7 @@ def test_half_open_lets_one_probe_through() -> None:
     state = half_open("one")
     now = START + 61 * SECOND
     state, refused = admit(state, "two", now, D5)
-    assert refused == Refused(retry_after=PROBE_WAIT)
+    assert refused == Barred(retry_after=PROBE_WAIT)
     _, again = admit(state, "one", now, D5)
     assert again is None
 
@@ -120,7 +120,7 @@ def test_calls_let_through_before_it_opened_change_nothing() -> None:
 
 def test_isolated_breaker_stays_open_until_reset() -> None:
     state, refused = admit(isolated(), "t", START + timedelta(days=30), D5)
-    assert refused == Refused(retry_after=D5.open_for)
+    assert refused == Barred(retry_after=D5.open_for)
     assert ended(state, "+" * 100) == isolated()
 
 
@@ -128,7 +128,9 @@ steps = st.lists(
     st.tuples(st.sampled_from(["admit", "good", "bad"]), st.integers(0, 4), st.floats(0, 90)),
     max_size=120,
 )
-small = Settings(min_calls=3, failures_in_a_row=2, probes=2, probe_lease=timedelta(seconds=20))
+small = BreakerSettings(
+    min_calls=3, failures_in_a_row=2, probes=2, probe_lease=timedelta(seconds=20)
+)
 
 
 @given(steps)
@@ -197,4 +199,4 @@ def test_busy_breaker_stays_small() -> None:
 )
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="breaker settings: "):
-        Settings(**wrong)  # type: ignore[arg-type]
+        BreakerSettings(**wrong)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from amqp.exceptions import AMQPError, MessageNacked
 from kombu import Exchange, Queue
 from kombu.exceptions import KombuError
 from kombu.transport.native_delayed_delivery import calculate_routing_key, level_name
@@ -22,12 +23,16 @@ from angzarr.events.message import Message
 SAFE_SHARE = 0.5
 #: RabbitMQ gives a message back that was held this long (consumer_timeout, 30 min by default).
 AMQP_HELD = timedelta(minutes=30)
+#: What kombu's 28 levels of delay queues can tell.
+LONGEST_NATIVE = timedelta(seconds=2**28 - 1)
 #: kombu's default visibility time-outs.
 VISIBILITY = {"redis": timedelta(hours=1), "sqs": timedelta(minutes=30)}
 #: Shorter waits than this are sent at once; the clock of two hosts differs by more.
 AT_ONCE = timedelta(milliseconds=5)
 
 PERSISTENT = 2
+#: What kombu and its AMQP client raise for a message that was not confirmed.
+AWAY = (KombuError, OSError, AMQPError, MessageNacked)
 
 
 class CeleryPublisher:
@@ -68,7 +73,7 @@ class CeleryPublisher:
     def producer(self) -> Iterator[Any]:
         """Lend a producer; every error of broker or connection becomes BrokerUnavailable."""
         connection = self._app.connection_for_write()
-        away = (KombuError, OSError, *connection.connection_errors, *connection.channel_errors)
+        away = (*AWAY, *connection.connection_errors, *connection.channel_errors)
         try:
             with self._app.producer_pool.acquire(block=True, timeout=10) as producer:
                 yield producer
@@ -136,7 +141,7 @@ def longest_safe_delay(app: Any) -> timedelta | None:
     kind = transport_of(app).lower()
     if kind == "amqp":
         native = all(native_delay(app, queue) for queue in app.amqp.queues.values())
-        return None if native else AMQP_HELD * SAFE_SHARE
+        return LONGEST_NATIVE if native else AMQP_HELD * SAFE_SHARE
     if kind not in VISIBILITY:
         return None
     options = app.conf.broker_transport_options or {}

@@ -10,7 +10,7 @@ from queue import Empty
 from typing import Any
 
 from angzarr.adapters.celery.publisher import CeleryPublisher
-from angzarr.dead_letters.replay_outcome import OUTCOMES_QUEUE, ReplayOutcome
+from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.message import Message
 
@@ -22,10 +22,11 @@ _TEXT = ("letter_id", "outcome", "handler", "event_id")
 class CeleryReplayOutcomes:
     """Both ends: workers put, the analysis worker receives. One receiver a process."""
 
-    def __init__(self, app: Any, publisher: CeleryPublisher) -> None:
+    def __init__(self, app: Any, publisher: CeleryPublisher, queue: str) -> None:
         self._app = app
         self._publisher = publisher
         self._connection: Any = None
+        self._name = queue
         self._queue: Any = None
 
     def put(self, outcome: ReplayOutcome) -> None:
@@ -37,7 +38,7 @@ class CeleryReplayOutcomes:
                 content_type="application/json",
                 content_encoding="utf-8",
                 headers={},
-                queue=OUTCOMES_QUEUE,
+                queue=self._name,
             )
         )
 
@@ -53,7 +54,7 @@ class CeleryReplayOutcomes:
             pass
         except self._away() as error:
             self.close()
-            msg = f"the broker did not answer for {OUTCOMES_QUEUE}: {error}"
+            msg = f"the broker did not answer for {self._name}: {error}"
             raise BrokerUnavailable(msg) from error
         return taken
 
@@ -75,8 +76,11 @@ class CeleryReplayOutcomes:
         if self._queue is None:
             self._connection = self._app.connection_for_read()
             self._connection.ensure_connection(max_retries=1, timeout=5)
-            queue = self._publisher.queue(OUTCOMES_QUEUE)
-            self._queue = self._connection.SimpleQueue(queue)
+            queue = self._publisher.queue(self._name)
+            taken = self._connection.SimpleQueue(queue)
+            # Not decoded by kombu, which raises what it cannot read and so reads it again for ever.
+            taken.consumer.on_message = taken.buffer.append
+            self._queue = taken
         return self._queue
 
     def _away(self) -> tuple[type[BaseException], ...]:
@@ -89,7 +93,7 @@ def _read(message: Any) -> ReplayOutcome | None:
         told = json.loads(message.body)
         text = {name: str(told[name]) for name in _TEXT}
         return ReplayOutcome(**text, replay=int(told["replay"]), handle=message)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         _log.error("replay_outcome_unreadable: %s", error)
         message.ack()
         return None

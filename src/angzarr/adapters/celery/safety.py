@@ -33,6 +33,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 AMQP_DEFAULTS: Final[Mapping[str, Any]] = {
     "task_default_queue_type": "quorum",
     "task_default_exchange_type": "topic",
+    "task_create_missing_queue_type": "quorum",
+    "task_create_missing_queue_exchange_type": "topic",
     "broker_transport_options": {"confirm_publish": True},
 }
 

@@ -6,11 +6,16 @@ it must know for result, events and acknowledgement. Called directly it is the p
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn
 
+from billiard.einfo import ExceptionInfo
 from celery import Task
+from celery.app.trace import TraceInfo, trace_ok_t
 from celery.exceptions import Ignore, Reject, Retry
+from celery.states import REJECTED
 from celery.utils.time import maybe_make_aware
 from kombu.utils.json import dumps
 
@@ -28,7 +33,10 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
-from angzarr.errors import GivenBack, RetryLater
+from angzarr.errors import DeliveryError, GivenBack, RetryLater, text_of
+
+#: The request's field in which a run notes that it took the road.
+TOLD = "angzarr_told"
 
 
 class AskedRetry(RetryLater, Retry):
@@ -42,6 +50,7 @@ class RoadTask(Task):
     """The base of every task of an `Angzarr` app."""
 
     abstract = True
+    _tracer: Any = None
     #: Named, not imported: a process that only publishes needs no worker code.
     Request = "angzarr.adapters.celery.request:RoadRequest"
 
@@ -52,12 +61,44 @@ class RoadTask(Task):
         if envelope is None:
             return self._run_directly(args, kwargs)
         delivery = self._delivery(envelope, args, kwargs, request.delivery_info)
+        getattr(request, TOLD, []).append(True)
         try:
             outcome = self.app.road.take(delivery)
         except GivenBack as error:
             raise Reject(error, requeue=True) from error
+        except BaseException as error:
+            if threading.current_thread() is threading.main_thread():
+                raise  # the process ends, and whoever watches it frees the claim
+            # A pool of threads would neither end nor give the message back.
+            self.app.road.release(delivery, counted=True)
+            raise Reject(error, requeue=True) from error
         forget_followers(request)
         return self._tell(outcome)
+
+    @property
+    def __trace__(self) -> Any:
+        """Celery's tracer for this task, watched: it could fail before the road is taken."""
+        return self._tracer
+
+    @__trace__.setter
+    def __trace__(self, tracer: Any) -> None:
+        self._tracer = tracer and partial(self._traced, tracer)
+
+    def _traced(self, tracer: Any, uuid: str, args: Any, kwargs: Any, request: Any) -> Any:
+        """Trace; what fails in ``before_start`` or the result backend is the handler's error."""
+        told: list[bool] = []
+        if request is None or FIELD not in request:
+            return tracer(uuid, args, kwargs, request)
+        traced = tracer(uuid, args, kwargs, {**request, TOLD: told})
+        error = None if told or traced.info is None else traced.info.retval
+        if not isinstance(error, Exception) or isinstance(error, Ignore):
+            return traced
+        info = request.get("delivery_info")
+        try:
+            self.app.road.take(self._delivery(request[FIELD], args, kwargs, info), error)
+        except GivenBack as stop:
+            return _rejected(stop)
+        return traced
 
     def _run_directly(self, args: Any, kwargs: Any) -> Any:
         """Run as Celery would: in a test, by ``apply()``, or under ``task_always_eager``."""
@@ -87,6 +128,10 @@ class RoadTask(Task):
                 return None
             case Retried(error=error, delay=delay):
                 raise Retry(exc=error, when=delay.total_seconds()) from error
+            case DeadLettered(error=MemoryError() | Reject() | Ignore() | Retry() as error):
+                # To Celery these are orders, a MemoryError even one to end the worker.
+                msg = f"{type(error).__name__}: {text_of(error)}"
+                raise DeliveryError(msg) from error
             case DeadLettered(error=error):
                 raise error
             case Postponed() | Refused() | Superseded() | None:
@@ -143,3 +188,13 @@ class RoadTask(Task):
             "chord": request.chord,
         }
         return str(dumps([new_args, new_kwargs, embed])).encode()
+
+
+def _rejected(error: GivenBack) -> Any:
+    """Return what Celery's tracer returns for a message that goes back to the broker."""
+    reject = Reject(error, requeue=True)
+    try:
+        raise reject
+    except Reject:
+        told = ExceptionInfo(internal=True)
+    return trace_ok_t(told, TraceInfo(REJECTED, reject), 0.0, None)

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from threading import Lock
 
-from angzarr.resilience.breaker import Refused, Settings, State, admit, isolated, record
+from angzarr.resilience.breaker import Barred, BreakerSettings, State, admit, isolated, record
 
-_DEFAULTS = Settings()
+_DEFAULTS = BreakerSettings()
 
 
 class InProcessBreakers:
     """Fulfils `Breakers`, safe to use from many threads; `settings` by name, else the defaults."""
 
-    def __init__(self, settings: Mapping[str, Settings] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, BreakerSettings] | None = None) -> None:
         self._settings = dict(settings or {})
         self._states: dict[str, State] = {}
         self._lock = Lock()
 
-    def admit(self, name: str, token: str, now: datetime, /) -> Refused | None:
+    def admit(self, name: str, token: str, now: datetime, /) -> Barred | None:
         """Ask to make a call; None: make it."""
         with self._lock:
             state = self._states.get(name, State())
@@ -47,5 +47,5 @@ class InProcessBreakers:
         with self._lock:
             return self._states.get(name, State())
 
-    def _of(self, name: str) -> Settings:
+    def _of(self, name: str) -> BreakerSettings:
         return self._settings.get(name, _DEFAULTS)

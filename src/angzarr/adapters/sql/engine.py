@@ -108,14 +108,18 @@ def in_transaction(
         if not _is_away(error):
             raise
         cause = str(getattr(error, "orig", error)).strip()
-        address = engine.url.render_as_string(hide_password=True)
-        msg = f"the database {address} did not serve a transaction: {cause}"
+        msg = f"the database {_address(engine.url)} did not serve a transaction: {cause}"
         raise away(msg) from error
 
 
 def _attempt(engine: Engine, step: Callable[[Connection], _Answer]) -> _Answer:
     with engine.begin() as connection:
         return step(connection)
+
+
+def _address(url: URL) -> str:
+    """Return *url* without its secrets: libpq takes a password in the query, too."""
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def _is_away(error: SQLAlchemyError) -> bool:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.resilience.breaker import Breakers, Phase, Settings
+from angzarr.resilience.breaker import Breakers, BreakerSettings, Phase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=60)
@@ -33,7 +33,7 @@ def test_breakers_of_different_names_do_not_know_each_other() -> None:
 
 
 def test_settings_hold_for_their_name_only() -> None:
-    breakers = InProcessBreakers({"touchy": Settings(min_calls=1, failures_in_a_row=1)})
+    breakers = InProcessBreakers({"touchy": BreakerSettings(min_calls=1, failures_in_a_row=1)})
     for name in ("touchy", "crm"):
         breakers.record(name, "t", ok=False, now=NOW)
     assert breakers.state("touchy").phase is Phase.OPEN

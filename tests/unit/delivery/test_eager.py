@@ -1,0 +1,69 @@
+"""Eager runs: the handler as in a worker, without claim and without retry."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from angzarr.delivery.eager import run_eagerly
+from angzarr.delivery.handlers import Handler
+from angzarr.errors import RetryLater
+from angzarr.events import headers as names
+from angzarr.resilience.backoff import Policy
+
+POLICY = Policy(
+    name="p", base=timedelta(seconds=1), max_delay=timedelta(seconds=1), max_attempts=4,
+)  # fmt: skip
+
+
+def run(call, *args, headers=None, **kwargs):
+    def bind(delivery, context):
+        return lambda: call(delivery, context)
+
+    handler = Handler(name="h", bind=bind)
+    return run_eagerly(
+        handler, POLICY, headers or {"id": "task-1"}, args, kwargs,
+        lambda fields: (logging.getLogger("test"), fields),
+    )  # fmt: skip
+
+
+def test_the_value_comes_back_of_sync_and_async():
+    async def later(delivery, _context):
+        return delivery.args[0] * 2
+
+    assert run(lambda delivery, _context: delivery.args[0] + 1, 1) == 2
+    assert run(later, 4) == 8
+
+
+def test_a_context_tells_what_it_tells_in_a_worker():
+    def look(_delivery, context):
+        return (
+            context.attempt, context.max_attempts, context.replay, context.event.id,
+            context.event.data, context.headers["task"], context.log[1]["handler"],
+        )  # fmt: skip
+
+    assert run(look, {"a": 1}) == (1, 4, 0, "task-1", {"a": 1}, "h", "h")
+
+
+def test_headers_of_the_event_are_read():
+    headers = {"id": "task-1", names.EVENT_ID: "e-9", names.ATTEMPT: 3}
+    assert run(lambda _d, context: (context.event.id, context.attempt), 1, headers=headers) == (
+        "e-9", 3,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), RetryLater(5)])
+def test_an_error_reaches_the_caller_as_it_is(error):
+    def fail(_delivery, _context):
+        raise error
+
+    with pytest.raises(type(error)):
+        run(fail, 1)
+
+
+def test_all_arguments_of_a_plain_task_are_its_data():
+    assert run(lambda delivery, _context: delivery.event.data, 1, 2, key=3) == {
+        "args": [1, 2], "kwargs": {"key": 3},
+    }  # fmt: skip
