@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +27,9 @@ from angzarr.events.event import check_domain
 CONFIG_VARIABLE = "ANGZARR_CONFIG"
 #: Variables that begin like settings and are none: the CLI's, the chart's and the tests' own.
 _FOREIGN = ("ANGZARR_CONFIG", "ANGZARR_APP", "ANGZARR_RELEASE", "ANGZARR_TEST_", "ANGZARR_REQUIRE_")
+#: Kubernetes puts such variables into every pod for each service of the namespace, so also for one
+#: called angzarr-…; `compose.yaml` reads some of this form.
+_SERVICE_LINK = re.compile(r"ANGZARR_(\w+_)?(SERVICE_HOST|(SERVICE_)?PORT(_\w+)?)")
 
 
 def _seconds(given: Any) -> Any:
@@ -191,6 +195,8 @@ def _check_environment() -> None:
     known = {f"ANGZARR_{name.upper()}" for name in Settings.model_fields}
     for name in os.environ:
         if not name.startswith("ANGZARR_") or name.startswith(_FOREIGN):
+            continue
+        if _SERVICE_LINK.fullmatch(name):
             continue
         if name.split("__", 1)[0] not in known:
             listed = ", ".join(sorted(known))

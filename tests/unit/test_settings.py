@@ -29,3 +29,20 @@ def test_routes_and_policies_come_from_yaml(tmp_path):
 def test_settings_cannot_be_changed_afterwards():
     with pytest.raises(ValueError, match="frozen"):
         load({}).prefix = "other"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ANGZARR_SERVICE_HOST",
+        "ANGZARR_SERVICE_PORT_HTTP",
+        "ANGZARR_PORT",
+        "ANGZARR_REDIS_SERVICE_HOST",
+        "ANGZARR_REDIS_PORT_6379_TCP_ADDR",
+    ],
+)
+def test_what_kubernetes_tells_of_a_service_called_angzarr_is_no_misspelt_setting(
+    monkeypatch, name
+):
+    monkeypatch.setenv(name, "10.0.0.1")
+    load({})
