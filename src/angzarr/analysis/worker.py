@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -161,7 +161,10 @@ class AnalysisWorker:
             return None
 
     def _failure_of(self, receipt: Receipt) -> Failure:
-        return receipt.letter or self._raw(receipt, receipt.problem)
+        """Return what is filed; a letter of others that names no domain has its queue's."""
+        if (letter := receipt.letter) is None:
+            return self._raw(receipt, receipt.problem)
+        return letter if letter.domain else replace(letter, domain=receipt.domain)
 
     def _raw(self, receipt: Receipt, problem: str) -> Unreadable:
         return Unreadable(

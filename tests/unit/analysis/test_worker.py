@@ -300,6 +300,12 @@ def test_unreadable_letter_is_archived_with_its_bytes(world):
     assert not world.queue.held
 
 
+def test_letter_without_a_domain_is_found_under_that_of_its_queue(world):
+    world.queue.send(letter_of(domain=""))
+    world.worker.step()
+    assert world.entry.domain == "order"
+
+
 def test_unreadable_message_is_archived_and_never_replayed(world):
     world.queue.send(unreadable_message())
     world.worker.step()
