@@ -45,8 +45,11 @@ class Results:
 
     @staticmethod
     def read_error(text: str) -> DeliveryError:
-        """Return an error that tells what `write_error` wrote."""
-        told = json.loads(text)
+        """Return an error that tells what `write_error` wrote, in this or another release."""
+        try:
+            told = dict(json.loads(text))
+        except (ValueError, TypeError):
+            told = {}
         return DeliveryError(
             f"failed before with {told.get('type', 'an error')}: {told.get('message', '')}"
         )

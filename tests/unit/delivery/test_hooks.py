@@ -52,7 +52,7 @@ def test_a_broken_hook_is_logged_and_neither_stops_the_handler_nor_the_others(br
         seen.append("handler")
     hooks.settled(None, outcome)
     assert "handler" in seen
-    assert [what for name, what in seen if name == "b"] == ["attempt", "open", "close", outcome]
+    assert [one[1] for one in seen if one[0] == "b"] == ["attempt", "open", "close", outcome]
     assert [record.message for record in caplog.records] == ["hook_failed"]
     assert caplog.records[0].levelno == logging.ERROR
 

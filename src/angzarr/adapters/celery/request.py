@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -9,6 +10,8 @@ from celery.worker import state
 from celery.worker.request import Request
 
 from angzarr.adapters.celery.envelope import FIELD, Envelope
+
+_log = logging.getLogger("angzarr.worker")
 
 
 class RoadRequest(Request):
@@ -30,7 +33,10 @@ class RoadRequest(Request):
         envelope: Envelope = self._request_dict[FIELD]
         # A child that we ended ourselves (connection lost, cold shutdown) is no poison (16).
         ended_by_us = self._already_cancelled or state.should_terminate
-        self._app.free_claim(envelope.message(""), envelope.token, counted=not ended_by_us)
+        try:
+            self._app.free_claim(envelope.message(""), envelope.token, counted=not ended_by_us)
+        except Exception:  # noqa: BLE001 - the message must go back whatever breaks here
+            _log.exception("claim_not_freed of task %s", self.id)
 
     def __init__(self, message: Any, **options: Any) -> None:
         super().__init__(message, **options)

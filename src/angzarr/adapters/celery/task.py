@@ -15,7 +15,7 @@ from billiard.einfo import ExceptionInfo
 from celery import Task
 from celery.app.trace import TraceInfo, trace_ok_t
 from celery.exceptions import Ignore, Reject, Retry
-from celery.states import REJECTED
+from celery.states import FAILURE, REJECTED
 from celery.utils.time import maybe_make_aware
 from kombu.utils.json import dumps
 
@@ -61,16 +61,19 @@ class RoadTask(Task):
         if envelope is None:
             return self._run_directly(args, kwargs)
         delivery = self._delivery(envelope, args, kwargs, request.delivery_info)
-        getattr(request, TOLD, []).append(True)
+        told = getattr(request, TOLD, [])
         try:
             outcome = self.app.road.take(delivery)
+            told.append(True)
         except GivenBack as error:
+            told.append(False)
             raise Reject(error, requeue=True) from error
         except BaseException as error:
             if threading.current_thread() is threading.main_thread():
                 raise  # the process ends, and whoever watches it frees the claim
             # A pool of threads would neither end nor give the message back.
             self.app.road.release(delivery, counted=True)
+            told.append(False)
             raise Reject(error, requeue=True) from error
         forget_followers(request)
         return self._tell(outcome)
@@ -85,19 +88,25 @@ class RoadTask(Task):
         self._tracer = tracer and partial(self._traced, tracer)
 
     def _traced(self, tracer: Any, uuid: str, args: Any, kwargs: Any, request: Any) -> Any:
-        """Trace; what fails in ``before_start`` or the result backend is the handler's error."""
+        """Trace; what fails in ``before_start`` or the result backend is the handler's error.
+
+        Returns always: what a tracer raises would be acknowledged, or stick in a pool of threads.
+        """
         told: list[bool] = []
         if request is None or FIELD not in request:
             return tracer(uuid, args, kwargs, request)
-        traced = tracer(uuid, args, kwargs, {**request, TOLD: told})
-        error = None if told or traced.info is None else traced.info.retval
-        if not isinstance(error, Exception) or isinstance(error, Ignore):
+        try:
+            traced = tracer(uuid, args, kwargs, {**request, TOLD: told})
+        except Exception as error:  # noqa: BLE001 - the result backend is away, for one
+            traced = _traced_as(FAILURE if told != [False] else REJECTED, error)
+        failed = None if told or traced.info is None else traced.info.retval
+        if not isinstance(failed, Exception) or isinstance(failed, Ignore):
             return traced
         info = request.get("delivery_info")
         try:
-            self.app.road.take(self._delivery(request[FIELD], args, kwargs, info), error)
+            self.app.road.take(self._delivery(request[FIELD], args, kwargs, info), failed)
         except GivenBack as stop:
-            return _rejected(stop)
+            return _traced_as(REJECTED, stop)
         return traced
 
     def _run_directly(self, args: Any, kwargs: Any) -> Any:
@@ -190,11 +199,11 @@ class RoadTask(Task):
         return str(dumps([new_args, new_kwargs, embed])).encode()
 
 
-def _rejected(error: GivenBack) -> Any:
-    """Return what Celery's tracer returns for a message that goes back to the broker."""
-    reject = Reject(error, requeue=True)
+def _traced_as(state: str, error: Exception) -> Any:
+    """Return what Celery's tracer returns for this end; REJECTED goes back to the broker."""
+    told = Reject(error, requeue=True) if state == REJECTED else error
     try:
-        raise reject
-    except Reject:
-        told = ExceptionInfo(internal=True)
-    return trace_ok_t(told, TraceInfo(REJECTED, reject), 0.0, None)
+        raise told
+    except type(told):
+        info = ExceptionInfo(internal=True)
+    return trace_ok_t(info, TraceInfo(state, told), 0.0, None)

@@ -1,0 +1,258 @@
+"""A delivery between Celery's parent and its tracer: whatever fails, the road ends it."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from billiard.exceptions import SoftTimeLimitExceeded
+from celery.app.trace import build_tracer
+from celery.exceptions import Ignore, Reject
+from celery.states import FAILURE, REJECTED, SUCCESS
+from celery.states import RETRY as RETRIED
+from celery.worker.request import Request
+from kombu.utils.json import dumps
+
+from angzarr.adapters.celery.envelope import FIELD, Envelope
+from angzarr.adapters.celery.request import RoadRequest
+from angzarr.dead_letters.letter import Reason
+from angzarr.errors import DeliveryError, GivenBack
+from angzarr.resilience.idempotency import Release
+
+
+@pytest.fixture
+def app(make_app):
+    app = make_app(facts={"log": False})
+    app.begin_work()
+    yield app
+    app.end_work()
+
+
+def task_of(app, call, **options):
+    """Register *call*, which may be a lambda, as a task of any arguments."""
+
+    def run(*args):
+        return call(*args)
+
+    return app.task(name="t", lazy=False, **options)(run)
+
+
+@pytest.fixture
+def letters(app):
+    """All letters that were put so far, in order."""
+    put = []
+    queue = app.road.settler.dead_letters
+    real = queue.put
+    queue.put = lambda given: (put.extend(given), real(given))[1]
+    return put
+
+
+def traced(app, task, *args, headers=None, task_id=None):
+    """Run a message through Celery's own tracer, as a child would; return (state, value)."""
+    task_id = task_id or str(uuid.uuid4())
+    given = {"id": task_id, "task": task.name, **(headers or {})}
+    envelope = Envelope(
+        uuid.uuid4().hex, app.owner, dumps([args, {}, {}]), "application/json", "utf-8", given, {},
+        {"exchange": "", "routing_key": app.conf.task_default_queue},
+    )  # fmt: skip
+    request = {
+        **given, FIELD: envelope, "args": args, "kwargs": {}, "delivery_info": {}, "retries": 0,
+        "is_eager": False,
+    }  # fmt: skip
+    app.finalize(auto=True)
+    task.__trace__ = build_tracer(task.name, task, app.loader, "host", app=app)
+    told = task.__trace__(task_id, args, {}, request)
+    return (told.info.state if told.info else SUCCESS), told
+
+
+def test_a_handled_event_is_a_success_with_its_value(app, letters):
+    task = task_of(app, lambda n: n + 1)
+    state, told = traced(app, task, 1)
+    assert (state, told.retval) == (SUCCESS, 2)
+    assert letters == []
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), MemoryError(), Reject("no"), KeyError()])
+def test_a_dead_letter_is_a_failure_and_gives_celery_no_order(app, letters, error):
+    def fail():
+        raise error
+
+    state, told = traced(app, task_of(app, fail))
+    assert state == FAILURE
+    assert len(letters) == 1
+    assert not isinstance(told.info.retval, MemoryError | Reject | Ignore)
+
+
+def test_a_retry_is_told_after_its_copy_was_sent(app, sent):
+    def fail():
+        raise ConnectionResetError
+
+    state, _ = traced(app, task_of(app, fail))
+    assert state == RETRIED
+    assert [message.headers["retries"] for message in sent()] == [1]
+
+
+def test_before_start_that_fails_takes_the_road_and_loses_nothing(app, letters, sent):
+    class Base(app.Task):
+        abstract = True
+        errors = [ValueError("a bug"), ConnectionResetError("away")]  # noqa: RUF012 - used up
+
+        def before_start(self, *_):
+            raise self.errors.pop()
+
+    task = task_of(app, lambda: pytest.fail("must not run"), base=Base)
+    traced(app, task)
+    assert [message.headers["retries"] for message in sent()] == [1]
+    state, _ = traced(app, task)
+    assert state == FAILURE
+    assert [letter.reason for letter in letters] == [Reason.REFUSED]
+
+
+def test_a_result_backend_that_is_away_before_the_run_loses_nothing(app, sent, monkeypatch):
+    task = task_of(app, lambda: 1, track_started=True)
+
+    def away(*_args, **_options):
+        raise ConnectionError("the backend is away")
+
+    monkeypatch.setattr(app.backend, "store_result", away)
+    with warnings.catch_warnings(action="ignore"):  # Celery's own, of an error outside the body
+        state, _ = traced(app, task)
+    assert state == FAILURE, "and acknowledged, since its copy was sent"
+    assert [message.headers["retries"] for message in sent()] == [1]
+
+
+def test_what_is_given_back_is_rejected_for_requeue(app):
+    task = task_of(app, lambda: 1)
+
+    def stop(*_args):
+        raise GivenBack("the worker stops")
+
+    object.__setattr__(app.road, "pipeline", SimpleNamespace(decide=stop))
+    state, told = traced(app, task)
+    assert state == REJECTED
+    assert told.info.retval.requeue is True
+
+
+def test_a_result_backend_that_is_away_after_the_run_repeats_nothing(app, sent, monkeypatch):
+    runs = []
+    task = task_of(app, lambda: runs.append(1))
+
+    def away(*_args, **_options):
+        raise ConnectionError("the backend is away")
+
+    monkeypatch.setattr(app.backend, "mark_as_done", away)
+    monkeypatch.setattr(app.backend, "mark_as_failure", away)
+    with warnings.catch_warnings(action="ignore"):
+        state, _ = traced(app, task)
+    assert (state, runs, sent()) == (FAILURE, [1], [])
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
+def test_an_exit_in_a_pool_thread_is_given_back_with_its_start_counted(app, letters, error):
+    def leave():
+        raise error
+
+    task = task_of(app, leave)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            state, told = pool.submit(traced, app, task, task_id="same").result(10)
+            assert state == REJECTED
+            assert told.info.retval.requeue is True
+        pool.submit(traced, app, task, task_id="same").result(10)
+    assert [letter.reason for letter in letters] == [Reason.POISON]
+
+
+def test_an_exit_on_the_main_thread_ends_the_process(app):
+    def leave():
+        raise SystemExit(1)
+
+    task = task_of(app, leave)
+    assert threading.current_thread() is threading.main_thread()
+    with pytest.raises(SystemExit):
+        traced(app, task)
+
+
+def test_a_soft_time_limit_while_settling_lets_nothing_go(app, letters, monkeypatch):
+    def fail():
+        raise ValueError
+
+    task = task_of(app, fail)
+    settle, strikes = app.road.store.settle, [SoftTimeLimitExceeded()]
+
+    def struck(*args):
+        if strikes:
+            raise strikes.pop()
+        return settle(*args)
+
+    monkeypatch.setattr(app.road.settler.store, "settle", struck)
+    state, _ = traced(app, task)
+    assert state == FAILURE
+    assert {letter.reason for letter in letters} == {Reason.REFUSED}
+
+
+# -- the parent's side --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def request_of(app):
+    """Make the parent's request of a message, with a claim that its child holds."""
+
+    def make(**headers):
+        task = app.tasks["t"] if "t" in app.tasks else task_of(app, lambda: None)
+        app.finalize(auto=True)
+        given = {"id": "task-1", "task": "t", "lang": "py", "argsrepr": "", **headers}
+        message = SimpleNamespace(
+            headers=given, body=dumps([[], {}, {}]), content_type="application/json",
+            content_encoding="utf-8", properties={"correlation_id": "task-1"},
+            delivery_info={"exchange": "", "routing_key": "q", "redelivered": False},
+            payload=[[], {}, {}],
+        )  # fmt: skip
+        return RoadRequest(message, app=app, task=task)
+
+    return make
+
+
+def test_each_delivery_has_a_token_of_its_own_and_the_owner_of_its_process_tree(app, request_of):
+    one, other = (request_of()._request_dict[FIELD] for _ in range(2))
+    assert one.token != other.token
+    assert one.owner == other.owner == app.owner
+
+
+@pytest.mark.parametrize(("cancelled", "counted"), [(False, True), (True, False)])
+def test_a_lost_child_frees_its_claim_and_counts_only_its_own_death(
+    app, request_of, monkeypatch, cancelled, counted
+):
+    settled = []
+    monkeypatch.setattr(app.road.store, "settle", lambda *given: settled.append(given) or True)
+    monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: settled.append("super"))
+    request = request_of()
+    request._already_cancelled = cancelled
+    request.on_failure(None)
+    (_, token, ending), after = settled
+    assert token == request._request_dict[FIELD].token
+    assert ending == Release(counted=counted)
+    assert after == "super", "the claim is free before the message goes back"
+
+
+def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
+    monkeypatch.setattr(app.road.store, "settle", lambda *_: pytest.fail("settled twice"))
+    monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
+    request_of().on_failure(None, return_ok=True)
+
+
+@pytest.mark.parametrize("error", [DeliveryError("x"), RuntimeError("a bug of the store")])
+def test_a_store_that_breaks_still_gives_the_message_back(app, request_of, monkeypatch, error):
+    def broken(*_):
+        raise error
+
+    passed = []
+    monkeypatch.setattr(app.road.store, "settle", broken)
+    monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: passed.append(1))
+    monkeypatch.setattr(Request, "on_timeout", lambda *_args, **_options: passed.append(2))
+    request_of().on_failure(None)
+    request_of().on_timeout(soft=False, timeout=1)
+    assert passed == [1, 2]
