@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from queue import Empty
 from typing import Any
 
-from angzarr.adapters.celery.publisher import CeleryPublisher
+from angzarr.adapters.celery.publisher import AWAY, CeleryPublisher
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.message import Message
@@ -28,6 +29,7 @@ class CeleryReplayOutcomes:
         self._connection: Any = None
         self._name = queue
         self._queue: Any = None
+        self._taken: list[Any] = []
 
     def put(self, outcome: ReplayOutcome) -> None:
         """Return once the broker confirmed it."""
@@ -49,7 +51,9 @@ class CeleryReplayOutcomes:
             while len(taken) < limit:
                 message = self._open().get(block=not taken, timeout=wait.total_seconds() or 0.001)
                 outcome = _read(message)
-                taken.extend([outcome] if outcome else [])
+                if outcome is not None:
+                    taken.append(outcome)
+                    self._taken.append(message)
         except Empty:
             pass
         except self._away() as error:
@@ -63,14 +67,22 @@ class CeleryReplayOutcomes:
         for outcome in outcomes:
             try:
                 outcome.handle.ack()
+                self._taken = [left for left in self._taken if left is not outcome.handle]
             except self._away() as error:
                 _log.warning("replay_outcome_not_acknowledged: it will come again: %s", error)
 
     def close(self) -> None:
         """Give back what was not done."""
-        connection, self._connection, self._queue = self._connection, None, None
-        if connection is not None:
-            connection.release()
+        connection, self._connection = self._connection, None
+        queue, self._queue = self._queue, None
+        taken, self._taken = self._taken, []
+        if connection is None:
+            return
+        with suppress(*AWAY, *connection.connection_errors, *connection.channel_errors):
+            # Not every transport gives back by itself what a closed channel held.
+            for message in (*taken, *(queue.buffer if queue is not None else ())):
+                message.requeue()
+        connection.release()
 
     def _open(self) -> Any:
         if self._queue is None:
@@ -85,7 +97,7 @@ class CeleryReplayOutcomes:
 
     def _away(self) -> tuple[type[BaseException], ...]:
         connection = self._connection or self._app.connection_for_read()
-        return (OSError, *connection.connection_errors, *connection.channel_errors)
+        return (*AWAY, *connection.connection_errors, *connection.channel_errors)
 
 
 def _read(message: Any) -> ReplayOutcome | None:

@@ -1,0 +1,212 @@
+"""Publishing raw: confirmed, to the queue that is named, at once or later."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from amqp.exceptions import MessageNacked, PreconditionFailed
+from hypothesis import given
+from hypothesis import strategies as st
+from kombu import Exchange, Queue
+
+from angzarr.adapters.celery.publisher import (
+    LONGEST_NATIVE,
+    CeleryPublisher,
+    CelerySchedule,
+    address,
+    longest_safe_delay,
+    native_delay,
+)
+from angzarr.errors import BrokerUnavailable
+from angzarr.events import headers as names
+from angzarr.events.message import Message
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+QUORUM = {"x-queue-type": "quorum"}
+
+
+class Clock:
+    def now(self):
+        return NOW
+
+
+class Recorder(CeleryPublisher):
+    """Notes what would be sent."""
+
+    def __init__(self, app):
+        super().__init__(app)
+        self.sent = []
+
+    def send(self, message, exchange, routing_key):
+        self.sent.append((message, getattr(exchange, "name", exchange), routing_key))
+
+
+def message(queue, **headers):
+    return Message(
+        body=b"[[1], {}, {}]", content_type="application/json", content_encoding="utf-8",
+        headers={"id": "task-1", "task": "t", **headers}, queue=queue, priority=3,
+        properties={"correlation_id": "task-1", "reply_to": "me"},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def amqp_app(make_app):
+    return make_app(broker="amqp://guest:hunter2@127.0.0.1:1//", store="redis://127.0.0.1:1")
+
+
+@pytest.fixture
+def put(amqp_app):
+    """Schedule a copy with RabbitMQ and return (copy, exchange, routing key)."""
+
+    def put(delay, queue=None):
+        recorder = Recorder(amqp_app)
+        name = queue or amqp_app.conf.task_default_queue
+        CelerySchedule(amqp_app, recorder, Clock()).put(message(name), NOW + delay)
+        return recorder.sent[0]
+
+    return put
+
+
+def told(routing_key):
+    """Read the delay in a native routing key, and the key behind it."""
+    parts = routing_key.split(".", 28)
+    return int("".join(parts[:28]), 2), parts[28]
+
+
+def test_a_message_goes_out_as_it_is(app, sent):
+    queue = app.conf.task_default_queue
+    CeleryPublisher(app).publish(message(queue, custom=[1, None]))
+    (got,) = sent()
+    assert got.body in {b"[[1], {}, {}]", "[[1], {}, {}]"}
+    assert (got.content_type, got.content_encoding) == ("application/json", "utf-8")
+    assert got.headers == {"id": "task-1", "task": "t", "custom": [1, None]}
+    assert got.properties["correlation_id"] == "task-1"
+    assert got.properties["reply_to"] == "me"
+    assert got.properties["priority"] == 3
+    assert got.properties["delivery_mode"] == 2, "persistent"
+
+
+def test_a_queue_that_nobody_declared_yet_is_declared_first(app, sent, unique_name):
+    CeleryPublisher(app).publish(message(unique_name))
+    assert len(sent(unique_name)) == 1
+
+
+@pytest.mark.parametrize(
+    ("queue", "exchange", "key"),
+    [
+        (Queue("q"), "", "q"),
+        (Queue("q", Exchange("", type="direct"), routing_key="k"), "", "q"),
+        (Queue("q", Exchange("shop", type="direct"), routing_key="k"), "", "q"),
+        (Queue("q", Exchange("shop", type="topic"), routing_key="k.x"), "shop", "k.x"),
+    ],
+)
+def test_a_copy_reaches_its_own_queue(queue, exchange, key):
+    found, routing_key = address(queue)
+    assert (getattr(found, "name", found), routing_key) == (exchange, key)
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"), [(0.2, 1), (1, 1), (1.0001, 2), (59.5, 60), (3600, 3600)]
+)
+def test_native_delays_are_whole_seconds_rounded_up(put, delay, seconds):
+    copy, exchange, routing_key = put(timedelta(seconds=delay))
+    assert exchange == "celery_delayed_27"
+    assert told(routing_key)[0] == seconds
+    assert "eta" not in copy.headers
+
+
+def test_a_native_delay_ends_at_the_queues_own_key(put, amqp_app):
+    queue = amqp_app.amqp.queues[amqp_app.conf.task_default_queue]
+    assert told(put(timedelta(seconds=5))[2])[1] == queue.routing_key
+
+
+@pytest.mark.parametrize("delay", [timedelta(0), timedelta(milliseconds=5), timedelta(days=-1)])
+def test_what_is_due_is_sent_at_once(put, amqp_app, delay):
+    copy, exchange, _ = put(delay)
+    assert not exchange.startswith("celery_delayed")
+    assert "eta" not in copy.headers
+
+
+@given(st.timedeltas(timedelta(milliseconds=6), timedelta(days=365)))
+def test_where_the_broker_cannot_wait_a_worker_holds_it_until_its_time(delay):
+    recorder = Recorder(APP)
+    CelerySchedule(APP, recorder, Clock()).put(message("q"), NOW + delay)
+    ((copy, _, routing_key),) = recorder.sent
+    assert datetime.fromisoformat(copy.headers["eta"]) == NOW + delay
+    assert routing_key == "q"
+    assert copy.body == message("q").body
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "native"),
+    [
+        (QUORUM, "topic", True),
+        (QUORUM, "direct", False),
+        ({"x-queue-type": "classic"}, "topic", False),
+        (None, "topic", False),
+    ],
+)
+def test_only_quorum_queues_behind_a_topic_exchange_wait_natively(
+    amqp_app, arguments, kind, native
+):
+    queue = Queue("q", Exchange("x", type=kind), routing_key="k", queue_arguments=arguments)
+    assert native_delay(amqp_app, queue) is native
+    amqp_app.amqp.queues.add(queue)
+    longest = longest_safe_delay(amqp_app)
+    assert longest == (LONGEST_NATIVE if native else timedelta(minutes=15))
+
+
+def test_the_longest_native_delay_fits_the_routing_key(put):
+    assert told(put(LONGEST_NATIVE)[2])[0] == 2**28 - 1
+
+
+@pytest.mark.parametrize(
+    ("broker", "options", "longest"),
+    [
+        ("redis://127.0.0.1:1", {}, timedelta(minutes=30)),
+        ("redis://127.0.0.1:1", {"visibility_timeout": 60}, timedelta(seconds=30)),
+        ("memory://", {}, None),
+    ],
+)
+def test_a_wait_never_outlasts_the_brokers_patience(make_app, broker, options, longest):
+    app = make_app(broker=broker, broker_transport_options=options)
+    assert longest_safe_delay(app) == longest
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionResetError("gone"), MessageNacked("full"), PreconditionFailed("other arguments")],
+)
+def test_what_was_not_confirmed_is_one_error_without_the_password(make_app, monkeypatch, error):
+    app = make_app()
+    app.conf.task_publish_retry_policy = {"max_retries": 0}
+    app.conf.broker_url = "memory://guest:hunter2@here//"
+
+    def refuse(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr("kombu.messaging.Producer.publish", refuse)
+    with pytest.raises(BrokerUnavailable, match="did not confirm") as caught:
+        CeleryPublisher(app).publish(message("q"))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_every_task_message_names_the_queue_it_was_first_sent_to(app, sent):
+    @app.task(name="t", lazy=False)
+    def task():
+        pass
+
+    task.delay()
+    task.apply_async(queue="other")
+    assert sent()[0].headers[names.QUEUE] == app.conf.task_default_queue
+    assert sent("other")[0].headers[names.QUEUE] == "other"
+
+
+@pytest.fixture(autouse=True)
+def _app(app):
+    global APP  # noqa: PLW0603 - hypothesis runs many examples, a fixture once
+    APP = app
+
+
+APP = None
