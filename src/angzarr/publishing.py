@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Any
 
 from celery import Celery
-from kombu.exceptions import EncodeError, KombuError
+from kombu.exceptions import EncodeError
 from kombu.utils.url import maybe_sanitize_url
 
 from angzarr import wiring
+from angzarr.adapters.celery.publisher import AWAY
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.fanout import Subscription, subscriptions
 from angzarr.delivery.handlers import Handlers
@@ -146,7 +147,7 @@ class Publishing(Celery):
         except EncodeError as error:
             msg = f"the arguments of {name} cannot be written as JSON: {error}"
             raise UnserializableEvent(msg) from error
-        except (KombuError, OSError) as error:
+        except AWAY as error:
             where = maybe_sanitize_url(str(self.conf.broker_url or "the default address"))
             msg = (
                 f"{name} was not sent: the broker at {where} did not confirm it ({error});"

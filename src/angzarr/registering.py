@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from celery import Celery
 from celery.exceptions import Ignore
@@ -74,7 +74,7 @@ class Registering(Celery):
                     is_async=inspect.iscoroutinefunction(function),
                 )
             )
-            return self.task(function, name=task_name, typing=False, **task_options)
+            return self.task(name=task_name, typing=False, **task_options)(function)
 
         return register
 
@@ -82,6 +82,12 @@ class Registering(Celery):
         if policy is None and operation is None:
             return None
         return choose(self.policies, explicit=policy, operation=operation)
+
+    @overload
+    def task(self, function: Callable[..., Any], /) -> Any: ...
+
+    @overload
+    def task(self, **options: Any) -> Callable[[Callable[..., Any]], Any]: ...
 
     def task(self, *args: Any, **options: Any) -> Any:
         """Register a plain task, as Celery does, but with this app only.

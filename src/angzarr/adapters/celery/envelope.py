@@ -18,7 +18,7 @@ from angzarr.events.message import Message
 FIELD = "angzarr"
 
 #: What RabbitMQ's native delayed delivery puts before a routing key: 28 bits of the delay.
-_DELAY_PREFIX = re.compile(r"(?:[01]\.){28}")
+_DELAY_PREFIX = re.compile(r"\A(?:[01]\.){28}")
 #: Message properties that a copy takes along; the others belong to one publish.
 _PROPERTIES = ("correlation_id", "reply_to")
 

@@ -8,7 +8,7 @@ import pytest
 from amqp.exceptions import MessageNacked, PreconditionFailed
 from hypothesis import given
 from hypothesis import strategies as st
-from kombu import Exchange, Queue
+from kombu import Exchange, Producer, Queue
 
 from angzarr.adapters.celery.publisher import (
     LONGEST_NATIVE,
@@ -18,12 +18,16 @@ from angzarr.adapters.celery.publisher import (
     longest_safe_delay,
     native_delay,
 )
-from angzarr.errors import BrokerUnavailable
+from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUORUM = {"x-queue-type": "quorum"}
+
+
+def ignore(event):
+    """Handle it."""
 
 
 class Clock:
@@ -190,6 +194,23 @@ def test_what_was_not_confirmed_is_one_error_without_the_password(make_app, monk
     with pytest.raises(BrokerUnavailable, match="did not confirm") as caught:
         CeleryPublisher(app).publish(message("q"))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [MessageNacked("full"), PreconditionFailed("other arguments")])
+def test_a_refused_publish_says_who_is_missing(app, monkeypatch, error):
+    for name in ("one", "two"):
+        app.handler("placed", name=name)(ignore)
+    publish, refused = Producer.publish, [error]
+
+    def refuse(*args, **options):
+        if options["headers"]["task"] == "two" and refused:
+            raise refused[0]
+        return publish(*args, **options)
+
+    monkeypatch.setattr(Producer, "publish", refuse)
+    with pytest.raises(PublishIncomplete) as caught:
+        app.publish({}, type="placed")
+    assert caught.value.missing == ("two",)
 
 
 def test_every_task_message_names_the_queue_it_was_first_sent_to(app, sent):

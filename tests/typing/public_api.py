@@ -1,0 +1,96 @@
+"""Uses of the public API as a type checker must accept them: read by mypy, never run."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_type
+
+from pydantic import BaseModel
+
+from angzarr import (
+    Angzarr,
+    AngzarrError,
+    Category,
+    Context,
+    Event,
+    GiveUp,
+    Jitter,
+    Policy,
+    Postpone,
+    Priority,
+    RetryLater,
+    Rule,
+    Skip,
+    Verdict,
+    VerdictRule,
+)
+
+
+class OrderPlaced(BaseModel):
+    order_id: str
+
+
+@dataclass
+class OrderPaid:
+    order_id: str
+
+
+POLICY = Policy(
+    name="crm",
+    base=timedelta(seconds=1),
+    max_delay=timedelta(minutes=1),
+    max_attempts=5,
+    jitter=Jitter.FULL,
+    retry_on=frozenset({Category.TRANSIENT}),
+)
+
+app = Angzarr(
+    "orders",
+    broker="redis://localhost",
+    store="redis://localhost/1",
+    dlq={"backend": "kafka", "kafka_brokers": "localhost:9092"},
+    rules=[Rule(matches="stripe.CardError", category=Category.CLIENT)],
+    verdicts=[VerdictRule(category=Category.CLIENT, verdict=Verdict.SKIP)],
+)
+
+
+@app.handler(OrderPlaced, domain="order", policy=POLICY, breaker="crm", soft_time_limit=30)
+def sync_to_crm(event: OrderPlaced, ctx: Context) -> str:
+    if ctx.attempt == ctx.max_attempts or ctx.replay:
+        raise GiveUp("negative total")
+    if ctx.event.tenant_id is None:
+        raise Skip("not our customer")
+    if not event.order_id:
+        raise RetryLater(timedelta(minutes=5), reason="not there yet")
+    if ctx.headers.get("x-later"):
+        raise Postpone(2)
+    assert_type(ctx.event, Event)
+    return event.order_id
+
+
+@app.handler(OrderPaid, operation="mail", queue="mail")
+async def send_mail(event: OrderPaid) -> None:
+    raise RetryLater(5.0)
+
+
+@app.handler("order.cancelled", idempotent=False, max_age=timedelta(hours=1))
+def cancel(event: dict[str, str]) -> None:
+    """Take what another service published."""
+
+
+@app.task(bind=True, max_retries=3)
+def plain(self: object, n: int) -> int:
+    return n
+
+
+def publish() -> str:
+    sent = app.publish(OrderPlaced(order_id="o-1"), root=uuid.uuid4(), priority=Priority.REALTIME)
+    assert_type(sent, Event)
+    try:
+        app.publish({"id": "o-1"}, type="order.cancelled", priority="background", countdown=5)
+    except AngzarrError:
+        raise
+    plain.delay(1)
+    return sent.id

@@ -1,0 +1,107 @@
+"""Safety: the defaults lose nothing, and every setting that would is named with its cure."""
+
+from __future__ import annotations
+
+import pytest
+
+from angzarr.adapters.celery import safety
+from angzarr.errors import UnsafeSetting
+
+
+def nothing():
+    pass
+
+
+def limited(app, **options):
+    return app.task(name="limited", lazy=False, **options)(nothing)
+
+
+def check_pool(app, pool, asynchronous=lambda _task: False):
+    app.finalize(auto=True)
+    safety.check_pool(app, pool, asynchronous)
+
+
+def test_the_defaults_are_safe_on_every_transport(app):
+    for transport in ("memory", "redis", "SQS"):
+        safety.check(app, transport)
+    assert {name: app.conf[name] for name in safety.DEFAULTS} == dict(safety.DEFAULTS)
+
+
+def test_all_problems_are_told_at_once(app):
+    app.conf.task_acks_late = False
+    app.conf.task_serializer = "pickle"
+    with pytest.raises(UnsafeSetting) as caught:
+        safety.check(app, "redis")
+    assert "task_acks_late is False: set it to True" in str(caught.value)
+    assert "task_serializer is 'pickle'" in str(caught.value)
+
+
+@pytest.mark.parametrize("accepted", [["json"], ["application/json"], ("json",), []])
+def test_json_may_be_accepted_by_any_of_its_names(app, accepted):
+    app.conf.accept_content = accepted
+    safety.check(app, "redis")
+
+
+@pytest.mark.parametrize("transport", ["kafka", "confluentkafka"])
+def test_a_broker_that_commits_whole_partitions_is_refused(app, transport):
+    with pytest.raises(UnsafeSetting, match="whole partitions"):
+        safety.check(app, transport)
+
+
+@pytest.mark.parametrize("options", [{}, None, {"confirm_publish": False}])
+def test_rabbitmq_must_confirm(app, options):
+    app.conf.broker_transport_options = options
+    with pytest.raises(UnsafeSetting, match="confirm_publish"):
+        safety.check(app, "amqp")
+
+
+@pytest.mark.parametrize("option", ["acks_late", "reject_on_worker_lost"])
+def test_a_tasks_own_unsafe_option_is_found(app, option):
+    limited(app, **{option: False})
+    with pytest.raises(UnsafeSetting, match=f"task limited has {option}=False"):
+        safety.check(app, "redis")
+
+
+@pytest.mark.parametrize("pool", ["threads", "solo", "gevent", "eventlet"])
+@pytest.mark.parametrize("option", ["time_limit", "soft_time_limit"])
+def test_a_time_limit_is_refused_where_a_pool_ignores_it(app, pool, option):
+    limited(app, **{option: 5})
+    with pytest.raises(UnsafeSetting, match=f"the {pool} pool ignores"):
+        check_pool(app, pool)
+
+
+@pytest.mark.parametrize("option", ["task_time_limit", "task_soft_time_limit"])
+def test_a_time_limit_for_all_tasks_is_refused_too(app, option):
+    limited(app)
+    app.conf[option] = 5
+    with pytest.raises(UnsafeSetting, match="ignores"):
+        check_pool(app, "threads")
+
+
+def test_prefork_keeps_time_limits(make_app):
+    app = make_app(broker="redis://127.0.0.1:1", store="redis://127.0.0.1:1")
+    limited(app, time_limit=5, soft_time_limit=4)
+    check_pool(app, "prefork")
+
+
+@pytest.mark.parametrize(
+    ("pool", "refused"), [("gevent", True), ("threads", False), ("solo", False)]
+)
+def test_a_coroutine_is_refused_only_where_it_cannot_run(app, pool, refused):
+    limited(app)
+    if refused:
+        with pytest.raises(UnsafeSetting, match="is async"):
+            check_pool(app, pool, lambda _task: True)
+    else:
+        check_pool(app, pool, lambda _task: True)
+
+
+def test_a_broker_in_memory_has_one_process(app):
+    with pytest.raises(UnsafeSetting, match="threads or solo"):
+        check_pool(app, "prefork")
+
+
+def test_celerys_own_tasks_are_not_judged(app):
+    app.finalize(auto=True)
+    assert any(name.startswith("celery.") for name in app.tasks)
+    check_pool(app, "threads", lambda task: task.name.startswith("celery."))
