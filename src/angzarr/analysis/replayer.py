@@ -21,8 +21,6 @@ from angzarr.events.publisher import Publisher
 
 #: How long a replay may take to be published before somebody else does it.
 LEASE: Final = timedelta(seconds=30)
-#: How long a replay may take to be handled, its own retries included, before a person is asked.
-ANSWER_DEADLINE: Final = timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +31,9 @@ class Replayer:
     publisher: Publisher
     targets: ReplayTargets
     clock: Clock
+    #: How long a replay may take, its own retries included, before a person is asked.
+    answer_deadline: timedelta
     lease: timedelta = LEASE
-    answer_deadline: timedelta = ANSWER_DEADLINE
 
     def replay(self, entry: Entry, failure: Failure, *, by: str) -> str:
         """Begin the next replay of *entry*; return why not, or an empty string once it is sent.
