@@ -1,7 +1,8 @@
 """SQLAlchemy engines for SQLite and PostgreSQL that wait shortly, survive forks and say why not.
 
-SQLite serves one host: a file in WAL mode whose writers queue up. On PostgreSQL all spans and
-leases are measured by the database; on SQLite worker and database share the machine's clock.
+SQLite serves one host: a file in WAL mode whose writers queue up. On PostgreSQL the spans and
+leases of claims are measured by the database; on SQLite worker and database share the machine's
+clock. The ledger goes by its worker's clock.
 """
 
 from __future__ import annotations
