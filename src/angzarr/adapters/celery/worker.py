@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 from celery import bootsteps
+from celery.worker import state
 
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.idempotency import OwnerLeases
@@ -49,8 +50,14 @@ class Stopping:
         self._page[0] = 0
 
     def __call__(self) -> bool:
-        """Tell whether the worker stops."""
-        return self._page[0] != 0
+        """Tell whether the worker stops.
+
+        A solo pool holds on the main thread, where Celery's loop cannot hear of its own signal.
+        """
+        return self._page[0] != 0 or any(
+            asked is not None and asked is not False
+            for asked in (state.should_stop, state.should_terminate)
+        )
 
 
 class LeaseKeeper:

@@ -105,3 +105,12 @@ def test_celerys_own_tasks_are_not_judged(app):
     app.finalize(auto=True)
     assert any(name.startswith("celery.") for name in app.tasks)
     check_pool(app, "threads", lambda task: task.name.startswith("celery."))
+
+
+@pytest.mark.parametrize("asked", ["should_stop", "should_terminate"])
+def test_a_worker_whose_only_thread_holds_hears_that_it_shall_stop(app, monkeypatch, asked):
+    from celery.worker import state
+
+    assert not app.stopping()
+    monkeypatch.setattr(state, asked, 0)  # the exit code, which is false
+    assert app.stopping()
