@@ -147,13 +147,22 @@ def replay(
         )
         if chosen and not dry_run and not yes:
             click.confirm(f"Replay {len(chosen)} entries?", abort=True, err=True)
-        results = [(one, _replay(replayer, one, dry_run=dry_run)) for one in chosen]
+        results: list[tuple[Entry, str]] = []
+        try:
+            for one in chosen:
+                problem = _replay(replayer, one, dry_run=dry_run)
+                results.append((one, problem))
+        finally:  # who is stopped half-way needs to know what was sent
+            _tell(results, dry_run=dry_run, as_json=as_json)
+    if any(problem for _, problem in results):
+        raise SystemExit(1)
+
+
+def _tell(results: Sequence[tuple[Entry, str]], *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         entry_json.print_json(entry_json.results_json(results))
     else:
         entry_view.print_results(results, dry_run=dry_run)
-    if any(problem for _, problem in results):
-        raise SystemExit(1)
 
 
 @dlq.command()

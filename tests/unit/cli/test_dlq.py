@@ -26,7 +26,7 @@ from angzarr.cli import entry_view
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
-from angzarr.errors import BrokerUnavailable
+from angzarr.errors import BrokerUnavailable, LedgerUnavailable
 from angzarr.events import headers as names
 
 
@@ -347,6 +347,21 @@ def test_what_cannot_be_replayed_says_why_and_fails_the_command(app, ledger, run
     assert "no handler is registered as 'os.system'" in result.output
     assert "the entry is resolved" in result.output
     assert not app.publisher.sent
+
+
+@pytest.mark.parametrize("stopped_by", [LedgerUnavailable("away"), KeyboardInterrupt()])
+def test_who_is_stopped_half_way_is_told_what_was_sent(app, ledger, run, stopped_by):
+    entries = [held(ledger, event_id) for event_id in ("e1", "e2")]
+
+    def stop(_message):
+        if len(app.publisher.sent) == 2:
+            raise stopped_by
+
+    app.publisher.on_publish = stop
+    done = run("dlq", "replay", *(one.id for one in entries), "--yes", "--json")
+    assert done.exit_code == 1
+    (sent,) = json.JSONDecoder().raw_decode(done.stdout)[0]
+    assert (sent["id"], sent["problem"]) == (entries[0].id, None)
 
 
 def test_broker_away_leaves_the_replay_to_the_worker(app, ledger, run):
