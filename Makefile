@@ -93,6 +93,7 @@ format:
 
 types:
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typing
 
 imports:
 	$(BIN)/lint-imports

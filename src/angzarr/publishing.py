@@ -52,7 +52,7 @@ class Publishing(Celery):
         event: object,
         *,
         type: str | None = None,
-        id: str | None = None,
+        id: str | uuid.UUID | None = None,
         domain: str | None = None,
         root: str | uuid.UUID | None = None,
         edition: str | None = None,
@@ -75,7 +75,7 @@ class Publishing(Celery):
         """
         if domain is not None:
             check_domain(domain)
-        event_id = id or str(uuid.uuid4())
+        event_id = str(id or uuid.uuid4())
         running = RUNNING.get()
         flow, cause = _flow(running.event if running is not None else None)
         published = Event(
