@@ -207,6 +207,10 @@ class Angzarr(Registering, Publishing):
         """Return a new connection to the dead-letter queue."""
         return wiring.open_dead_letters(self.settings, self.broker_url)
 
+    def check_analysis(self) -> None:
+        """Refuse to read dead letters where there can be none; raises ConfigurationError."""
+        wiring.check_analysis(self.settings, self.broker_url)
+
     def open_ledger(self) -> Any:
         """Return the ledger."""
         return wiring.open_ledger(self.settings, self.broker_url)

@@ -17,6 +17,7 @@ from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.judge import Judge
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
@@ -47,17 +48,25 @@ def _pipeline(
         store=store,
         breakers=InProcessBreakers(),
         results=Results(dumps=dumps, loads=loads),
-        autopsy=_autopsy(app, clock),
+        judge=_judge(app, clock),
         hold=hold,
         clock=clock,
         chance=random.random,
         make_log=wiring.bound_logger(),
         hooks=hooks,
+        most_starts=app.settings.most_starts,
+    )
+
+
+def _judge(app: Any, clock: Clock) -> Judge:
+    return Judge(
+        autopsy=_autopsy(app, clock),
+        clock=clock,
+        chance=random.random,
         policies=app.policies,
         default_policy=app.settings.retry.default,
         rules=app.rules,
         verdicts=app.verdicts,
-        most_starts=app.settings.most_starts,
     )
 
 

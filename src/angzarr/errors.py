@@ -9,6 +9,7 @@ AngzarrError
 ├── PublishError                    nothing was sent, or not everything
 │   ├── NoSubscriber                no handler takes this event type
 │   ├── UnserializableEvent         the event cannot be written as JSON
+│   ├── EventDoesNotFit             a handler known here could not read it
 │   └── PublishIncomplete           some handlers' messages were not confirmed
 ├── Unavailable                     a server is away; the caller holds and tries again
 │   ├── BrokerUnavailable
@@ -88,6 +89,10 @@ class NoSubscriber(PublishError):
 
 class UnserializableEvent(PublishError):
     """An event or argument that cannot be written as JSON."""
+
+
+class EventDoesNotFit(PublishError):
+    """Data that a handler known here could never read."""
 
 
 class PublishIncomplete(PublishError):

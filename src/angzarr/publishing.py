@@ -20,6 +20,8 @@ from angzarr.delivery.fanout import Subscription, subscriptions
 from angzarr.delivery.handlers import Handlers
 from angzarr.errors import (
     BrokerUnavailable,
+    DecodeError,
+    EventDoesNotFit,
     NoSubscriber,
     PublishIncomplete,
     UnserializableEvent,
@@ -64,14 +66,17 @@ class Publishing(Celery):
         config_pins: Mapping[str, str] | None = None,
         occurred_at: datetime | None = None,
         allow_no_subscriber: bool = False,
+        check: bool = True,
         **options: Any,
     ) -> Event:
         """Send *event* to every handler of its type and return it, once the broker confirmed all.
 
         An event published by a handler continues its event's flow: the same correlation id, and
         that event as its cause. *options* go to Celery's ``send_task`` (countdown, expires, …).
-        Publishing again with the same *id* is safe. Raises UnserializableEvent or NoSubscriber
-        before anything is sent, BrokerUnavailable if nothing was, PublishIncomplete if not all was.
+        Publishing again with the same *id* is safe. Bare JSON is checked against the handlers
+        that are known here, unless *check* is false. Raises UnserializableEvent, EventDoesNotFit
+        or NoSubscriber before anything is sent, BrokerUnavailable if nothing was sent,
+        PublishIncomplete if not everybody's was.
         """
         if domain is not None:
             check_domain(domain)
@@ -100,10 +105,22 @@ class Publishing(Celery):
                 " under routes in the settings, or publish with allow_no_subscriber=True"
             )
             raise NoSubscriber(msg)
+        if check and not _typed(event):
+            self._check_fit(published)
         with wiring.publishing_span(published) as traceparent:
             published = replace(published, traceparent=traceparent)
             self._send_to_all(published, found, options)
         return published
+
+    def _check_fit(self, event: Event) -> None:
+        """Refuse data that a handler known here could never read; others check when they run."""
+        for handler in self.handlers.of_type(event.type):
+            if handler.decode is not None:
+                try:
+                    handler.decode(event.data)
+                except DecodeError as error:
+                    msg = f"{error}; {handler.name} could not take it (check=False sends it anyway)"
+                    raise EventDoesNotFit(msg) from error
 
     def _send_to_all(
         self, event: Event, found: Sequence[Subscription], options: Mapping[str, Any]
@@ -154,6 +171,11 @@ class Publishing(Celery):
                 " start it or set broker_url, then publish again"
             )
             raise BrokerUnavailable(msg) from error
+
+
+def _typed(event: object) -> bool:
+    """Tell whether *event* was checked when it was made: anything but bare JSON."""
+    return not isinstance(event, dict | list | str | int | float | bool | None)
 
 
 def _flow(cause: Event | None) -> tuple[str | None, str | None]:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, overload
 from celery import Celery
 from celery.exceptions import Ignore
 
-from angzarr.adapters.celery.binding import event_binding, task_binding
+from angzarr.adapters.celery.binding import event_binding, event_decoder, task_binding
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError, DuplicateHandler
@@ -55,11 +55,13 @@ class Registering(Celery):
             check_domain(domain)
 
         def register(function: Callable[..., Any]) -> Any:
+            decode = event_decoder(function, event)
             task_name = name or self.gen_task_name(function.__name__, function.__module__)
             self.handlers.add(
                 Handler(
                     name=task_name,
-                    bind=event_binding(function, event),
+                    bind=event_binding(function, decode),
+                    decode=decode,
                     event_type=event_type,
                     domain=domain,
                     operation=operation,

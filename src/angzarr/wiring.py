@@ -231,6 +231,17 @@ def _dress(logger: logging.Logger, **_signal: Any) -> None:
     importlib.import_module("angzarr.adapters.structlog.logs").dress(logger)
 
 
+def check_analysis(settings: Settings, broker: str) -> None:
+    """Refuse an analysis worker whose dead letters are in another process, or nowhere."""
+    backend = settings.dlq.backend or _default_backend(broker)
+    if backend in ("channel", "none"):
+        msg = (
+            f"dlq.backend {backend!r} leaves no letters that another process could read:"
+            " set it to amqp, kafka or sqs"
+        )
+        raise ConfigurationError(msg)
+
+
 def check_servers(settings: Settings, broker: str) -> None:
     """Refuse at start what is not configured or not installed; connects to nothing."""
     open_claims(settings, broker)

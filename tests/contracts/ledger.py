@@ -255,6 +255,12 @@ class LedgerContract:
         )
         assert len({first.id, second.id, third.id, fourth.id}) == 4
 
+    def test_a_second_body_under_one_event_id_replaces_nothing(self, ledger):
+        first = ledger.add_failed_event(letter_of("e1"))
+        second = ledger.add_failed_event(letter_of("e1", id="other", reason=Reason.CONFLICT))
+        assert second.id != first.id
+        assert ledger.open(first.id).failure.reason is Reason.EXHAUSTED
+
     def test_text_that_databases_refuse_is_stored(self, ledger):
         hostile = letter_of(
             "e\x00\ud800", error_message="nul \x00, half \ud800", handler="h" * 5000,

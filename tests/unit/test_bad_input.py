@@ -14,6 +14,7 @@ from angzarr.errors import (
     BrokerUnavailable,
     ConfigurationError,
     DuplicateHandler,
+    EventDoesNotFit,
     InvalidDomainName,
     MissingExtra,
     NoSubscriber,
@@ -95,6 +96,15 @@ def test_an_event_that_is_no_json_is_refused_before_anything_is_sent(app):
     with pytest.raises(UnserializableEvent, match="Odd"):
         app.publish(Odd(object()), type="odd")
     assert sent(app) == []
+
+
+def test_an_event_that_a_handler_here_could_never_read_is_refused_at_publish(app):
+    app.handler(Placed)(nothing)
+    with pytest.raises(EventDoesNotFit, match="order_id: Field required"):
+        app.publish({"id": 7}, type="Placed")
+    assert sent(app) == []
+    app.publish({"id": 7}, type="Placed", check=False)
+    assert len(sent(app)) == 1
 
 
 def test_arguments_that_are_no_json_are_refused_when_the_task_is_sent(app):
@@ -392,3 +402,19 @@ def test_the_worker_command_refuses_with_one_sentence(tmp_path):
     assert ended.returncode == 1
     assert "angzarr refuses to start, messages would be lost: task_acks_late" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "broker": "redis://h",
+            "store": "redis://h",
+            "dlq": {"backend": "none", "accept_loss": True},
+        },
+    ],
+)
+def test_an_analysis_worker_that_could_read_nothing_is_refused(make_app, options):
+    with pytest.raises(ConfigurationError, match="no letters that another process could read"):
+        make_app("shop", **options).check_analysis()

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from angzarr.analysis.fingerprint import fingerprint
-from angzarr.dead_letters.letter import DeadLetter, unreadable_letter_id
+from angzarr.dead_letters.letter import DeadLetter, Reason, unreadable_letter_id
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 
@@ -185,10 +185,13 @@ class EntryDetail:
 def entry_id_of(failure: Failure) -> str:
     """Return the id of *failure*'s entry: one for (handler, event), else its raw hash (21).
 
-    What a letter says of itself is not enough: two letters that claim one id have two entries.
+    What a letter says of itself is not enough: two letters that claim one id have two entries,
+    and so has a second body under one event id, which must not replace the first.
     """
     if isinstance(failure, Unreadable):
         return failure.id
+    if failure.event is not None and failure.reason is Reason.CONFLICT:
+        return _hash(failure.handler, failure.event.id, failure.id)
     if failure.event is not None:
         return _hash(failure.handler, failure.event.id)
     raw = unreadable_letter_id(failure.message.queue, failure.message.body)

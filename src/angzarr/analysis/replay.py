@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from angzarr.analysis.entry import Failure, Unreadable
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 
@@ -41,6 +41,8 @@ class ReplayTargets:
         """Return in one sentence why *failure* cannot be replayed, or an empty string."""
         if isinstance(failure, Unreadable):
             return "the letter could not be read, so there is no message to send"
+        if failure.reason is Reason.CONFLICT:
+            return "its event id belongs to another body: publish it again under an id of its own"
         message = failure.message
         if failure.envelope or not message.task:
             return "the letter holds no Celery message to send"

@@ -24,6 +24,9 @@ class Application(Protocol):
 
     settings: Any
 
+    def check_analysis(self) -> None:
+        """Refuse where there can be no letters to read."""
+
     def open_ledger(self) -> Ledger:
         """Return the ledger."""
 

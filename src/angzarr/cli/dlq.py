@@ -57,6 +57,7 @@ def dlq() -> None:
 def analyze(app_name: str | None, domains: tuple[str, ...]) -> None:
     """Run the analysis worker until it is stopped (SIGTERM or Ctrl-C)."""
     app = load_application(app_name)
+    app.check_analysis()
     with open_worker(app, domains) as worker, stopped_by_signal() as stop:
         click.echo(f"{worker.name} reads {', '.join(worker.domains)}", err=True)
         worker.run(stop)

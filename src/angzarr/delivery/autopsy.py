@@ -45,7 +45,7 @@ class Autopsy:
         now = self.clock.now()
         ran = reason in (Reason.REFUSED, Reason.EXHAUSTED)
         return DeadLetter(
-            id=letter_id(domain, delivery.handler, delivery.event.id, delivery.position.replay),
+            id=_id(domain, delivery, reason),
             domain=domain,
             handler=delivery.handler,
             reason=reason,
@@ -75,6 +75,14 @@ class Autopsy:
             if name and _usable(name):
                 return name
         return UNKNOWN_DOMAIN
+
+
+def _id(domain: str, delivery: Delivery, reason: Reason) -> str:
+    """Return the letter's id; a second body under one event id has a letter of its own."""
+    event_id = delivery.event.id
+    if reason is Reason.CONFLICT:
+        event_id = f"{event_id}#{delivery.fingerprint}"
+    return letter_id(domain, delivery.handler, event_id, delivery.position.replay)
 
 
 def _usable(name: str) -> bool:

@@ -23,6 +23,8 @@ class Handler:
 
     name: str
     bind: Bind
+    #: Reads an event's data as this handler declares it, or raises DecodeError.
+    decode: Callable[[Any], Any] | None = None
     #: None: by the event's priority.
     policy: Policy | None = None
     event_type: str | None = None

@@ -9,14 +9,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.colour import run as run_coroutine
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import Delivery
@@ -32,6 +31,7 @@ from angzarr.delivery.diagnosis import (
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.judge import Judge
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -39,7 +39,6 @@ from angzarr.delivery.outcome import (
     Outcome,
     Postponed,
     Refused,
-    Retried,
     Skipped,
     Superseded,
 )
@@ -52,22 +51,13 @@ from angzarr.errors import (
     IdempotencyConflictError,
     PoisonError,
     Postpone,
-    RetryLater,
     Skip,
-    text_of,
 )
 from angzarr.resilience import idempotency as claims
-from angzarr.resilience.backoff import Policy, next_delay
 from angzarr.resilience.breaker import Breakers
-from angzarr.resilience.policies import choose
 from angzarr.resilience.taxonomy import (
     ILLNESS,
     Classification,
-    Rule,
-    Verdict,
-    VerdictRule,
-    classify,
-    verdict_for,
 )
 
 _log = logging.getLogger("angzarr.delivery")
@@ -90,16 +80,12 @@ class Pipeline:
     store: claims.IdempotencyStore
     breakers: Breakers
     results: Results
-    autopsy: Autopsy
+    judge: Judge
     hold: Hold
     clock: Clock
     chance: Callable[[], float]
     make_log: Callable[[Mapping[str, Any]], Any]
     hooks: Hooks
-    policies: Mapping[str, Policy]
-    default_policy: str = "default"
-    rules: tuple[Rule, ...] = ()
-    verdicts: tuple[VerdictRule, ...] = ()
     most_starts: int = MOST_STARTS
 
     def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:
@@ -113,7 +99,7 @@ class Pipeline:
         if handler is None:
             missing = DecodeError(f"no handler is registered as {delivery.handler!r}")
             return self._unreadable(delivery, None, missing, NO_HANDLER)
-        policy = self._policy(delivery, handler)
+        policy = self.judge.policy(delivery, handler)
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
             call = handler.bind(delivery, context) if failed is None else partial(_fail, failed)
@@ -125,7 +111,7 @@ class Pipeline:
     def no_follower(self, delivery: Delivery, error: DeliveryError) -> Outcome:
         """Return what becomes of a delivery that was handled, but whose result cannot go on."""
         handler = self.handlers.get(delivery.handler)
-        return self._dead(delivery, handler, error, Reason.REFUSED, NO_FOLLOWER)
+        return self.judge.dead(delivery, handler, error, Reason.REFUSED, NO_FOLLOWER)
 
     def _early(self, delivery: Delivery) -> Postponed | None:
         if delivery.not_before is None:
@@ -177,7 +163,7 @@ class Pipeline:
             return self._run(delivery, handler, call)
         if self._age(delivery) > handler.max_age:
             open_for_long = CircuitOpenError(name, refused.retry_after)
-            return self._dead(delivery, handler, open_for_long, Reason.TOO_OLD, TOO_OLD)
+            return self.judge.dead(delivery, handler, open_for_long, Reason.TOO_OLD, TOO_OLD)
         spread = 1 + 0.1 * self.chance()
         return Postponed(
             delay=refused.retry_after * spread,
@@ -216,75 +202,21 @@ class Pipeline:
                 delay=wait, why=said.reason or "asked by the handler", claimed=True
             ), None
         except GiveUp as said:
-            return self._dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP), None
+            return self.judge.dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP), None
         except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
-            seen = self._classify(delivery, handler, _cause(error))
-            return self._failed(delivery, handler, error, seen), seen
-
-    def _classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
-        return classify(
-            error,
-            handler.rules,
-            self.rules,
-            now=self.clock.now(),
-            handler=handler.name,
-            event_type=delivery.event.type,
-        )
-
-    def _failed(
-        self, delivery: Delivery, handler: Handler, error: Exception, seen: Classification
-    ) -> Outcome:
-        if isinstance(error, RetryLater):
-            return self._retry_as_asked(delivery, handler, error, seen)
-        verdict = verdict_for(
-            seen.category,
-            (*self.verdicts, *handler.verdicts),
-            event_type=delivery.event.type,
-            idempotent=handler.idempotent,
-        )
-        if verdict is Verdict.SKIP:
-            return Skipped(reason=f"{seen.category}: {text_of(error)}", seen=seen)
-        if verdict is Verdict.DEAD_LETTER:
-            return self._dead(delivery, handler, error, Reason.REFUSED, seen)
-        policy = self._policy(delivery, handler)
-        if not policy.retries(seen.category):
-            return self._dead(delivery, handler, error, Reason.REFUSED, seen)
-        delay = next_delay(policy, delivery.attempt, self.chance(), seen.retry_after)
-        if delay is None:
-            return self._dead(delivery, handler, error, Reason.EXHAUSTED, seen)
-        return Retried(delay=delay, error=error, seen=seen, max_attempts=policy.max_attempts)
-
-    def _retry_as_asked(
-        self, delivery: Delivery, handler: Handler, asked: RetryLater, seen: Classification
-    ) -> Outcome:
-        """Retry what the handler asked to retry, whatever the taxonomy thinks of it."""
-        policy = self._policy(delivery, handler)
-        most = policy.max_attempts if asked.max_attempts is None else asked.max_attempts
-        if most and delivery.attempt >= most:
-            return self._dead(delivery, handler, _cause(asked), Reason.EXHAUSTED, seen)
-        delay = asked.delay
-        if delay is None:
-            endless = replace(policy, max_attempts=delivery.attempt + 1)
-            delay = next_delay(endless, delivery.attempt, self.chance(), seen.retry_after)
-        return Retried(
-            delay=delay or timedelta(0),
-            error=_cause(asked),
-            seen=seen,
-            max_attempts=most,
-            body=asked.body,
-        )
+            return self.judge.failed(delivery, handler, error)
 
     def _poison(self, delivery: Delivery, handler: Handler, starts: int) -> DeadLettered:
         error = PoisonError(
             f"started {starts} times and never finished: it kills its worker, or is cut short"
         )
-        return self._dead(delivery, handler, error, Reason.POISON, POISON)
+        return self.judge.dead(delivery, handler, error, Reason.POISON, POISON)
 
     def _conflict(self, delivery: Delivery, handler: Handler) -> DeadLettered:
         error = IdempotencyConflictError(
             f"event id {delivery.event.id!r} was used before for another body"
         )
-        return self._dead(delivery, handler, error, Reason.CONFLICT, CONFLICT, claimed=False)
+        return self.judge.dead(delivery, handler, error, Reason.CONFLICT, CONFLICT, claimed=False)
 
     def _unreadable(
         self,
@@ -293,25 +225,7 @@ class Pipeline:
         error: Exception,
         seen: Classification,
     ) -> DeadLettered:
-        return self._dead(delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=False)
-
-    def _dead(
-        self,
-        delivery: Delivery,
-        handler: Handler | None,
-        error: Exception,
-        reason: Reason,
-        seen: Classification,
-        *,
-        claimed: bool = True,
-    ) -> DeadLettered:
-        letter = self.autopsy.letter(delivery, handler, error, reason, seen)
-        return DeadLettered(letter=letter, error=error, claimed=claimed)
-
-    def _policy(self, delivery: Delivery, handler: Handler) -> Policy:
-        if handler.policy is not None:
-            return handler.policy
-        return choose(self.policies, priority=delivery.event.priority, default=self.default_policy)
+        return self.judge.dead(delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=False)
 
     def _age(self, delivery: Delivery) -> timedelta:
         now = self.clock.now()
@@ -320,8 +234,3 @@ class Pipeline:
 
 def _fail(error: Exception) -> NoReturn:
     raise error
-
-
-def _cause(error: Exception) -> Exception:
-    """Return what the handler's own `RetryLater` was raised for, or the error itself."""
-    return (isinstance(error, RetryLater) and error.cause) or error

@@ -76,6 +76,9 @@ class FakeApp:
         self.outcomes = FakeOutcomes()
         self.publisher = FakePublisher()
 
+    def check_analysis(self):
+        pass
+
     def open_ledger(self):
         return SqlLedger(build_engine(self.url))
 

@@ -17,6 +17,7 @@ from angzarr.delivery.delivery import read
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.judge import Judge
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
@@ -172,10 +173,12 @@ class World:
         pipeline = Pipeline(
             handlers=self.handlers, store=self.store, breakers=self.breakers,
             results=Results(dumps=json.dumps, loads=json.loads),
-            autopsy=Autopsy(clock=self.clock, component="app", worker="host", version="1"),
+            judge=Judge(
+                autopsy=Autopsy(clock=self.clock, component="app", worker="host", version="1"),
+                clock=self.clock, chance=lambda: 0.0, policies=POLICIES,
+            ),
             hold=hold, clock=self.clock, chance=lambda: 0.0,
             make_log=lambda _fields: logging.getLogger("test"), hooks=self.hooks,
-            policies=POLICIES,
         )  # fmt: skip
         settler = Settler(
             schedule=_Schedule(self.journal), followers=_Followers(self.journal),

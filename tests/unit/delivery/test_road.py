@@ -224,6 +224,8 @@ def test_one_id_with_another_body_is_a_conflict(world):
     letter = world.take(data="two").letter
     assert letter.reason is Reason.CONFLICT
     assert letter.category == "integrity"
+    third = world.take(data="three").letter
+    assert third.id != letter.id, "every body has a letter of its own"
 
 
 def test_a_replay_passes_its_own_failure_and_is_answered(world):

@@ -16,13 +16,15 @@ from angzarr.errors import ConfigurationError, DecodeError, GiveUp, Postpone
 from angzarr.events.codec import decoder_for
 
 
-def event_binding(function: Callable[..., Any], declared: object) -> Bind:
-    """Bind an event handler: its event decoded to what it declares, and the context if it takes it.
+def event_decoder(function: Callable[..., Any], declared: object) -> Callable[[Any], Any]:
+    """Return what decodes the events of *function*: by its annotation, without one *declared*."""
+    _takes_context(function)  # refuses what is no handler before its annotations are read
+    return decoder_for(_annotation(function, declared))
 
-    The function's annotation says what it takes; without one it is *declared*.
-    """
+
+def event_binding(function: Callable[..., Any], decode: Callable[[Any], Any]) -> Bind:
+    """Bind an event handler: its event decoded, and the context if it takes it."""
     takes_context = _takes_context(function)
-    decode = decoder_for(_annotation(function, declared))
 
     def bind(delivery: Delivery, context: Context) -> Callable[[], Any]:
         if len(delivery.args) != 1 or delivery.kwargs:

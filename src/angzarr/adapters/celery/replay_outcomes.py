@@ -17,6 +17,9 @@ from angzarr.events.message import Message
 
 _log = logging.getLogger("angzarr.analysis")
 
+#: How long the next outcome may take once there was one, in seconds.
+_AT_HAND = 0.01
+
 _TEXT = ("letter_id", "outcome", "handler", "event_id")
 
 
@@ -49,7 +52,10 @@ class CeleryReplayOutcomes:
         taken: list[ReplayOutcome] = []
         try:
             while len(taken) < limit:
-                message = self._open().get(block=not taken, timeout=wait.total_seconds() or 0.001)
+                # Always blocking: a get that does not block asks the broker for another message
+                # while those it pushed already wait in the buffer.
+                patience = _AT_HAND if taken else max(wait.total_seconds(), _AT_HAND)
+                message = self._open().get(timeout=patience)
                 outcome = _read(message)
                 if outcome is not None:
                     taken.append(outcome)

@@ -8,9 +8,13 @@ import pytest
 from celery.exceptions import Reject
 from pydantic import BaseModel
 
-from angzarr.adapters.celery.binding import event_binding, task_binding
+from angzarr.adapters.celery.binding import event_binding, event_decoder, task_binding
 from angzarr.delivery.context import Context
 from angzarr.errors import ConfigurationError, DecodeError, GiveUp, Postpone
+
+
+def bound(function, declared):
+    return event_binding(function, event_decoder(function, declared))
 
 
 class Placed(BaseModel):
@@ -22,7 +26,7 @@ def delivery(*args, **kwargs):
 
 
 def run(function, declared=Placed, data=None, context="context"):
-    return event_binding(function, declared)(delivery(data or {"n": 5}), context)()
+    return bound(function, declared)(delivery(data or {"n": 5}), context)()
 
 
 def typed(event: Placed):
@@ -76,7 +80,7 @@ def test_nothing_is_called_before_the_claim():
     def never(event: Placed):
         pytest.fail("called while it was bound")
 
-    event_binding(never, Placed)(delivery({"n": 5}), None)
+    bound(never, Placed)(delivery({"n": 5}), None)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +89,13 @@ def test_nothing_is_called_before_the_claim():
 )
 def test_what_is_no_event_is_an_error_before_the_claim(sent):
     with pytest.raises(DecodeError):
-        event_binding(typed, Placed)(sent, None)
+        bound(typed, Placed)(sent, None)
 
 
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b, c: None, lambda *, event: None])
 def test_a_function_that_could_never_be_called_is_refused(function):
     with pytest.raises(ConfigurationError, match=r"\(event, ctx\)"):
-        event_binding(function, Placed)
+        bound(function, Placed)
 
 
 def test_an_annotation_that_cannot_be_read_is_refused_unless_the_type_is_declared():
@@ -100,7 +104,7 @@ def test_an_annotation_that_cannot_be_read_is_refused_unless_the_type_is_declare
 
     assert run(lost) == Placed(n=5)
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        event_binding(lost, "order.placed")
+        bound(lost, "order.placed")
 
 
 # -- plain tasks --------------------------------------------------------------------------------
