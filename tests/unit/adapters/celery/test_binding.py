@@ -13,7 +13,7 @@ from angzarr.delivery.context import Context
 from angzarr.errors import ConfigurationError, DecodeError, GiveUp, Postpone
 
 
-def bound(function, declared):
+def event_of(function, declared):
     return event_binding(function, event_decoder(function, declared))
 
 
@@ -26,7 +26,7 @@ def delivery(*args, **kwargs):
 
 
 def run(function, declared=Placed, data=None, context="context"):
-    return bound(function, declared)(delivery(data or {"n": 5}), context)()
+    return event_of(function, declared)(delivery(data or {"n": 5}), context)()
 
 
 def typed(event: Placed):
@@ -80,7 +80,7 @@ def test_nothing_is_called_before_the_claim():
     def never(event: Placed):
         pytest.fail("called while it was bound")
 
-    bound(never, Placed)(delivery({"n": 5}), None)
+    event_of(never, Placed)(delivery({"n": 5}), None)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_nothing_is_called_before_the_claim():
 )
 def test_what_is_no_event_is_an_error_before_the_claim(sent):
     with pytest.raises(DecodeError):
-        bound(typed, Placed)(sent, None)
+        event_of(typed, Placed)(sent, None)
 
 
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b, c: None, lambda *, event: None])
 def test_a_function_that_could_never_be_called_is_refused(function):
     with pytest.raises(ConfigurationError, match=r"\(event, ctx\)"):
-        bound(function, Placed)
+        event_of(function, Placed)
 
 
 def test_an_annotation_that_cannot_be_read_is_refused_unless_the_type_is_declared():
@@ -104,7 +104,7 @@ def test_an_annotation_that_cannot_be_read_is_refused_unless_the_type_is_declare
 
     assert run(lost) == Placed(n=5)
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        bound(lost, "order.placed")
+        event_of(lost, "order.placed")
 
 
 # -- plain tasks --------------------------------------------------------------------------------
