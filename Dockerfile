@@ -10,6 +10,7 @@ RUN python -m venv /opt/angzarr \
  && pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
+COPY examples examples
 RUN pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir dist . \
  && /opt/angzarr/bin/pip install --no-cache-dir --no-deps dist/*.whl \
  && /opt/angzarr/bin/python -m pip uninstall --yes pip
