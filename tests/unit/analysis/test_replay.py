@@ -7,6 +7,7 @@ from tests.contracts.ledger import START, letter_of, message_of
 
 from angzarr.analysis.entry import Unreadable
 from angzarr.analysis.replay import ReplayTargets, replay_message
+from angzarr.dead_letters.letter import Reason
 from angzarr.events import headers as names
 
 TARGETS = ReplayTargets(tasks={"orders.sync"}, queues={"orders"})
@@ -124,3 +125,9 @@ def test_only_registered_tasks_and_known_queues_are_targets(letter, problem):
     found = TARGETS.problem(letter)
     assert problem in found
     assert bool(problem) == bool(found)
+
+
+def test_a_second_body_under_one_event_id_is_never_replayed_under_it():
+    conflict = letter_of(reason=Reason.CONFLICT)
+    assert "another body" in TARGETS.problem(conflict)
+    assert TARGETS.problem(letter_of()) == ""
