@@ -110,3 +110,26 @@ def test_apply_runs_the_handler_decoded_and_with_a_context(app):
     task = app.handler(Placed, name="eager")(eager)
     assert task.apply(({"order_id": "o-9"},)).get() == "o-9"
     assert seen == [(Placed(order_id="o-9"), 1)]
+
+
+def test_every_queue_on_rabbitmq_can_hold_a_delay():
+    app = Angzarr("shop", broker="amqp://127.0.0.1:1", store="redis://127.0.0.1:1")
+    try:
+        for name in (app.conf.task_default_queue, "crm", "angzarr-replay-outcomes"):
+            queue = app.amqp.queues[name]
+            assert queue.queue_arguments["x-queue-type"] == "quorum", name
+            assert queue.exchange.type == "topic", name
+    finally:
+        app.close()
+
+
+def test_two_apps_of_one_process_may_use_one_task_name(app):
+    other = Angzarr("other", broker="memory://", store="memory://")
+    try:
+        mine = app.task(name="same", lazy=False)(first)
+        theirs = other.task(name="same", lazy=False)(second)
+        other.finalize(auto=True)
+        app.finalize(auto=True)
+        assert (app.tasks["same"], other.tasks["same"]) == (mine, theirs)
+    finally:
+        other.close()
