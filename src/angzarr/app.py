@@ -31,6 +31,7 @@ from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.hooks import Hook
 from angzarr.delivery.road import Road
 from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.events.event import Priority
 from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
 from angzarr.per_process import OncePerProcess
@@ -151,7 +152,7 @@ class Angzarr(Registering, Publishing):
         for handler in self.handlers:
             if handler.name.startswith("celery."):
                 continue
-            policies = [handler.policy] if handler.policy else list(map(self._by, _PRIORITIES))
+            policies = [handler.policy] if handler.policy else list(map(self._by, Priority))
             for policy in policies:
                 if longest_delay(policy) > longest:
                     msg = (
@@ -258,16 +259,13 @@ class Angzarr(Registering, Publishing):
         return {*self.amqp.queues, *of_handlers, *of_routes}
 
 
-_PRIORITIES = ("realtime", "background", "default")
-
-
 def _apply_broker_defaults(sender: Angzarr, **_signal: Any) -> None:
     """Give the broker's transport what it needs, below what the user set."""
     conf = sender.conf
     broker = sender.broker_url
     given = dict(conf.broker_transport_options or {})
-    if broker.startswith(("amqp", "pyamqp")):
+    if wiring.is_amqp(broker):
         conf.add_defaults(dict(safety.AMQP_DEFAULTS))
         conf.broker_transport_options = {"confirm_publish": True, **given}
-    elif broker.startswith("memory"):
+    elif wiring.is_embedded(broker):
         conf.broker_transport_options = {"polling_interval": 0.01, **given}

@@ -32,7 +32,6 @@ _EXTRAS = {
 #: The embedded database of a memory broker (decisions 17).
 EMBEDDED = "sqlite:///angzarr.db"
 
-
 #: Expired records that one sweep deletes at most, so that it holds no lock for long.
 _SWEPT = 5_000
 
@@ -122,7 +121,7 @@ def sql_engine(url: str, *, power_safe: bool = True) -> Any:
 
 def open_facts(settings: Settings, broker: str) -> FactLog:
     """Return the fact log: SQL where a URL is set or the broker is embedded, else log lines."""
-    url = settings.facts.url or (EMBEDDED if broker.startswith("memory") else None)
+    url = settings.facts.url or (EMBEDDED if is_embedded(broker) else None)
     sinks: list[FactLog] = []
     if url:
         sql = importlib.import_module("angzarr.adapters.sql.facts")
@@ -136,7 +135,7 @@ def open_facts(settings: Settings, broker: str) -> FactLog:
 
 def open_ledger(settings: Settings, broker: str) -> Any:
     """Return the ledger that the analysis worker keeps."""
-    url = settings.ledger or (EMBEDDED if broker.startswith("memory") else None)
+    url = settings.ledger or (EMBEDDED if is_embedded(broker) else None)
     if url is None:
         msg = (
             "no ledger is configured: set ledger to a database, e.g."
@@ -155,7 +154,7 @@ def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
             memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
             queue = memory.MemoryDeadLetterQueue()
         case "amqp":
-            url = given.amqp_url or (broker if _is_amqp(broker) else None)
+            url = given.amqp_url or (broker if is_amqp(broker) else None)
             if url is None:
                 msg = "dlq.backend 'amqp' needs dlq.amqp_url, e.g. amqp://localhost:5672"
                 raise ConfigurationError(msg)
@@ -175,13 +174,19 @@ def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     return queue
 
 
-def _is_amqp(broker: str) -> bool:
+def is_amqp(broker: str) -> bool:
+    """Tell whether *broker* is a RabbitMQ."""
     return broker.startswith(("amqp", "pyamqp"))
+
+
+def is_embedded(broker: str) -> bool:
+    """Tell whether *broker* is a part of its process, so that nothing is shared."""
+    return broker.startswith("memory")
 
 
 def _default_backend(broker: str) -> str:
     scheme = broker.split(":", 1)[0]
-    if _is_amqp(broker):
+    if is_amqp(broker):
         return "amqp"
     if scheme in ("sqs", "memory"):
         return {"sqs": "sqs", "memory": "channel"}[scheme]
@@ -246,7 +251,7 @@ def check_servers(settings: Settings, broker: str) -> None:
     """Refuse at start what is not configured or not installed; connects to nothing."""
     open_claims(settings, broker)
     open_dead_letters(settings, broker).close()
-    if broker.startswith("memory"):
+    if is_embedded(broker):
         return
     if settings.dlq.backend == "channel":
         msg = "dlq.backend 'channel' dies with its process: use it with a memory broker only"

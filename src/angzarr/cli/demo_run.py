@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
 
+from angzarr import wiring
 from angzarr.settings import CONFIG_VARIABLE
 
 #: Names the folder of the run in the environment of its processes.
@@ -45,7 +46,7 @@ class Run:
     @property
     def embedded(self) -> bool:
         """Whether all of it lives in this process."""
-        return self.broker.startswith("memory")
+        return wiring.is_embedded(self.broker)
 
     @property
     def name(self) -> str:

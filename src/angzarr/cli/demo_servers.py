@@ -93,7 +93,7 @@ def _nothing() -> None:
 def _broker_cleaner(app: Any) -> Callable[[], None]:
     if app.broker_url.startswith(("redis", "rediss")):
         return lambda: _unlink(app.broker_url, app.run.name)
-    if app.broker_url.startswith(("amqp", "pyamqp")):
+    if wiring.is_amqp(app.broker_url):
         queues = [app.run.name, f"{app.run.name}-outcomes"]
         return lambda: _delete_amqp(app.broker_url, queues, exchanges=queues)
     return _nothing
@@ -114,7 +114,7 @@ def _letters_cleaner(app: Any, names: Sequence[str]) -> Callable[[], None]:
             return lambda: _delete_topics(given.kafka_brokers, names)
         case "sqs":
             return lambda: _delete_sqs(given, names)
-        case "amqp" | None if amqp_url.startswith(("amqp", "pyamqp")):
+        case "amqp" | None if wiring.is_amqp(amqp_url):
             return lambda: _delete_amqp(amqp_url, names)
         case _:
             return _nothing

@@ -125,7 +125,7 @@ class Settler:
         due_at = self.clock.now() + delay
         copy = copy_of(delivery, attempt=attempt, hop=hop, due_at=due_at)
         longest = self.schedule.longest
-        # A longer wait takes several hops: the copy comes back early and is postponed again.
+        # A longer wait is cut: the copy comes back early and is postponed again.
         self.schedule.put(
             copy, due_at if longest is None else min(due_at, self.clock.now() + longest)
         )

@@ -72,7 +72,7 @@ class CeleryPublisher:
     @contextmanager
     def producer(self) -> Iterator[Any]:
         """Lend a producer; every error of broker or connection becomes BrokerUnavailable."""
-        connection = self._app.connection_for_write()
+        connection = self._app.pool.connection
         away = (*AWAY, *connection.connection_errors, *connection.channel_errors)
         try:
             with self._app.producer_pool.acquire(block=True, timeout=10) as producer:
@@ -122,7 +122,7 @@ def address(queue: Queue) -> tuple[Exchange | str, str]:
 
 def transport_of(app: Any) -> str:
     """Return the broker's driver type: ``amqp``, ``redis``, ``SQS``, ``memory`` and so on."""
-    return str(app.connection_for_write().transport.driver_type)
+    return str(app.pool.connection.transport.driver_type)  # the pool's own: none is made for it
 
 
 def native_delay(app: Any, queue: Queue) -> bool:

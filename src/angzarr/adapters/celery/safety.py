@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from angzarr.adapters.celery.publisher import transport_of
 from angzarr.errors import UnsafeSetting
 
 #: Applied below whatever the user configures.
@@ -35,7 +36,6 @@ AMQP_DEFAULTS: Final[Mapping[str, Any]] = {
     "task_default_exchange_type": "topic",
     "task_create_missing_queue_type": "quorum",
     "task_create_missing_queue_exchange_type": "topic",
-    "broker_transport_options": {"confirm_publish": True},
 }
 
 _JSON = {"json", "application/json"}
@@ -89,7 +89,7 @@ POOLS_WITHOUT_TIME_LIMITS: Final = frozenset({"threads", "solo", "gevent", "even
 def check_pool(app: Any, pool: str, asynchronous: Callable[[Any], bool]) -> None:
     """Refuse what a pool would ignore in silence: time limits in threads, coroutines in gevent."""
     problems = []
-    if pool == "prefork" and transport_is_memory(app):
+    if pool == "prefork" and transport_of(app) == "memory":
         problems.append("a memory broker lives in one process: use the threads or solo pool")
     for name, task in sorted(app.tasks.items()):
         if name.startswith("celery."):
@@ -106,11 +106,6 @@ def check_pool(app: Any, pool: str, asynchronous: Callable[[Any], bool]) -> None
     if problems:
         msg = "angzarr refuses to start: " + "; ".join(problems)
         raise UnsafeSetting(msg)
-
-
-def transport_is_memory(app: Any) -> bool:
-    """Tell whether the broker is a part of this process."""
-    return str(app.conf.broker_url or "").startswith("memory")
 
 
 def _time_limited(app: Any, task: Any) -> bool:
