@@ -22,7 +22,7 @@ from angzarr.adapters.celery.publisher import (
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
-from angzarr.assembly import build_road
+from angzarr.assembly import build_road, build_salvage
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.delivery import read
@@ -96,6 +96,7 @@ class Angzarr(Registering, Publishing):
         self._lease: LeaseKeeper | None = None
         self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))
         self._road = OncePerProcess(lambda: build_road(self))
+        self._salvage = OncePerProcess(lambda: build_salvage(self))
         super().__init__(main, **celery)
         self.add_defaults(dict(safety.DEFAULTS))
         self.on_after_configure.connect(_apply_broker_defaults, weak=False)
@@ -116,6 +117,10 @@ class Angzarr(Registering, Publishing):
         """Where this process claims events; its road and its lease share it."""
         return self._claims.get()
 
+    def take_damaged(self, raw: bytes, queue: str, error: Exception) -> None:
+        """Make a dead letter of an envelope that cannot be read; called by the transport."""
+        self._salvage.get().take(raw, queue, error)
+
     def run_eagerly(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run *task* for ``apply()`` and ``task_always_eager``: not claimed, not retried."""
         handler = self.handlers.get(task.name)
@@ -132,6 +137,10 @@ class Angzarr(Registering, Publishing):
     def owner(self) -> str:
         """The name of this process tree in claims; made anew by every worker process."""
         return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+
+    def owner_lease(self) -> str:
+        """Return the key of this process tree's lease in Redis, which its messages hang on too."""
+        return f"{self.settings.prefix}:owner:{self.owner}"
 
     def check_worker(self, pool: str) -> None:
         """Refuse to start where messages would be lost; raises ConfigurationError."""
@@ -193,9 +202,9 @@ class Angzarr(Registering, Publishing):
         self.__dict__.pop("owner", None)
 
     def _close_road(self, **_signal: Any) -> None:
-        road = self._road.forget()
-        if road is not None:
-            road.close()
+        for made in (self._road.forget(), self._salvage.forget()):
+            if made is not None:
+                made.close()
 
     # -- doors for the analysis worker and the CLI ---------------------------------------------
 

@@ -21,6 +21,7 @@ from angzarr.delivery.judge import Judge
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
+from angzarr.delivery.salvage import Salvage
 from angzarr.delivery.settle import Settler
 from angzarr.resilience.idempotency import IdempotencyStore
 
@@ -37,6 +38,17 @@ def build_road(app: Any) -> Road:
         store=store,
         hold=hold,
         hooks=hooks,
+    )
+
+
+def build_salvage(app: Any) -> Salvage:
+    """Return what a parent process does with damaged envelopes; it opens when first needed."""
+    clock = SystemClock()
+    return Salvage(
+        autopsy=_autopsy(app, clock),
+        dead_letters=app.open_dead_letter_queue(),
+        facts=wiring.open_facts(app.settings, app.broker_url),
+        clock=clock,
     )
 
 

@@ -141,9 +141,9 @@ def claim_in_processes(store, key, owner, processes=4, threads=50):
 class CountingClient(RedisClient):
     trips = 0
 
-    def _call(self, exchange):
+    def _call(self, send, *what):
         self.trips += 1
-        return super()._call(exchange)
+        return super()._call(send, *what)
 
 
 def test_a_step_is_one_round_trip_and_a_conflict_at_most_three(redis_url):

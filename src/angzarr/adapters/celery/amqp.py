@@ -6,13 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from celery.app.amqp import AMQP
-from kombu import Queue
+from kombu import Connection, Queue
 
+from angzarr.adapters.celery.connection import RoadConnection
 from angzarr.events import headers as names
 
 
 class RoadAMQP(AMQP):
-    """Celery's message factory plus one header."""
+    """Celery's message factory plus one header, and the transport that this app wants."""
+
+    def Connection(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
+        """Return a broker connection; an app can have kombu's own transport for Redis."""
+        if self.app.settings.redis_transport == "kombu":
+            return Connection(*args, **options)
+        ours = {"owner_lease": self.app.owner_lease, "on_damaged": self.app.take_damaged}
+        given = options.pop("transport_options", None) or {}
+        return RoadConnection(*args, transport_options={**ours, **given}, **options)
 
     def _create_task_sender(self) -> Callable[..., Any]:
         send = super()._create_task_sender()

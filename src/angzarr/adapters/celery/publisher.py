@@ -122,7 +122,11 @@ def address(queue: Queue) -> tuple[Exchange | str, str]:
 
 def transport_of(app: Any) -> str:
     """Return the broker's driver type: ``amqp``, ``redis``, ``SQS``, ``memory`` and so on."""
-    return str(app.pool.connection.transport.driver_type)  # the pool's own: none is made for it
+    return str(_transport(app).driver_type)
+
+
+def _transport(app: Any) -> Any:
+    return app.pool.connection.transport  # the pool's own: none is made for it
 
 
 def native_delay(app: Any, queue: Queue) -> bool:
@@ -142,7 +146,7 @@ def longest_safe_delay(app: Any) -> timedelta | None:
     if kind == "amqp":
         native = all(native_delay(app, queue) for queue in app.amqp.queues.values())
         return LONGEST_NATIVE if native else AMQP_HELD * SAFE_SHARE
-    if kind not in VISIBILITY:
+    if kind not in VISIBILITY or not getattr(_transport(app), "redelivers_by_time", True):
         return None
     options = app.conf.broker_transport_options or {}
     visible = options.get("visibility_timeout")

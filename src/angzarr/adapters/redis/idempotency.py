@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from angzarr.adapters.redis.client import Argument, RedisClient, Script
+from angzarr.adapters.redis.client import RedisClient
+from angzarr.adapters.redis.link import Argument, Script
 from angzarr.resilience.idempotency import (
     RECORD_LIFE,
     AlreadyCompleted,

@@ -1,0 +1,315 @@
+"""Channel: kombu's Redis channel, with fetching, acknowledging and publishing by our own means.
+
+Fanout, remote control, bindings, purge, TLS, credentials and key prefix are stock kombu's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
+from queue import Empty
+from typing import Any, cast
+
+from kombu.transport import redis as stock
+from kombu.utils.json import dumps, loads
+from kombu.utils.scheduling import priority_cycle, round_robin_cycle
+
+from angzarr.adapters.redis.damaged import Damaged, OnDamaged, read
+from angzarr.adapters.redis.doorbell import Doorbell
+from angzarr.adapters.redis.fetcher import STEP, Fetched, Fetcher, Lists
+from angzarr.adapters.redis.link import Connection, Link
+from angzarr.adapters.redis.server import check_server
+from angzarr.adapters.redis.session import AWAY, Keys, Session
+from angzarr.adapters.redis.unacked import Unacked
+
+_log = logging.getLogger("angzarr.transport")
+
+#: Messages that one step fetches at most, whatever the prefetch limit.
+MOST_A_STEP = 64
+
+
+class Channel(stock.Channel):
+    """A channel that fetches atomically into a session of its own.
+
+    Options besides stock's: ``lease`` (seconds without a sign of life after which others take
+    this worker for dead), ``owner_lease`` (a callable that returns the key of a lease that this
+    process keeps anyway) and ``on_damaged`` (takes what cannot be read: raw bytes, queue, error).
+    """
+
+    QoS = Unacked
+    from_transport_options = (
+        *stock.Channel.from_transport_options,
+        "lease",
+        "owner_lease",
+        "on_damaged",
+    )
+
+    #: Stock has none and waits for ever on a server that is gone.
+    socket_timeout = 5.0
+    socket_connect_timeout = 5.0
+    lease = 8.0
+    owner_lease: Any = None
+    on_damaged: OnDamaged | None = None
+
+    fetcher: Fetcher | None = None
+    _session: Session | None = None
+    _one_client: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._takers: dict[str, tuple[Any, bool]] = {}
+        super().__init__(*args, **kwargs)
+        check_server(self)
+
+    # -- connections ---------------------------------------------------------------------------
+
+    @cached_property
+    def link(self) -> Link:
+        """What this channel says to Redis outside of the steps."""
+        return Link(self._make_connection)
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether anybody consumes from a queue, fanout apart."""
+        return self.fetcher is not None and bool(self._takers)
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """Lend *client*, or the one client of this channel: stock makes a new one each time."""
+        if client is None:
+            if self._one_client is None:
+                self._one_client = self._create_client()
+            client = self._one_client
+        yield client
+
+    @cached_property
+    def _make_connection(self) -> Callable[[], Connection]:
+        pool = self.pool  # kept: Sentinel's connections ask it where the master is
+        # What the tracking of reads tells comes on a second connection, as RESP 2 has it.
+        settings = {**pool.connection_kwargs, "protocol": 2}
+        return lambda: cast("Connection", pool.connection_class(**settings))
+
+    def _disconnect_pools(self) -> None:
+        self._one_client = None
+        super()._disconnect_pools()
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
+        """Push *message*, never twice; raises redis-py's errors if it is not certain."""
+        if kwargs.get("_publish_batch") is not None or queue in self._expires:
+            super()._put(queue, message, **kwargs)
+            return
+        name = self._q_for_pri(queue, self._get_message_priority(message, reverse=False))
+        self.link.execute_once("LPUSH", f"{self.global_keyprefix}{name}", dumps(message))
+
+    # -- consuming -----------------------------------------------------------------------------
+
+    def basic_consume(
+        self,
+        queue: str,
+        no_ack: bool,  # noqa: FBT001 - kombu's signature
+        callback: Any,
+        consumer_tag: str,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Consume from *queue*: from the next turn of the loop, or of `drain_events`, on."""
+        super().basic_consume(queue, no_ack, callback, consumer_tag, *args, **kwargs)
+        if queue in self.active_fanout_queues:
+            return
+        self._takers[queue] = (callback, no_ack)
+        if not no_ack:
+            self._begin_session()
+        self._fetch_for_takers()
+
+    def _basic_cancel(self, consumer_tag: str) -> None:
+        queue = self._tag_to_queue.get(consumer_tag)
+        super()._basic_cancel(consumer_tag)
+        if self._takers.pop(queue, None) is None or self.fetcher is None:
+            return
+        if not self._takers:
+            # Nobody takes steps any more: what was fetched for nothing must not be kept.
+            self._hang_up(self.fetcher)
+        left = [fetched for fetched in self.fetcher.ready if fetched.queue not in self._takers]
+        for fetched in left:
+            self.fetcher.ready.remove(fetched)
+        self.give_back([fetched.tag for fetched in left])
+
+    def room(self) -> int:
+        """Return how many messages the consumers can take now."""
+        if not self.qos.can_consume():
+            return 0
+        left = self.qos.can_consume_max_estimate()
+        if left is None:  # no limit; without a loop, messages are fetched as they are asked for
+            left = MOST_A_STEP if self.connection.cycle.looped else 1
+        elif "can_consume" in vars(self.qos):
+            left = 1  # worker_disable_prefetch: Celery says after each message whether to go on
+        if not isinstance(self._queue_cycle, round_robin_cycle | priority_cycle):
+            left = min(left, 1)  # an order of the user's own is asked for each message
+        held = len(self.fetcher.ready) if self.fetcher is not None else 0
+        room: int = min(left - held, MOST_A_STEP)
+        return max(room, 0)
+
+    def lists(self) -> Lists:
+        """Return the lists to fetch from, in the order of this turn."""
+        queues = [queue for queue in self._queue_cycle.consume(len(self.active_queues)) if queue]
+        names = [self._name(queue, step) for step in self.priority_steps for queue in queues]
+        return Lists(names, queues, fair=isinstance(self._queue_cycle, round_robin_cycle))
+
+    def deliver(self, most: int) -> int:
+        """Hand up to *most* fetched messages to their consumers; return how many there were.
+
+        What a consumer raises leaves the others fetched and undelivered.
+        """
+        fetcher, delivered = self.fetcher, 0
+        while fetcher is not None and fetcher.ready and delivered < most:
+            self._deliver(fetcher.ready.popleft())
+            delivered += 1
+        return delivered
+
+    def basic_get(self, queue: str, no_ack: bool = False, **_kwargs: Any) -> Any:  # noqa: FBT001, FBT002 - kombu's
+        """Return one message of *queue*, or None."""
+        if not no_ack and self.ack_emulation:
+            self._begin_session()
+        names = [self._name(queue, step) for step in self.priority_steps]
+        while fetched := self._get_one(queue, names, owned=not no_ack and self.ack_emulation):
+            message = self._read(fetched)
+            if message is not None:
+                if not no_ack:
+                    self.qos.append(message, fetched.tag)
+                return message
+        return None
+
+    # -- letting go ----------------------------------------------------------------------------
+
+    def let_go(self, tag: str) -> None:
+        """Let go of a message: with the loop's next step, or now if there is none."""
+        if self.closed:
+            _log.warning("acknowledged_too_late: its channel was closed and had given it back")
+            return
+        if self.fetcher is None:
+            self._fetch_for_takers()
+        fetcher = cast("Fetcher", self.fetcher)
+        fetcher.let_go(tag)
+        if not (self.connection.cycle.looped and self._takers):
+            fetcher.flush()
+
+    def give_back(self, tags: Sequence[str], *, last: bool = False) -> None:
+        """Give messages back now; if Redis is away they come back with the end of the session."""
+        if self._session is not None and tags:
+            self._session.give_back(tags, last=last)
+
+    def end_session(self) -> None:
+        """End fetching and give back what was neither acknowledged nor even delivered."""
+        if "_damaged" in vars(self):
+            self._damaged.close()
+        fetcher, session = self.fetcher, self._session
+        self.fetcher = self._session = None
+        if fetcher is not None:
+            self._hang_up(fetcher)
+        if session is not None:
+            session.end()
+
+    def close(self) -> None:
+        """Close; what is neither acknowledged nor delivered goes back, whatever it takes."""
+        self.end_session()
+        super().close()
+
+    # ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _damaged(self) -> Damaged:
+        return Damaged(self.link, self.global_keyprefix, self.on_damaged)
+
+    def _hang_up(self, fetcher: Fetcher) -> None:
+        try:
+            fetcher.finish()
+            fetcher.flush()
+        except AWAY as error:
+            fetcher.lost(error)
+        if self.connection is not None:
+            self.connection.cycle.forget(self)
+        fetcher.doorbell.disconnect()
+
+    def _name(self, queue: str, priority: int) -> str:
+        return f"{self.global_keyprefix}{self._q_for_pri(queue, priority)}"
+
+    def _begin_session(self) -> None:
+        if self._session is not None or not self.ack_emulation:
+            return
+        own = f"{self.global_keyprefix}angzarr:owner:{_own_name()}"
+        lease = self.owner_lease() if self.owner_lease is not None else own
+        session = Session(
+            self.link,
+            Keys.new(lease, f"{self.global_keyprefix}{self.unacked_key}:"),
+            timedelta(seconds=self.lease),
+            shared=self.owner_lease is not None,
+        )
+        session.start()
+        self._session = session
+        if self.fetcher is not None:
+            self.fetcher.session = session
+
+    def _fetch_for_takers(self) -> None:
+        if self.fetcher is None:
+            name = os.urandom(4).hex()
+            doorbell = Doorbell(self._make_connection)
+            self.fetcher = Fetcher(doorbell, self.link, self._session, self, name)
+        self.fetcher.look()
+
+    def _deliver(self, fetched: Fetched) -> None:
+        taker = self._takers.get(fetched.queue)
+        if taker is None:
+            self.give_back([fetched.tag])
+            return
+        message = self._read(fetched)
+        if message is None:
+            return
+        callback, no_ack = taker
+        self._queue_cycle.rotate(fetched.queue)
+        if not no_ack:
+            self.qos.append(message, fetched.tag)
+        elif self._session is not None:
+            self.let_go(fetched.tag)
+        callback(message)
+
+    def _read(self, fetched: Fetched) -> Any:
+        """Return the message, or None if it is damaged and taken care of."""
+        try:
+            message = self.Message(read(fetched.raw, loads), channel=self)
+        except Exception as error:  # noqa: BLE001 - an unreadable body raises anything
+            self._damaged.take(fetched, self._session, error)
+            return None
+        message.delivery_tag = fetched.tag
+        return message
+
+    def _get_one(self, queue: str, names: list[str], *, owned: bool) -> Fetched | None:
+        token = f"{os.urandom(4).hex()}:1"
+        session = self._session if owned else None
+        keys = (session.keys.unacked, session.keys.lease) if session is not None else ("", "")
+        kind = "owned" if session is not None else "free"
+        reply = self.link.run(STEP, (*keys, *names), 1, token, 1, "first", kind)
+        if reply[0] == b"no lease" and session is not None:
+            session.renew()
+            return self._get_one(queue, names, owned=owned)
+        return Fetched(f"{token}:1", queue, reply[3]) if len(reply) > 2 else None  # noqa: PLR2004 - state, missing, message
+
+    def _get(self, queue: str) -> Any:
+        message = self.basic_get(queue, no_ack=True)
+        if message is None:
+            raise Empty
+        return message._raw  # noqa: SLF001 - kombu's own name for it
+
+    def _after_fork(self) -> None:
+        """Drop what is the parent's; see Link for its connections."""
+        super()._after_fork()
+        self.fetcher = self._session = None
+
+
+def _own_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(6).hex()}"

@@ -1,0 +1,103 @@
+"""Damaged: what becomes of an envelope that cannot be read. It is never just dropped (D7)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from angzarr.adapters.redis.fetcher import Fetched
+from angzarr.adapters.redis.link import Link, Script
+from angzarr.adapters.redis.session import Session
+
+_log = logging.getLogger("angzarr.transport")
+
+#: Takes the raw bytes, the queue and what was wrong; whatever it raises, it is called again.
+OnDamaged = Callable[[bytes, str, Exception], None]
+
+_SET_ASIDE = Script("set_aside.lua", frees=True)
+#: Seconds between two tries to hand one over.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+
+
+class DamagedEnvelope(ValueError):
+    """What is wrong with an envelope."""
+
+
+class Damaged:
+    """Hands damaged messages over, or sets them aside in ``angzarr:damaged:<queue>``."""
+
+    def __init__(self, link: Link, prefix: str, hand_over: OnDamaged | None) -> None:
+        self._link = link
+        self._prefix = prefix
+        self._hand_over = hand_over
+        self._closing = threading.Event()
+
+    def take(self, fetched: Fetched, session: Session | None, error: Exception) -> None:
+        """Let *fetched* go once it is safe elsewhere; the consumer goes on at once."""
+        if self._hand_over is None:
+            self._set_aside(fetched, session, error)
+            return
+        threading.Thread(
+            target=self._keep_handing_over,
+            args=(self._hand_over, fetched, session, error),
+            name="angzarr-damaged",
+            daemon=True,
+        ).start()
+
+    def close(self) -> None:
+        """Stop trying; what was not handed over goes back with its session."""
+        self._closing.set()
+
+    def _set_aside(self, fetched: Fetched, session: Session | None, error: Exception) -> None:
+        place = f"{self._prefix}angzarr:damaged:{fetched.queue}"
+        if session is None:
+            self._link.execute_once("LPUSH", place, fetched.raw)
+        else:
+            keys = (session.keys.unacked, place)
+            self._link.run(_SET_ASIDE, keys, fetched.tag, fetched.raw)
+        _log.error("damaged_message: set aside in %s as it is (%s)", place, error)
+
+    def _keep_handing_over(
+        self, hand_over: OnDamaged, fetched: Fetched, session: Session | None, error: Exception
+    ) -> None:
+        pause = FIRST_PAUSE
+        while not self._closing.is_set():
+            try:
+                hand_over(fetched.raw, fetched.queue, error)
+                if session is not None:
+                    self._link.execute("HDEL", session.keys.unacked, fetched.tag)
+            except Exception:  # noqa: BLE001 - whatever is away, the message must not be lost
+                _log.exception("damaged_message: not handed over yet, tried again in %s s", pause)
+                self._closing.wait(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                return
+
+
+def read(raw: bytes, loads: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the envelope; raises DamagedEnvelope, saying what is wrong.
+
+    What kombu needs to deliver it, and what stock kombu needs to acknowledge it, must be there.
+    """
+    try:
+        text = raw.decode()
+        # kombu writes dates and the like as {"__type__": …}; its own reader is needed for those.
+        envelope = loads(text) if "__type__" in text else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"the envelope is not JSON ({error})"
+        raise DamagedEnvelope(msg) from error
+    if not isinstance(envelope, dict) or not isinstance(envelope.get("properties"), dict):
+        msg = "the envelope has no properties"
+        raise DamagedEnvelope(msg)
+    properties = envelope["properties"]
+    if not properties.get("delivery_tag"):
+        msg = "the envelope has no delivery tag"
+        raise DamagedEnvelope(msg)
+    info = properties.get("delivery_info")
+    if not isinstance(info, dict) or not {"exchange", "routing_key"} <= info.keys():
+        msg = "the envelope has no delivery info"
+        raise DamagedEnvelope(msg)
+    return envelope

@@ -1,0 +1,87 @@
+"""The doorbell: Redis says that one of the lists a consumer found empty was written to.
+
+A blocking pop would take a message before it has an owner. Instead the lists are read on a
+connection that Redis tracks for client-side caching (CLIENT TRACKING), and the invalidation that
+the next write causes arrives here. It carries no message, so that losing it loses none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from angzarr.adapters.redis.link import Connection
+
+_log = logging.getLogger("angzarr.transport")
+
+_CHANNEL = "__redis__:invalidate"
+
+
+class Doorbell:
+    """Two connections: commands sent on `connection` are tracked, `bell.connection` rings.
+
+    Where the server does not allow tracking `rings` is false, and the consumer has to look.
+    """
+
+    def __init__(self, make: Callable[[], Connection]) -> None:
+        self._make = make
+        self.connection: Any = None
+        self.bell = _Bell()
+        self.rings = True
+
+    def connect(self) -> None:
+        """Open both; raises redis-py's errors."""
+        self.connection = self._make()
+        self.connection.connect()
+        if not self.rings:
+            return
+        try:
+            self._track(self._make())
+        except ResponseError as error:
+            _log.warning("no_doorbell: Redis does not track reads (%s), it is asked instead", error)
+            self.rings = False
+            self._hang_up()
+
+    def disconnect(self) -> None:
+        """Close both."""
+        self._hang_up()
+        if self.connection is not None:
+            self.connection.disconnect()
+            self.connection = None
+
+    def answer(self) -> None:
+        """Read what the bell has to say; raises redis-py's errors if its connection ended."""
+        connection = self.bell.connection
+        connection.read_response()
+        while connection.can_read(0):
+            connection.read_response()
+
+    def check(self) -> None:
+        """Send a ping, whose answer rings once."""
+        if self.bell.connection is not None:
+            self.bell.connection.send_command("PING", check_health=False)
+
+    def _track(self, bell: Any) -> None:
+        self.bell.connection = bell
+        bell.connect()
+        bell.send_command("CLIENT", "ID")
+        number = bell.read_response()
+        bell.send_command("SUBSCRIBE", _CHANNEL)
+        bell.read_response()
+        # NOLOOP: what this consumer pops itself is no news.
+        self.connection.send_command("CLIENT", "TRACKING", "ON", "REDIRECT", number, "NOLOOP")
+        self.connection.read_response()
+
+    def _hang_up(self) -> None:
+        if self.bell.connection is not None:
+            self.bell.connection.disconnect()
+            self.bell.connection = None
+
+
+class _Bell:
+    """What kombu's poller registers: anything with a connection."""
+
+    connection: Any = None

@@ -1,0 +1,264 @@
+"""Fetcher: the steps of one consuming channel, each of which lets go and fetches in one script.
+
+A step is sent and its reply read when it is there, so that a loop goes on meanwhile; what is
+acknowledged in the time waits for the next step. One step is under way at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+from angzarr.adapters.redis.doorbell import Doorbell
+from angzarr.adapters.redis.link import Argument, Link, Script
+from angzarr.adapters.redis.session import Session
+
+_log = logging.getLogger("angzarr.transport")
+
+STEP = Script("step.lua", frees=True)
+
+#: The most that one step lets go of: a script must not hold up a server for long.
+TAGS_A_STEP = 500
+#: Seconds after which empty lists are looked at although no bell rang, and without any bell.
+SAFETY_LOOK = 5.0
+LOOK_WITHOUT_BELL = 0.1
+#: Seconds before Redis is tried again, after it was lost.
+RETRY = 0.1
+#: A bell rings at every idle consumer, and one gets the message. Each waits up to this many
+#: seconds for each ring in a row that brought nothing, so that hundreds do not ask at once.
+DAMPING, MOST_DAMPING = 0.001, 0.02
+
+
+class Fetched(NamedTuple):
+    """One message that is ours."""
+
+    tag: str
+    queue: str
+    raw: bytes
+
+
+class Lists(NamedTuple):
+    """The lists to fetch from: all queues at the highest priority first."""
+
+    names: list[str]
+    queues: list[str]
+    fair: bool
+
+
+class Consumer(Protocol):
+    """What a fetcher asks of its channel."""
+
+    def room(self) -> int:
+        """Return how many messages the consumers can take now."""
+
+    def lists(self) -> Lists:
+        """Return the lists to fetch from, in the order of this turn."""
+
+
+class _Flight(NamedTuple):
+    """A step under way."""
+
+    asked: int
+    done: list[str]
+    lists: Lists
+    rung: bool
+
+
+class Fetcher:
+    """Fetches for *consumer* into *session*, or without one where nobody acknowledges."""
+
+    def __init__(
+        self, doorbell: Doorbell, link: Link, session: Session | None, consumer: Consumer, name: str
+    ) -> None:
+        self.doorbell = doorbell
+        self.session = session
+        self.ready: deque[Fetched] = deque()
+        self._link = link
+        self._consumer = consumer
+        self._name = name
+        self._number = 1
+        self._done: deque[str] = deque()
+        self._flight: _Flight | None = None
+        self._hungry = True
+        self._rung = False
+        self._misses = 0
+        self._not_before = 0.0
+        self._looked_at = 0.0
+        self._lost_at: float | None = None
+        self._told_lost = False
+
+    # -- what the channel says -----------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look at the lists with the next step: they are others now, or it is time."""
+        self._hungry = True
+
+    def let_go(self, tag: str) -> None:
+        """Let go of a message with the next step, or with `flush`."""
+        self._done.append(tag)
+
+    def flush(self) -> None:
+        """Let go at once of all that was acknowledged; raises redis-py's errors, losing nothing."""
+        while tags := self._take_done():
+            try:
+                _, missing = self._link.run(STEP, self._keys(), *self._args(0, 1, "first"), *tags)
+            except BaseException:
+                self._done.extendleft(reversed(tags))
+                raise
+            self._tell_missing(missing)
+
+    # -- a step --------------------------------------------------------------------------------
+
+    def turn(self) -> float | None:
+        """Send a step if there is something to say or to ask.
+
+        Returns in how many seconds to turn again, if that matters before anything else happens.
+        Raises redis-py's errors; call `lost` then.
+        """
+        if self._flight is not None:
+            return None
+        now = time.monotonic()
+        if self._lost_at is not None and not self._is_back(now):
+            return RETRY
+        wanted = self._wanted(now)
+        if not wanted and not self._done:
+            return None
+        if now < self._not_before and not self._done:
+            return self._not_before - now
+        if self.doorbell.connection is None:
+            self._connect()
+        self._send(wanted if now >= self._not_before else 0, now)
+        return None
+
+    def on_reply(self) -> int:
+        """Read the reply of the step under way; return how many messages came (see `ready`)."""
+        connection = self.doorbell.connection
+        reply = connection.read_response()
+        flight, self._flight = self._flight, None
+        if flight is None:
+            msg = f"Redis said {reply!r:.100} unasked"
+            raise ConnectionError(msg)
+        return self._read(reply, flight)
+
+    def on_bell(self) -> None:
+        """Look at the lists again: one was written to."""
+        self.doorbell.answer()
+        self._rung = True
+        if self._flight is None:
+            self._hungry = True
+            delay = random.random() * min(self._misses * DAMPING, MOST_DAMPING)  # noqa: S311
+            self._not_before = time.monotonic() + delay
+
+    def lost(self, error: Exception) -> None:
+        """Forget the connection. What was under way is said again, by the same token."""
+        if self._flight is not None:
+            self._done.extendleft(reversed(self._flight.done))
+            self._flight = None
+        self.doorbell.disconnect()
+        self._lost_at = time.monotonic()
+        if self.session is not None:
+            self.session.check()
+        if not self._told_lost:
+            self._told_lost = True
+            _log.warning(
+                "redis_lost: %s; running tasks go on, and it is tried again until it is back", error
+            )
+
+    def overdue(self, seconds: float) -> bool:
+        """Tell whether a reply has been missing for *seconds*: the other end may be gone."""
+        return self._flight is not None and time.monotonic() - self._looked_at > seconds
+
+    def finish(self) -> None:
+        """Wait for the step under way, whose messages are `ready` then."""
+        if self._flight is not None:
+            self.on_reply()
+
+    # ------------------------------------------------------------------------------------------
+
+    def _wanted(self, now: float) -> int:
+        every = SAFETY_LOOK if self.doorbell.rings else LOOK_WITHOUT_BELL
+        if not self._hungry and now - self._looked_at < every:
+            return 0
+        return self._consumer.room()
+
+    def _connect(self) -> None:
+        self.doorbell.connect()
+        self.doorbell.connection.send_command("SCRIPT", "LOAD", STEP.text)
+        self.doorbell.connection.read_response()
+        self._hungry = True
+        if self._told_lost:
+            _log.warning("redis_back: consuming goes on")
+        self._lost_at, self._told_lost = None, False
+
+    def _is_back(self, now: float) -> bool:
+        """Tell whether to try again: the session's thread found Redis, or some time is over."""
+        lost_at = self._lost_at or 0.0
+        if self.session is None:
+            return now - lost_at > RETRY
+        renewed_at = self.session.renewed_at
+        return renewed_at is not None and renewed_at > lost_at
+
+    def _send(self, wanted: int, now: float) -> None:
+        lists = self._consumer.lists() if wanted else Lists([], [], fair=False)
+        if not lists.names:
+            wanted = 0
+        self._flight = _Flight(wanted, self._take_done(), lists, self._rung)
+        self._rung = False
+        self._looked_at = now
+        keys = (*self._keys(), *lists.names)
+        order = "fair" if lists.fair else "first"
+        args = self._args(wanted, len(lists.queues), order)
+        self.doorbell.connection.send_command(
+            "EVALSHA", STEP.digest, len(keys), *keys, *args, *self._flight.done
+        )
+
+    def _keys(self) -> tuple[str, str]:
+        if self.session is None:
+            return ("", "")
+        return (self.session.keys.unacked, self.session.keys.lease)
+
+    def _args(self, wanted: int, width: int, order: str) -> tuple[Argument, ...]:
+        token = f"{self._name}:{self._number}"
+        return (wanted, token, width, order, "free" if self.session is None else "owned")
+
+    def _read(self, reply: list[Any], flight: _Flight) -> int:
+        state, missing, *messages = reply
+        self._tell_missing(missing)
+        if state == b"no lease" and self.session is not None:
+            self.session.renew()
+        if state in (b"idle", b"no lease"):
+            self._hungry = self._hungry or self._rung
+            return 0
+        first = f"{self._name}:{self._number}"
+        self._number += 1
+        self._hungry = state == b"full" or self._rung
+        for position in range(0, len(messages), 2):
+            index, raw = messages[position], messages[position + 1]
+            queue = flight.lists.queues[(index - 1) % len(flight.lists.queues)] if index else ""
+            self.ready.append(Fetched(f"{first}:{position // 2 + 1}", queue, raw))
+        if messages:
+            self._misses = 0
+        elif flight.rung:
+            self._misses += 1
+        return len(messages) // 2
+
+    def _take_done(self) -> list[str]:
+        done = self._done
+        taken: list[str] = []
+        while done and len(taken) < TAGS_A_STEP:
+            try:
+                taken.append(done.popleft())
+            except IndexError:  # another thread was quicker
+                break
+        return taken
+
+    def _tell_missing(self, missing: list[bytes]) -> None:
+        if missing:
+            _log.warning(
+                "acknowledged_too_late: %d messages were given to others, since the lease of this"
+                " worker had ended, or had been acknowledged before a connection broke",
+                len(missing),
+            )

@@ -1,0 +1,174 @@
+"""The link to Redis: one reply per call, without redis-py's pool and its retries.
+
+A pool checkout costs a select and several locks a call, and a retried script may run many times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, ResponseError
+
+Argument: TypeAlias = str | bytes | int | float
+Command: TypeAlias = Sequence[Argument]
+_Answer = TypeVar("_Answer")
+
+
+class Connection(Protocol):
+    """What is used of redis-py's connections, whose own signatures are not typed."""
+
+    def connect(self) -> None:
+        """Open the socket and authenticate."""
+
+    def send_command(self, *args: Argument) -> None:
+        """Connect if need be and send one command."""
+
+    def send_packed_command(self, command: list[bytes]) -> None:
+        """Connect if need be and send what was packed."""
+
+    def pack_commands(self, commands: Sequence[Command]) -> list[bytes]:
+        """Return the bytes of several commands."""
+
+    def can_read(self, timeout: float = 0) -> bool:
+        """Tell whether there is something to read: a reply, or the end of the connection."""
+
+    def read_response(self, *, disconnect_on_error: bool = True) -> Any:
+        """Return one reply, or raise it if it is an error."""
+
+    def disconnect(self) -> None:
+        """Close the socket."""
+
+
+class Script:
+    """A Lua file of this package and its digest.
+
+    One that *frees* memory also runs on a server that is full: consuming must go on there.
+    """
+
+    def __init__(self, file: str, *, frees: bool = False) -> None:
+        text = (files(__package__) / file).read_text(encoding="utf-8")
+        self.text = f"#!lua flags=allow-oom\n{text}" if frees else text
+        self.digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+class Link:
+    """Connections to one Redis, made when first needed, one for each call under way.
+
+    Safe to share between threads and greenlets and to carry over a fork. Raises redis-py's
+    errors. A command whose idle connection turned out closed is sent once more, so what is sent
+    must be idempotent; `execute_once` is for what is not.
+    """
+
+    def __init__(self, make: Callable[[], Connection]) -> None:
+        self._make = make
+        self._idle: deque[Connection] = deque()
+        self._pid = os.getpid()
+
+    def execute(self, *command: Argument) -> Any:
+        """Send one command and return its reply; an error reply is raised."""
+        return self._exchange(lambda connection: _execute(connection, command))
+
+    def execute_once(self, *command: Argument) -> Any:
+        """Send one command, never twice: if no reply comes, it may or may not have run."""
+        connection = self._borrow()
+        if connection is None or _is_stale(connection):
+            connection = self._make()
+        return self._with(connection, lambda connection: _execute(connection, command))
+
+    def execute_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Send *commands* at once and return their replies in order, the first error raised."""
+        return self._exchange(lambda connection: _execute_many(connection, commands))
+
+    def run(self, script: Script, keys: Sequence[Argument], *args: Argument) -> Any:
+        """Run *script* in one round trip; Redis is taught the script if it must be."""
+        rest = (len(keys), *keys, *args)
+        try:
+            return self.execute("EVALSHA", script.digest, *rest)
+        except NoScriptError:
+            return self.execute("EVAL", script.text, *rest)
+
+    def run_many(self, script: Script, calls: Sequence[Command]) -> list[Any]:
+        """Run *script* once for each (key, *args) in one round trip, in order."""
+        commands = [("EVALSHA", script.digest, 1, *call) for call in calls]
+        try:
+            return self.execute_many(commands)
+        except NoScriptError:
+            self.execute("SCRIPT", "LOAD", script.text)
+            return self.execute_many(commands)
+
+    def close(self) -> None:
+        """Close the idle connections; the link can still be used and makes new ones."""
+        while self._idle:
+            self._idle.pop().disconnect()
+
+    def _exchange(self, exchange: Callable[[Connection], _Answer]) -> _Answer:
+        connection = self._borrow()
+        if connection is not None:
+            try:
+                return self._with(connection, exchange)
+            except RedisConnectionError:
+                # The server was restarted or closed idle connections: the others are stale too.
+                self.close()
+        return self._with(self._make(), exchange)
+
+    def _with(self, connection: Connection, exchange: Callable[[Connection], _Answer]) -> _Answer:
+        """Use *connection*, which is kept unless the exchange broke off with replies under way."""
+        try:
+            answer = exchange(connection)
+        except ResponseError:
+            self._idle.append(connection)
+            raise
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._idle.append(connection)
+        return answer
+
+    def _borrow(self) -> Connection | None:
+        if self._pid != os.getpid():
+            # Inherited over a fork: the parent talks through these. Dropping them closes our
+            # descriptors only.
+            self._idle, self._pid = deque(), os.getpid()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+
+def _is_stale(connection: Connection) -> bool:
+    """Tell whether the server closed an idle *connection*; it is closed here as well then."""
+    try:
+        stale = connection.can_read(0)
+    except (RedisConnectionError, OSError):
+        stale = True
+    if stale:
+        connection.disconnect()
+    return stale
+
+
+def _execute(connection: Connection, command: Command) -> Any:
+    connection.send_command(*command)
+    return connection.read_response()
+
+
+def _execute_many(connection: Connection, commands: Sequence[Command]) -> list[Any]:
+    """Read every reply before an error reply is raised: the connection must stay in step."""
+    connection.send_packed_command(connection.pack_commands(commands))
+    replies = [_reply(connection) for _ in commands]
+    for reply in replies:
+        if isinstance(reply, ResponseError):
+            raise reply
+    return replies
+
+
+def _reply(connection: Connection) -> Any:
+    try:
+        return connection.read_response(disconnect_on_error=False)
+    except ResponseError as error:
+        return error

@@ -1,0 +1,217 @@
+"""Poller: turns the channels of one connection, in Celery's event loop or under drain_events.
+
+In a loop a lost Redis raises nothing: Celery would restart its consumer and cancel running tasks.
+The channels come back by themselves (see Fetcher). Under drain_events it raises, as stock does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from queue import Empty
+from typing import Any
+
+from kombu.transport.redis import MultiChannelPoller
+from kombu.utils.eventio import ERR, READ
+
+from angzarr.adapters.redis.fetcher import RETRY
+from angzarr.adapters.redis.session import AWAY
+
+_log = logging.getLogger("angzarr.transport")
+
+STEP, BELL, LISTEN = "STEP", "BELL", "LISTEN"
+#: Messages delivered in one turn of a loop: more wait, so that results are not kept waiting.
+MOST_A_TURN = 64
+#: The longest that drain_events waits in one go, in seconds, so that it looks around.
+LONGEST_WAIT = 1.0
+
+
+class Poller(MultiChannelPoller):
+    """kombu's poller, but for how messages are fetched."""
+
+    #: The event loop that turns this poller, if one does.
+    loop: Any = None
+    _deaf_until = 0.0
+
+    @property
+    def looped(self) -> bool:
+        """Whether an event loop turns this poller."""
+        return self.loop is not None
+
+    # -- in a loop -----------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Take a turn with every channel; called before the loop waits."""
+        again = [self._turn_quietly(channel) for channel in tuple(self._channels)]
+        if soon := [delay for delay in again if delay is not None]:
+            self.loop.call_later(min(soon), _nothing)
+        readers = self.loop.readers
+        for fd in self._fd_to_chan:
+            if fd not in readers:
+                self.loop.add_reader(fd, self.on_readable, fd)
+
+    def on_readable(self, fileno: int) -> None:
+        """Read what there is for us; a connection that ended is opened again later."""
+        found = self._fd_to_chan.get(fileno)
+        if found is None:
+            return
+        channel, kind = found
+        try:
+            self._read(channel, kind)
+        except AWAY as error:
+            self._lost(channel, kind, error)
+            return
+        if kind == STEP:
+            channel.deliver(MOST_A_TURN)
+
+    def _turn_quietly(self, channel: Any) -> float | None:
+        if channel.active_fanout_queues and time.monotonic() >= self._deaf_until:
+            try:
+                self._register_LISTEN(channel)
+            except AWAY as error:
+                self._lost(channel, LISTEN, error)
+        if channel.fetcher is None or not channel.is_fetching:
+            return None
+        if channel.fetcher.ready:
+            channel.deliver(MOST_A_TURN)
+        try:
+            return self._turn(channel)
+        except AWAY as error:
+            self._lost(channel, STEP, error)
+            return RETRY
+
+    def _lost(self, channel: Any, kind: str, error: Exception) -> None:
+        if kind == LISTEN:
+            _log.warning("fanout_lost: %s; remote control is deaf until Redis is back", error)
+            self._deaf_until = time.monotonic() + 1.0
+            channel.subclient.connection.disconnect()
+            channel._in_listen = None  # noqa: SLF001 - kombu's, and our base class
+        else:
+            self.forget(channel)
+            channel.fetcher.lost(error)
+
+    # -- under drain_events --------------------------------------------------------------------
+
+    def get(self, callback: Any, timeout: float | None = None) -> None:  # noqa: ARG002 - kombu's
+        """Deliver one message, or raise Empty after *timeout* seconds or less."""
+        self._in_protected_read = True
+        try:
+            self.maybe_refresh_binding_expiry()
+            if not self._take_turn(timeout):
+                self.maybe_restore_messages()
+                raise Empty
+        finally:
+            self._in_protected_read = False
+            while self.after_read:
+                self.after_read.pop()()
+
+    def _take_turn(self, timeout: float | None) -> bool:
+        if any(channel.deliver(1) for channel in tuple(self._channels)):
+            return True
+        wait = LONGEST_WAIT if timeout is None else min(timeout, LONGEST_WAIT)
+        for channel in tuple(self._channels):
+            if channel.active_fanout_queues:
+                self._register_LISTEN(channel)
+            if channel.is_fetching:
+                again = self._or_lost(channel, self._turn)
+                wait = wait if again is None else min(wait, again)
+        events = self.poller.poll(wait) or ()
+        if not events:
+            self._raise_overdue()
+        return any(event & (READ | ERR) and self._handle(fileno) for fileno, event in events)
+
+    def _raise_overdue(self) -> None:
+        for channel in tuple(self._channels):
+            if channel.is_fetching and channel.fetcher.overdue(channel.socket_timeout or 5.0):
+                self._or_lost(channel, _time_out)
+
+    def _handle(self, fileno: int) -> bool:
+        channel, kind = self._fd_to_chan.get(fileno, (None, ""))
+        if channel is None:
+            return False
+        if kind == LISTEN:
+            return bool(channel.handlers[LISTEN]())
+        self._or_lost(channel, lambda channel: self._read(channel, kind))
+        return bool(channel.deliver(1))
+
+    def _or_lost(self, channel: Any, step: Any) -> Any:
+        try:
+            return step(channel)
+        except AWAY as error:
+            self.forget(channel)
+            channel.fetcher.lost(error)
+            raise
+
+    # -- both ----------------------------------------------------------------------------------
+
+    def _turn(self, channel: Any) -> float | None:
+        again: float | None = channel.fetcher.turn()
+        doorbell = channel.fetcher.doorbell
+        if doorbell.connection is not None and (channel, doorbell, STEP) not in self._chan_to_sock:
+            self._register(channel, doorbell, STEP)
+            if doorbell.bell.connection is not None:
+                self._register(channel, doorbell.bell, BELL)
+        return again
+
+    def _read(self, channel: Any, kind: str) -> None:
+        if kind == LISTEN:
+            channel.handlers[LISTEN]()
+        elif channel.fetcher is not None:
+            if kind == STEP:
+                channel.fetcher.on_reply()
+            else:
+                channel.fetcher.on_bell()
+
+    def forget(self, channel: Any) -> None:
+        """Stop watching the connections of *channel*'s steps, which are closed next."""
+        for ident in [i for i in self._chan_to_sock if i[0] is channel and i[2] in (STEP, BELL)]:
+            del self._chan_to_sock[ident]
+        for fd, (owner, kind) in list(self._fd_to_chan.items()):
+            if owner is channel and kind in (STEP, BELL):
+                self._unwatch(fd)
+
+    def check_health(self) -> None:
+        """Give up a connection whose reply is overdue; its other end may be gone."""
+        for channel in tuple(self._channels):
+            if channel.is_fetching and channel.fetcher.overdue(channel.socket_timeout or 5.0):
+                self._lost(channel, STEP, TimeoutError("no reply to a step"))
+
+    def ping_bells(self) -> None:
+        """Say something on the connections that only listen, so that a dead one is found out."""
+        for channel in tuple(self._channels):
+            if channel.is_fetching:
+                try:
+                    channel.fetcher.doorbell.check()
+                except AWAY as error:
+                    self._lost(channel, BELL, error)
+
+    def discard(self, channel: Any) -> None:
+        """Forget *channel*, which is being closed."""
+        self.forget(channel)
+        super().discard(channel)
+
+    def _on_connection_disconnect(self, connection: Any) -> None:
+        """Forget a connection that listens for fanout; kombu calls this when it is closed."""
+        for ident in list(self._chan_to_sock):
+            channel, client, kind = ident
+            if client.connection is connection and kind == LISTEN:
+                del self._chan_to_sock[ident]
+                for fd, found in list(self._fd_to_chan.items()):
+                    if found == (channel, kind):
+                        self._unwatch(fd)
+
+    def _unwatch(self, fd: int) -> None:
+        del self._fd_to_chan[fd]
+        if self.loop is not None:
+            self.loop.remove(fd)
+        else:
+            self.poller.unregister(fd)
+
+
+def _nothing() -> None:
+    """Wake the loop."""
+
+
+def _time_out(_channel: Any) -> None:
+    msg = "no reply to a step"
+    raise TimeoutError(msg)

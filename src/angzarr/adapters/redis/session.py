@@ -1,0 +1,242 @@
+"""Session: what one consuming channel holds unacknowledged, and the lease that keeps it.
+
+A thread renews the lease while the process lives, however long a task runs, and gives back what
+sessions hold whose owner died. Nothing here is bound to a connection: a session outlives the loss
+of one, and whatever was fetched before can be acknowledged after it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from redis.exceptions import RedisError
+
+from angzarr.adapters.redis.link import Link, Script
+
+_log = logging.getLogger("angzarr.transport")
+
+_RENEW = Script("renew.lua", frees=True)
+_OVERDUE = Script("overdue.lua", frees=True)
+_GIVE_BACK = Script("give_back.lua", frees=True)
+_END = Script("end_session.lua", frees=True)
+
+#: What a server or a network does that is away for a while.
+AWAY = (RedisError, OSError)
+#: Renewals in the span of one lease: three may fail before others take it for dead.
+RENEWALS = 4
+#: Dead sessions that are looked at in one turn, and messages that one script moves.
+SESSIONS_A_TURN = 16
+MESSAGES_A_SCRIPT = 50
+
+
+class Keys(NamedTuple):
+    """The names of a session's keys; kombu's ``global_keyprefix`` is part of them."""
+
+    session: str
+    lease: str
+    sessions: str
+    unacked_prefix: str
+
+    @classmethod
+    def new(cls, lease: str, unacked_prefix: str) -> Keys:
+        """Return the keys of a new session under *lease*; they share *unacked_prefix*."""
+        session = f"{lease}#{os.urandom(4).hex()}"
+        return cls(session, lease, f"{unacked_prefix}owners", unacked_prefix)
+
+    @property
+    def unacked(self) -> str:
+        """The hash of what this session holds: tag → list it came from, raw message."""
+        return f"{self.unacked_prefix}{self.session}"
+
+    def of(self, session: str) -> Keys:
+        """Return the keys of another *session*; its name begins with its lease's key."""
+        return self._replace(session=session, lease=session.rpartition("#")[0])
+
+
+class Session:
+    """The messages that a channel has fetched and not let go; safe to use from any thread.
+
+    *shared* says that the lease belongs to the whole process (claims hang on it as well), so that
+    ending the session does not end it.
+    """
+
+    def __init__(self, link: Link, keys: Keys, span: timedelta, *, shared: bool) -> None:
+        self.keys = keys
+        self._link = link
+        self._span = span
+        self._shared = shared
+        self._pid = os.getpid()
+        self._ending = threading.Event()
+        self._wake = threading.Event()
+        self._steady_since: float | None = None
+        #: When the lease was last renewed (time.monotonic); None while Redis is away.
+        self.renewed_at: float | None = None
+
+    def start(self) -> None:
+        """Take the lease and keep it from now on; raises redis-py's errors."""
+        self.renew()
+        threading.Thread(target=self._keep, name="angzarr-session", daemon=True).start()
+
+    def renew(self) -> float:
+        """Renew the lease and return in how many seconds the next of all leases ends."""
+        milliseconds = round(self._span.total_seconds() * 1000)
+        keys = (self.keys.lease, self.keys.sessions)
+        left = self._link.run(_RENEW, keys, milliseconds, self.keys.session)
+        self.renewed_at = time.monotonic()
+        if self._steady_since is None:
+            self._steady_since = self.renewed_at
+        return float(left) / 1000
+
+    def give_back(self, tags: Sequence[str], *, last: bool = False) -> int:
+        """Put what *tags* name back into its lists, flagged as redelivered; return how many.
+
+        They are fetched next, in their old order, or after all others if *last*.
+        """
+        return self._give_back(self.keys, tags, last=last, dead=False)
+
+    def check(self) -> None:
+        """Renew now: a connection was lost, and `renewed_at` tells whether Redis is there."""
+        self.renewed_at = None
+        self._wake.set()
+
+    def end(self) -> None:
+        """Give back what is left and end. If Redis is away, a thread goes on trying."""
+        self._ending.set()
+        self._wake.set()
+        if os.getpid() != self._pid:
+            return  # inherited over a fork: it is the parent's
+        try:
+            self._leave()
+        except AWAY as error:
+            _log.warning("session_not_ended: its messages come back when Redis does (%s)", error)
+            threading.Thread(target=self._keep_leaving, name="angzarr-leave", daemon=True).start()
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        renew_every = self._span.total_seconds() / RENEWALS
+        while not self._ending.is_set():
+            wait = renew_every
+            try:
+                due_in = self.renew()
+                if due_in < renew_every:
+                    if self._steady():
+                        self.judge()
+                    wait = max(due_in, renew_every / 20) * (1 + random.random() / 20)  # noqa: S311
+            except AWAY as error:
+                self._lost(error)
+                wait = renew_every / 4
+            except Exception:  # noqa: BLE001 - the thread must outlive it: no renewals, no worker
+                _log.exception("session_thread of %s", self.keys.session)
+            self._wake.wait(wait)
+            if not self._ending.is_set():
+                self._wake.clear()
+
+    def _lost(self, error: Exception) -> None:
+        if self._steady_since is not None:
+            _log.warning("owner_lease_not_renewed: Redis is away (%s)", error)
+        self.renewed_at = self._steady_since = None
+
+    def _steady(self) -> bool:
+        """Tell whether this process may judge others.
+
+        After Redis itself was away all leases have ended; whoever lives has renewed its own
+        before half a span is over.
+        """
+        since = self._steady_since
+        return since is not None and time.monotonic() - since >= self._span.total_seconds() / 2
+
+    def judge(self) -> int:
+        """Give back what sessions hold whose lease has ended; return how many messages."""
+        dead = self._link.run(_OVERDUE, (self.keys.sessions,), SESSIONS_A_TURN)
+        return sum(self._bury(self.keys.of(_text(name))) for name in dead)
+
+    def _bury(self, dead: Keys) -> int:
+        tags = [_text(tag) for tag in self._link.execute("HKEYS", dead.unacked)]
+        moved = self._give_back(dead, tags, last=False, dead=True)
+        if moved > 0:
+            _log.warning(
+                "messages_given_back: %d that %s held when its lease ended", moved, dead.session
+            )
+        return max(moved, 0)
+
+    # -- giving back ---------------------------------------------------------------------------
+
+    def _give_back(self, keys: Keys, tags: Sequence[str], *, last: bool, dead: bool) -> int:
+        """Move messages a few at a time, those that are to be fetched first moved last."""
+        ordered = sorted(tags, key=_age, reverse=not last)
+        moved = 0
+        for start in range(0, max(len(ordered), 1), MESSAGES_A_SCRIPT):
+            now = self._move(keys, ordered[start : start + MESSAGES_A_SCRIPT], last, dead)
+            if now < 0:
+                break
+            moved += now
+        return moved
+
+    def _move(self, keys: Keys, tags: Sequence[str], last: bool, dead: bool) -> int:  # noqa: FBT001 - private
+        held = self._link.execute("HMGET", keys.unacked, *tags) if tags else []
+        messages = [
+            part
+            for tag, value in zip(tags, held, strict=True)
+            if value is not None
+            for part in (tag, *_redelivered(value))
+        ]
+        if not messages and not dead:
+            return 0
+        args = (keys.session, "dead" if dead else "own", "LPUSH" if last else "RPUSH", *messages)
+        return int(self._link.run(_GIVE_BACK, (keys.unacked, keys.lease, keys.sessions), *args))
+
+    def _leave(self) -> None:
+        tags = [_text(tag) for tag in self._link.execute("HKEYS", self.keys.unacked)]
+        self.give_back(tags)
+        keys = (self.keys.unacked, self.keys.lease, self.keys.sessions)
+        self._link.run(_END, keys, self.keys.session, "shared" if self._shared else "whole")
+        self._link.close()
+
+    def _keep_leaving(self) -> None:
+        while True:
+            time.sleep(self._span.total_seconds() / RENEWALS)
+            try:
+                self._leave()
+            except AWAY:
+                continue
+            return
+
+
+def split_held(value: bytes) -> tuple[bytes, bytes]:
+    """Return list and raw message of what an unacked hash holds: ``length:list raw``."""
+    length, _, rest = value.partition(b":")
+    size = int(length)
+    return rest[:size], rest[size:]
+
+
+def _redelivered(value: bytes) -> tuple[bytes, bytes]:
+    """Return the list a message came from, and the message flagged as stock kombu does it.
+
+    What is damaged goes back as it is; whoever fetches it next will find out.
+    """
+    origin, raw = split_held(value)
+    try:
+        message = json.loads(raw)
+        message["headers"]["redelivered"] = True
+        message["properties"]["delivery_info"]["redelivered"] = True
+    except (ValueError, TypeError, KeyError):
+        return origin, raw
+    return origin, json.dumps(message).encode()
+
+
+def _age(tag: str) -> tuple[int, ...]:
+    """Return what orders the *tag* of a message by the time it was fetched: ``…:fetch:number``."""
+    return tuple(int(part) for part in tag.rsplit(":", 2)[-2:] if part.isdigit())
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,84 @@
+-- One step of a session: let go of what was acknowledged, then fetch what it has room for.
+-- KEYS[1] the session's unacked hash, KEYS[2] its owner's lease, KEYS[3..] lists of messages,
+--         highest priority first, the same queues at each priority
+-- ARGV    most messages to fetch, token of this fetch, lists that share a priority,
+--         'fair' (the lists of one priority take turns) or 'first' (one list after the other),
+--         'owned' or 'free' (no acknowledgement wanted), then tags to let go
+-- Returns {state, tags that were not there, then for each message: list (an index), raw}; the tags
+-- of the messages are token:1, token:2, ... State: 'full' (there may be more), 'empty' (there was
+-- no more; every list has been read, so that tracking rings when one is written to), 'idle'
+-- (nothing was asked for) or 'no lease' (nothing was fetched: others may think the owner dead).
+-- Never popped without an owner. Sent twice with one token it fetches once.
+local unacked, most, token, owned = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[5] == 'owned'
+local missing = {}
+for i = 6, #ARGV do
+  if redis.call('HDEL', unacked, ARGV[i]) == 0 then
+    missing[#missing + 1] = ARGV[i]
+  end
+end
+if most == 0 then
+  return {'idle', missing}
+end
+if owned and redis.call('EXISTS', KEYS[2]) == 0 then
+  return {'no lease', missing}
+end
+
+local reply, count = {'full', missing}, 0
+if owned then
+  local before = redis.call('HGET', unacked, token .. ':1')
+  while before do
+    local length, start = string.match(before, '^(%d+):()')
+    local list = string.sub(before, start, start + length - 1)
+    local index = 0
+    for i = 3, #KEYS do
+      if KEYS[i] == list then index = i - 2 end
+    end
+    reply[#reply + 1] = index
+    reply[#reply + 1] = string.sub(before, start + length)
+    count = count + 1
+    before = redis.call('HGET', unacked, token .. ':' .. (count + 1))
+  end
+  if count > 0 then
+    return reply
+  end
+end
+
+local function take(i, raw)
+  count = count + 1
+  if owned then
+    redis.call('HSET', unacked, token .. ':' .. count, #KEYS[i] .. ':' .. KEYS[i] .. raw)
+  end
+  reply[#reply + 1] = i - 2
+  reply[#reply + 1] = raw
+end
+
+local width, fair = tonumber(ARGV[3]), ARGV[4] == 'fair' and ARGV[3] ~= '1'
+for first = 3, #KEYS, width do
+  local open = {}
+  for i = first, first + width - 1 do
+    open[#open + 1] = i
+  end
+  while #open > 0 and count < most do
+    local left = {}
+    for _, i in ipairs(open) do
+      local want = fair and 1 or most - count
+      local got = count < most and redis.call('RPOP', KEYS[i], want)
+      if got then
+        for _, raw in ipairs(got) do
+          take(i, raw)
+        end
+        if #got == want then
+          left[#left + 1] = i
+        end
+      end
+    end
+    open = left
+  end
+end
+if count < most then
+  for i = 3, #KEYS do
+    redis.call('LLEN', KEYS[i])
+  end
+  reply[1] = 'empty'
+end
+return reply

@@ -1,0 +1,61 @@
+"""Unacked: which delivered messages a channel still counts as its own, in kombu's terms (QoS)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kombu.transport import redis as stock
+from kombu.transport.virtual.base import QoS
+
+from angzarr.adapters.redis.session import AWAY
+
+_log = logging.getLogger("angzarr.transport")
+
+
+class Unacked(stock.QoS):
+    """Counts against the prefetch limit here; the messages themselves lie in Redis.
+
+    Of the stock class `restore_visible` is kept: it gives back what stock workers of the same
+    fleet left behind.
+    """
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """Count *message*, which the fetch has written down already."""
+        QoS.append(self, message, delivery_tag)
+
+    def ack(self, delivery_tag: str) -> None:
+        """Let go of a message: with the next step, or at once where no loop takes steps."""
+        QoS.ack(self, delivery_tag)
+        self.channel.let_go(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
+        """Let go of a message, or put it at the end of the list it came from."""
+        QoS.ack(self, delivery_tag)
+        if requeue:
+            self.channel.give_back([delivery_tag], last=True)
+        else:
+            self.channel.let_go(delivery_tag)
+
+    def restore_unacked(self, client: Any = None) -> list[Any]:  # noqa: ARG002 - kombu's signature
+        """Give back all that was delivered and not acknowledged."""
+        self._flush()
+        self.channel.give_back(list(self._delivered))
+        self._delivered.clear()
+        return []
+
+    def restore_unacked_once(self, stderr: Any = None) -> None:  # noqa: ARG002 - kombu's signature
+        """Give everything back at the end; kombu would write it to a file if Redis is away.
+
+        Here it stays in Redis, and comes back from there.
+        """
+        self._on_collect.cancel()
+        self._flush()
+        if self._delivered and self.restore_at_shutdown and self.channel.do_restore:
+            _log.info("giving back %d messages that were not acknowledged", len(self._delivered))
+        self._delivered.clear()
+        self._delivered.restored = True
+        try:
+            self.channel.end_session()
+        except AWAY as error:
+            _log.warning("session_not_ended: %s", error)
