@@ -1,0 +1,35 @@
+"""Redis servers of a test's own, for the tests of what goes over Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from redis_sentinel import PrivateSentinel
+from redis_servers import PrivateRedis
+
+
+@pytest.fixture
+def make_redis(tmp_path_factory) -> Iterator[Callable[..., PrivateRedis]]:
+    """Start servers with any options of `PrivateRedis`; they end with the test."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(
+            PrivateRedis(tmp_path_factory.mktemp("redis"), **options)
+        )
+
+
+@pytest.fixture
+def private_redis(make_redis) -> PrivateRedis:
+    """An empty server that keeps its data when it is killed."""
+    return make_redis(durable=True)
+
+
+@pytest.fixture
+def make_sentinel(tmp_path_factory) -> Iterator[Callable[..., PrivateSentinel]]:
+    """Start a master, a replica and sentinels, with any options of `PrivateSentinel`."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(
+            PrivateSentinel(tmp_path_factory.mktemp("sentinel"), **options)
+        )
