@@ -89,6 +89,7 @@ class IdempotencyContract:
             token: str | None = None,
             owner: str = "dead",
             fingerprint: str = "",
+            counted: bool = True,
         ) -> ClaimAnswer:
             claim = Claim(
                 key=key,
@@ -96,6 +97,7 @@ class IdempotencyContract:
                 owner=owner,
                 position=Position(*position),
                 fingerprint=fingerprint,
+                counted=counted,
             )
             return store.claim([claim])[0]
 
@@ -284,6 +286,22 @@ class IdempotencyContract:
         assert store.settle(key, "a", Release(counted=True))
         assert store.settle(key, "a", Release(counted=True))
         assert ask(token="b", owner=living) == Claimed(starts=2)
+
+    def test_a_claim_that_is_not_counted_adds_no_start(self, ask):
+        assert ask(counted=False) == Claimed(starts=0)
+        assert ask(counted=False) == Claimed(starts=0)
+        assert ask() == Claimed(starts=1)
+
+    def test_a_start_that_was_not_counted_counts_when_it_killed_its_process(self, store, ask, key):
+        ask(token="a", counted=False)
+        assert store.settle(key, "a", Release(counted=True, was_counted=False))
+        assert ask(token="b") == Claimed(starts=2)
+
+    def test_giving_back_what_was_not_counted_undoes_no_start(self, store, ask, key):
+        ask(token="killed")
+        ask(token="b", counted=False)
+        assert store.settle(key, "b", Release(was_counted=False))
+        assert ask() == Claimed(starts=2)
 
     def test_released_passes_on_whether_the_owner_lives(self, store, ask, key, living):
         ask(token="a", owner=living)

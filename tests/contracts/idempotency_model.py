@@ -34,13 +34,14 @@ claims = st.builds(
     owner=owners,
     position=positions,
     fingerprint=st.sampled_from(["", "", "x", "y"]),
+    counted=st.booleans(),
 )
 texts = st.sampled_from(["{}", '{"a": 1}', "ü"])
 endings = st.one_of(
     st.builds(Complete, result=st.none() | texts),
     st.builds(Fail, error=texts),
     st.builds(Wait, position=positions),
-    st.builds(Release, counted=st.booleans()),
+    st.builds(Release, counted=st.booleans(), was_counted=st.booleans()),
 )
 
 
@@ -68,6 +69,7 @@ def compare_with_memory(
                     owner=self.mine(claim.owner),
                     position=claim.position,
                     fingerprint=claim.fingerprint,
+                    counted=claim.counted,
                 )
                 for claim in batch
             ]

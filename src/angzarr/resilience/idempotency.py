@@ -48,11 +48,17 @@ class Claim:
     position: Position = FIRST
     #: Digest of the body; empty: not compared. Compared within one replay number only.
     fingerprint: str = ""
+    #: Whether it counts as a start. One made when the message is fetched does not: it may die
+    #: with its worker without ever having run (4).
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The delivery holds the event; `starts` counts claims nobody settled, this one included."""
+    """The delivery holds the event; `starts` counts claims nobody settled, this one included.
+
+    A claim that is not counted adds nothing to it.
+    """
 
     starts: int = 1
 
@@ -122,9 +128,11 @@ class Release:
 
     The position stays, so that an older copy is still superseded. The start stays `counted`
     where the process that ran it died, and only there: that is what makes poison (4).
+    `was_counted` says what the claim itself said.
     """
 
     counted: bool = False
+    was_counted: bool = True
 
 
 Ending: TypeAlias = Complete | Fail | Wait | Release

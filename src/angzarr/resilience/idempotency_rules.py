@@ -60,14 +60,14 @@ class Record:
 def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool]) -> ClaimAnswer:
     """Answer *claim*; `alive` is asked for the record's owner only where the answer hangs on it."""
     if record is None:
-        return Claimed()
+        return Claimed(starts=starts_of(claim))
     if _another_body(record, claim):
         return Conflict()
     if record.status is Status.COMPLETED:
         return AlreadyCompleted(result=record.result)
     if record.status is Status.FAILED:
         passes = claim.position.replay > record.position.replay
-        return Claimed() if passes else AlreadyFailed(error=record.result or "{}")
+        return Claimed(starts=starts_of(claim)) if passes else AlreadyFailed(error=record.result or "{}")
     return _answer_of_open(record, claim, alive)
 
 
@@ -75,10 +75,15 @@ def _answer_of_open(record: Record, claim: Claim, alive: Callable[[str], bool]) 
     if claim.position < record.position:
         return Superseded()
     if record.status is not Status.PENDING:
-        return Claimed(starts=record.starts + 1)
+        return Claimed(starts=record.starts + starts_of(claim))
     if record.token == claim.token:
         return Claimed(starts=record.starts)
-    return InProgress() if alive(record.owner) else Claimed(starts=record.starts + 1)
+    return InProgress() if alive(record.owner) else Claimed(starts=record.starts + starts_of(claim))
+
+
+def starts_of(claim: Claim) -> int:
+    """Return what *claim* adds to the starts of a record."""
+    return 1 if claim.counted else 0
 
 
 def _another_body(record: Record, claim: Claim) -> bool:
@@ -137,8 +142,8 @@ def ended(record: Record, ending: Ending) -> Record:
             return replace(after, result=kept)
         case Wait(position=position):
             return replace(after, position=max(position, record.position), starts=0)
-        case Release(counted=counted):
-            return replace(after, starts=record.starts - (0 if counted else 1))
+        case Release(counted=counted, was_counted=was):
+            return replace(after, starts=record.starts + int(counted) - int(was))
     assert_never(ending)
 
 

@@ -1,11 +1,12 @@
 -- Claim one record in one step (angzarr.resilience.idempotency_rules.answer_of, line by line).
 -- KEYS[1] record
--- ARGV    token, owner, replay, hop, fingerprint, life in ms, token of a dead owner's claim or ''
+-- ARGV    token, owner, replay, hop, fingerprint, life in ms, token of a dead owner's claim or '',
+--         1 if the claim counts as a start, 0 if not
 -- Returns the number of starts if claimed, else {status, ...}. A pending record names its owner
 -- and token: the owner's lease lives in another cluster slot, so the client looks and, if it has
 -- run out, sends the claim again with that token as ARGV[7] (compare and set).
 -- Sent twice with one token it gives the same answer.
-local key, token, fingerprint = KEYS[1], ARGV[1], ARGV[5]
+local key, token, fingerprint, start = KEYS[1], ARGV[1], ARGV[5], tonumber(ARGV[8])
 
 local function hold(starts)
   redis.call('HSET', key, 'status', 'pending', 'token', token, 'owner', ARGV[2],
@@ -16,7 +17,7 @@ end
 
 local status = redis.call('HGET', key, 'status')
 if not status then
-  return hold(1)
+  return hold(start)
 end
 
 local record = redis.call('HMGET', key,
@@ -39,7 +40,7 @@ if status == 'failed' then
     return {status, record[7]}
   end
   redis.call('HDEL', key, 'result')
-  return hold(1)
+  return hold(start)
 end
 if behind then
   return {'superseded'}
@@ -48,13 +49,13 @@ if same_replay and fingerprint == '' then
   fingerprint = record[6]
 end
 if status ~= 'pending' then
-  return hold(starts + 1)
+  return hold(starts + start)
 end
 if record[1] == token then
   return hold(starts)
 end
 if record[1] == ARGV[7] then
-  return hold(starts + 1)
+  return hold(starts + start)
 end
 redis.call('PEXPIRE', key, ARGV[6])
 return {status, record[2], record[1]}

@@ -95,6 +95,7 @@ class RedisIdempotencyStore:
             claim.fingerprint,
             self._life_ms,
             fenced,
+            1 if claim.counted else 0,
         )
 
     def _ask(self, calls: Sequence[tuple[str, *tuple[Argument, ...]]]) -> list[Any]:
@@ -154,6 +155,6 @@ def _left_by(ending: Ending) -> tuple[Argument, ...]:
             return (kept,)
         case Wait(position=position):
             return position
-        case Release(counted=counted):
-            return (0 if counted else 1,)
+        case Release(counted=counted, was_counted=was):
+            return (int(was) - int(counted),)
     return ()

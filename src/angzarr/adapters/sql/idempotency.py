@@ -45,6 +45,7 @@ from angzarr.resilience.idempotency_rules import (
     held_by,
     holds,
     life_after,
+    starts_of,
     was_ended,
 )
 
@@ -128,9 +129,10 @@ class SqlIdempotencyStore:
         return _sweep(self._engine, idempotency_keys, _keys.key, limit)
 
     def _claim(self, connection: Connection, claim: Claim) -> ClaimAnswer:
-        fresh = _values(claim.key, held_by(claim, 1, None), self._life)
+        starts = starts_of(claim)
+        fresh = _values(claim.key, held_by(claim, starts, None), self._life)
         if connection.execute(self._statements.insert_fresh, fresh).first():
-            return Claimed()
+            return Claimed(starts=starts)
         record = self._locked(connection, claim.key)
         answer = answer_of(record, claim, partial(self._alive, connection))
         if isinstance(answer, Claimed):
