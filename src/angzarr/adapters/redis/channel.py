@@ -21,7 +21,7 @@ from kombu.utils.scheduling import priority_cycle, round_robin_cycle
 
 from angzarr.adapters.redis.damaged import Damaged, OnDamaged, read
 from angzarr.adapters.redis.doorbell import Doorbell
-from angzarr.adapters.redis.fetcher import STEP, Fetched, Fetcher, Lists
+from angzarr.adapters.redis.fetcher import STEP, Ending, Fetched, Fetcher, Lists
 from angzarr.adapters.redis.link import Connection, Link
 from angzarr.adapters.redis.server import check_server
 from angzarr.adapters.redis.session import AWAY, Keys, Session
@@ -29,6 +29,8 @@ from angzarr.adapters.redis.unacked import Unacked
 
 _log = logging.getLogger("angzarr.transport")
 
+#: The parts of a step's reply that carry no message.
+_NO_MESSAGE = 4
 #: Messages that one step fetches at most, whatever the prefetch limit.
 MOST_A_STEP = 64
 
@@ -38,7 +40,8 @@ class Channel(stock.Channel):
 
     Options besides stock's: ``lease`` (seconds without a sign of life after which others take
     this worker for dead), ``owner_lease`` (a callable that returns the key of a lease that this
-    process keeps anyway) and ``on_damaged`` (takes what cannot be read: raw bytes, queue, error).
+    process keeps anyway), ``on_damaged`` (takes what cannot be read: raw bytes, queue, error) and
+    ``on_fetched`` (takes the messages of one step together, before they are delivered).
     """
 
     QoS = Unacked
@@ -47,6 +50,7 @@ class Channel(stock.Channel):
         "lease",
         "owner_lease",
         "on_damaged",
+        "on_fetched",
     )
 
     #: Stock has none and waits for ever on a server that is gone.
@@ -55,6 +59,7 @@ class Channel(stock.Channel):
     lease = 8.0
     owner_lease: Any = None
     on_damaged: OnDamaged | None = None
+    on_fetched: Callable[[Sequence[Any]], None] | None = None
 
     fetcher: Fetcher | None = None
     _session: Session | None = None
@@ -62,6 +67,7 @@ class Channel(stock.Channel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._takers: dict[str, tuple[Any, bool]] = {}
+        self._read_ahead: dict[str, Any] = {}
         super().__init__(*args, **kwargs)
         check_server(self)
 
@@ -138,6 +144,7 @@ class Channel(stock.Channel):
         left = [fetched for fetched in self.fetcher.ready if fetched.queue not in self._takers]
         for fetched in left:
             self.fetcher.ready.remove(fetched)
+            self._read_ahead.pop(fetched.tag, None)
         self.give_back([fetched.tag for fetched in left])
 
     def room(self) -> int:
@@ -167,6 +174,8 @@ class Channel(stock.Channel):
         What a consumer raises leaves the others fetched and undelivered.
         """
         fetcher, delivered = self.fetcher, 0
+        if fetcher is not None and fetcher.ready and self.on_fetched is not None:
+            self._show(self.on_fetched, fetcher)
         while fetcher is not None and fetcher.ready and delivered < most:
             self._deliver(fetcher.ready.popleft())
             delivered += 1
@@ -187,15 +196,18 @@ class Channel(stock.Channel):
 
     # -- letting go ----------------------------------------------------------------------------
 
-    def let_go(self, tag: str) -> None:
-        """Let go of a message: with the loop's next step, or now if there is none."""
+    def let_go(self, tag: str, ending: Ending | None = None) -> None:
+        """Let go of a message: with the loop's next step, or now if there is none.
+
+        The claim that it names ends in the same step, before the message goes.
+        """
         if self.closed:
             _log.warning("acknowledged_too_late: its channel was closed and had given it back")
             return
         if self.fetcher is None:
             self._fetch_for_takers()
         fetcher = cast("Fetcher", self.fetcher)
-        fetcher.let_go(tag)
+        fetcher.let_go(tag, ending)
         if not (self.connection.cycle.looped and self._takers):
             fetcher.flush()
 
@@ -267,7 +279,7 @@ class Channel(stock.Channel):
         if taker is None:
             self.give_back([fetched.tag])
             return
-        message = self._read(fetched)
+        message = self._read_ahead.pop(fetched.tag, None) or self._read(fetched)
         if message is None:
             return
         callback, no_ack = taker
@@ -277,6 +289,26 @@ class Channel(stock.Channel):
         elif self._session is not None:
             self.let_go(fetched.tag)
         callback(message)
+
+    def _show(self, on_fetched: Callable[[Sequence[Any]], None], fetcher: Fetcher) -> None:
+        """Let *on_fetched* see what it has not seen; what it raises stops nothing."""
+        shown = []
+        for fetched in tuple(fetcher.ready):
+            _, no_ack = self._takers.get(fetched.queue, (None, True))
+            if no_ack or fetched.tag in self._read_ahead:
+                continue
+            message = self._read(fetched)
+            if message is None:
+                fetcher.ready.remove(fetched)
+                continue
+            self._read_ahead[fetched.tag] = message
+            shown.append(message)
+        if not shown:
+            return
+        try:
+            on_fetched(shown)
+        except Exception:  # noqa: BLE001 - each message is delivered without it
+            _log.exception("on_fetched failed")
 
     def _read(self, fetched: Fetched) -> Any:
         """Return the message, or None if it is damaged and taken care of."""
@@ -297,7 +329,7 @@ class Channel(stock.Channel):
         if reply[0] == b"no lease" and session is not None:
             session.renew()
             return self._get_one(queue, names, owned=owned)
-        return Fetched(f"{token}:1", queue, reply[3]) if len(reply) > 2 else None  # noqa: PLR2004 - state, missing, message
+        return Fetched(f"{token}:1", queue, reply[-1]) if len(reply) > _NO_MESSAGE else None
 
     def _get(self, queue: str) -> Any:
         message = self.basic_get(queue, no_ack=True)

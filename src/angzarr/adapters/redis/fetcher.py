@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from angzarr.adapters.redis.doorbell import Doorbell
@@ -18,7 +19,7 @@ from angzarr.adapters.redis.session import Session
 
 _log = logging.getLogger("angzarr.transport")
 
-STEP = Script("step.lua", frees=True)
+STEP = Script("step.lua", frees=True, functions={"settle": "settle.lua"})
 
 #: The most that one step lets go of: a script must not hold up a server for long.
 TAGS_A_STEP = 500
@@ -38,6 +39,28 @@ class Fetched(NamedTuple):
     tag: str
     queue: str
     raw: bytes
+
+
+class Ending(NamedTuple):
+    """How a claim ends in the step that lets its message go (see ``settle.lua``)."""
+
+    record: str
+    args: tuple[Argument, ...]
+    #: Called if another holds the claim by now.
+    on_fenced: Callable[[], None]
+
+
+class Done(NamedTuple):
+    """A message to let go, and the claim that ends with it."""
+
+    tag: str
+    ending: Ending | None = None
+
+    def args(self) -> tuple[Argument, ...]:
+        """Return what the step script takes."""
+        if self.ending is None:
+            return (self.tag, 0)
+        return (self.tag, len(self.ending.args) + 1, self.ending.record, *self.ending.args)
 
 
 class Lists(NamedTuple):
@@ -62,7 +85,7 @@ class _Flight(NamedTuple):
     """A step under way."""
 
     asked: int
-    done: list[str]
+    done: list[Done]
     lists: Lists
     rung: bool
 
@@ -80,7 +103,7 @@ class Fetcher:
         self._consumer = consumer
         self._name = name
         self._number = 1
-        self._done: deque[str] = deque()
+        self._done: deque[Done] = deque()
         self._flight: _Flight | None = None
         self._hungry = True
         self._rung = False
@@ -96,19 +119,20 @@ class Fetcher:
         """Look at the lists with the next step: they are others now, or it is time."""
         self._hungry = True
 
-    def let_go(self, tag: str) -> None:
-        """Let go of a message with the next step, or with `flush`."""
-        self._done.append(tag)
+    def let_go(self, tag: str, ending: Ending | None = None) -> None:
+        """Let go of a message with the next step, or with `flush`, its claim ended before."""
+        self._done.append(Done(tag, ending))
 
     def flush(self) -> None:
         """Let go at once of all that was acknowledged; raises redis-py's errors, losing nothing."""
-        while tags := self._take_done():
+        while done := self._take_done():
             try:
-                _, missing = self._link.run(STEP, self._keys(), *self._args(0, 1, "first"), *tags)
+                args = (*self._args(0, 1, "first"), *_flat(done))
+                reply = self._link.run(STEP, self._keys(), *args)
             except BaseException:
-                self._done.extendleft(reversed(tags))
+                self._done.extendleft(reversed(done))
                 raise
-            self._tell_missing(missing)
+            self._tell(done, *reply[1:])
 
     # -- a step --------------------------------------------------------------------------------
 
@@ -212,7 +236,7 @@ class Fetcher:
         order = "fair" if lists.fair else "first"
         args = self._args(wanted, len(lists.queues), order)
         self.doorbell.connection.send_command(
-            "EVALSHA", STEP.digest, len(keys), *keys, *args, *self._flight.done
+            "EVALSHA", STEP.digest, len(keys), *keys, *args, *_flat(self._flight.done)
         )
 
     def _keys(self) -> tuple[str, str]:
@@ -225,8 +249,8 @@ class Fetcher:
         return (wanted, token, width, order, "free" if self.session is None else "owned")
 
     def _read(self, reply: list[Any], flight: _Flight) -> int:
-        state, missing, *messages = reply
-        self._tell_missing(missing)
+        state, missing, fenced, kept, *messages = reply
+        self._tell(flight.done, missing, fenced, kept)
         if state == b"no lease" and self.session is not None:
             self.session.renew()
         if state in (b"idle", b"no lease"):
@@ -245,9 +269,9 @@ class Fetcher:
             self._misses += 1
         return len(messages) // 2
 
-    def _take_done(self) -> list[str]:
+    def _take_done(self) -> list[Done]:
         done = self._done
-        taken: list[str] = []
+        taken: list[Done] = []
         while done and len(taken) < TAGS_A_STEP:
             try:
                 taken.append(done.popleft())
@@ -255,10 +279,25 @@ class Fetcher:
                 break
         return taken
 
-    def _tell_missing(self, missing: list[bytes]) -> None:
+    def _tell(
+        self, done: list[Done], missing: list[bytes], fenced: list[bytes], kept: list[bytes]
+    ) -> None:
+        """Tell what did not go as it should; usually all three are empty."""
         if missing:
             _log.warning(
                 "acknowledged_too_late: %d messages were given to others, since the lease of this"
                 " worker had ended, or had been acknowledged before a connection broke",
                 len(missing),
             )
+        if fenced:
+            told = {tag.decode() for tag in fenced}
+            for one in done:
+                if one.tag in told and one.ending is not None:
+                    one.ending.on_fenced()
+        if kept and self.session is not None:
+            _log.error("claims_not_ended: %d messages are given back", len(kept))
+            self.session.give_back([tag.decode() for tag in kept])
+
+
+def _flat(done: list[Done]) -> list[Argument]:
+    return [arg for one in done for arg in one.args()]

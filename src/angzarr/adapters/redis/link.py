@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -48,11 +48,18 @@ class Connection(Protocol):
 class Script:
     """A Lua file of this package and its digest.
 
-    One that *frees* memory also runs on a server that is full: consuming must go on there.
+    One that *frees* memory also runs on a server that is full: consuming must go on there. It
+    can call other files as functions (name → file), which take KEYS and ARGV.
     """
 
-    def __init__(self, file: str, *, frees: bool = False) -> None:
-        text = (files(__package__) / file).read_text(encoding="utf-8")
+    def __init__(
+        self, file: str, *, frees: bool = False, functions: Mapping[str, str] | None = None
+    ) -> None:
+        called = [
+            f"local function {name}(KEYS, ARGV)\n{_read(called)}end\n"
+            for name, called in (functions or {}).items()
+        ]
+        text = "".join((*called, _read(file)))
         self.text = f"#!lua flags=allow-oom\n{text}" if frees else text
         self.digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
@@ -139,6 +146,10 @@ class Link:
             return self._idle.pop()
         except IndexError:
             return None
+
+
+def _read(file: str) -> str:
+    return (files(__package__) / file).read_text(encoding="utf-8")
 
 
 def _is_stale(connection: Connection) -> bool:

@@ -3,27 +3,50 @@
 --         highest priority first, the same queues at each priority
 -- ARGV    most messages to fetch, token of this fetch, lists that share a priority,
 --         'fair' (the lists of one priority take turns) or 'first' (one list after the other),
---         'owned' or 'free' (no acknowledgement wanted), then tags to let go
--- Returns {state, tags that were not there, then for each message: list (an index), raw}; the tags
--- of the messages are token:1, token:2, ... State: 'full' (there may be more), 'empty' (there was
--- no more; every list has been read, so that tracking rings when one is written to), 'idle'
--- (nothing was asked for) or 'no lease' (nothing was fetched: others may think the owner dead).
+--         'owned' or 'free' (no acknowledgement wanted), then for each message to let go: tag, how
+--         many arguments follow (0 for none), and those: the key of a claim's record and what
+--         settle.lua takes, to end the claim before the message goes
+-- Returns {state, tags that were not there, tags whose claim another holds, tags whose claim could
+-- not be ended (they are kept), then for each message: list (an index), raw}; the tags of the
+-- messages are token:1, token:2, ... State: 'full' (there may be more), 'empty' (there was no
+-- more; every list has been read, so that tracking rings when one is written to), 'idle' (nothing
+-- was asked for) or 'no lease' (nothing was fetched: others may think the owner dead).
 -- Never popped without an owner. Sent twice with one token it fetches once.
 local unacked, most, token, owned = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[5] == 'owned'
-local missing = {}
-for i = 6, #ARGV do
-  if redis.call('HDEL', unacked, ARGV[i]) == 0 then
-    missing[#missing + 1] = ARGV[i]
+local missing, fenced, kept = {}, {}, {}
+
+local function is_settled(tag, key, from, to)
+  local args = {}
+  for i = from, to do
+    args[#args + 1] = ARGV[i]
   end
-end
-if most == 0 then
-  return {'idle', missing}
-end
-if owned and redis.call('EXISTS', KEYS[2]) == 0 then
-  return {'no lease', missing}
+  local worked, ended = pcall(settle, {key}, args)
+  if not worked then
+    kept[#kept + 1] = tag
+  elseif ended == 0 then
+    fenced[#fenced + 1] = tag
+  end
+  return worked
 end
 
-local reply, count = {'full', missing}, 0
+local i = 6
+while i <= #ARGV do
+  local tag, size = ARGV[i], tonumber(ARGV[i + 1])
+  if size == 0 or is_settled(tag, ARGV[i + 2], i + 3, i + 1 + size) then
+    if redis.call('HDEL', unacked, tag) == 0 then
+      missing[#missing + 1] = tag
+    end
+  end
+  i = i + 2 + size
+end
+if most == 0 then
+  return {'idle', missing, fenced, kept}
+end
+if owned and redis.call('EXISTS', KEYS[2]) == 0 then
+  return {'no lease', missing, fenced, kept}
+end
+
+local reply, count = {'full', missing, fenced, kept}, 0
 if owned then
   local before = redis.call('HGET', unacked, token .. ':1')
   while before do
