@@ -162,6 +162,12 @@ class Channel(stock.Channel):
         room: int = min(left - held, MOST_A_STEP)
         return max(room, 0)
 
+    def is_busy(self) -> bool:
+        """Return whether more than half of what the consumers may hold is in their hands."""
+        limit = self.qos.prefetch_count
+        left = self.qos.can_consume_max_estimate()
+        return bool(limit) and left * 2 < limit
+
     def lists(self) -> Lists:
         """Return the lists to fetch from, in the order of this turn."""
         queues = [queue for queue in self._queue_cycle.consume(len(self.active_queues)) if queue]
@@ -208,7 +214,9 @@ class Channel(stock.Channel):
             self._fetch_for_takers()
         fetcher = cast("Fetcher", self.fetcher)
         fetcher.let_go(tag, ending)
-        if not (self.connection.cycle.looped and self._takers):
+        if self.connection.cycle.looped and self._takers:
+            self.connection.cycle.turn_soon(fetcher)
+        else:
             fetcher.flush()
 
     def give_back(self, tags: Sequence[str], *, last: bool = False) -> None:

@@ -31,6 +31,8 @@ RETRY = 0.1
 #: A bell rings at every idle consumer, and one gets the message. Each waits up to this many
 #: seconds for each ring in a row that brought nothing, so that hundreds do not ask at once.
 DAMPING, MOST_DAMPING = 0.001, 0.02
+#: Seconds that acknowledgements may wait for others while the consumer has enough to do.
+GATHERING = 0.001
 
 
 class Fetched(NamedTuple):
@@ -79,6 +81,9 @@ class Consumer(Protocol):
 
     def lists(self) -> Lists:
         """Return the lists to fetch from, in the order of this turn."""
+
+    def is_busy(self) -> bool:
+        """Return whether more than half of what the consumers may hold is in their hands."""
 
 
 class _Flight(NamedTuple):
@@ -136,26 +141,33 @@ class Fetcher:
 
     # -- a step --------------------------------------------------------------------------------
 
-    def turn(self) -> float | None:
-        """Send a step if there is something to say or to ask.
+    def turn(self) -> None:
+        """Send a step if there is something to say or to ask, and it is time.
 
-        Returns in how many seconds to turn again, if that matters before anything else happens.
         Raises redis-py's errors; call `lost` then.
         """
         if self._flight is not None:
-            return None
+            return
         now = time.monotonic()
         if self._lost_at is not None and not self._is_back(now):
-            return RETRY
-        wanted = self._wanted(now)
+            return
+        if self._done and now - self._looked_at < GATHERING and self._consumer.is_busy():
+            return
+        wanted = 0 if now < self._not_before else self._wanted(now)
         if not wanted and not self._done:
-            return None
-        if now < self._not_before and not self._done:
-            return self._not_before - now
+            return
         if self.doorbell.connection is None:
             self._connect()
-        self._send(wanted if now >= self._not_before else 0, now)
-        return None
+        self._send(wanted, now)
+
+    def turn_in(self) -> float | None:
+        """Return in how many seconds to turn, where nothing else may come before; or None."""
+        now = time.monotonic()
+        if self._lost_at is not None:
+            return RETRY
+        if self._done and now - self._looked_at < GATHERING:
+            return GATHERING
+        return self._not_before - now if now < self._not_before else None
 
     def on_reply(self) -> int:
         """Read the reply of the step under way; return how many messages came (see `ready`)."""
@@ -190,6 +202,11 @@ class Fetcher:
             _log.warning(
                 "redis_lost: %s; running tasks go on, and it is tried again until it is back", error
             )
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether Redis is away, as far as is known."""
+        return self._lost_at is not None
 
     def overdue(self, seconds: float) -> bool:
         """Tell whether a reply has been missing for *seconds*: the other end may be gone."""

@@ -14,7 +14,6 @@ from typing import Any
 from kombu.transport.redis import MultiChannelPoller
 from kombu.utils.eventio import ERR, READ
 
-from angzarr.adapters.redis.fetcher import RETRY
 from angzarr.adapters.redis.session import AWAY
 
 _log = logging.getLogger("angzarr.transport")
@@ -32,6 +31,7 @@ class Poller(MultiChannelPoller):
     #: The event loop that turns this poller, if one does.
     loop: Any = None
     _deaf_until = 0.0
+    _turning_soon = False
 
     @property
     def looped(self) -> bool:
@@ -42,9 +42,8 @@ class Poller(MultiChannelPoller):
 
     def tick(self) -> None:
         """Take a turn with every channel; called before the loop waits."""
-        again = [self._turn_quietly(channel) for channel in tuple(self._channels)]
-        if soon := [delay for delay in again if delay is not None]:
-            self.loop.call_later(min(soon), _nothing)
+        for channel in tuple(self._channels):
+            self._turn_quietly(channel)
         readers = self.loop.readers
         for fd in self._fd_to_chan:
             if fd not in readers:
@@ -63,22 +62,42 @@ class Poller(MultiChannelPoller):
             return
         if kind == STEP:
             channel.deliver(MOST_A_TURN)
+        elif kind == BELL:
+            self.turn_soon(channel.fetcher)
 
-    def _turn_quietly(self, channel: Any) -> float | None:
+    def turn_soon(self, fetcher: Any) -> None:
+        """Wake the loop when *fetcher* is to turn. Not from within `tick`.
+
+        The loop has decided by then how long it waits.
+        """
+        if self._turning_soon:
+            return
+        delay = fetcher.turn_in()
+        if delay is not None:
+            self._turning_soon = True
+            self.loop.call_later(delay, self._turn_now)
+
+    def _turn_now(self) -> None:
+        """Let the loop come round: `tick` is called next."""
+        self._turning_soon = False
+        for channel in tuple(self._channels):
+            if channel.is_fetching and channel.fetcher.is_lost:
+                self.turn_soon(channel.fetcher)
+
+    def _turn_quietly(self, channel: Any) -> None:
         if channel.active_fanout_queues and time.monotonic() >= self._deaf_until:
             try:
                 self._register_LISTEN(channel)
             except AWAY as error:
                 self._lost(channel, LISTEN, error)
-        if channel.fetcher is None or not channel.is_fetching:
-            return None
+        if not channel.is_fetching:
+            return
         if channel.fetcher.ready:
             channel.deliver(MOST_A_TURN)
         try:
-            return self._turn(channel)
+            self._turn(channel)
         except AWAY as error:
             self._lost(channel, STEP, error)
-            return RETRY
 
     def _lost(self, channel: Any, kind: str, error: Exception) -> None:
         if kind == LISTEN:
@@ -89,6 +108,7 @@ class Poller(MultiChannelPoller):
         else:
             self.forget(channel)
             channel.fetcher.lost(error)
+            self.turn_soon(channel.fetcher)
 
     # -- under drain_events --------------------------------------------------------------------
 
@@ -113,8 +133,8 @@ class Poller(MultiChannelPoller):
             if channel.active_fanout_queues:
                 self._register_LISTEN(channel)
             if channel.is_fetching:
-                again = self._or_lost(channel, self._turn)
-                wait = wait if again is None else min(wait, again)
+                self._or_lost(channel, self._turn)
+                wait = min(wait, channel.fetcher.turn_in() or wait)
         events = self.poller.poll(wait) or ()
         if not events:
             self._raise_overdue()
@@ -144,14 +164,13 @@ class Poller(MultiChannelPoller):
 
     # -- both ----------------------------------------------------------------------------------
 
-    def _turn(self, channel: Any) -> float | None:
-        again: float | None = channel.fetcher.turn()
+    def _turn(self, channel: Any) -> None:
+        channel.fetcher.turn()
         doorbell = channel.fetcher.doorbell
         if doorbell.connection is not None and (channel, doorbell, STEP) not in self._chan_to_sock:
             self._register(channel, doorbell, STEP)
             if doorbell.bell.connection is not None:
                 self._register(channel, doorbell.bell, BELL)
-        return again
 
     def _read(self, channel: Any, kind: str) -> None:
         if kind == LISTEN:
@@ -206,10 +225,6 @@ class Poller(MultiChannelPoller):
             self.loop.remove(fd)
         else:
             self.poller.unregister(fd)
-
-
-def _nothing() -> None:
-    """Wake the loop."""
 
 
 def _time_out(_channel: Any) -> None:
