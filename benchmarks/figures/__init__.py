@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
-from figures import claims, imports, throughput
+from figures import (
+    claims,
+    commands,
+    give_back,
+    imports,
+    kill_loss,
+    publishing,
+    throughput,
+    transport,
+)
 
 FIGURES = {
-    figure.key: figure for figure in (*throughput.FIGURES, *claims.FIGURES, *imports.FIGURES)
+    figure.key: figure
+    for figure in (
+        *kill_loss.FIGURES,
+        *give_back.FIGURES,
+        *throughput.FIGURES,
+        *transport.FIGURES,
+        *publishing.FIGURES,
+        *commands.FIGURES,
+        *claims.FIGURES,
+        *imports.FIGURES,
+    )
 }

@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
+from functools import partial
 
 import redis
 from harness import servers
-from harness.drain import DrainFailed, Load, Side, drain
+from harness.drain import DrainFailed, drain
 from harness.figure import Figure, Measured
-from harness.pairs import alternate, medians, ratios
+from harness.pairs import Pair, alternate, medians, ratios
+from harness.private_redis import private_redis
+from harness.site import Load, Side
 
-PAIRS = 5
-#: Fewer for a quick look while working on the code; the report tells how many there were.
-EVENTS = int(os.environ.get("BENCH_EVENTS", "10000"))
+from figures.sides import EVENTS, PAIRS, STOCK, load, pool_of
+
 #: How a fact says that its event was handled, as text or as JSON.
 HANDLED = re.compile(r"""outcome['"]: ['"]handled""")
 
 
 def measure_rabbitmq() -> Measured:
     """Drain quorum queues in turn, each run in a fresh queue of one virtual host."""
+
+    def ours() -> float:
+        with servers.redis_store() as store:
+            return _ours(load(broker), store)
+
     with servers.virtual_host() as broker:
-        pairs = alternate(lambda: _ours(broker), lambda: _theirs(broker), pairs=PAIRS, discarded=1)
+        pairs = alternate(ours, lambda: drain(STOCK, load(broker)).rate, pairs=PAIRS, discarded=1)
+    detail = {
+        "broker": f"RabbitMQ {servers.rabbitmq_version()}, quorum queues on both sides",
+        "store": f"Redis {servers.redis_version()}",
+    }
+    return _measured(pairs, "prefork", detail)
+
+
+def measure_redis(pool: str) -> Measured:
+    """Drain in turn, each run on a fresh Redis, which is broker and store on our side."""
+
+    def ours() -> float:
+        with private_redis() as url:
+            dead_letters = {"ANGZARR_DLQ__BACKEND": "amqp", "ANGZARR_DLQ__AMQP_URL": letters}
+            return _ours(load(url, pool), servers.Store(url, "angzarr-bench"), dead_letters)
+
+    def theirs() -> float:
+        with private_redis() as url:
+            return drain(STOCK, load(url, pool)).rate
+
+    with servers.virtual_host() as letters:
+        pairs = alternate(ours, theirs, pairs=PAIRS, discarded=1)
+    detail = {
+        "broker": f"Redis {servers.redis_version()}, a fresh server for each run",
+        "store": "the same Redis",
+        "transport": "ours; bare Celery on kombu's",
+        "dead_letters": "RabbitMQ (none were written)",
+    }
+    return _measured(pairs, pool, detail)
+
+
+def _measured(pairs: list[Pair], pool: str, where: dict[str, str]) -> Measured:
     middle = medians(pairs)
     return Measured(
         values=ratios(pairs),
@@ -30,30 +66,19 @@ def measure_rabbitmq() -> Measured:
             "events_per_second_angzarr": round(middle.ours),
             "events_per_second_celery": round(middle.theirs),
             "events_a_run": EVENTS,
-            "broker": f"RabbitMQ {servers.rabbitmq_version()}, quorum queues on both sides",
-            "store": f"Redis {servers.redis_version()}",
-            "pool": "prefork, 2 children",
+            **where,
+            "pool": pool_of(pool),
             "prefetch_multiplier": "4 on both sides (angzarr's default is 1)",
         },
     )
 
 
-def _ours(broker: str) -> float:
-    with servers.redis_store() as store:
-        place = {"ANGZARR_STORE": store.url, "ANGZARR_PREFIX": store.prefix}
-        drained = drain(Side(app="workers.noop_angzarr", environment=place), _load(broker))
-        _expect(_completed(store), "have a completed record")
-        _expect(len(HANDLED.findall(drained.log)), "have their fact in the log")
+def _ours(work: Load, store: servers.Store, more: dict[str, str] | None = None) -> float:
+    place = {"ANGZARR_STORE": store.url, "ANGZARR_PREFIX": store.prefix, **(more or {})}
+    drained = drain(Side(app="workers.noop_angzarr", environment=place), work)
+    _expect(_completed(store), "have a completed record")
+    _expect(len(HANDLED.findall(drained.log)), "have their fact in the log")
     return drained.rate
-
-
-def _theirs(broker: str) -> float:
-    return drain(Side(app="workers.noop_celery", environment={}), _load(broker)).rate
-
-
-def _load(broker: str) -> Load:
-    queue = f"bench-{uuid.uuid4().hex[:8]}"
-    return Load(broker=broker, queue=queue, events=EVENTS, pool="prefork", concurrency=2)
 
 
 def _completed(store: servers.Store) -> int:
@@ -71,20 +96,39 @@ def _expect(events: int, what: str) -> None:
         raise DrainFailed(msg)
 
 
+_HOW = (
+    "The queue is filled first; then one worker with {pool} drains it. The rate is that of the"
+    " handlers' starts, stamped where they run, over the middle 98 %. All guarantees: claim, owner"
+    " lease, start count, breaker, typed decode, fact, confirmed copies; telemetry off. A run"
+    " counts only if every event ran, has a completed record, and its fact is in the log."
+)
+
 FIGURES = (
+    Figure(
+        key="noop_vs_celery",
+        title="no-op throughput on Redis, all guarantees",
+        unit="ratio",
+        aim="≥ 1.5",
+        against="a bare Celery task with late ack on kombu's transport, prefork 2, same prefetch",
+        how=_HOW.format(pool="two prefork children"),
+        measure=partial(measure_redis, "prefork"),
+    ),
+    Figure(
+        key="threads_vs_celery",
+        title="the same in threads",
+        unit="ratio",
+        aim="≥ 4",
+        against="a bare Celery task with late ack on kombu's transport, threads 2, same prefetch",
+        how=_HOW.format(pool="two threads"),
+        measure=partial(measure_redis, "threads"),
+    ),
     Figure(
         key="noop_vs_celery_rabbitmq",
         title="no-op throughput on RabbitMQ, all guarantees",
         unit="ratio",
         aim="≥ 0.90",
         against="a bare Celery task with late ack, prefork 2, same queue type, prefetch and body",
-        how=(
-            "The queue is filled first; then one worker with two prefork children drains it. The"
-            " rate is that of the handlers' starts, stamped in the children, over the middle 98 %."
-            " All guarantees: claim, owner lease, start count, breaker, typed decode, fact,"
-            " confirmed copies; telemetry off. A run counts only if every event ran, has a"
-            " completed record, and its fact is in the log."
-        ),
+        how=_HOW.format(pool="two prefork children"),
         measure=measure_rabbitmq,
     ),
 )

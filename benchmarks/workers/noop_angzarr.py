@@ -11,7 +11,10 @@ from decimal import Decimal
 from pydantic import BaseModel
 
 from angzarr import Angzarr
-from workers.environment import BROKER, SHARED, STAMPS, body
+from workers.environment import BROKER, FOLDER, SHARED, body
+from workers.stamps import Stamps
+
+STAMPS = Stamps(FOLDER / "stamps")
 
 
 class OrderPlaced(BaseModel):

@@ -1,4 +1,4 @@
-"""Bare Celery with late ack and a handler that does nothing."""
+"""Bare Celery with late ack and a handler that does nothing, on the transport it is told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 from celery import Celery
 
-from workers.environment import BROKER, SHARED, STAMPS, body
+from workers.environment import BROKER, FOLDER, SHARED, body
+from workers.stamps import Stamps
+
+STAMPS = Stamps(FOLDER / "stamps")
 
 app = Celery("bench", broker=BROKER, set_as_current=True)
 app.conf.update(SHARED, task_acks_late=True)
@@ -17,6 +20,6 @@ def noop(event: dict[str, Any]) -> None:
     STAMPS.set(event["number"])
 
 
-def send(number: int) -> None:
+def send(number: int, **options: Any) -> None:
     """Publish one event."""
-    noop.delay(body(number))
+    noop.apply_async((body(number),), **options)

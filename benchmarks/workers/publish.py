@@ -1,4 +1,4 @@
-"""Publish ahead: `python -m workers.publish workers.noop_celery 10000`."""
+"""Publish ahead: `python -m workers.publish workers.noop_celery 10000 [first]`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 from importlib import import_module
 
 
-def main(app: str, events: int) -> None:
-    """Send events 0 … *events* - 1 through the app's own door."""
+def main(app: str, events: int, first: int = 0) -> None:
+    """Send *events* events, numbered from *first*, through the app's own door."""
     send = import_module(app).send
-    for number in range(events):
+    for number in range(first, first + events):
         send(number)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))
