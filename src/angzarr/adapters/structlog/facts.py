@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from angzarr.adapters.structlog.logs import bound_logger
+from angzarr.adapters.structlog.own_lines import OwnLines
 from angzarr.facts import Fact
 
 NAME = "angzarr.facts"
@@ -19,18 +19,17 @@ class StructlogFactLog:
     """
 
     def __init__(self) -> None:
-        self._level = logging.getLogger(NAME)
-        self._log = bound_logger({}, NAME)
+        self._lines = OwnLines(NAME)
 
     def append(self, facts: Sequence[Fact], /) -> None:
         """Log *facts* in order; costs next to nothing where INFO is off."""
-        if not self._level.isEnabledFor(logging.INFO):
+        if not self._lines.wanted(logging.INFO):
             return
         try:
             for fact in facts:
-                self._log.info("fact", **_fields(fact))
-        except Exception:  # noqa: BLE001 - a fact must not fail its delivery
-            self._level.exception("fact_not_logged")
+                self._lines.write(logging.INFO, "fact", _fields(fact))
+        except Exception:
+            logging.getLogger(NAME).exception("fact_not_logged")
 
     def close(self) -> None:
         """Do nothing: nothing is held back."""

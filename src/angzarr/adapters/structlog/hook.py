@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
-from angzarr.adapters.structlog.logs import IN_HAND, bound_logger
+from angzarr.adapters.structlog.logs import IN_HAND
+from angzarr.adapters.structlog.own_lines import OwnLines
 from angzarr.dead_letters.metadata import trace_id
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
@@ -52,8 +53,7 @@ class LogHook:
     """Fulfils `Hook`: a line for each settled delivery, and its names on all lines meanwhile."""
 
     def __init__(self) -> None:
-        self._level = logging.getLogger(NAME)
-        self._log = bound_logger({}, NAME)
+        self._lines = OwnLines(NAME)
 
     def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
         """Let each line that is logged within the handler, by whomever, name the delivery."""
@@ -62,9 +62,9 @@ class LogHook:
     def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
         """Log *outcome*; costs next to nothing where its level is off."""
         said = said_of(outcome)
-        if self._level.isEnabledFor(said.level):
+        if self._lines.wanted(said.level):
             fields = {**_names(delivery), "outcome": WORDS[type(outcome)], **details(outcome)}
-            self._log.log(said.level, said.event, **fields)
+            self._lines.write(said.level, said.event, fields)
 
 
 class _InHand:

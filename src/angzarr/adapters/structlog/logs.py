@@ -23,19 +23,9 @@ from structlog.stdlib import (
 )
 from structlog.typing import EventDict, Processor
 
+from angzarr.adapters.structlog.lines import JsonFormatter, Line
+
 HANDLER_LOG = "angzarr.handler"
-
-
-class Line(dict[str, Any]):
-    """A line's fields; as text ``event key=value …``, for handlers without our formatter."""
-
-    def __str__(self) -> str:
-        pairs = [f"{key}={value!r}" for key, value in self.items() if key not in _SAID_ELSEWHERE]
-        return " ".join([str(self.get("event", "")), *pairs])
-
-
-#: What every stdlib format says by itself.
-_SAID_ELSEWHERE = frozenset({"event", "level", "logger", "timestamp", "exc_info"})
 
 
 def _to_stdlib(
@@ -63,15 +53,30 @@ def name_delivery(_: object, __: str, fields: EventDict) -> EventDict:
     return fields
 
 
+_STAMP = TimeStamper(fmt="iso", utc=True)
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     name_delivery,
     add_logger_name,
     add_log_level,
-    TimeStamper(fmt="iso", utc=True),
+    _STAMP,
     StackInfoRenderer(),
 ]
 _PROCESSORS: list[Processor] = [filter_by_level, *_SHARED, _to_stdlib]
+
+
+def complete(logger: logging.Logger, level: str, line: Line) -> None:
+    """Add to *line* what our chain adds to every line; a test compares them."""
+    structlog.contextvars.merge_contextvars(logger, level, line)
+    name_delivery(logger, level, line)
+    line["logger"] = logger.name
+    line["level"] = level
+    _STAMP(logger, level, line)
+
+
+def is_ours() -> bool:
+    """Tell whether structlog is configured as `dress` does it."""
+    return structlog.get_config()["processors"] is _PROCESSORS
 
 
 def configure(json: bool | None = None) -> None:  # noqa: FBT001 - the one choice there is
@@ -104,7 +109,8 @@ def formatter(*, json: bool, colors: bool = False) -> logging.Formatter:
         colors=colors, exception_formatter=structlog.dev.plain_traceback
     )
     render: list[Processor] = [format_exc_info, JSONRenderer(default=str)] if json else [human]
-    return ProcessorFormatter(
+    kind = JsonFormatter if json else ProcessorFormatter
+    return kind(
         foreign_pre_chain=_SHARED, processors=[ProcessorFormatter.remove_processors_meta, *render]
     )
 
@@ -129,7 +135,7 @@ def _route() -> bool:
             wrapper_class=BoundLogger,
             cache_logger_on_first_use=True,
         )
-    return structlog.get_config()["processors"] is _PROCESSORS
+    return is_ours()
 
 
 def _is_terminal(handler: logging.Handler) -> bool:

@@ -1,0 +1,139 @@
+"""Our own lines: those of a bound logger to the letter, whoever formats them."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from datetime import UTC, datetime
+
+import pytest
+import structlog
+from structlog.stdlib import ProcessorFormatter
+
+from angzarr.adapters.structlog.logs import IN_HAND, bound_logger, dress, formatter
+from angzarr.adapters.structlog.own_lines import OwnLines
+
+NAME = "angzarr.facts"
+FIELDS = {
+    "fact_id": "a",
+    "at": datetime(2026, 1, 1, tzinfo=UTC),
+    "data": {"outcome": "handled", "é": None, "deep": [1, {"x": object}]},
+    "customer": "mine",
+}
+LEVELS = (logging.INFO, logging.WARNING, logging.ERROR)
+FORMATTERS = {
+    "our JSON": formatter(json=True),
+    "our text": formatter(json=False),
+    "our text in colour": formatter(json=False, colors=True),
+    "a plain one": logging.Formatter(
+        "%(levelname)s %(name)s %(message)s %(process)d %(threadName)s"
+    ),
+    "another of structlog's": ProcessorFormatter(
+        processors=[
+            ProcessorFormatter.remove_processors_meta,
+            structlog.processors.LogfmtRenderer(sort_keys=True),
+        ]
+    ),
+}
+
+
+@pytest.fixture
+def both(angzarr_log, stream):
+    """Write one line in both ways and return both as text, without their times."""
+
+    def write(level, event, fields):
+        written = []
+        own, bound = OwnLines(NAME), bound_logger({}, NAME)
+        assert own.wanted(level)
+        for call in (own.write, lambda *line: bound.log(line[0], line[1], **line[2])):
+            call(level, event, fields)
+            written.append(re.sub(r"20\d\d-\d\d-\d\dT[\d:.]+Z", "<now>", stream.getvalue()))
+            stream.seek(0)
+            stream.truncate()
+        return written
+
+    return write
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", FORMATTERS)
+def test_a_line_is_that_of_a_bound_logger(both, angzarr_log, kind, level):
+    dress(angzarr_log, json=True)
+    angzarr_log.handlers[0].setFormatter(FORMATTERS[kind])
+    own, bound = both(level, "fact", FIELDS)
+    assert own == bound != ""
+
+
+def test_what_is_bound_around_it_is_said_where_it_says_nothing_itself(both, angzarr_log):
+    dress(angzarr_log, json=True)
+    in_hand = IN_HAND.set(lambda: {"event_id": "e-1", "customer": "of the delivery"})
+    try:
+        with structlog.contextvars.bound_contextvars(request="r-1", customer="of the context"):
+            own, bound = both(logging.INFO, "fact", FIELDS)
+    finally:
+        IN_HAND.reset(in_hand)
+    assert own == bound
+    assert '"request": "r-1", "event_id": "e-1"' in own
+    assert '"customer": "mine"' in own
+
+
+def test_an_applications_own_structlog_writes_it(both, angzarr_log):
+    structlog.configure(processors=[structlog.processors.KeyValueRenderer(sort_keys=True)])
+    dress(angzarr_log, json=True)
+    own, bound = both(logging.INFO, "fact", {"a": 1})
+    assert own == bound == "a=1 event='fact'\n"
+
+
+def test_a_structlog_that_nobody_configured_writes_it(both, capsys):
+    own, bound = both(logging.INFO, "fact", {"a": 1})
+    assert own == bound
+
+
+def test_made_before_the_configuration_it_follows_it(angzarr_log, stream):
+    early = OwnLines(NAME)
+    early.write(logging.INFO, "before", {})
+    dress(angzarr_log, json=True)
+    early.write(logging.INFO, "after", {})
+    assert stream.getvalue().splitlines()[-1].startswith('{"event": "after", "logger"')
+
+
+def test_filters_and_record_factories_of_the_process_hold(lines, angzarr_log, monkeypatch):
+    class Marked(logging.LogRecord):
+        pass
+
+    made = []
+    monkeypatch.setattr(logging, "_logRecordFactory", Marked)
+    angzarr_log.handlers[0].addFilter(lambda record: made.append(type(record)) or len(made) > 1)
+    OwnLines(NAME).write(logging.INFO, "dropped", {})
+    OwnLines(NAME).write(logging.INFO, "kept", {})
+    assert made == [Marked, Marked]
+    assert [line["event"] for line in lines()] == ["kept"]
+
+
+def test_a_logger_that_was_disabled_says_nothing(lines, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(NAME), "disabled", True)
+    assert not OwnLines(NAME).wanted(logging.INFO)
+    OwnLines(NAME).write(logging.INFO, "fact", {})
+    assert lines() == []
+
+
+def test_the_fields_given_are_left_as_they_were(lines):
+    given = {"a": 1}
+    OwnLines(NAME).write(logging.INFO, "fact", given)
+    assert given == {"a": 1}
+
+
+def test_a_stream_of_several_threads_has_whole_lines(angzarr_log):
+    from concurrent.futures import ThreadPoolExecutor
+
+    stream = io.StringIO()
+    angzarr_log.handlers[0].setStream(stream)
+    dress(angzarr_log, json=True)
+    own = OwnLines(NAME)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: own.write(logging.INFO, "fact", {"n": n}), range(200)))
+    said = sorted(
+        int(re.match(r'\{"n": (\d+)', line)[1]) for line in stream.getvalue().splitlines()
+    )
+    assert said == list(range(200))
