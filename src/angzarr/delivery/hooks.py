@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Protocol
 
 from angzarr.delivery.delivery import Delivery
@@ -37,7 +36,10 @@ class Hooks:
     def settled(self, delivery: Delivery, outcome: Outcome) -> None:
         """Show a settled delivery to every hook."""
         for hook in self._hooks:
-            _guard(partial(hook.settled, delivery, outcome))
+            try:
+                hook.settled(delivery, outcome)
+            except Exception:  # noqa: BLE001 - a hook must not fail a delivery
+                _log.exception("hook_failed")
 
 
 class _Attempt:
@@ -52,20 +54,16 @@ class _Attempt:
 
     def __enter__(self) -> None:
         for hook in self._hooks:
-            _guard(partial(self._enter, hook))
-
-    def _enter(self, hook: Hook) -> None:
-        context = hook.attempt(self._delivery)
-        context.__enter__()
-        self._open.append(context)
+            try:
+                context = hook.attempt(self._delivery)
+                context.__enter__()
+                self._open.append(context)
+            except Exception:  # noqa: BLE001 - a hook must not fail a delivery
+                _log.exception("hook_failed")
 
     def __exit__(self, *error: object) -> None:
         for context in reversed(self._open):
-            _guard(partial(context.__exit__, None, None, None))
-
-
-def _guard(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except Exception:  # noqa: BLE001 - a hook must not fail a delivery
-        _log.exception("hook_failed")
+            try:
+                context.__exit__(None, None, None)
+            except Exception:  # noqa: BLE001 - a hook must not fail a delivery
+                _log.exception("hook_failed")
