@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from angzarr.clock import Clock, SystemClock
 from angzarr.resilience.idempotency import (
@@ -66,10 +66,18 @@ class CompletedCache:
 
     def claim(self, claims: Sequence[Claim], /) -> list[ClaimAnswer]:
         """Answer completed keys from memory and send the rest to the store in one call."""
-        answers: list[ClaimAnswer | None] = [self._known(claim) for claim in claims]
-        asked = [claim for claim, answer in zip(claims, answers, strict=True) if answer is None]
-        fresh = iter(self._ask(asked) if asked else ())
-        return [next(fresh) if answer is None else answer for answer in answers]
+        bodies = [_body_of(claim) for claim in claims]
+        with self._lock:
+            known = [self._known(body) for body in bodies]
+        unknown = [index for index, answer in enumerate(known) if answer is None]
+        answers: list[Any] = list(known)
+        if unknown:
+            fresh = self._store.claim([claims[index] for index in unknown])
+            with self._lock:
+                for index, answer in zip(unknown, fresh, strict=True):
+                    answers[index] = answer
+                    self._learn(bodies[index], claims[index].token, answer)
+        return answers
 
     def owns(self, key: str, token: str, /) -> bool:
         """Ask the store: a fence is never answered from memory."""
@@ -80,43 +88,36 @@ class CompletedCache:
         settled = self._store.settle(key, token, ending)
         with self._lock:
             body = self._held.pop(token, None)
-        if settled and body and body.key == key and isinstance(ending, Complete):
-            self._keep(body, AlreadyCompleted(result=ending.result), min(self._life, ending.life))
+            if settled and body and body.key == key and isinstance(ending, Complete):
+                life = min(self._life, ending.life)
+                self._keep(body, AlreadyCompleted(result=ending.result), life)
         return settled
 
-    def _known(self, claim: Claim) -> AlreadyCompleted | None:
-        body = _body_of(claim)
-        with self._lock:
-            done = self._done.get(body)
-            if done is None:
-                return None
-            if done.until <= self._clock.now():
-                del self._done[body]
-                return None
-            self._done.move_to_end(body)
-            return done.answer
+    # -- with the lock held ----------------------------------------------------------------------
 
-    def _ask(self, claims: list[Claim]) -> list[ClaimAnswer]:
-        answers = self._store.claim(claims)
-        for claim, answer in zip(claims, answers, strict=True):
-            self._learn(_body_of(claim), claim.token, answer)
-        return answers
+    def _known(self, body: _Body) -> AlreadyCompleted | None:
+        done = self._done.get(body)
+        if done is None:
+            return None
+        if done.until <= self._clock.now():
+            del self._done[body]
+            return None
+        self._done.move_to_end(body)
+        return done.answer
 
     def _learn(self, body: _Body, token: str, answer: ClaimAnswer) -> None:
         if isinstance(answer, Claimed):
-            with self._lock:
-                self._held[token] = body
-                _trim(self._held, self._size)
+            self._held[token] = body
+            _trim(self._held, self._size)
         elif isinstance(answer, AlreadyCompleted):
             self._keep(body, answer, self._life)
 
     def _keep(self, body: _Body, answer: AlreadyCompleted, life: timedelta) -> None:
         if len(answer.result or "") > MAX_RESULT:
             return
-        with self._lock:
-            self._done[body] = _Done(answer, self._clock.now() + life)
-            self._done.move_to_end(body)
-            _trim(self._done, self._size)
+        self._done[body] = _Done(answer, self._clock.now() + life)
+        self._done.move_to_end(body)
+        _trim(self._done, self._size)
 
 
 def _body_of(claim: Claim) -> _Body:

@@ -31,6 +31,8 @@ def key_part(text: str, limit: int = MAX_PART) -> str:
     A part longer than *limit* characters keeps its head and gets a digest behind ``%.``,
     which no escape looks like.
     """
+    if len(text) <= limit and _UNSAFE.search(text) is None:
+        return text  # nearly all are
     return _bounded(text, _UNSAFE.sub(_escape, text), limit)
 
 
