@@ -82,15 +82,18 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
     A malformed optional header is ignored, never an error: the body decides whether the event
     can be handled, and a hostile publisher must not be able to stop a worker with a header.
     """
-    text = {field: _text(headers.get(header)) for field, header in _TEXT}
+    get = headers.get
+    text = {
+        field: value for field, header in _TEXT if isinstance(value := get(header), str) and value
+    }
     return Event(
-        id=_text(headers.get(EVENT_ID)) or event_id,
-        type=_text(headers.get(EVENT_TYPE)) or type,
+        id=_text(get(EVENT_ID)) or event_id,
+        type=_text(get(EVENT_TYPE)) or type,
         data=data,
-        sequence=whole_number(headers.get(SEQUENCE)),
-        priority=_priority(headers.get(PRIORITY)),
-        config_pins=_pins(headers.get(CONFIG_PINS)),
-        occurred_at=time_of(headers.get(OCCURRED_AT)),
+        sequence=whole_number(get(SEQUENCE)),
+        priority=_priority(get(PRIORITY)),
+        config_pins=_pins(get(CONFIG_PINS)),
+        occurred_at=time_of(get(OCCURRED_AT)),
         **text,
     )
 
