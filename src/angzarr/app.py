@@ -20,6 +20,7 @@ from angzarr.adapters.celery.publisher import (
     transport_of,
 )
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
+from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
 from angzarr.assembly import build_road, build_salvage
@@ -181,16 +182,37 @@ class Angzarr(Registering, Publishing):
         self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep)
         self._lease.start()
 
-    def free_claim(self, message: Message, token: str, *, counted: bool) -> None:
+    def free_claim(
+        self, message: Message, token: str, *, counted: bool, was_counted: bool = True
+    ) -> None:
         """Free the claim of a process that ended; a start that killed it stays *counted* (3, 4).
 
         With the store away the claim ends with this worker's lease instead.
         """
         delivery = read(message, args=(), kwargs={}, token=token, owner=self.owner)
         try:
-            self.claims.store.settle(delivery.key, token, Release(counted=counted))
+            release = Release(counted=counted, was_counted=was_counted)
+            self.claims.store.settle(delivery.key, token, release)
         except StoreUnavailable as error:
             _log.warning("claim_not_freed of event %s: %s", delivery.event.id, error)
+
+    @cached_property
+    def riding(self) -> Riding | None:
+        """What claims a fetch at once, where broker and claim store are one Redis (4)."""
+        claims = self.claims
+        if claims.make_ending is None:
+            return None
+        return Riding(self.handlers, claims.store, self.owner, claims.make_ending)
+
+    def board(self, messages: Sequence[Any]) -> None:
+        """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""
+        if self._lease is not None and self.riding is not None:
+            self.riding.board(messages)
+
+    def note_fenced(self, message: Message, token: str) -> None:
+        """Append the fact that a late owner let go of *message* (11)."""
+        delivery = read(message, args=(), kwargs={}, token=token, owner=self.owner)
+        self._salvage.get().note_fenced(delivery)
 
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""
@@ -199,7 +221,8 @@ class Angzarr(Registering, Publishing):
             self._lease = None
         self._close_road()
         self._claims.forget()
-        self.__dict__.pop("owner", None)
+        for made in ("owner", "riding"):
+            self.__dict__.pop(made, None)
 
     def _close_road(self, **_signal: Any) -> None:
         for made in (self._road.forget(), self._salvage.forget()):

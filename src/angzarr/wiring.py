@@ -6,6 +6,7 @@ import importlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
 from angzarr.facts import FactLog
 from angzarr.resilience.completed_cache import CompletedCache
-from angzarr.resilience.idempotency import IdempotencyStore, OwnerLeases
+from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
 from angzarr.settings import Settings
 
 #: Which extra brings which importable package.
@@ -43,6 +44,8 @@ class Claims(NamedTuple):
     leases: OwnerLeases
     #: Deletes some expired records, where the store does not do it by itself.
     sweep: Callable[[], object] | None = None
+    #: Makes what our Redis transport takes to end a claim with an acknowledgement; None: cannot.
+    make_ending: Callable[[str, str, Complete, Callable[[], None]], object] | None = None
 
 
 @contextmanager
@@ -80,25 +83,32 @@ def store_url(settings: Settings, broker: str) -> str:
 def open_claims(settings: Settings, broker: str) -> Claims:
     """Return the claim store with a small cache of completed keys before it, and its leases."""
     url = store_url(settings, broker)
-    claims = _open_store(url, settings.prefix)
+    rides = _rides(settings, url, broker)
+    claims = _open_store(url, settings.prefix, one=rides)
     if url.startswith("sqlite") and not broker.startswith(("memory", "filesystem")):
         msg = (
             "SQLite keeps claims for one host only, a broker serves many:"
             " set store to redis://… or postgresql+psycopg://…"
         )
         raise ConfigurationError(msg)
+    if not rides:
+        claims = claims._replace(make_ending=None)
     return claims._replace(store=CompletedCache(claims.store))
 
 
-def _open_store(url: str, prefix: str) -> Claims:
+def _rides(settings: Settings, store: str, broker: str) -> bool:
+    """Tell whether a claim in *store* can end in the step that acknowledges a message."""
+    return settings.redis_transport == "angzarr" and store == broker and ";" not in broker
+
+
+def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
     scheme = url.split(":", 1)[0]
     if scheme in ("redis", "rediss"):
         adapter = _adapter("redis.idempotency", "redis")
         client = _adapter("redis.client", "redis").RedisClient(url)
-        return Claims(
-            adapter.RedisIdempotencyStore(client, prefix=prefix),
-            adapter.RedisOwnerLeases(client, prefix=prefix),
-        )
+        store = adapter.RedisIdempotencyStore(client, prefix=prefix, one=one)
+        leases = adapter.RedisOwnerLeases(client, prefix=prefix)
+        return Claims(store, leases, make_ending=partial(_redis_ending, store))
     if scheme.startswith(("sqlite", "postgresql")):
         adapter = importlib.import_module("angzarr.adapters.sql.idempotency")
         engine = sql_engine(url, power_safe=False)
@@ -110,6 +120,13 @@ def _open_store(url: str, prefix: str) -> Claims:
         return Claims(adapter.MemoryIdempotencyStore(leases), leases)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)
+
+
+def _redis_ending(
+    store: Any, key: str, token: str, completion: Complete, on_fenced: Callable[[], None]
+) -> object:
+    record, args = store.ending_args(key, token, completion)
+    return _adapter("redis.fetcher", "redis").Ending(record, args, on_fenced)
 
 
 def sql_engine(url: str, *, power_safe: bool = True) -> Any:

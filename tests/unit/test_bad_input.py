@@ -308,7 +308,8 @@ def test_a_memory_broker_with_processes_is_refused(app):
         app.check_worker("prefork")
 
 
-def test_a_delay_that_the_broker_cannot_hold_is_refused(make_app):
+def test_a_delay_that_the_broker_cannot_hold_is_refused(make_app, monkeypatch):
+    monkeypatch.setenv("ANGZARR_REDIS_TRANSPORT", "kombu")
     app = make_app(
         "shop", broker="redis://127.0.0.1:1", dlq={"backend": "sqs", "aws_region": "us-east-1"}
     )

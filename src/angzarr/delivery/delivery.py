@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from angzarr.events import headers as names
 from angzarr.events.event import Event, digest
 from angzarr.events.message import Message
-from angzarr.resilience.idempotency import Claim, Position, key_for
+from angzarr.resilience.idempotency import Claim, ClaimAnswer, Claimed, Position, key_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +30,23 @@ class Delivery:
     not_before: datetime | None
     letter_id: str | None
     redelivered: bool = False
+    #: What its claim was answered, where that was made when the message was fetched (4).
+    answer: ClaimAnswer | None = None
+    #: The idempotency key of this (handler, event) pair.
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", key_for(self.handler, self.event.id))
 
     @property
-    def key(self) -> str:
-        """The idempotency key of this (handler, event) pair."""
-        return key_for(self.handler, self.event.id)
+    def rides(self) -> bool:
+        """Whether it was claimed when its message was fetched, without counting a start."""
+        return isinstance(self.answer, Claimed)
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the body; empty for a copy, which is our own word for word (10, 12).
-
-        A user's own `self.retry(args=…)` changes a copy's body on purpose, so only what a
-        publisher or a person sent (hop 0) is compared.
-        """
-        return "" if self.position.hop else digest([self.args, self.kwargs])
+        """See `fingerprint_of`."""
+        return fingerprint_of(self.position, self.args, self.kwargs)
 
     @property
     def claim(self) -> Claim:
@@ -65,30 +68,46 @@ def read(
     token: str,
     owner: str,
     redelivered: bool = False,
+    answer: ClaimAnswer | None = None,
 ) -> Delivery:
     """Read a delivery from a Celery message; malformed optional headers count as absent."""
-    found = message.headers
+    get, task = message.headers.get, message.task
     return Delivery(
         message=message,
         event=names.from_headers(
-            found, data=data_of(args, kwargs), event_id=message.id, type=message.task
+            message.headers, data=data_of(args, kwargs), event_id=message.id, type=task
         ),
-        handler=message.task,
+        handler=task,
         args=args,
         kwargs=kwargs,
         token=token,
         owner=owner,
-        attempt=names.whole_number(found.get(names.ATTEMPT))
-        or (names.whole_number(found.get("retries")) or 0) + 1,
-        position=Position(
-            names.whole_number(found.get(names.REPLAY)) or 0,
-            names.whole_number(found.get(names.HOP)) or 0,
-        ),
-        first_attempt_at=names.time_of(found.get(names.FIRST_ATTEMPT_AT)),
-        not_before=names.time_of(found.get(names.NOT_BEFORE)),
-        letter_id=str(found[names.LETTER_ID]) if found.get(names.LETTER_ID) else None,
+        attempt=names.whole_number(get(names.ATTEMPT))
+        or (names.whole_number(get("retries")) or 0) + 1,
+        position=position_of(message.headers),
+        first_attempt_at=names.time_of(get(names.FIRST_ATTEMPT_AT)),
+        not_before=names.time_of(get(names.NOT_BEFORE)),
+        letter_id=str(letter_id) if (letter_id := get(names.LETTER_ID)) else None,
         redelivered=redelivered,
+        answer=answer,
     )
+
+
+def position_of(found: Mapping[str, Any]) -> Position:
+    """Return the position that a message's headers tell (10)."""
+    return Position(
+        names.whole_number(found.get(names.REPLAY)) or 0,
+        names.whole_number(found.get(names.HOP)) or 0,
+    )
+
+
+def fingerprint_of(position: Position, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return the digest of the body; empty for a copy, which is our own word for word (10, 12).
+
+    A user's own `self.retry(args=…)` changes a copy's body on purpose, so only what a
+    publisher or a person sent (hop 0) is compared.
+    """
+    return "" if position.hop else digest([args, kwargs])
 
 
 def data_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

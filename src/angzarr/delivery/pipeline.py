@@ -103,7 +103,7 @@ class Pipeline:
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
             call = handler.bind(delivery, context) if failed is None else partial(_fail, failed)
-            claim = delivery.claim
+            claim = delivery.claim  # reads the body, and finds out if it cannot be compared
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
             return self._unreadable(delivery, handler, error, UNREADABLE)
         return self._claim(delivery, handler, call, claim)
@@ -126,9 +126,11 @@ class Pipeline:
         call: Callable[[], Any],
         claim: claims.Claim,
     ) -> Outcome:
-        (answer,) = self.hold.until_done(
-            lambda: self.store.claim([claim]), what="claim it", event_id=delivery.event.id
-        )
+        answer = delivery.answer
+        if answer is None:
+            (answer,) = self.hold.until_done(
+                lambda: self.store.claim([claim]), what="claim it", event_id=delivery.event.id
+            )
         match answer:
             case claims.Claimed(starts=starts) if starts > self.most_starts:
                 return self._poison(delivery, handler, starts - 1)
@@ -225,7 +227,9 @@ class Pipeline:
         error: Exception,
         seen: Classification,
     ) -> DeadLettered:
-        return self.judge.dead(delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=False)
+        return self.judge.dead(
+            delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=delivery.rides
+        )
 
     def _age(self, delivery: Delivery) -> timedelta:
         now = self.clock.now()

@@ -12,7 +12,7 @@ from angzarr.delivery.outcome import Outcome
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
 from angzarr.errors import DeliveryError, GivenBack
-from angzarr.resilience.idempotency import IdempotencyStore, Release
+from angzarr.resilience.idempotency import Complete, IdempotencyStore, Release
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -68,6 +68,14 @@ class Road:
             event_id=delivery.event.id,
         )
 
+    def complete(self, delivery: Delivery, completion: Complete) -> None:
+        """Complete *delivery* here; raises GivenBack if the worker stops first."""
+        self.hold.until_done(
+            lambda: self.settler.complete(delivery, completion),
+            what="complete it",
+            event_id=delivery.event.id,
+        )
+
     def close(self) -> None:
         """Write what is held back and close connections."""
         self.settler.close()
@@ -75,6 +83,7 @@ class Road:
     def release(self, delivery: Delivery, *, counted: bool) -> None:
         """End the claim (decisions 4); where the store is away the owner's lease ends it."""
         try:
-            self.store.settle(delivery.key, delivery.token, Release(counted=counted))
+            release = Release(counted=counted, was_counted=not delivery.rides)
+            self.store.settle(delivery.key, delivery.token, release)
         except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
             _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)

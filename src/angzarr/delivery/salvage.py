@@ -16,6 +16,8 @@ from angzarr.dead_letters.letter import (
 )
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue
 from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.record import fenced_fact
 from angzarr.errors import DeadLetterQueueUnavailable, text_of
 from angzarr.events.message import Message
 from angzarr.facts import Fact, FactLog
@@ -41,6 +43,10 @@ class Salvage:
             msg = f"the dead-letter queue of {letter.domain!r} did not take the letter: {refusal}"
             raise DeadLetterQueueUnavailable(msg)
         self.facts.append([_fact(letter)])
+
+    def note_fenced(self, delivery: Delivery) -> None:
+        """Append the fact that *delivery* was taken over before its claim was completed (11)."""
+        self.facts.append([fenced_fact(delivery, self.clock.now())])
 
     def close(self) -> None:
         """Close the connections."""

@@ -43,6 +43,9 @@ from angzarr.resilience.idempotency import (
     Wait,
 )
 
+#: The outcomes after which an event is at its end, so that a replay has its answer.
+_ENDS = (Handled, Duplicate, Skipped, DeadLettered)
+
 
 class Followers(Protocol):
     """What Celery starts after a success: links and a chain's next step (decisions 7)."""
@@ -150,17 +153,23 @@ class Settler:
         """Tell the analysis worker, append the fact, end the claim."""
         self._answer_replay(delivery, outcome)
         self.facts.append([fact_of(delivery, outcome, self.clock.now())])
-        if ending is None or self.store.settle(delivery.key, delivery.token, ending):
+        if ending is None or left_to_ack(delivery, outcome) is not None:
+            return True
+        if self.store.settle(delivery.key, delivery.token, ending):
             return True
         self._fenced(delivery)
         return False
+
+    def complete(self, delivery: Delivery, completion: Complete) -> None:
+        """Make a completion true that could not be left to the acknowledgement after all."""
+        if not self.store.settle(delivery.key, delivery.token, completion):
+            self._fenced(delivery)
 
     def _fenced(self, delivery: Delivery) -> None:
         self.facts.append([fenced_fact(delivery, self.clock.now())])
 
     def _answer_replay(self, delivery: Delivery, outcome: Outcome) -> None:
-        ended = isinstance(outcome, Handled | Duplicate | Skipped | DeadLettered)
-        if delivery.letter_id is None or not ended:
+        if delivery.letter_id is None or not isinstance(outcome, _ENDS):
             return
         self.replay_outcomes.put(
             ReplayOutcome(
@@ -171,6 +180,28 @@ class Settler:
                 event_id=delivery.event.id,
             )
         )
+
+
+def completion_of(outcome: Outcome | None) -> Complete | None:
+    """Return the completion that *outcome* leaves of a claim, or None."""
+    match outcome:
+        case Handled(result=result):
+            return Complete(result=result)
+        case Skipped():
+            return Complete()
+        case _:
+            return None
+
+
+def left_to_ack(delivery: Delivery, outcome: Outcome | None) -> Complete | None:
+    """Return the completion that goes with the acknowledgement of *delivery*, or None.
+
+    Only where the claim came with the fetch (4), and only of a plain success: whatever else
+    happened is settled where it happened.
+    """
+    if not delivery.rides or (isinstance(outcome, Handled) and outcome.raised is not None):
+        return None
+    return completion_of(outcome)
 
 
 def _with_body(delivery: Delivery, body: bytes) -> Delivery:

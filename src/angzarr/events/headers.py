@@ -76,6 +76,11 @@ def to_headers(event: Event) -> dict[str, Any]:
     return headers
 
 
+def event_id_of(headers: Mapping[str, Any]) -> str:
+    """Return the id of a Celery message's event: its own, else the task's (decisions 13)."""
+    return _text(headers.get(EVENT_ID)) or str(headers.get("id") or "")
+
+
 def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, type: str) -> Event:
     """Read an Event; *event_id* and *type* stand in where the headers have none.
 

@@ -67,7 +67,8 @@ def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool])
         return AlreadyCompleted(result=record.result)
     if record.status is Status.FAILED:
         passes = claim.position.replay > record.position.replay
-        return Claimed(starts=starts_of(claim)) if passes else AlreadyFailed(error=record.result or "{}")
+        failed = AlreadyFailed(error=record.result or "{}")
+        return Claimed(starts=starts_of(claim)) if passes else failed
     return _answer_of_open(record, claim, alive)
 
 

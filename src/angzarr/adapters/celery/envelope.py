@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 
-#: The name of the request's field.
+#: The name of the request's field, in which it is a bare tuple.
 FIELD = "angzarr"
+#: The request's field in which a run notes that it took the road.
+TOLD = "angzarr_told"
 
 #: What RabbitMQ's native delayed delivery puts before a routing key: 28 bits of the delay.
 _DELAY_PREFIX = re.compile(r"\A(?:[01]\.){28}")
+_DELAYED = ("0.", "1.")
 #: Message properties that a copy takes along; the others belong to one publish.
 _PROPERTIES = ("correlation_id", "reply_to")
 
@@ -34,10 +37,12 @@ class Envelope(NamedTuple):
     headers: Mapping[str, Any]
     properties: Mapping[str, Any]
     delivery_info: Mapping[str, Any]
+    #: What the claim was answered that was made with the fetch; None: not claimed yet (Riding).
+    answer: Any = None
 
     def message(self, queue: str) -> Message:
         """Return the raw message, which was first sent to *queue*."""
-        body = self.body
+        body, properties = self.body, self.properties
         return Message(
             body=body.encode("utf-8", "surrogateescape") if isinstance(body, str) else bytes(body),
             content_type=self.content_type,
@@ -46,16 +51,15 @@ class Envelope(NamedTuple):
             queue=queue,
             exchange=self.delivery_info.get("exchange") or "",
             routing_key=self.routing_key,
-            priority=self.properties.get("priority"),
-            properties={
-                name: self.properties[name] for name in _PROPERTIES if self.properties.get(name)
-            },
+            priority=properties.get("priority"),
+            properties={name: value for name in _PROPERTIES if (value := properties.get(name))},
         )
 
     @property
     def routing_key(self) -> str:
         """The key the message was first sent with, without a delay's prefix."""
-        return _DELAY_PREFIX.sub("", self.delivery_info.get("routing_key") or "", count=1)
+        key: str = self.delivery_info.get("routing_key") or ""
+        return _DELAY_PREFIX.sub("", key, count=1) if key.startswith(_DELAYED) else key
 
     @property
     def named_queue(self) -> str | None:

@@ -7,6 +7,7 @@ send them before the claim is completed, with ids that are the same when it is d
 from __future__ import annotations
 
 import uuid
+from contextvars import ContextVar
 from typing import Any
 
 from celery import chord, group, signature
@@ -20,8 +21,12 @@ from angzarr.errors import BrokerUnavailable, DeliveryError, UnserializableEvent
 _NEVER = (UnserializableEvent, TypeError, ValueError, LookupError, AttributeError)
 
 
+#: The request whose delivery takes the road here, with what follows it.
+FOLLOWING: ContextVar[Any] = ContextVar("angzarr_following", default=None)
+
+
 class CeleryFollowers:
-    """Publishes the followers of the task that runs on this thread."""
+    """Publishes the followers of the request in `FOLLOWING`."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -32,8 +37,7 @@ class CeleryFollowers:
         Raises BrokerUnavailable if one was not confirmed, DeliveryError if one never can be: the
         value is no JSON, or what stands in the message is no task.
         """
-        task = self._app.current_worker_task
-        request = task.request if task is not None else None
+        request = FOLLOWING.get()
         if request is None or not (request.callbacks or request.chain):
             return
         options = self._options(delivery, request)

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import Any
 
 from celery.worker import state
 from celery.worker.request import Request
 
 from angzarr.adapters.celery.envelope import FIELD, Envelope
+from angzarr.adapters.celery.riding import RIDE, LeftToAck, Ride, answer_in, sent_as
+from angzarr.resilience.idempotency import Claimed
 
 _log = logging.getLogger("angzarr.worker")
 
 
 class RoadRequest(Request):
     """Celery's request plus the raw message, a token, and the owner whose lease covers it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap the `on_success` that Celery writes into the class it makes for each task."""
+        super().__init_subclass__(**options)
+        acknowledge_success = cls.on_success
+
+        def on_success(request: Any, told: Any, **kwargs: Any) -> Any:
+            if type(told[1]) is LeftToAck:
+                request.leave_to_ack(told[1].kept)
+            return acknowledge_success(request, told, **kwargs)
+
+        cls.on_success = on_success
 
     def on_failure(self, exc_info: Any, *args: Any, return_ok: bool = False) -> None:
         """Free the claim of a child that died before its message is given back (decisions 3)."""
@@ -29,25 +44,44 @@ class RoadRequest(Request):
             self._free_claim()
         super().on_timeout(soft, timeout)
 
+    def leave_to_ack(self, kept: str | None) -> None:
+        """Let the acknowledgement of this message end the claim; *kept* is for duplicates."""
+        envelope = Envelope._make(self._request_dict[FIELD])
+        note = partial(self._app.note_fenced, envelope.message(""), envelope.token)
+        self._app.riding.leave(self._message, self._ride, kept, note)
+
+    def _announce_revoked(self, *why: Any) -> None:
+        """Free a claim made with the fetch: the run that it was for will not be."""
+        if self._ride is not None:
+            self._free_claim()
+        super()._announce_revoked(*why)
+
     def _free_claim(self) -> None:
-        envelope: Envelope = self._request_dict[FIELD]
+        envelope = Envelope._make(self._request_dict[FIELD])
         # A child that we ended ourselves (connection lost, cold shutdown) is no poison (16).
         ended_by_us = self._already_cancelled or state.should_terminate
         try:
-            self._app.free_claim(envelope.message(""), envelope.token, counted=not ended_by_us)
+            rode = isinstance(answer_in(envelope.answer), Claimed)
+            self._app.free_claim(
+                envelope.message(""), envelope.token, counted=not ended_by_us, was_counted=not rode
+            )
         except Exception:  # noqa: BLE001 - the message must go back whatever breaks here
             _log.exception("claim_not_freed of task %s", self.id)
 
     def __init__(self, message: Any, **options: Any) -> None:
         super().__init__(message, **options)
-        delivery_info = message.delivery_info or {}
-        self._request_dict[FIELD] = Envelope(
-            os.urandom(16).hex(),
+        request = self._request_dict
+        self._ride: Ride | None = getattr(message, RIDE, None)
+        # A bare tuple: pickle spells out the name of any other class in each message. What stands
+        # in the request too (body, properties, delivery_info) costs a reference.
+        request[FIELD] = (
+            self._ride.token if self._ride else os.urandom(16).hex(),
             self._app.owner,
             self._body if not self._decoded else message.body,
             message.content_type,
             message.content_encoding,
             message.headers,
-            message.properties or {},
-            {name: delivery_info.get(name) for name in ("exchange", "routing_key")},
+            request["properties"],
+            self._delivery_info,
+            self._ride and sent_as(self._ride.answer),
         )

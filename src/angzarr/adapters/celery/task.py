@@ -19,8 +19,10 @@ from celery.states import FAILURE, REJECTED
 from celery.utils.time import maybe_make_aware
 from kombu.utils.json import dumps
 
-from angzarr.adapters.celery.envelope import FIELD, Envelope
-from angzarr.adapters.celery.followers import forget_followers
+from angzarr.adapters.celery.custom_headers import custom_headers
+from angzarr.adapters.celery.envelope import FIELD, TOLD, Envelope
+from angzarr.adapters.celery.followers import FOLLOWING, forget_followers
+from angzarr.adapters.celery.riding import LeftToAck, answer_in
 from angzarr.delivery.delivery import Delivery, read
 from angzarr.delivery.outcome import (
     DeadLettered,
@@ -33,10 +35,9 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
+from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import DeliveryError, GivenBack, RetryLater, text_of
-
-#: The request's field in which a run notes that it took the road.
-TOLD = "angzarr_told"
+from angzarr.resilience.idempotency import Complete
 
 
 class AskedRetry(RetryLater, Retry):
@@ -56,15 +57,16 @@ class RoadTask(Task):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Take the road in a worker; outside one, run the function and nothing else."""
-        request = self.request  # looked up on a stack each time
-        envelope: Envelope | None = getattr(request, FIELD, None)
-        if envelope is None:
+        request, app = self.request, self.app  # looked up anew each time, by way of a stack
+        sent = getattr(request, FIELD, None)
+        if sent is None:
             return self._run_directly(args, kwargs)
-        delivery = self._delivery(envelope, args, kwargs, request.delivery_info)
-        told = getattr(request, TOLD, [])
+        delivery = _delivery(app, sent, args, kwargs)
+        told: list[Any] = getattr(request, TOLD, [])
+        following = FOLLOWING.set(request)
         try:
-            outcome = self.app.road.take(delivery)
-            told.append(True)
+            outcome = app.road.take(delivery)
+            told.append(left_to_ack(delivery, outcome) or True)
         except GivenBack as error:
             told.append(False)
             raise Reject(error, requeue=True) from error
@@ -72,9 +74,11 @@ class RoadTask(Task):
             if threading.current_thread() is threading.main_thread():
                 raise  # the process ends, and whoever watches it frees the claim
             # A pool of threads would neither end nor give the message back.
-            self.app.road.release(delivery, counted=True)
+            app.road.release(delivery, counted=True)
             told.append(False)
             raise Reject(error, requeue=True) from error
+        finally:
+            FOLLOWING.reset(following)
         forget_followers(request)
         return self._tell(outcome)
 
@@ -92,19 +96,32 @@ class RoadTask(Task):
 
         Returns always: what a tracer raises would be acknowledged, or stick in a pool of threads.
         """
-        told: list[bool] = []
+        told: list[Any] = []  # whether the road was taken to its end, or what it left to do
         if request is None or FIELD not in request:
             return tracer(uuid, args, kwargs, request)
         try:
-            traced = tracer(uuid, args, kwargs, {**request, TOLD: told})
+            traced = tracer(
+                uuid, args, kwargs, {**request, TOLD: told, "headers": custom_headers(request)}
+            )
         except Exception as error:  # noqa: BLE001 - the result backend is away, for one
             traced = _traced_as(FAILURE if told != [False] else REJECTED, error)
+        if told and isinstance(told[0], Complete):
+            return self._leave(traced, told[0], request[FIELD], args, kwargs)
         failed = None if told or traced.info is None else traced.info.retval
         if not isinstance(failed, Exception) or isinstance(failed, Ignore):
             return traced
-        info = request.get("delivery_info")
         try:
-            self.app.road.take(self._delivery(request[FIELD], args, kwargs, info), failed)
+            self.app.road.take(_delivery(self.app, request[FIELD], args, kwargs), failed)
+        except GivenBack as stop:
+            return _traced_as(REJECTED, stop)
+        return traced
+
+    def _leave(self, traced: Any, completion: Complete, *run: Any) -> Any:
+        """Hand a completion to the parent; it goes with a success only, else it is made here."""
+        if traced.info is None:
+            return traced._replace(retstr=LeftToAck.of(traced.retstr, completion))
+        try:
+            self.app.road.complete(_delivery(self.app, *run), completion)
         except GivenBack as stop:
             return _traced_as(REJECTED, stop)
         return traced
@@ -114,17 +131,6 @@ class RoadTask(Task):
         if self.request.called_directly:
             return self.run(*args, **kwargs)
         return self.app.run_eagerly(self, args, kwargs)
-
-    def _delivery(self, envelope: Envelope, args: Any, kwargs: Any, info: Any) -> Delivery:
-        queue = envelope.named_queue or self.app.queue_of(envelope.routing_key)
-        return read(
-            envelope.message(queue),
-            args=args,
-            kwargs=kwargs,
-            token=envelope.token,
-            owner=envelope.owner,
-            redelivered=bool((info or {}).get("redelivered")),
-        )
 
     def _tell(self, outcome: Outcome | None) -> Any:
         """Tell the tracer; all that must not be lost has been made true before."""
@@ -197,6 +203,20 @@ class RoadTask(Task):
             "chord": request.chord,
         }
         return str(dumps([new_args, new_kwargs, embed])).encode()
+
+
+def _delivery(app: Any, sent: Any, args: Any, kwargs: Any) -> Delivery:
+    envelope = Envelope._make(sent)
+    queue = envelope.named_queue or app.queue_of(envelope.routing_key)
+    return read(
+        envelope.message(queue),
+        args=args,
+        kwargs=kwargs,
+        token=envelope.token,
+        owner=envelope.owner,
+        redelivered=bool(envelope.delivery_info.get("redelivered")),
+        answer=answer_in(envelope.answer),
+    )
 
 
 def _traced_as(state: str, error: Exception) -> Any:

@@ -70,6 +70,10 @@ class RedisClient:
         """Run *script* on one key in one round trip; Redis is taught the script if it must be."""
         return self._call(self._link.run, script, (key,), *args)
 
+    def run_keys(self, script: Script, keys: Sequence[str], *args: Argument) -> Any:
+        """Run *script* on keys of one server in one round trip."""
+        return self._call(self._link.run, script, keys, *args)
+
     def run_many(self, script: Script, calls: Sequence[Command]) -> list[Any]:
         """Run *script* once for each (key, *args) in one round trip, in order."""
         replies: list[Any] = self._call(self._link.run_many, script, calls)

@@ -33,6 +33,7 @@ from angzarr.resilience.idempotency_rules import Status, life_after, status_of
 DEFAULT_PREFIX = "angzarr"
 
 _CLAIM = Script("claim.lua")
+_CLAIM_MANY = Script("claim_many.lua", functions={"claim": "claim.lua"})
 _SETTLE = Script("settle.lua")
 
 
@@ -55,12 +56,19 @@ class RedisOwnerLeases:
 class RedisIdempotencyStore:
     """Claims, one hash each: ``{prefix}:{key}``. Owner leases are looked up under the same prefix.
 
-    *life* is how long a pending or released record is kept after it was last touched.
+    *life* is how long a pending or released record is kept after it was last touched. On *one*
+    server many claims are one script; on the nodes of a cluster each is one of its own.
     """
 
     def __init__(
-        self, client: RedisClient, *, prefix: str = DEFAULT_PREFIX, life: timedelta = RECORD_LIFE
+        self,
+        client: RedisClient,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        life: timedelta = RECORD_LIFE,
+        one: bool = False,
     ) -> None:
+        self._one = one
         self._client = client
         self._prefix = prefix
         self._life = life
@@ -81,9 +89,14 @@ class RedisIdempotencyStore:
 
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
         """End the claim of *token*, or change nothing and return False."""
+        record, args = self.ending_args(key, token, ending)
+        return bool(self._client.run(_SETTLE, record, *args))
+
+    def ending_args(self, key: str, token: str, ending: Ending) -> tuple[str, tuple[Argument, ...]]:
+        """Return record and arguments with which ``settle.lua`` ends the claim of *token*."""
         life = _ms(life_after(ending, self._life))
         args = (token, status_of(ending).value, life, *_left_by(ending))
-        return bool(self._client.run(_SETTLE, f"{self._prefix}:{key}", *args))
+        return f"{self._prefix}:{key}", args
 
     def _arguments(self, claim: Claim, fenced: str = "") -> tuple[str, *tuple[Argument, ...]]:
         return (
@@ -101,6 +114,9 @@ class RedisIdempotencyStore:
     def _ask(self, calls: Sequence[tuple[str, *tuple[Argument, ...]]]) -> list[Any]:
         if len(calls) == 1:
             return [self._client.run(_CLAIM, *calls[0])]
+        if self._one and calls:
+            flat = [arg for _, *args in calls for arg in args]
+            return list(self._client.run_keys(_CLAIM_MANY, [key for key, *_ in calls], *flat))
         return self._client.run_many(_CLAIM, calls) if calls else []
 
     def _take_over(self, claims: Sequence[Claim], replies: list[Any], blocked: list[int]) -> None:

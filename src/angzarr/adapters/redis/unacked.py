@@ -10,6 +10,9 @@ from kombu.transport.virtual.base import QoS
 
 from angzarr.adapters.redis.session import AWAY
 
+#: The attribute of a message that holds the `Ending` of a claim that ends with it.
+ENDING = "angzarr_ending"
+
 _log = logging.getLogger("angzarr.transport")
 
 
@@ -26,8 +29,9 @@ class Unacked(stock.QoS):
 
     def ack(self, delivery_tag: str) -> None:
         """Let go of a message: with the next step, or at once where no loop takes steps."""
+        message = self._delivered.get(delivery_tag)
         QoS.ack(self, delivery_tag)
-        self.channel.let_go(delivery_tag)
+        self.channel.let_go(delivery_tag, getattr(message, ENDING, None))
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
         """Let go of a message, or put it at the end of the list it came from."""

@@ -7,7 +7,7 @@ import json
 import pytest
 from celery import chain, chord, group
 
-from angzarr.adapters.celery.followers import CeleryFollowers, forget_followers
+from angzarr.adapters.celery.followers import FOLLOWING, CeleryFollowers, forget_followers
 from angzarr.errors import BrokerUnavailable, DeliveryError
 
 
@@ -28,7 +28,15 @@ def publish(app, add, in_task, delivery_of):
         wired = json.loads(json.dumps({"callbacks": callbacks, "chain": chain}))
         followers = CeleryFollowers(app)
         delivery = delivery_of(task_id, priority)
-        in_task(add, lambda _request: followers.publish(delivery, value), id=task_id, **wired)
+
+        def settle(request):
+            following = FOLLOWING.set(request)
+            try:
+                followers.publish(delivery, value)
+            finally:
+                FOLLOWING.reset(following)
+
+        in_task(add, settle, id=task_id, **wired)
 
     return run
 

@@ -217,7 +217,7 @@ def request_of(app):
 
 
 def test_each_delivery_has_a_token_of_its_own_and_the_owner_of_its_process_tree(app, request_of):
-    one, other = (request_of()._request_dict[FIELD] for _ in range(2))
+    one, other = (Envelope._make(request_of()._request_dict[FIELD]) for _ in range(2))
     assert one.token != other.token
     assert one.owner == other.owner == app.owner
 
@@ -233,7 +233,7 @@ def test_a_lost_child_frees_its_claim_and_counts_only_its_own_death(
     request._already_cancelled = cancelled
     request.on_failure(None)
     (_, token, ending), after = settled
-    assert token == request._request_dict[FIELD].token
+    assert token == Envelope._make(request._request_dict[FIELD]).token
     assert ending == Release(counted=counted)
     assert after == "super", "the claim is free before the message goes back"
 

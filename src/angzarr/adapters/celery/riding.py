@@ -1,0 +1,130 @@
+"""Riding: claims made for a whole fetch, and completions that go with the acknowledgement (4).
+
+Where broker and claim store are one Redis, a first delivery is claimed together with those fetched
+with it, and the completion of a plain success is left to the step that acknowledges its message:
+no round trip of its own for either. What was redelivered, is late, or must not run yet takes
+the slow path, on which the process that runs it claims.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from angzarr.delivery.delivery import fingerprint_of, position_of
+from angzarr.delivery.handlers import Handlers
+from angzarr.errors import Unavailable
+from angzarr.events import headers as names
+from angzarr.resilience.idempotency import (
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    Complete,
+    IdempotencyStore,
+    key_for,
+)
+
+_log = logging.getLogger("angzarr.worker")
+
+#: The attribute of a kombu message that holds its `Ride`, and of one that holds a claim's end.
+RIDE, ENDING = "angzarr_ride", "angzarr_ending"
+#: Headers of a message that is not to run at once: its claim would block others in the meantime.
+_LATER = ("eta", "expires", names.NOT_BEFORE)
+
+#: Makes what the transport takes to end a claim: record key, token, ending, called if fenced.
+MakeEnding = Callable[[str, str, Complete, Callable[[], None]], Any]
+
+
+class Ride(NamedTuple):
+    """A claim made when its message was fetched, and the answer."""
+
+    token: str
+    key: str
+    answer: ClaimAnswer
+
+
+class LeftToAck(str):
+    """A result as text, of a run that left its completion to the acknowledgement."""
+
+    __slots__ = ("kept",)
+    kept: str | None
+
+    @classmethod
+    def of(cls, text: str | None, completion: Complete) -> LeftToAck:
+        """Return *text* with the result that *completion* keeps for duplicates."""
+        left = cls(text or "")
+        left.kept = completion.result
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class Riding:
+    """Knows whose claims they are and where they live."""
+
+    handlers: Handlers
+    store: IdempotencyStore
+    owner: str
+    make_ending: MakeEnding
+
+    def board(self, messages: Sequence[Any]) -> None:
+        """Claim what of *messages* may ride, in one call; the rest is claimed when it runs."""
+        boarding = [(message, claim) for message in messages for claim in self._claims(message)]
+        if not boarding:
+            return
+        try:
+            answers = self.store.claim([claim for _, claim in boarding])
+        except Unavailable as error:
+            _log.warning("claims_not_made_together: each is made when it runs (%s)", error)
+            return
+        for (message, claim), answer in zip(boarding, answers, strict=True):
+            setattr(message, RIDE, Ride(claim.token, claim.key, answer))
+
+    def leave(
+        self, message: Any, ride: Ride, kept: str | None, on_fenced: Callable[[], None]
+    ) -> None:
+        """Let the acknowledgement of *message* complete the claim of *ride*."""
+        ending = self.make_ending(ride.key, ride.token, Complete(result=kept), on_fenced)
+        setattr(message, ENDING, ending)
+
+    def _claims(self, message: Any) -> Iterator[Claim]:
+        """Yield the claim of *message*, if it may ride."""
+        try:
+            if self._may_ride(message):
+                yield self._claim(message)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the road will say
+            _log.debug("claim_not_made: %r", error)
+
+    def _may_ride(self, message: Any) -> bool:
+        found = message.headers
+        return (
+            self.handlers.get(found["task"]) is not None
+            and bool(found["id"])
+            and not message.delivery_info.get("redelivered")
+            and not any(map(found.get, _LATER))
+        )
+
+    def _claim(self, message: Any) -> Claim:
+        found = message.headers
+        args, kwargs, _ = message.payload
+        position = position_of(found)
+        return Claim(
+            key=key_for(found["task"], names.event_id_of(found)),
+            token=os.urandom(16).hex(),
+            owner=self.owner,
+            position=position,
+            fingerprint=fingerprint_of(position, args, kwargs),
+            counted=False,
+        )
+
+
+def sent_as(answer: ClaimAnswer) -> int | ClaimAnswer:
+    """Return *answer* as it goes to a child: the usual one is a number, which pickles best."""
+    return answer.starts if isinstance(answer, Claimed) else answer
+
+
+def answer_in(sent: int | ClaimAnswer | None) -> ClaimAnswer | None:
+    """Return the answer that `sent_as` sent."""
+    return Claimed(starts=sent) if isinstance(sent, int) else sent

@@ -1,0 +1,139 @@
+"""Claims that ride on the fetch, and completions that ride on the acknowledgement."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+
+import pytest
+
+from angzarr.adapters.celery.riding import (
+    ENDING,
+    RIDE,
+    LeftToAck,
+    Riding,
+    answer_in,
+    sent_as,
+)
+from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.errors import StoreUnavailable
+from angzarr.resilience.idempotency import (
+    AlreadyCompleted,
+    Claimed,
+    Complete,
+    Conflict,
+    InProgress,
+)
+
+
+def nothing(*_args):
+    pass
+
+
+class Away:
+    def claim(self, _claims):
+        msg = "away"
+        raise StoreUnavailable(msg)
+
+
+@pytest.fixture
+def leases():
+    return MemoryOwnerLeases()
+
+
+@pytest.fixture
+def store(leases):
+    return MemoryIdempotencyStore(leases)
+
+
+@pytest.fixture
+def riding(app, store):
+    app.task(name="t", lazy=False)(nothing)
+    return Riding(app.handlers, store, "me", lambda *made: made)
+
+
+def message(task_id="1", args=(1,), *, task="t", redelivered=False, **headers):
+    return SimpleNamespace(
+        headers={"id": task_id, "task": task, **headers},
+        payload=[list(args), {}, {}],
+        delivery_info={"redelivered": redelivered},
+    )
+
+
+def ride_of(given):
+    return getattr(given, RIDE, None)
+
+
+def test_all_messages_of_a_fetch_are_claimed_in_one_call_and_count_no_start(riding, store):
+    calls, real = [], store.claim
+    store.claim = lambda claims: (calls.append(len(claims)), real(claims))[1]
+    fetched = [message(str(n)) for n in range(5)]
+    riding.board(fetched)
+    assert calls == [5]
+    assert [ride_of(one).answer for one in fetched] == [Claimed(starts=0)] * 5
+    assert len({ride_of(one).token for one in fetched}) == 5
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        message(redelivered=True),
+        message(eta="2030-01-01T00:00:00+00:00"),
+        message(expires="2030-01-01T00:00:00+00:00"),
+        message(task="unknown"),
+        message(task_id=""),
+        SimpleNamespace(headers={"id": "1", "task": "t"}, payload="no list", delivery_info={}),
+        SimpleNamespace(headers={"id": "1", "task": "t"}, payload=[], delivery_info=None),
+        SimpleNamespace(headers=None, payload=[[], {}, {}], delivery_info={}),
+        SimpleNamespace(headers={"id": "1", "task": ["t"]}, payload=[[], {}, {}], delivery_info={}),
+    ],
+    ids=[
+        "redelivered", "later", "expiring", "no handler", "no id", "no body", "short body",
+        "no headers", "odd task",
+    ],
+)  # fmt: skip
+def test_what_may_not_run_now_takes_the_slow_path(riding, given):
+    riding.board([given, fine := message("fine")])
+    assert ride_of(given) is None
+    assert ride_of(fine).answer == Claimed(starts=0)
+
+
+def test_a_store_that_is_away_leaves_the_claim_to_the_run(riding):
+    alone = Riding(riding.handlers, Away(), "me", riding.make_ending)
+    alone.board([given := message()])
+    assert ride_of(given) is None
+
+
+def test_a_duplicate_is_told_what_it_is(riding, store, leases):
+    riding.board([first := message("1")])
+    store.settle(ride_of(first).key, ride_of(first).token, Complete(result="7"))
+    riding.board([again := message("1"), other := message("1", args=(2,))])
+    assert ride_of(again).answer == AlreadyCompleted(result="7")
+    assert ride_of(other).answer == Conflict()
+
+
+def test_what_another_worker_runs_is_in_progress(riding, leases):
+    from datetime import timedelta
+
+    leases.renew("me", timedelta(minutes=1))
+    riding.board([message("1")])
+    riding.board([again := message("1")])
+    assert ride_of(again).answer == InProgress()
+
+
+def test_the_acknowledgement_is_told_which_claim_ends_with_it(riding):
+    riding.board([given := message("1")])
+    ride = ride_of(given)
+    riding.leave(given, ride, '"kept"', print)
+    assert getattr(given, ENDING) == (ride.key, ride.token, Complete(result='"kept"'), print)
+
+
+@pytest.mark.parametrize("answer", [Claimed(starts=0), Claimed(starts=2), InProgress(), Conflict()])
+def test_an_answer_reaches_the_child_as_it_is(answer):
+    assert answer_in(pickle.loads(pickle.dumps(sent_as(answer)))) == answer  # noqa: S301 - our own
+    assert answer_in(None) is None
+
+
+def test_a_completion_reaches_the_parent_with_the_result():
+    left = pickle.loads(pickle.dumps(LeftToAck.of("None", Complete(result="1"))))  # noqa: S301
+    assert (type(left), str(left), left.kept) == (LeftToAck, "None", "1")
