@@ -24,9 +24,11 @@ __all__ = [
     "Event",
     "GiveUp",
     "Jitter",
+    "NotAllPublished",
     "Policy",
     "Postpone",
     "Priority",
+    "Publication",
     "RetryLater",
     "Rule",
     "Skip",
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from angzarr.delivery.context import Context
     from angzarr.errors import AngzarrError, GiveUp, Postpone, RetryLater, Skip
     from angzarr.events.event import Event, Priority
+    from angzarr.events.publication import NotAllPublished, Publication
     from angzarr.resilience.backoff import Jitter, Policy
     from angzarr.resilience.taxonomy import Category, Rule, Verdict, VerdictRule
 else:  # hidden from type checkers, which would take every name for granted
@@ -51,6 +54,7 @@ else:  # hidden from type checkers, which would take every name for granted
         "angzarr.delivery.context": ("Context",),
         "angzarr.errors": ("AngzarrError", "GiveUp", "Postpone", "RetryLater", "Skip"),
         "angzarr.events.event": ("Event", "Priority"),
+        "angzarr.events.publication": ("NotAllPublished", "Publication"),
         "angzarr.resilience.backoff": ("Jitter", "Policy"),
         "angzarr.resilience.taxonomy": ("Category", "Rule", "Verdict", "VerdictRule"),
     }

@@ -17,9 +17,11 @@ from angzarr import (
     Event,
     GiveUp,
     Jitter,
+    NotAllPublished,
     Policy,
     Postpone,
     Priority,
+    Publication,
     RetryLater,
     Rule,
     Skip,
@@ -94,3 +96,17 @@ def publish() -> str:
         raise
     plain.delay(1)
     return sent.id
+
+
+def publish_many(orders: list[OrderPlaced]) -> list[Event]:
+    app.publish_many(orders, priority=Priority.BACKGROUND, expires=60)
+    said = (
+        Publication(order, id=uuid.uuid4(), root=order.order_id, sequence=1) for order in orders
+    )
+    try:
+        sent = app.publish_many(said, tenant_id="t")
+    except NotAllPublished as error:
+        assert_type(error.uncertain, tuple[Event, ...])
+        return app.publish_many(error.unconfirmed)
+    assert_type(sent, list[Event])
+    return sent

@@ -9,6 +9,7 @@ from celery.app.amqp import AMQP
 from kombu import Connection, Queue
 
 from angzarr.adapters.celery.connection import RoadConnection
+from angzarr.adapters.celery.sketch import Sketch
 from angzarr.events import headers as names
 
 
@@ -36,6 +37,8 @@ class RoadAMQP(AMQP):
             if queue is not None:
                 named = queue.name if isinstance(queue, Queue) else str(queue)
                 message.headers.setdefault(names.QUEUE, named)
+            if isinstance(producer, Sketch):
+                return producer.keep(message, options)
             return send(producer, name, message, *args, **options)
 
         return send_task_message

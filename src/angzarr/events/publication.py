@@ -1,0 +1,106 @@
+"""Publication: an event as its publisher gives it, and the error that accounts for many."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from angzarr.errors import PublishIncomplete
+from angzarr.events.codec import event_type_of, to_json
+from angzarr.events.event import Event, Priority, check_domain
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """An event to be published and what its publisher says of it; None: nothing said."""
+
+    event: object
+    _: KW_ONLY
+    type: str | None = None
+    id: str | uuid.UUID | None = None
+    domain: str | None = None
+    root: str | uuid.UUID | None = None
+    edition: str | None = None
+    sequence: int | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    tenant_id: str | None = None
+    priority: Priority | str | None = None
+    config_pins: Mapping[str, str] | None = None
+    occurred_at: datetime | None = None
+
+    def with_common(self, common: Mapping[str, Any]) -> Publication:
+        """Return this with *common* wherever it says nothing itself."""
+        missing = {name: said for name, said in common.items() if getattr(self, name) is None}
+        return replace(self, **missing) if missing else self
+
+    def as_event(self, cause: Event | None, now: datetime) -> Event:
+        """Return the event with an id, in the flow of *cause*, the event that is being handled.
+
+        Raises UnserializableEvent, InvalidDomainName, ConfigurationError (no type), ValueError.
+        """
+        if self.domain is not None:
+            check_domain(self.domain)
+        event_id = str(self.id or uuid.uuid4())
+        flow, causing = (None, None) if cause is None else (cause.correlation_id, cause.id)
+        return Event(
+            id=event_id,
+            type=self.type or event_type_of(self.event),
+            data=to_json(self.event),
+            domain=self.domain,
+            root=None if self.root is None else str(self.root),
+            edition=self.edition,
+            sequence=self.sequence,
+            correlation_id=self.correlation_id or flow or causing or event_id,
+            causation_id=self.causation_id or causing,
+            tenant_id=self.tenant_id,
+            priority=Priority(self.priority or Priority.DEFAULT),
+            config_pins=dict(self.config_pins or {}),
+            occurred_at=self.occurred_at or now,
+        )
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the event is bare JSON; any other was checked when it was made."""
+        return isinstance(self.event, dict | list | str | int | float | bool | None)
+
+
+class NotAllPublished(PublishIncomplete):
+    """Some of many events were not confirmed; publish `unconfirmed` again, it is safe.
+
+    `confirmed`: every handler's message is on the broker. `unsent`: not one is. `uncertain`: the
+    rest, sent to some handlers, or in flight when the connection ended. All in order, with the
+    ids they were sent under; `missing` names the handlers that lack a confirmed message.
+    """
+
+    def __init__(
+        self,
+        confirmed: Sequence[Event],
+        uncertain: Sequence[Event],
+        unsent: Sequence[Event],
+        missing: Sequence[str] = (),
+        cause: str = "",
+    ) -> None:
+        unconfirmed = (*uncertain, *unsent)
+        super().__init__(unconfirmed[0].id if unconfirmed else "", missing, cause)
+        self.confirmed = tuple(confirmed)
+        self.uncertain = tuple(uncertain)
+        self.unsent = tuple(unsent)
+        count = len(confirmed) + len(unconfirmed)
+        self.args = (
+            f"of {count} events {len(confirmed)} were confirmed, {len(uncertain)} may have been"
+            f" sent, {len(unsent)} were not" + (f" ({cause})" if cause else "") + "; publish"
+            " error.unconfirmed again, handlers that have an event will not run twice",
+        )
+
+    @property
+    def unconfirmed(self) -> tuple[Event, ...]:
+        """What to publish again: the uncertain, then the unsent."""
+        return (*self.uncertain, *self.unsent)
+
+    def __reduce__(self) -> tuple[type[NotAllPublished], tuple[Any, ...]]:
+        told = (self.confirmed, self.uncertain, self.unsent, self.missing, self.cause)
+        return type(self), told
