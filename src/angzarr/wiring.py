@@ -126,7 +126,7 @@ def _redis_ending(
     store: Any, key: str, token: str, completion: Complete, on_fenced: Callable[[], None]
 ) -> object:
     record, args = store.ending_args(key, token, completion)
-    return _adapter("redis.fetcher", "redis").Ending(record, args, on_fenced)
+    return _adapter("redis.step", "redis").Ending(record, args, on_fenced)
 
 
 def sql_engine(url: str, *, power_safe: bool = True) -> Any:

@@ -10,10 +10,10 @@ import redis
 from redis.exceptions import ResponseError
 
 from angzarr.adapters.redis.client import RedisClient
-from angzarr.adapters.redis.fetcher import STEP
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore
 from angzarr.adapters.redis.link import Link
 from angzarr.adapters.redis.session import Keys, Session, split_held
+from angzarr.adapters.redis.step import STEP
 from angzarr.resilience.idempotency import Claim, Claimed, Complete
 
 LEASE = timedelta(seconds=60)

@@ -8,23 +8,22 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import cached_property
 from queue import Empty
 from typing import Any, cast
 
-from kombu.transport import redis as stock
-from kombu.utils.json import dumps, loads
+from kombu.utils.json import loads
 from kombu.utils.scheduling import priority_cycle, round_robin_cycle
 
 from angzarr.adapters.redis.damaged import Damaged, OnDamaged, read
 from angzarr.adapters.redis.doorbell import Doorbell
-from angzarr.adapters.redis.fetcher import STEP, Ending, Fetched, Fetcher, Lists
-from angzarr.adapters.redis.link import Connection, Link
+from angzarr.adapters.redis.fetcher import Fetcher
+from angzarr.adapters.redis.linked_channel import LinkedChannel
 from angzarr.adapters.redis.server import check_server
 from angzarr.adapters.redis.session import AWAY, Keys, Session
+from angzarr.adapters.redis.step import STEP, Ending, Fetched, Lists
 from angzarr.adapters.redis.unacked import Unacked
 
 _log = logging.getLogger("angzarr.transport")
@@ -35,7 +34,7 @@ _NO_MESSAGE = 4
 MOST_A_STEP = 64
 
 
-class Channel(stock.Channel):
+class Channel(LinkedChannel):
     """A channel that fetches atomically into a session of its own.
 
     Options besides stock's: ``lease`` (seconds without a sign of life after which others take
@@ -46,16 +45,13 @@ class Channel(stock.Channel):
 
     QoS = Unacked
     from_transport_options = (
-        *stock.Channel.from_transport_options,
+        *LinkedChannel.from_transport_options,
         "lease",
         "owner_lease",
         "on_damaged",
         "on_fetched",
     )
 
-    #: Stock has none and waits for ever on a server that is gone.
-    socket_timeout = 5.0
-    socket_connect_timeout = 5.0
     lease = 8.0
     owner_lease: Any = None
     on_damaged: OnDamaged | None = None
@@ -63,7 +59,6 @@ class Channel(stock.Channel):
 
     fetcher: Fetcher | None = None
     _session: Session | None = None
-    _one_client: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._takers: dict[str, tuple[Any, bool]] = {}
@@ -71,49 +66,12 @@ class Channel(stock.Channel):
         super().__init__(*args, **kwargs)
         check_server(self)
 
-    # -- connections ---------------------------------------------------------------------------
-
-    @cached_property
-    def link(self) -> Link:
-        """What this channel says to Redis outside of the steps."""
-        return Link(self._make_connection)
+    # -- consuming -----------------------------------------------------------------------------
 
     @property
     def is_fetching(self) -> bool:
         """Whether anybody consumes from a queue, fanout apart."""
         return self.fetcher is not None and bool(self._takers)
-
-    @contextmanager
-    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        """Lend *client*, or the one client of this channel: stock makes a new one each time."""
-        if client is None:
-            if self._one_client is None:
-                self._one_client = self._create_client()
-            client = self._one_client
-        yield client
-
-    @cached_property
-    def _make_connection(self) -> Callable[[], Connection]:
-        pool = self.pool  # kept: Sentinel's connections ask it where the master is
-        # What the tracking of reads tells comes on a second connection, as RESP 2 has it.
-        settings = {**pool.connection_kwargs, "protocol": 2}
-        return lambda: cast("Connection", pool.connection_class(**settings))
-
-    def _disconnect_pools(self) -> None:
-        self._one_client = None
-        super()._disconnect_pools()
-
-    # -- publishing ----------------------------------------------------------------------------
-
-    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
-        """Push *message*, never twice; raises redis-py's errors if it is not certain."""
-        if kwargs.get("_publish_batch") is not None or queue in self._expires:
-            super()._put(queue, message, **kwargs)
-            return
-        name = self._q_for_pri(queue, self._get_message_priority(message, reverse=False))
-        self.link.execute_once("LPUSH", f"{self.global_keyprefix}{name}", dumps(message))
-
-    # -- consuming -----------------------------------------------------------------------------
 
     def basic_consume(
         self,

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from angzarr.adapters.redis.fetcher import Fetched
 from angzarr.adapters.redis.link import Link, Script
 from angzarr.adapters.redis.session import Session
+from angzarr.adapters.redis.step import Fetched
 
 _log = logging.getLogger("angzarr.transport")
 

@@ -10,16 +10,14 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from angzarr.adapters.redis.doorbell import Doorbell
-from angzarr.adapters.redis.link import Argument, Link, Script
+from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
+from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
 
 _log = logging.getLogger("angzarr.transport")
-
-STEP = Script("step.lua", frees=True, functions={"settle": "settle.lua"})
 
 #: The most that one step lets go of: a script must not hold up a server for long.
 TAGS_A_STEP = 500
@@ -33,44 +31,6 @@ RETRY = 0.1
 DAMPING, MOST_DAMPING = 0.001, 0.02
 #: Seconds that acknowledgements may wait for others while the consumer has enough to do.
 GATHERING = 0.001
-
-
-class Fetched(NamedTuple):
-    """One message that is ours."""
-
-    tag: str
-    queue: str
-    raw: bytes
-
-
-class Ending(NamedTuple):
-    """How a claim ends in the step that lets its message go (see ``settle.lua``)."""
-
-    record: str
-    args: tuple[Argument, ...]
-    #: Called if another holds the claim by now.
-    on_fenced: Callable[[], None]
-
-
-class Done(NamedTuple):
-    """A message to let go, and the claim that ends with it."""
-
-    tag: str
-    ending: Ending | None = None
-
-    def args(self) -> tuple[Argument, ...]:
-        """Return what the step script takes."""
-        if self.ending is None:
-            return (self.tag, 0)
-        return (self.tag, len(self.ending.args) + 1, self.ending.record, *self.ending.args)
-
-
-class Lists(NamedTuple):
-    """The lists to fetch from: all queues at the highest priority first."""
-
-    names: list[str]
-    queues: list[str]
-    fair: bool
 
 
 class Consumer(Protocol):
@@ -132,7 +92,7 @@ class Fetcher:
         """Let go at once of all that was acknowledged; raises redis-py's errors, losing nothing."""
         while done := self._take_done():
             try:
-                args = (*self._args(0, 1, "first"), *_flat(done))
+                args = (*self._args(0, 1, "first"), *flat(done))
                 reply = self._link.run(STEP, self._keys(), *args)
             except BaseException:
                 self._done.extendleft(reversed(done))
@@ -253,7 +213,7 @@ class Fetcher:
         order = "fair" if lists.fair else "first"
         args = self._args(wanted, len(lists.queues), order)
         self.doorbell.connection.send_command(
-            "EVALSHA", STEP.digest, len(keys), *keys, *args, *_flat(self._flight.done)
+            "EVALSHA", STEP.digest, len(keys), *keys, *args, *flat(self._flight.done)
         )
 
     def _keys(self) -> tuple[str, str]:
@@ -314,7 +274,3 @@ class Fetcher:
         if kept and self.session is not None:
             _log.error("claims_not_ended: %d messages are given back", len(kept))
             self.session.give_back([tag.decode() for tag in kept])
-
-
-def _flat(done: list[Done]) -> list[Argument]:
-    return [arg for one in done for arg in one.args()]

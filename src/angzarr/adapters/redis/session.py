@@ -36,6 +36,9 @@ RENEWALS = 4
 SESSIONS_A_TURN = 16
 MESSAGES_A_SCRIPT = 50
 
+#: Seconds that the end of a session waits for its thread, which may wait for a server.
+LONGEST_JOIN = 1.0
+
 
 class Keys(NamedTuple):
     """The names of a session's keys; kombu's ``global_keyprefix`` is part of them."""
@@ -77,13 +80,15 @@ class Session:
         self._ending = threading.Event()
         self._wake = threading.Event()
         self._steady_since: float | None = None
+        self._thread: threading.Thread | None = None
         #: When the lease was last renewed (time.monotonic); None while Redis is away.
         self.renewed_at: float | None = None
 
     def start(self) -> None:
         """Take the lease and keep it from now on; raises redis-py's errors."""
         self.renew()
-        threading.Thread(target=self._keep, name="angzarr-session", daemon=True).start()
+        self._thread = threading.Thread(target=self._keep, name="angzarr-session", daemon=True)
+        self._thread.start()
 
     def renew(self) -> float:
         """Renew the lease and return in how many seconds the next of all leases ends."""
@@ -113,6 +118,8 @@ class Session:
         self._wake.set()
         if os.getpid() != self._pid:
             return  # inherited over a fork: it is the parent's
+        if self._thread is not None:
+            self._thread.join(LONGEST_JOIN)  # or it would renew what has ended
         try:
             self._leave()
         except AWAY as error:
