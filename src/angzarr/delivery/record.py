@@ -10,6 +10,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
     WORDS,
     DeadLettered,
+    Handled,
     Outcome,
     Postponed,
     Retried,
@@ -18,19 +19,21 @@ from angzarr.delivery.outcome import (
 from angzarr.errors import text_of
 from angzarr.facts import Fact
 
+_FAILED = (Retried, DeadLettered)
+
 
 def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
     """Return the fact that *delivery* ended as *outcome*; its id is the same when repeated."""
-    failed = isinstance(outcome, Retried | DeadLettered)
+    word = WORDS[type(outcome)]
     return Fact(
-        id=f"{delivery.token}:{WORDS[type(outcome)]}",
-        type="error" if failed else "lifecycle",
+        id=f"{delivery.token}:{word}",
+        type="error" if isinstance(outcome, _FAILED) else "lifecycle",
         subtype=_subtype(outcome),
         at=at,
         tenant_id=delivery.event.tenant_id,
         entity_id=delivery.event.root,
         tool_id=delivery.handler,
-        data={**_common(delivery, WORDS[type(outcome)]), **_details(outcome)},
+        data=_common(delivery, word) | _details(outcome),
     )
 
 
@@ -49,12 +52,13 @@ def fenced_fact(delivery: Delivery, at: datetime) -> Fact:
 
 
 def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
+    event = delivery.event
     return {
         "outcome": outcome,
-        "event_id": delivery.event.id,
-        "event_type": delivery.event.type,
+        "event_id": event.id,
+        "event_type": event.type,
         "message_id": delivery.message.id,
-        "correlation_id": delivery.event.correlation_id,
+        "correlation_id": event.correlation_id,
         "retry_attempt": delivery.attempt,
         "replay": delivery.position.replay,
     }
@@ -62,6 +66,8 @@ def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
 
 def _subtype(outcome: Outcome) -> str:
     match outcome:
+        case Handled():  # nearly all are
+            return "handled"
         case DeadLettered(letter=letter) if letter.reason is Reason.EXHAUSTED:
             return "max_retries_exceeded"
         case Retried(seen=seen):
@@ -74,6 +80,8 @@ def _subtype(outcome: Outcome) -> str:
 
 def _details(outcome: Outcome) -> dict[str, Any]:
     match outcome:
+        case Handled():
+            return {}
         case Retried(error=error, seen=seen, delay=delay, max_attempts=most):
             return {
                 "error_code": seen.code,

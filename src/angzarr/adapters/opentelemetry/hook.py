@@ -64,8 +64,10 @@ class OpenTelemetryHook:
 
     def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
         """Return a context that is the span while the handler runs."""
-        self._end_unsettled()
-        self._look_for_an_sdk()
+        if (left := getattr(self._thread, "run", None)) is not None:
+            self._end_unsettled(left)
+        if time.monotonic() >= self._look_again:
+            self._look_for_an_sdk()
         if not (self._measures or self._traces or delivery.event.traceparent):
             return _NOTHING
         span = self._begin(delivery, "process") if self._traces else None
@@ -74,24 +76,23 @@ class OpenTelemetryHook:
 
     def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
         """Count *outcome* and end the span of its attempt."""
-        self._look_for_an_sdk()
+        if time.monotonic() >= self._look_again:
+            self._look_for_an_sdk()
         if self._measures:
             self._meters.settled(delivery, outcome, self._clock.now())
         run: Run | None = getattr(self._thread, "run", None)
         if run is not None and run.delivery.token == delivery.token:
             self._thread.run = None
             _end(run.span, outcome, run.ended_at)
-        elif isinstance(outcome, Retried | DeadLettered) and self._traces:
+        elif self._traces and isinstance(outcome, Retried | DeadLettered):
             # No handler ran, or it died with its process: the trace shows that all the same.
             _end(self._begin(delivery, "settle"), outcome, None)
 
     def _look_for_an_sdk(self) -> None:
         """Find out who records; seldom, for without an SDK the API asks the environment."""
-        now = time.monotonic()
-        if now >= self._look_again:
-            self._look_again = now + LOOK_EVERY
-            self._traces = records(self._tracer_provider or trace.get_tracer_provider())
-            self._measures = records(self._meter_provider or metrics.get_meter_provider())
+        self._look_again = time.monotonic() + LOOK_EVERY
+        self._traces = records(self._tracer_provider or trace.get_tracer_provider())
+        self._measures = records(self._meter_provider or metrics.get_meter_provider())
 
     def _begin(self, delivery: Delivery, operation: str) -> Span:
         sender = trace.get_current_span(context_of(delivery.event.traceparent))
@@ -124,10 +125,9 @@ class OpenTelemetryHook:
         }
         return {name: value for name, value in said.items() if value is not None}
 
-    def _end_unsettled(self) -> None:
+    def _end_unsettled(self, run: Run) -> None:
         """End what this thread left open: its message was given back and runs elsewhere."""
-        run: Run | None = getattr(self._thread, "run", None)
-        if run is not None and run.span is not None:
+        if run.span is not None:
             run.span.set_attribute(names.OUTCOME, "given_back")
             run.span.end(run.ended_at)
         self._thread.run = None
