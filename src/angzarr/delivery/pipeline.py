@@ -103,7 +103,8 @@ class Pipeline:
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
             call = handler.bind(delivery, context) if failed is None else partial(_fail, failed)
-            claim = delivery.claim  # reads the body, and finds out if it cannot be compared
+            # Who claimed before has read the body and found that it can be compared.
+            claim = delivery.claim if delivery.answer is None else None
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
             return self._unreadable(delivery, handler, error, UNREADABLE)
         return self._claim(delivery, handler, call, claim)
@@ -124,10 +125,10 @@ class Pipeline:
         delivery: Delivery,
         handler: Handler,
         call: Callable[[], Any],
-        claim: claims.Claim,
+        claim: claims.Claim | None,
     ) -> Outcome:
         answer = delivery.answer
-        if answer is None:
+        if claim is not None:
             (answer,) = self.hold.until_done(
                 lambda: self.store.claim([claim]), what="claim it", event_id=delivery.event.id
             )
