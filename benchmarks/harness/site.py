@@ -62,11 +62,15 @@ class Site:
         self._wait_until_queued()
 
     def run(self, module: str, *arguments: str, **environment: str) -> str:
-        """Run a program of ours to its end and return what it printed."""
-        return subprocess.run(
+        """Run a program of ours to its end and return what it printed; its errors are shown."""
+        ran = subprocess.run(
             [sys.executable, "-m", module, *arguments], env={**self.environment, **environment},
-            cwd=BENCHMARKS, check=True, stdout=subprocess.PIPE, text=True,
-        ).stdout  # fmt: skip
+            cwd=BENCHMARKS, check=False, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        if ran.returncode:
+            msg = f"{module} ended with {ran.returncode}"
+            raise NotMeasured(msg)
+        return ran.stdout
 
     def start(self, *, prefetch: int | None = None) -> Worker:
         """Start one more worker and return at once; the caller ends it."""
