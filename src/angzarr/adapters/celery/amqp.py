@@ -20,7 +20,11 @@ class RoadAMQP(AMQP):
         """Return a broker connection; an app can have kombu's own transport for Redis."""
         if self.app.settings.redis_transport == "kombu":
             return Connection(*args, **options)
-        ours = {"owner_lease": self.app.owner_lease, "on_damaged": self.app.take_damaged}
+        ours = {
+            "owner_lease": self.app.owner_lease,
+            "on_damaged": self.app.take_damaged,
+            "on_fetched": self.app.board,
+        }
         given = options.pop("transport_options", None) or {}
         return RoadConnection(*args, transport_options={**ours, **given}, **options)
 
