@@ -93,16 +93,17 @@ class PrivateRedis:
     def log(self) -> str:
         return (self.folder / "server.log").read_text(errors="replace")
 
-    def client(self, **options: Any) -> redis.Redis[Any]:
+    def client(self, *, database: int = 0, **options: Any) -> redis.Redis[Any]:
         """Return the default user's client with these options; it never tries twice.
 
         The same options give the same client; it is closed with the server.
         """
-        key = repr(sorted(options.items()))
+        key = repr((database, sorted(options.items())))
         if key not in self._clients:
             trust = {"ssl_ca_certs": str(self.tls.authority)} if self.tls else {}
             once = {"socket_timeout": PATIENCE, "retry": Retry(NoBackoff(), 0)}
-            self._clients[key] = redis.Redis.from_url(self.url, **(once | trust | options))
+            url = self.url_for(database=database)
+            self._clients[key] = redis.Redis.from_url(url, **(once | trust | options))
         return self._clients[key]
 
     # -- its life ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+import redis
 
 from redis_sentinel import PrivateSentinel
 from redis_servers import PrivateRedis
@@ -33,3 +34,18 @@ def make_sentinel(tmp_path_factory) -> Iterator[Callable[..., PrivateSentinel]]:
         yield lambda **options: stack.enter_context(
             PrivateSentinel(tmp_path_factory.mktemp("sentinel"), **options)
         )
+
+
+@pytest.fixture
+def redis_broker(redis_url) -> str:
+    """The address of this session's database, emptied."""
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
+    return redis_url
+
+
+@pytest.fixture
+def raw(redis_broker) -> Iterator[redis.Redis]:
+    """What lies in `redis_broker`, without any transport."""
+    with redis.Redis.from_url(redis_broker) as client:
+        yield client
