@@ -153,7 +153,7 @@ class Settler:
         """Tell the analysis worker, append the fact, end the claim."""
         self._answer_replay(delivery, outcome)
         self.facts.append([fact_of(delivery, outcome, self.clock.now())])
-        if ending is None or left_to_ack(delivery, outcome) is not None:
+        if ending is None or is_left_to_ack(delivery, outcome):
             return True
         if self.store.settle(delivery.key, delivery.token, ending):
             return True
@@ -194,14 +194,19 @@ def completion_of(outcome: Outcome | None) -> Complete | None:
 
 
 def left_to_ack(delivery: Delivery, outcome: Outcome | None) -> Complete | None:
-    """Return the completion that goes with the acknowledgement of *delivery*, or None.
+    """Return the completion that goes with the acknowledgement of *delivery*, or None."""
+    return completion_of(outcome) if is_left_to_ack(delivery, outcome) else None
+
+
+def is_left_to_ack(delivery: Delivery, outcome: Outcome | None) -> bool:
+    """Tell whether the claim's end goes with the acknowledgement of *delivery*.
 
     Only where the claim came with the fetch (4), and only of a plain success: whatever else
     happened is settled where it happened.
     """
-    if not delivery.rides or (isinstance(outcome, Handled) and outcome.raised is not None):
-        return None
-    return completion_of(outcome)
+    if isinstance(outcome, Handled):
+        return outcome.raised is None and delivery.rides
+    return isinstance(outcome, Skipped) and delivery.rides
 
 
 def _with_body(delivery: Delivery, body: bytes) -> Delivery:

@@ -46,8 +46,8 @@ class RoadRequest(Request):
 
     def leave_to_ack(self, kept: str | None) -> None:
         """Let the acknowledgement of this message end the claim; *kept* is for duplicates."""
-        envelope = Envelope._make(self._request_dict[FIELD])
-        note = partial(self._app.note_fenced, envelope.message(""), envelope.token)
+        # Not of the request: it holds its message, which is to hold this.
+        note = partial(_note_fenced, self._app, self._request_dict[FIELD])
         self._app.riding.leave(self._message, self._ride, kept, note)
 
     def _announce_revoked(self, *why: Any) -> None:
@@ -77,7 +77,7 @@ class RoadRequest(Request):
         request[FIELD] = (
             self._ride.token if self._ride else os.urandom(16).hex(),
             self._app.owner,
-            self._body if not self._decoded else message.body,
+            message.body if self._decoded else self._body,
             message.content_type,
             message.content_encoding,
             message.headers,
@@ -85,3 +85,17 @@ class RoadRequest(Request):
             self._delivery_info,
             self._ride and sent_as(self._ride.answer),
         )
+        self._hand_on_decoded()
+
+    def _hand_on_decoded(self) -> None:
+        """Let who runs the task have the body as it was decoded here, so that it is not read twice.
+
+        Celery sends its text along and has it decoded again, beside the arguments in the request.
+        """
+        if not self._decoded:
+            self._body, self._content_type, self._content_encoding = self._payload, None, None
+
+
+def _note_fenced(app: Any, sent: Any) -> None:
+    envelope = Envelope._make(sent)
+    app.note_fenced(envelope.message(""), envelope.token)

@@ -119,7 +119,8 @@ class RoadTask(Task):
     def _leave(self, traced: Any, completion: Complete, *run: Any) -> Any:
         """Hand a completion to the parent; it goes with a success only, else it is made here."""
         if traced.info is None:
-            return traced._replace(retstr=LeftToAck.of(traced.retstr, completion))
+            left = LeftToAck.of(traced.retstr, completion)
+            return trace_ok_t(traced.retval, None, traced.runtime, left)
         try:
             self.app.road.complete(_delivery(self.app, *run), completion)
         except GivenBack as stop:
