@@ -16,7 +16,7 @@ from harness.redis_counters import Counts, by_name, counts, monitored
 from harness.site import Side, site
 from workers.stamps import Stamps
 
-from figures.sides import EVENTS, OURS, PAIRS, STOCK, load, pool_of
+from figures.sides import EVENTS, OURS, PAIRS, STOCK, load, pool_of, prefetch_of
 
 #: MONITOR slows the server, so the names are counted over fewer messages.
 NAMED = 1000
@@ -36,7 +36,7 @@ def measure() -> Measured:
         "messages_a_run": EVENTS,
         "broker": f"Redis {servers.redis_version()}, a fresh server for each run",
         "pool": pool_of("prefork"),
-        "prefetch_multiplier": "4 on both sides",
+        "prefetch_multiplier": prefetch_of(),
     }
     for name, side in (("ours", OURS), ("kombu", STOCK)):
         commands = median(one.commands for one in ran[name]) / EVENTS

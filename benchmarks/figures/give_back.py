@@ -13,7 +13,7 @@ from harness.private_redis import private_redis
 from harness.relay import NeverBack, relay
 from harness.site import Side
 
-from figures.sides import load, pool_of
+from figures.sides import load, pool_of, prefetch_of
 
 #: Fewer for a quick look while working on the code; the report tells how many there were.
 KILLS = min(20, int(os.environ.get("BENCH_KILLS", "20")))
@@ -46,7 +46,7 @@ def measure() -> Measured:
             "seed": SEED,
             "broker": f"Redis {servers.redis_version()}, also the store",
             "pool": f"{pool_of('prefork')}, two workers",
-            "prefetch_multiplier": "1 on both sides",
+            "prefetch_multiplier": prefetch_of(1),
         },
     )
 

@@ -62,7 +62,7 @@ def _kill(side: Side, prefetch: int) -> Toll:
 def _told(name: str, tolls: dict[int, Toll]) -> dict[str, Any]:
     return {
         f"lost_{name}": sum(one.lost for one in tolls.values()),
-        f"lost_by_prefetch_{name}": {str(key): one.lost for key, one in tolls.items()},
+        f"lost_by_prefetch_{name}": {f"at {key}:": one.lost for key, one in tolls.items()},
         f"ran_again_{name}": sum(one.ran_again for one in tolls.values()),
     }
 
@@ -79,7 +79,8 @@ FIGURES = (
             " and its whole process group killed with SIGKILL in the midst of its work, after a"
             " number of starts that is drawn by a seed. The last worker is spared. Every start is"
             " written to a file; a message without any start counts as lost once nothing is left"
-            " in the queue or unacknowledged and nothing has started for 20 s."
+            " in the queue or unacknowledged and nothing has started for 20 s. The value is the sum"
+            " over all kills."
         ),
         measure=measure,
     ),

@@ -48,11 +48,12 @@ FIGURES = (
         key="publish_vs_kombu",
         title="publishing one by one on our Redis transport",
         unit="ratio",
-        aim="≥ 1.5",
+        aim="≥ 1.2",
         against="the same loop on kombu's Redis transport",
         how=(
             "One process calls `apply_async` of a plain Celery task in a loop, after a warm-up. A"
-            " run counts only if every message is in the queue."
+            " run counts only if every message is in the queue. Three quarters of the time are"
+            " Celery's own, on both sides."
         ),
         measure=partial(measure, "loop"),
     ),
@@ -60,10 +61,11 @@ FIGURES = (
         key="publish_batch_vs_kombu",
         title="publishing in batches on our Redis transport",
         unit="ratio",
-        aim="≥ 1.5",
+        aim="≥ 0.95",
         against="the same batches on kombu's Redis transport",
         how=(
             "The same loop with one producer within `producer.batch(max_size=100)`, on both sides."
+            " Our transport sends a batch as kombu's does."
         ),
         measure=partial(measure, "batch"),
     ),

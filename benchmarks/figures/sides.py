@@ -10,6 +10,8 @@ from harness.site import Load, Side
 PAIRS = 5
 #: Fewer for a quick look while working on the code; the report tells how many there were.
 EVENTS = int(os.environ.get("BENCH_EVENTS", "10000"))
+#: Celery's own default; angzarr's is 1. Both sides of a pair always have the same.
+PREFETCH = int(os.environ.get("BENCH_PREFETCH", "4"))
 
 TRANSPORT = "angzarr.adapters.redis.transport:Transport"
 
@@ -19,12 +21,19 @@ STOCK = Side(app="workers.noop_celery", environment={})
 OURS = Side(app="workers.noop_celery", environment={"BENCH_TRANSPORT": TRANSPORT})
 
 
-def load(broker: str, pool: str = "prefork", *, events: int = EVENTS, prefetch: int = 4) -> Load:
+def load(
+    broker: str, pool: str = "prefork", *, events: int = EVENTS, prefetch: int = PREFETCH
+) -> Load:
     """Return a load for two processes or threads in a queue of its own."""
     return Load(
         broker=broker, queue=f"bench-{uuid.uuid4().hex[:8]}", events=events,
         pool=pool, concurrency=2, prefetch=prefetch,
     )  # fmt: skip
+
+
+def prefetch_of(prefetch: int = PREFETCH) -> str:
+    """Return how the report tells the prefetch multiplier."""
+    return f"{prefetch} on both sides (Celery's default is 4, angzarr's is 1)"
 
 
 def pool_of(pool: str) -> str:

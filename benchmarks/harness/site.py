@@ -38,7 +38,7 @@ class Load:
     events: int
     pool: str
     concurrency: int
-    prefetch: int = 4
+    prefetch: int
 
 
 class Site:
