@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import uuid
 import warnings
@@ -220,6 +221,30 @@ def test_each_delivery_has_a_token_of_its_own_and_the_owner_of_its_process_tree(
     one, other = (Envelope._make(request_of()._request_dict[FIELD]) for _ in range(2))
     assert one.token != other.token
     assert one.owner == other.owner == app.owner
+
+
+def test_a_body_goes_on_as_it_was_decoded_here_and_raw_for_its_copies(request_of):
+    request = request_of()
+    assert request.body == [[], {}, {}]
+    assert (request.content_type, request.content_encoding) == (None, None)
+    raw = Envelope._make(request._request_dict[FIELD]).message("")
+    assert raw.body == dumps([[], {}, {}]).encode()
+    assert (raw.content_type, raw.content_encoding) == ("application/json", "utf-8")
+
+
+def test_what_goes_to_a_child_is_hardly_larger_than_what_celery_sends(app):
+    task = task_of(app, lambda: None)
+    app.finalize(auto=True)
+    args = [[{"n": n, "text": "x" * 20} for n in range(100)], {}, {}]
+    message = SimpleNamespace(
+        headers={"id": "task-1", "task": "t"}, body=dumps([args, {}, {}]), payload=[args, {}, {}],
+        content_type="application/json", content_encoding="utf-8", properties={}, delivery_info={},
+    )  # fmt: skip
+    sent = [
+        pickle.dumps((one.request_dict, one.body, one.content_type))
+        for one in (made(message, app=app, task=task) for made in (RoadRequest, Request))
+    ]
+    assert len(sent[0]) < len(sent[1]) + 400
 
 
 @pytest.mark.parametrize(("cancelled", "counted"), [(False, True), (True, False)])
