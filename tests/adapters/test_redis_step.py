@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 import redis
-from redis.exceptions import ResponseError
 
 from angzarr.adapters.redis.client import RedisClient
+from angzarr.adapters.redis.fetcher import keys_of
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore
 from angzarr.adapters.redis.link import Link
 from angzarr.adapters.redis.session import Keys, Session, split_held
@@ -58,10 +58,10 @@ def step(link, session):
     """Take a step of the session: most, lists, token, order, and what is let go."""
 
     def step(most, *lists, token="t:1", order="first", width=1, let_go=()):
-        keys = (session.keys.unacked, session.keys.lease, *lists)
+        keys = (*keys_of(session), *lists)
         flat = [part for tag, *ending in let_go for part in (tag, len(ending), *ending)]
-        state, missing, fenced, kept, *found = link.run(
-            STEP, keys, most, token, width, order, "owned", *flat
+        state, missing, fenced, kept, _, *found = link.run(
+            STEP, keys, most, token, width, order, session.keys.session, *flat
         )
         return state.decode(), missing, fenced, kept, found
 
@@ -94,13 +94,22 @@ def test_a_step_sent_twice_fetches_once(client, step, queue):
     assert bodies(step(2, queue, token="t:2")[-1]) == [2, 3]
 
 
-def test_what_was_popped_before_an_error_comes_with_the_next_try(client, step, queue):
+def test_a_key_that_is_no_list_is_told_and_passed_over(client, link, session, queue):
     client.lpush(queue, message("a"))
     client.set(f"{queue}-odd", "not a list")
-    with pytest.raises(ResponseError, match="WRONGTYPE"):
-        step(5, queue, f"{queue}-odd", width=2)
-    assert bodies(step(5, queue)[-1]) == ["a"]
+    keys = (*keys_of(session), f"{queue}-odd", queue)
+    reply = link.run(STEP, keys, 5, "t:1", 2, "fair", session.keys.session)
+    assert (reply[0], reply[4], reply[5:]) == (
+        b"empty", [f"{queue}-odd".encode()], [2, message("a").encode()],
+    )  # fmt: skip
     client.delete(f"{queue}-odd")
+
+
+def test_a_session_that_nobody_would_find_fetches_nothing(client, session, step, queue):
+    client.lpush(queue, message("a"))
+    client.zrem(session.keys.sessions, session.keys.session)
+    assert step(1, queue)[0] == "no lease"
+    assert client.llen(queue) == 1
 
 
 def test_without_a_lease_nothing_is_fetched_and_everything_let_go(client, session, step, queue):

@@ -26,6 +26,13 @@ class RoadConnection(Connection):
             return get_transport_cls(TRANSPORTS[named])
         return super().get_transport_cls()
 
+    def info(self) -> Any:
+        """Return what ``celery inspect stats`` tells; our own callables are no part of it."""
+        told = super().info()
+        options = told.get("transport_options") or {}
+        shown = {name: value for name, value in options.items() if not callable(value)}
+        return {**told, "transport_options": shown}
+
     def __eqhash__(self) -> Any:
         """Share no pool with connections to the same place on another transport."""
         return hash((super().__eqhash__(), RoadConnection))

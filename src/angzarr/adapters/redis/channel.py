@@ -15,21 +15,23 @@ from queue import Empty
 from typing import Any, cast
 
 from kombu.utils.json import loads
-from kombu.utils.scheduling import priority_cycle, round_robin_cycle
+from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
 
 from angzarr.adapters.redis.damaged import Damaged, OnDamaged, read
 from angzarr.adapters.redis.doorbell import Doorbell
-from angzarr.adapters.redis.fetcher import Fetcher
+from angzarr.adapters.redis.fetcher import NUMBERS, Fetcher, keys_of
 from angzarr.adapters.redis.linked_channel import LinkedChannel
 from angzarr.adapters.redis.server import check_server
 from angzarr.adapters.redis.session import AWAY, Keys, Session
-from angzarr.adapters.redis.step import STEP, Ending, Fetched, Lists
-from angzarr.adapters.redis.unacked import Unacked
+from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
+from angzarr.adapters.redis.unacked import FETCHED, Unacked
 
 _log = logging.getLogger("angzarr.transport")
 
 #: The parts of a step's reply that carry no message.
-_NO_MESSAGE = 4
+_NO_MESSAGE = 5
+#: The orders whose whole turn one step can take.
+KNOWN_ORDERS = (round_robin_cycle, priority_cycle, sorted_cycle)
 #: Messages that one step fetches at most, whatever the prefetch limit.
 MOST_A_STEP = 64
 
@@ -54,7 +56,7 @@ class Channel(LinkedChannel):
 
     lease = 8.0
     owner_lease: Any = None
-    on_damaged: OnDamaged | None = None
+    on_damaged: OnDamaged | str | None = None
     on_fetched: Callable[[Sequence[Any]], None] | None = None
 
     fetcher: Fetcher | None = None
@@ -63,6 +65,7 @@ class Channel(LinkedChannel):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._takers: dict[str, tuple[Any, bool]] = {}
         self._read_ahead: dict[str, Any] = {}
+        self._strays: set[str] = set()
         super().__init__(*args, **kwargs)
         check_server(self)
 
@@ -103,7 +106,7 @@ class Channel(LinkedChannel):
         for fetched in left:
             self.fetcher.ready.remove(fetched)
             self._read_ahead.pop(fetched.tag, None)
-        self.give_back([fetched.tag for fetched in left])
+        self._put_back(left)
 
     def room(self) -> int:
         """Return how many messages the consumers can take now."""
@@ -114,7 +117,7 @@ class Channel(LinkedChannel):
             left = MOST_A_STEP if self.connection.cycle.looped else 1
         elif "can_consume" in vars(self.qos):
             left = 1  # worker_disable_prefetch: Celery says after each message whether to go on
-        if not isinstance(self._queue_cycle, round_robin_cycle | priority_cycle):
+        if type(self._queue_cycle) not in KNOWN_ORDERS:
             left = min(left, 1)  # an order of the user's own is asked for each message
         held = len(self.fetcher.ready) if self.fetcher is not None else 0
         room: int = min(left - held, MOST_A_STEP)
@@ -130,7 +133,7 @@ class Channel(LinkedChannel):
         """Return the lists to fetch from, in the order of this turn."""
         queues = [queue for queue in self._queue_cycle.consume(len(self.active_queues)) if queue]
         names = [self._name(queue, step) for step in self.priority_steps for queue in queues]
-        return Lists(names, queues, fair=isinstance(self._queue_cycle, round_robin_cycle))
+        return Lists(names, queues, fair=type(self._queue_cycle) is round_robin_cycle)
 
     def deliver(self, most: int) -> int:
         """Hand up to *most* fetched messages to their consumers; return how many there were.
@@ -188,10 +191,14 @@ class Channel(LinkedChannel):
             self._damaged.close()
         fetcher, session = self.fetcher, self._session
         self.fetcher = self._session = None
+        rest: list[Done] = []
         if fetcher is not None:
             self._hang_up(fetcher)
+            rest = fetcher.rest()
         if session is not None:
-            session.end()
+            session.end(flat(rest))
+        elif fetcher is not None:
+            self._put_back(list(fetcher.ready))
 
     def close(self) -> None:
         """Close; what is neither acknowledged nor delivered goes back, whatever it takes."""
@@ -203,6 +210,40 @@ class Channel(LinkedChannel):
     @cached_property
     def _damaged(self) -> Damaged:
         return Damaged(self.link, self.global_keyprefix, self.on_damaged)
+
+    def give_back_strays(self) -> None:
+        """Give back what this session holds and nobody here knows of.
+
+        Such are the messages of a fetch whose reply never came, or that could not be given back
+        in time. What is seen twice, with time between, is a stray. Raises redis-py's errors.
+        """
+        session = self._session
+        if session is None:
+            return
+        known = {*self.qos.delivered(), *self._read_ahead, *self._damaged.tags()}
+        if self.fetcher is not None:
+            known |= self.fetcher.tags()
+        strays = {
+            tag
+            for tag in session.held()
+            if tag not in known and not (self.is_fetching and self._may_bring(tag))
+        }
+        again = strays & self._strays
+        self._strays = strays - again
+        if again:
+            _log.warning("strays_given_back: %d messages that were held by nobody", len(again))
+            session.give_back(list(again))
+
+    def _may_bring(self, tag: str) -> bool:
+        return self.fetcher is not None and self.fetcher.may_bring(tag)
+
+    def _put_back(self, messages: Sequence[Fetched]) -> None:
+        """Put back what was fetched and not delivered; without a session it is just pushed."""
+        if self._session is not None:
+            self.give_back([fetched.tag for fetched in messages])
+            return
+        for fetched in reversed(messages):
+            self.link.execute_once("RPUSH", fetched.origin, fetched.raw)
 
     def _hang_up(self, fetcher: Fetcher) -> None:
         try:
@@ -243,7 +284,7 @@ class Channel(LinkedChannel):
     def _deliver(self, fetched: Fetched) -> None:
         taker = self._takers.get(fetched.queue)
         if taker is None:
-            self.give_back([fetched.tag])
+            self._put_back([fetched])
             return
         message = self._read_ahead.pop(fetched.tag, None) or self._read(fetched)
         if message is None:
@@ -284,18 +325,23 @@ class Channel(LinkedChannel):
             self._damaged.take(fetched, self._session, error)
             return None
         message.delivery_tag = fetched.tag
+        setattr(message, FETCHED, True)
         return message
 
     def _get_one(self, queue: str, names: list[str], *, owned: bool) -> Fetched | None:
-        token = f"{os.urandom(4).hex()}:1"
+        token = f"{os.urandom(4).hex()}:{next(NUMBERS)}"
         session = self._session if owned else None
-        keys = (session.keys.unacked, session.keys.lease) if session is not None else ("", "")
-        kind = "owned" if session is not None else "free"
-        reply = self.link.run(STEP, (*keys, *names), 1, token, 1, "first", kind)
+        name = session.keys.session if session is not None else ""
+        reply = self.link.run(STEP, (*keys_of(session), *names), 1, token, 1, "first", name)
         if reply[0] == b"no lease" and session is not None:
             session.renew()
             return self._get_one(queue, names, owned=owned)
-        return Fetched(f"{token}:1", queue, reply[-1]) if len(reply) > _NO_MESSAGE else None
+        if queue in self._expires:
+            with self.conn_or_acquire() as client:
+                self._maybe_update_queues_expire(client, queue)
+        if len(reply) == _NO_MESSAGE:
+            return None
+        return Fetched(f"{token}:1", queue, reply[-1], names[reply[-2] - 1])
 
     def _get(self, queue: str) -> Any:
         message = self.basic_get(queue, no_ack=True)

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from kombu.utils.imports import symbol_by_name
+
 from angzarr.adapters.redis.link import Link, Script
-from angzarr.adapters.redis.session import Session
+from angzarr.adapters.redis.session import AWAY, LONGEST_JOIN, Session
 from angzarr.adapters.redis.step import Fetched
 
 _log = logging.getLogger("angzarr.transport")
@@ -29,27 +31,39 @@ class DamagedEnvelope(ValueError):
 class Damaged:
     """Hands damaged messages over, or sets them aside in ``angzarr:damaged:<queue>``."""
 
-    def __init__(self, link: Link, prefix: str, hand_over: OnDamaged | None) -> None:
+    def __init__(self, link: Link, prefix: str, hand_over: OnDamaged | str | None) -> None:
         self._link = link
         self._prefix = prefix
-        self._hand_over = hand_over
+        self._hand_over: OnDamaged | None = symbol_by_name(hand_over) if hand_over else None
         self._closing = threading.Event()
+        self._in_hand: dict[str, threading.Thread] = {}
 
     def take(self, fetched: Fetched, session: Session | None, error: Exception) -> None:
         """Let *fetched* go once it is safe elsewhere; the consumer goes on at once."""
         if self._hand_over is None:
-            self._set_aside(fetched, session, error)
-            return
-        threading.Thread(
+            try:
+                self._set_aside(fetched, session, error)
+            except AWAY as away:
+                _log.warning("damaged_message: not set aside yet (%s)", away)
+            else:
+                return
+        self._in_hand[fetched.tag] = thread = threading.Thread(
             target=self._keep_handing_over,
-            args=(self._hand_over, fetched, session, error),
+            args=(fetched, session, error),
             name="angzarr-damaged",
             daemon=True,
-        ).start()
+        )
+        thread.start()
+
+    def tags(self) -> list[str]:
+        """Return the tags of what is being handed over."""
+        return list(self._in_hand)
 
     def close(self) -> None:
-        """Stop trying; what was not handed over goes back with its session."""
+        """Stop trying; what was not handed over goes back with its session, or is put back."""
         self._closing.set()
+        for thread in list(self._in_hand.values()):
+            thread.join(LONGEST_JOIN)
 
     def _set_aside(self, fetched: Fetched, session: Session | None, error: Exception) -> None:
         place = f"{self._prefix}angzarr:damaged:{fetched.queue}"
@@ -61,20 +75,31 @@ class Damaged:
         _log.error("damaged_message: set aside in %s as it is (%s)", place, error)
 
     def _keep_handing_over(
-        self, hand_over: OnDamaged, fetched: Fetched, session: Session | None, error: Exception
+        self, fetched: Fetched, session: Session | None, error: Exception
     ) -> None:
         pause = FIRST_PAUSE
         while not self._closing.is_set():
             try:
-                hand_over(fetched.raw, fetched.queue, error)
-                if session is not None:
-                    self._link.execute("HDEL", session.keys.unacked, fetched.tag)
+                self._try_to_hand_over(fetched, session, error)
             except Exception:  # noqa: BLE001 - whatever is away, the message must not be lost
                 _log.exception("damaged_message: not handed over yet, tried again in %s s", pause)
                 self._closing.wait(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
+                self._in_hand.pop(fetched.tag, None)
                 return
+        if session is None:
+            self._link.execute_once("RPUSH", fetched.origin, fetched.raw)
+
+    def _try_to_hand_over(
+        self, fetched: Fetched, session: Session | None, error: Exception
+    ) -> None:
+        if self._hand_over is None:
+            self._set_aside(fetched, session, error)
+            return
+        self._hand_over(fetched.raw, fetched.queue, error)
+        if session is not None:
+            self._link.execute("HDEL", session.keys.unacked, fetched.tag)
 
 
 def read(raw: bytes, loads: Callable[[str], Any]) -> dict[str, Any]:

@@ -6,11 +6,14 @@ acknowledged in the time waits for the next step. One step is under way at a tim
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import time
 from collections import deque
 from typing import Any, NamedTuple, Protocol
+
+from redis.exceptions import NoScriptError
 
 from angzarr.adapters.redis.doorbell import Doorbell
 from angzarr.adapters.redis.link import Argument, Link
@@ -31,6 +34,9 @@ RETRY = 0.1
 DAMPING, MOST_DAMPING = 0.001, 0.02
 #: Seconds that acknowledgements may wait for others while the consumer has enough to do.
 GATHERING = 0.001
+
+#: Fetches of this process, counted: a tag's number tells how old it is.
+NUMBERS = itertools.count(1)
 
 
 class Consumer(Protocol):
@@ -67,7 +73,7 @@ class Fetcher:
         self._link = link
         self._consumer = consumer
         self._name = name
-        self._number = 1
+        self._number = next(NUMBERS)
         self._done: deque[Done] = deque()
         self._flight: _Flight | None = None
         self._hungry = True
@@ -77,6 +83,7 @@ class Fetcher:
         self._looked_at = 0.0
         self._lost_at: float | None = None
         self._told_lost = False
+        self._odd: set[str] = set()
 
     # -- what the channel says -----------------------------------------------------------------
 
@@ -132,7 +139,11 @@ class Fetcher:
     def on_reply(self) -> int:
         """Read the reply of the step under way; return how many messages came (see `ready`)."""
         connection = self.doorbell.connection
-        reply = connection.read_response()
+        try:
+            reply = connection.read_response()
+        except NoScriptError:
+            self._teach()
+            return 0
         flight, self._flight = self._flight, None
         if flight is None:
             msg = f"Redis said {reply!r:.100} unasked"
@@ -148,12 +159,15 @@ class Fetcher:
             delay = random.random() * min(self._misses * DAMPING, MOST_DAMPING)  # noqa: S311
             self._not_before = time.monotonic() + delay
 
-    def lost(self, error: Exception) -> None:
+    def forget(self) -> None:
         """Forget the connection. What was under way is said again, by the same token."""
-        if self._flight is not None:
-            self._done.extendleft(reversed(self._flight.done))
-            self._flight = None
+        self._take_back()
         self.doorbell.disconnect()
+        self._hungry = True
+
+    def lost(self, error: Exception) -> None:
+        """Forget the connection, and wait until Redis is back."""
+        self.forget()
         self._lost_at = time.monotonic()
         if self.session is not None:
             self.session.check()
@@ -162,6 +176,21 @@ class Fetcher:
             _log.warning(
                 "redis_lost: %s; running tasks go on, and it is tried again until it is back", error
             )
+
+    def tags(self) -> set[str]:
+        """Return the tags of what is fetched and not delivered, or acknowledged and not told."""
+        flying = self._flight.done if self._flight is not None else ()
+        return {one.tag for one in (*self.ready, *self._done, *flying)}
+
+    def may_bring(self, tag: str) -> bool:
+        """Tell whether *tag* may be of the fetch under way, or of one whose reply was lost."""
+        return tag.startswith(f"{self._name}:{self._number}:")
+
+    def rest(self) -> list[Done]:
+        """Return what is acknowledged and not told, which is forgotten here."""
+        self._take_back()
+        rest, self._done = list(self._done), deque()
+        return rest
 
     @property
     def is_lost(self) -> bool:
@@ -185,11 +214,21 @@ class Fetcher:
             return 0
         return self._consumer.room()
 
-    def _connect(self) -> None:
-        self.doorbell.connect()
+    def _take_back(self) -> None:
+        if self._flight is not None:
+            self._done.extendleft(reversed(self._flight.done))
+            self._flight = None
+
+    def _teach(self) -> None:
+        """Teach Redis the step script; what it did not understand is said again."""
+        self._take_back()
         self.doorbell.connection.send_command("SCRIPT", "LOAD", STEP.text)
         self.doorbell.connection.read_response()
         self._hungry = True
+
+    def _connect(self) -> None:
+        self.doorbell.connect()
+        self._teach()
         if self._told_lost:
             _log.warning("redis_back: consuming goes on")
         self._lost_at, self._told_lost = None, False
@@ -216,30 +255,30 @@ class Fetcher:
             "EVALSHA", STEP.digest, len(keys), *keys, *args, *flat(self._flight.done)
         )
 
-    def _keys(self) -> tuple[str, str]:
-        if self.session is None:
-            return ("", "")
-        return (self.session.keys.unacked, self.session.keys.lease)
+    def _keys(self) -> tuple[str, str, str]:
+        return keys_of(self.session)
 
     def _args(self, wanted: int, width: int, order: str) -> tuple[Argument, ...]:
         token = f"{self._name}:{self._number}"
-        return (wanted, token, width, order, "free" if self.session is None else "owned")
+        session = "" if self.session is None else self.session.keys.session
+        return (wanted, token, width, order, session)
 
     def _read(self, reply: list[Any], flight: _Flight) -> int:
-        state, missing, fenced, kept, *messages = reply
-        self._tell(flight.done, missing, fenced, kept)
+        state, missing, fenced, kept, odd, *messages = reply
+        self._tell(flight.done, missing, fenced, kept, odd)
         if state == b"no lease" and self.session is not None:
             self.session.renew()
         if state in (b"idle", b"no lease"):
             self._hungry = self._hungry or self._rung
             return 0
         first = f"{self._name}:{self._number}"
-        self._number += 1
+        self._number = next(NUMBERS)
         self._hungry = state == b"full" or self._rung
         for position in range(0, len(messages), 2):
             index, raw = messages[position], messages[position + 1]
             queue = flight.lists.queues[(index - 1) % len(flight.lists.queues)] if index else ""
-            self.ready.append(Fetched(f"{first}:{position // 2 + 1}", queue, raw))
+            origin = flight.lists.names[index - 1] if index else ""
+            self.ready.append(Fetched(f"{first}:{position // 2 + 1}", queue, raw, origin))
         if messages:
             self._misses = 0
         elif flight.rung:
@@ -257,9 +296,17 @@ class Fetcher:
         return taken
 
     def _tell(
-        self, done: list[Done], missing: list[bytes], fenced: list[bytes], kept: list[bytes]
+        self,
+        done: list[Done],
+        missing: list[bytes],
+        fenced: list[bytes],
+        kept: list[bytes],
+        odd: list[bytes],
     ) -> None:
-        """Tell what did not go as it should; usually all three are empty."""
+        """Tell what did not go as it should; usually all are empty."""
+        for key in {name.decode(errors="replace") for name in odd} - self._odd:
+            self._odd.add(key)
+            _log.error("queue_unreadable: the key %s is no list, another program wrote it", key)
         if missing:
             _log.warning(
                 "acknowledged_too_late: %d messages were given to others, since the lease of this"
@@ -274,3 +321,10 @@ class Fetcher:
         if kept and self.session is not None:
             _log.error("claims_not_ended: %d messages are given back", len(kept))
             self.session.give_back([tag.decode() for tag in kept])
+
+
+def keys_of(session: Session | None) -> tuple[str, str, str]:
+    """Return the keys that the step script takes before the lists."""
+    if session is None:
+        return ("", "", "")
+    return (session.keys.unacked, session.keys.lease, session.keys.sessions)

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 
 Argument: TypeAlias = str | bytes | int | float
 Command: TypeAlias = Sequence[Argument]
@@ -128,6 +128,11 @@ class Link:
         """Use *connection*, which is kept unless the exchange broke off with replies under way."""
         try:
             answer = exchange(connection)
+        except ReadOnlyError:
+            # Once the master, now a replica: the name may stand for another server by now.
+            connection.disconnect()
+            self.close()
+            raise
         except ResponseError:
             self._idle.append(connection)
             raise

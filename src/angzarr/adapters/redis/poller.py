@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from queue import Empty
 from typing import Any
 
@@ -23,6 +24,9 @@ STEP, BELL, LISTEN = "STEP", "BELL", "LISTEN"
 MOST_A_TURN = 64
 #: The longest that drain_events waits in one go, in seconds, so that it looks around.
 LONGEST_WAIT = 1.0
+#: Seconds between two looks for messages that a channel holds without knowing; twice seen, they
+#: go back.
+STRAYS_EVERY = 10.0
 
 
 class Poller(MultiChannelPoller):
@@ -32,6 +36,7 @@ class Poller(MultiChannelPoller):
     loop: Any = None
     _deaf_until = 0.0
     _turning_soon = False
+    _strays_at = 0.0
 
     @property
     def looped(self) -> bool:
@@ -103,7 +108,8 @@ class Poller(MultiChannelPoller):
         if kind == LISTEN:
             _log.warning("fanout_lost: %s; remote control is deaf until Redis is back", error)
             self._deaf_until = time.monotonic() + 1.0
-            channel.subclient.connection.disconnect()
+            if channel.subclient.connection is not None:
+                channel.subclient.connection.disconnect()
             channel._in_listen = None  # noqa: SLF001 - kombu's, and our base class
         else:
             self.forget(channel)
@@ -119,6 +125,9 @@ class Poller(MultiChannelPoller):
             self.maybe_refresh_binding_expiry()
             if not self._take_turn(timeout):
                 self.maybe_restore_messages()
+                if time.monotonic() - self._strays_at > STRAYS_EVERY:
+                    self._strays_at = time.monotonic()
+                    self.give_back_strays()
                 raise Empty
         finally:
             self._in_protected_read = False
@@ -157,9 +166,9 @@ class Poller(MultiChannelPoller):
     def _or_lost(self, channel: Any, step: Any) -> Any:
         try:
             return step(channel)
-        except AWAY as error:
+        except AWAY:
             self.forget(channel)
-            channel.fetcher.lost(error)
+            channel.fetcher.forget()
             raise
 
     # -- both ----------------------------------------------------------------------------------
@@ -195,6 +204,14 @@ class Poller(MultiChannelPoller):
             if channel.is_fetching and channel.fetcher.overdue(channel.socket_timeout or 5.0):
                 self._lost(channel, STEP, TimeoutError("no reply to a step"))
 
+    def give_back_strays(self) -> None:
+        """Let each channel look for messages that it holds without knowing."""
+        for channel in tuple(self._channels):
+            try:
+                channel.give_back_strays()
+            except AWAY as error:
+                _log.debug("strays_not_looked_for: %s", error)
+
     def ping_bells(self) -> None:
         """Say something on the connections that only listen, so that a dead one is found out."""
         for channel in tuple(self._channels):
@@ -221,10 +238,11 @@ class Poller(MultiChannelPoller):
 
     def _unwatch(self, fd: int) -> None:
         del self._fd_to_chan[fd]
-        if self.loop is not None:
-            self.loop.remove(fd)
-        else:
-            self.poller.unregister(fd)
+        with suppress(OSError, KeyError, ValueError):  # closed already, and so not watched
+            if self.loop is not None:
+                self.loop.remove(fd)
+            else:
+                self.poller.unregister(fd)
 
 
 def _time_out(_channel: Any) -> None:

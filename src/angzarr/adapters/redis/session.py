@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
-from angzarr.adapters.redis.link import Link, Script
+from angzarr.adapters.redis.link import Argument, Link, Script
+from angzarr.adapters.redis.step import STEP
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -81,6 +82,7 @@ class Session:
         self._wake = threading.Event()
         self._steady_since: float | None = None
         self._thread: threading.Thread | None = None
+        self._done: Sequence[Argument] = ()
         #: When the lease was last renewed (time.monotonic); None while Redis is away.
         self.renewed_at: float | None = None
 
@@ -107,13 +109,21 @@ class Session:
         """
         return self._give_back(self.keys, tags, last=last, dead=False)
 
+    def held(self) -> list[str]:
+        """Return the tags of all that this session holds; raises redis-py's errors."""
+        return [_text(tag) for tag in self._link.execute("HKEYS", self.keys.unacked)]
+
     def check(self) -> None:
         """Renew now: a connection was lost, and `renewed_at` tells whether Redis is there."""
         self.renewed_at = None
         self._wake.set()
 
-    def end(self) -> None:
-        """Give back what is left and end. If Redis is away, a thread goes on trying."""
+    def end(self, done: Sequence[Argument] = ()) -> None:
+        """Let go of *done* (see `flat`), give back what is left, and end.
+
+        If Redis is away, a thread goes on trying.
+        """
+        self._done = done
         self._ending.set()
         self._wake.set()
         if os.getpid() != self._pid:
@@ -182,18 +192,25 @@ class Session:
         ordered = sorted(tags, key=_age, reverse=not last)
         moved = 0
         for start in range(0, max(len(ordered), 1), MESSAGES_A_SCRIPT):
+            if dead:
+                self._renew_if_due()  # there may be a great deal to give back
             now = self._move(keys, ordered[start : start + MESSAGES_A_SCRIPT], last, dead)
             if now < 0:
                 break
             moved += now
         return moved
 
+    def _renew_if_due(self) -> None:
+        renewed_at = self.renewed_at or 0.0
+        if time.monotonic() - renewed_at > self._span.total_seconds() / RENEWALS:
+            self.renew()
+
     def _move(self, keys: Keys, tags: Sequence[str], last: bool, dead: bool) -> int:  # noqa: FBT001 - private
         held = self._link.execute("HMGET", keys.unacked, *tags) if tags else []
         messages = [
             part
             for tag, value in zip(tags, held, strict=True)
-            if value is not None
+            if value is not None and b":" in value
             for part in (tag, *_redelivered(value))
         ]
         if not messages and not dead:
@@ -202,6 +219,10 @@ class Session:
         return int(self._link.run(_GIVE_BACK, (keys.unacked, keys.lease, keys.sessions), *args))
 
     def _leave(self) -> None:
+        if self._done:
+            keys = (self.keys.unacked, self.keys.lease, self.keys.sessions)
+            self._link.run(STEP, keys, 0, "", 1, "first", self.keys.session, *self._done)
+            self._done = ()
         tags = [_text(tag) for tag in self._link.execute("HKEYS", self.keys.unacked)]
         self.give_back(tags)
         keys = (self.keys.unacked, self.keys.lease, self.keys.sessions)
@@ -235,14 +256,14 @@ def _redelivered(value: bytes) -> tuple[bytes, bytes]:
         message = json.loads(raw)
         message["headers"]["redelivered"] = True
         message["properties"]["delivery_info"]["redelivered"] = True
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return origin, raw
     return origin, json.dumps(message).encode()
 
 
 def _age(tag: str) -> tuple[int, ...]:
     """Return what orders the *tag* of a message by the time it was fetched: ``…:fetch:number``."""
-    return tuple(int(part) for part in tag.rsplit(":", 2)[-2:] if part.isdigit())
+    return tuple(int(part) for part in tag.rsplit(":", 2)[-2:] if part.isdecimal())
 
 
 def _text(value: bytes | str) -> str:

@@ -1,19 +1,21 @@
 -- One step of a session: let go of what was acknowledged, then fetch what it has room for.
--- KEYS[1] the session's unacked hash, KEYS[2] its owner's lease, KEYS[3..] lists of messages,
---         highest priority first, the same queues at each priority
+-- KEYS[1] the session's unacked hash, KEYS[2] its owner's lease, KEYS[3] the sorted set of sessions,
+--         KEYS[4..] lists of messages, highest priority first, the same queues at each priority
 -- ARGV    most messages to fetch, token of this fetch, lists that share a priority,
 --         'fair' (the lists of one priority take turns) or 'first' (one list after the other),
---         'owned' or 'free' (no acknowledgement wanted), then for each message to let go: tag, how
---         many arguments follow (0 for none), and those: the key of a claim's record and what
---         settle.lua takes, to end the claim before the message goes
+--         the session ('' where no acknowledgement is wanted), then for each message to let go:
+--         tag, how many arguments follow (0 for none), and those: the key of a claim's record and
+--         what settle.lua takes, to end the claim before the message goes
 -- Returns {state, tags that were not there, tags whose claim another holds, tags whose claim could
--- not be ended (they are kept), then for each message: list (an index), raw}; the tags of the
--- messages are token:1, token:2, ... State: 'full' (there may be more), 'empty' (there was no
--- more; every list has been read, so that tracking rings when one is written to), 'idle' (nothing
--- was asked for) or 'no lease' (nothing was fetched: others may think the owner dead).
+-- not be ended (they are kept), keys that are no lists, then for each message: list (an index),
+-- raw}; the tags of the messages are token:1, token:2, ... State: 'full' (there may be more),
+-- 'empty' (there was no more; every list has been read, so that tracking rings when one is written
+-- to), 'idle' (nothing was asked for) or 'no lease' (nothing was fetched: the lease has ended, or
+-- the session is not on the list by which others would find what it left).
 -- Never popped without an owner. Sent twice with one token it fetches once.
-local unacked, most, token, owned = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[5] == 'owned'
-local missing, fenced, kept = {}, {}, {}
+local unacked, most, token, owned = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[5] ~= ''
+local FIRST_LIST = 4
+local missing, fenced, kept, odd = {}, {}, {}, {}
 
 local function is_settled(tag, key, from, to)
   local args = {}
@@ -40,21 +42,21 @@ while i <= #ARGV do
   i = i + 2 + size
 end
 if most == 0 then
-  return {'idle', missing, fenced, kept}
+  return {'idle', missing, fenced, kept, odd}
 end
-if owned and redis.call('EXISTS', KEYS[2]) == 0 then
-  return {'no lease', missing, fenced, kept}
+if owned and (redis.call('EXISTS', KEYS[2]) == 0 or not redis.call('ZSCORE', KEYS[3], ARGV[5])) then
+  return {'no lease', missing, fenced, kept, odd}
 end
 
-local reply, count = {'full', missing, fenced, kept}, 0
+local reply, count = {'full', missing, fenced, kept, odd}, 0
 if owned then
   local before = redis.call('HGET', unacked, token .. ':1')
   while before do
     local length, start = string.match(before, '^(%d+):()')
     local list = string.sub(before, start, start + length - 1)
     local index = 0
-    for i = 3, #KEYS do
-      if KEYS[i] == list then index = i - 2 end
+    for i = FIRST_LIST, #KEYS do
+      if KEYS[i] == list then index = i - FIRST_LIST + 1 end
     end
     reply[#reply + 1] = index
     reply[#reply + 1] = string.sub(before, start + length)
@@ -71,12 +73,12 @@ local function take(i, raw)
   if owned then
     redis.call('HSET', unacked, token .. ':' .. count, #KEYS[i] .. ':' .. KEYS[i] .. raw)
   end
-  reply[#reply + 1] = i - 2
+  reply[#reply + 1] = i - FIRST_LIST + 1
   reply[#reply + 1] = raw
 end
 
 local width, fair = tonumber(ARGV[3]), ARGV[4] == 'fair' and ARGV[3] ~= '1'
-for first = 3, #KEYS, width do
+for first = FIRST_LIST, #KEYS, width do
   local open = {}
   for i = first, first + width - 1 do
     open[#open + 1] = i
@@ -85,8 +87,10 @@ for first = 3, #KEYS, width do
     local left = {}
     for _, i in ipairs(open) do
       local want = fair and 1 or most - count
-      local got = count < most and redis.call('RPOP', KEYS[i], want)
-      if got then
+      local got = count < most and redis.pcall('RPOP', KEYS[i], want)
+      if got and got.err then
+        odd[#odd + 1] = KEYS[i]
+      elseif got then
         for _, raw in ipairs(got) do
           take(i, raw)
         end
@@ -99,8 +103,8 @@ for first = 3, #KEYS, width do
   end
 end
 if count < most then
-  for i = 3, #KEYS do
-    redis.call('LLEN', KEYS[i])
+  for i = FIRST_LIST, #KEYS do
+    redis.pcall('LLEN', KEYS[i])
   end
   reply[1] = 'empty'
 end

@@ -16,6 +16,8 @@ class Fetched(NamedTuple):
     tag: str
     queue: str
     raw: bytes
+    #: The list it came from.
+    origin: str
 
 
 class Ending(NamedTuple):

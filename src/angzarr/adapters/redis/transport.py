@@ -14,7 +14,7 @@ from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport import redis as stock
 
 from angzarr.adapters.redis.channel import Channel
-from angzarr.adapters.redis.poller import Poller
+from angzarr.adapters.redis.poller import STRAYS_EVERY, Poller
 
 #: Seconds between two looks for overdue replies.
 HEALTH_LOOK = 1.0
@@ -25,6 +25,7 @@ _KEPT_FROM_STOCK = {
         "health_check_interval",
         stock.DEFAULT_HEALTH_CHECK_INTERVAL,
     ),
+    "give_back_strays": ("", STRAYS_EVERY),
     "ping_bells": ("health_check_interval", stock.DEFAULT_HEALTH_CHECK_INTERVAL),
     "maybe_reauth": ("reauth_check_interval", stock.DEFAULT_REAUTH_CHECK_INTERVAL),
     "maybe_refresh_binding_expiry": ("", 1),
@@ -65,7 +66,8 @@ class Transport(stock.Transport):
         loop.on_tick.add(poller.tick)
         options = connection.client.transport_options
         for name, (option, usual) in _KEPT_FROM_STOCK.items():
-            seconds = options.get(option) or usual
+            given = options.get(option) or 0
+            seconds = given if given > 0 else usual
             self._timers.append(loop.call_repeatedly(seconds, getattr(poller, name)))
 
     def close_connection(self, connection: Any) -> None:

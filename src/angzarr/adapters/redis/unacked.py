@@ -13,6 +13,9 @@ from angzarr.adapters.redis.session import AWAY
 #: The attribute of a message that holds the `Ending` of a claim that ends with it.
 ENDING = "angzarr_ending"
 
+#: The attribute of a message that was fetched: a broadcast was not, and is nobody's.
+FETCHED = "angzarr_fetched"
+
 _log = logging.getLogger("angzarr.transport")
 
 
@@ -27,15 +30,23 @@ class Unacked(stock.QoS):
         """Count *message*, which the fetch has written down already."""
         QoS.append(self, message, delivery_tag)
 
+    def delivered(self) -> list[str]:
+        """Return the tags of what is delivered and neither acknowledged nor rejected."""
+        return [tag for tag in self._delivered if tag not in self._dirty]
+
     def ack(self, delivery_tag: str) -> None:
         """Let go of a message: with the next step, or at once where no loop takes steps."""
         message = self._delivered.get(delivery_tag)
         QoS.ack(self, delivery_tag)
-        self.channel.let_go(delivery_tag, getattr(message, ENDING, None))
+        if is_fetched(message):
+            self.channel.let_go(delivery_tag, getattr(message, ENDING, None))
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
         """Let go of a message, or put it at the end of the list it came from."""
+        message = self._delivered.get(delivery_tag)
         QoS.ack(self, delivery_tag)
+        if not is_fetched(message):
+            return
         if requeue:
             self.channel.give_back([delivery_tag], last=True)
         else:
@@ -63,3 +74,8 @@ class Unacked(stock.QoS):
             self.channel.end_session()
         except AWAY as error:
             _log.warning("session_not_ended: %s", error)
+
+
+def is_fetched(message: Any) -> bool:
+    """Tell whether *message* lies in Redis until it is let go; one that is unknown may."""
+    return message is None or getattr(message, FETCHED, False)
