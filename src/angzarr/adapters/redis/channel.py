@@ -67,7 +67,13 @@ class Channel(LinkedChannel):
         self._read_ahead: dict[str, Any] = {}
         self._strays: set[str] = set()
         super().__init__(*args, **kwargs)
-        check_server(self)
+        try:
+            check_server(self)
+        except BaseException:
+            self.connection.cycle.discard(self)
+            self._disconnect_pools()
+            self._close_clients()
+            raise
 
     # -- consuming -----------------------------------------------------------------------------
 
@@ -204,6 +210,8 @@ class Channel(LinkedChannel):
         """Close; what is neither acknowledged nor delivered goes back, whatever it takes."""
         self.end_session()
         super().close()
+        if "link" in vars(self):
+            self.link.close()
 
     # ------------------------------------------------------------------------------------------
 

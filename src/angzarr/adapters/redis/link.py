@@ -85,7 +85,7 @@ class Link:
         """Send one command, never twice: if no reply comes, it may or may not have run."""
         connection = self._borrow()
         if connection is None or _is_stale(connection):
-            connection = self._make()
+            connection = self._open()
         return self._with(connection, lambda connection: _execute(connection, command))
 
     def execute_many(self, commands: Sequence[Command]) -> list[Any]:
@@ -122,7 +122,12 @@ class Link:
             except RedisConnectionError:
                 # The server was restarted or closed idle connections: the others are stale too.
                 self.close()
-        return self._with(self._make(), exchange)
+        return self._with(self._open(), exchange)
+
+    def _open(self) -> Connection:
+        connection = self._make()
+        connection.connect()  # behind Sentinel this alone asks where the master is
+        return connection
 
     def _with(self, connection: Connection, exchange: Callable[[Connection], _Answer]) -> _Answer:
         """Use *connection*, which is kept unless the exchange broke off with replies under way."""

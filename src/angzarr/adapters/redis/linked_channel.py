@@ -46,6 +46,11 @@ class LinkedChannel(stock.Channel):
         self._one_client = None
         super()._disconnect_pools()
 
+    def _has_queue(self, queue: str, **_kwargs: Any) -> bool:
+        """Tell whether any list of *queue* exists; stock looks without the key prefix."""
+        names = [self._q_for_pri(queue, step) for step in self.priority_steps]
+        return bool(self.link.execute("EXISTS", *(f"{self.global_keyprefix}{n}" for n in names)))
+
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         """Push *message*, never twice; raises redis-py's errors if it is not certain."""
         if kwargs.get("_publish_batch") is not None or queue in self._expires:
