@@ -48,8 +48,10 @@ class LinkedChannel(stock.Channel):
 
     def _has_queue(self, queue: str, **_kwargs: Any) -> bool:
         """Tell whether any list of *queue* exists; stock looks without the key prefix."""
-        names = [self._q_for_pri(queue, step) for step in self.priority_steps]
-        return bool(self.link.execute("EXISTS", *(f"{self.global_keyprefix}{n}" for n in names)))
+        with self.conn_or_acquire() as client, client.pipeline() as pipe:
+            for step in self.priority_steps:
+                pipe.exists(f"{self.global_keyprefix}{self._q_for_pri(queue, step)}")
+            return any(pipe.execute())
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         """Push *message*, never twice; raises redis-py's errors if it is not certain."""
