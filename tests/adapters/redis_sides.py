@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis
-from kombu import Connection, Consumer, Producer, Queue
+from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 import angzarr.adapters.redis.transport  # noqa: F401 - registers our schemes
 
@@ -126,3 +126,23 @@ def held(raw: redis.Redis[Any]) -> int:
     """Return how many messages are with a consumer, unacknowledged, on either side."""
     hashes = list(raw.scan_iter("*unacked*", count=1000, _type="hash"))
     return sum(raw.hlen(key) for key in hashes)
+
+
+def passes_a_message(connection: Connection, name: str) -> None:
+    """Send one message to a queue and one to all, and get both back after a wait."""
+    exchange = Exchange(f"{name}-all", "fanout")
+    with (
+        consuming(connection, name) as inbox,
+        consuming(connection, Queue(f"{name}-mine", exchange), no_ack=True) as heard,
+    ):
+        inbox.turn()  # it waits from now on, and has to be woken
+        publish(connection, name, ["x"], priority=3)
+        assert inbox.wait(1) == ["x"]
+        while not heard.messages:
+            Producer(connection, exchange).publish("y")
+            heard.turn()
+
+
+def open_once(connection: Connection) -> None:
+    """Connect without the two seconds that kombu sleeps before it gives up."""
+    connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)

@@ -1,4 +1,4 @@
-"""Acknowledge, reject, prefetch, close: who holds a message, and where it is when nobody does."""
+"""Acknowledge, reject, requeue, close: who holds a message, and where it is when nobody does."""
 
 from __future__ import annotations
 
@@ -25,48 +25,6 @@ def test_closing_everything_leaves_no_trace_of_a_session(redis_broker, raw, uniq
             inbox.wait(5)
             assert raw.keys("*angzarr*")
     assert raw.keys("*") == []
-
-
-@each_side
-@pytest.mark.parametrize("prefetch", [1, 5])
-def test_no_more_is_given_than_the_prefetch_limit(redis_broker, raw, unique_name, side, prefetch):
-    with connect(redis_broker, side) as connection:
-        publish(connection, unique_name, range(20))
-        with consuming(connection, unique_name, prefetch=prefetch, ack=False) as inbox:
-            inbox.wait(prefetch)
-            assert inbox.rest() == list(range(prefetch))
-            assert held(raw) == prefetch
-            assert raw.llen(unique_name) == 20 - prefetch
-            inbox.messages[0].ack()
-            assert inbox.wait(prefetch + 1) == list(range(prefetch + 1))
-            assert inbox.rest() == list(range(prefetch + 1))
-
-
-@each_side
-def test_a_raised_prefetch_limit_lets_more_in(redis_broker, unique_name, side):
-    with connect(redis_broker, side) as connection:
-        publish(connection, unique_name, range(20))
-        with consuming(connection, unique_name, prefetch=2, ack=False) as inbox:
-            inbox.wait(2)
-            inbox.consumer.qos(prefetch_count=6)
-            inbox.wait(6)
-            assert inbox.rest() == list(range(6))
-
-
-@each_side
-def test_channels_of_one_connection_have_limits_of_their_own(redis_broker, unique_name, side):
-    first, second = f"{unique_name}-1", f"{unique_name}-2"
-    with connect(redis_broker, side) as connection:
-        publish(connection, first, range(9))
-        publish(connection, second, range(9))
-        with (
-            consuming(connection, first, prefetch=2, ack=False) as left,
-            consuming(connection, second, prefetch=4, ack=False) as right,
-        ):
-            while len(left.messages) + len(right.messages) < 6:
-                left.turn(5)
-            left.rest()
-            assert (left.bodies, right.bodies) == ([0, 1], [0, 1, 2, 3])
 
 
 @each_side
@@ -205,32 +163,6 @@ def test_without_acknowledgements_nothing_is_ever_held(
 
 
 @each_side
-def test_consumers_with_and_without_acknowledgements_share_a_channel(
-    redis_broker, raw, unique_name, side
-):
-    careful, careless = f"{unique_name}-1", f"{unique_name}-2"
-    with connect(redis_broker, side) as connection:
-        publish(connection, careful, range(5))
-        publish(connection, careless, range(5))
-        with consuming(connection, careful, ack=False, prefetch=10) as inbox:
-            channel = inbox.channel
-            other = type(inbox.consumer)(
-                channel, [careless_queue(careless)], on_message=inbox.messages.append, no_ack=True
-            )
-            other.consume()
-            inbox.wait(10)
-            assert held(raw) == 5
-        assert raw.llen(careful) == 5
-        assert raw.llen(careless) == 0
-
-
-def careless_queue(name):
-    from kombu import Queue
-
-    return Queue(name)
-
-
-@each_side
 def test_without_ack_emulation_nothing_is_written_down(redis_broker, raw, unique_name, side):
     with connect(redis_broker, side, ack_emulation=False) as connection:
         publish(connection, unique_name, range(5))
@@ -244,61 +176,3 @@ def test_without_ack_emulation_nothing_is_written_down(redis_broker, raw, unique
         # kombu puts the others back from its own memory when the channel is closed.
         with consuming(connection, unique_name) as inbox:
             assert sorted(inbox.wait(4)) == [1, 2, 3, 4]
-
-
-@each_side
-def test_a_cancelled_consumer_gets_no_more_and_keeps_what_it_has(
-    redis_broker, raw, unique_name, side
-):
-    with connect(redis_broker, side) as connection:
-        publish(connection, unique_name, range(3))
-        with consuming(connection, unique_name, ack=False, prefetch=3) as inbox:
-            inbox.wait(3)
-            inbox.consumer.cancel()
-            publish(connection, unique_name, ["later"])
-            assert inbox.rest() == [0, 1, 2]
-            assert held(raw) == 3
-            for message in inbox.messages:
-                message.ack()
-            assert held(raw) == 0
-        assert raw.llen(unique_name) == 1
-
-
-@each_side
-def test_a_queue_may_be_added_to_a_consumer_at_work(redis_broker, unique_name, side):
-    first, second = f"{unique_name}-1", f"{unique_name}-2"
-    with connect(redis_broker, side) as connection:
-        publish(connection, first, ["a"])
-        publish(connection, second, ["b"])
-        with consuming(connection, first) as inbox:
-            assert inbox.wait(1) == ["a"]
-            inbox.consumer.add_queue(careless_queue(second))
-            inbox.consumer.consume()
-            assert inbox.wait(2) == ["a", "b"]
-            inbox.consumer.cancel_by_queue(first)
-            publish(connection, first, ["c"])
-            publish(connection, second, ["d"])
-            assert inbox.wait(3) == ["a", "b", "d"]
-            assert inbox.rest() == ["a", "b", "d"]
-
-
-@each_side
-def test_an_error_of_the_application_leaves_the_message_with_the_consumer(
-    redis_broker, raw, unique_name, side
-):
-    with connect(redis_broker, side) as connection:
-        publish(connection, unique_name, [1, 2])
-        with consuming(connection, unique_name, ack=False, prefetch=2) as inbox:
-
-            def fail(message):
-                inbox.messages.append(message)
-                raise ZeroDivisionError
-
-            inbox.consumer.on_message = fail
-            inbox.consumer.consume()
-            with pytest.raises(ZeroDivisionError):
-                inbox.wait(1)
-            inbox.consumer.on_message = inbox.messages.append
-            inbox.wait(2)
-            assert held(raw) == 2
-        assert raw.llen(unique_name) == 2

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from kombu import Connection, Exchange, Producer, Queue
 from kombu.mixins import ConsumerMixin
+from tests.adapters.redis_control_site import Site
 from tests.adapters.redis_sides import consuming, held, publish
 
 from redis_sentinel import MASTER
@@ -135,3 +136,34 @@ def test_publishing_finds_the_new_master(make_sentinel, unique_name):
         with consuming(connection, unique_name) as inbox:
             assert inbox.wait(2) == ["before", "after"]
     assert after.client().llen(unique_name) == 0
+
+
+def test_a_worker_outlives_a_failover_and_is_steered_after_it(
+    make_sentinel, redis_broker, raw, unique_name, tmp_path
+):
+    """In Celery's loop a lost Redis is no error: the transport finds the new master by itself."""
+    fleet = make_sentinel(sentinels=3, durable=True)
+    options = {"master_name": MASTER, "socket_timeout": 2, "socket_connect_timeout": 2, "lease": 3}
+    site = Site(fleet.url, unique_name, tmp_path / "log", journal=redis_broker, **options)
+    retry = {"max_retries": 20, "interval_start": 0, "interval_step": 0.2, "interval_max": 1}
+
+    def ran():
+        return {text.decode() for text in raw.lrange(f"{unique_name}-ran", 0, -1)}
+
+    with site.app(OURS) as app:
+        for number in range(MESSAGES):
+            app.send_task("note", [f"n{number}", 0.01])
+        with site.worker(OURS) as process:
+            wait_until(lambda: len(ran()) >= 20, "the first twenty")
+            fleet.wait_for_the_replica()
+            after = fleet.failover()
+            app.send_task("note", ["after"], retry=True, retry_policy=retry)
+            wait_until(lambda: len(ran()) == MESSAGES + 1, "every task", 40)
+            answer = wait_until(
+                lambda: app.control.ping(destination=[site.host], timeout=2, limit=1), "a pong"
+            )
+            assert answer == [{site.host: {"ok": "pong"}}]
+            assert process.poll() is None
+            assert "Connection to broker lost" not in site.text()
+    assert "after" in ran()
+    assert held(after.client()) == 0
