@@ -16,12 +16,14 @@ from celery import Task
 from celery.app.trace import TraceInfo, trace_ok_t
 from celery.exceptions import Ignore, Reject, Retry
 from celery.states import FAILURE, REJECTED
+from celery.utils.threads import LocalStack
 from celery.utils.time import maybe_make_aware
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.custom_headers import custom_headers
 from angzarr.adapters.celery.envelope import FIELD, TOLD, Envelope
 from angzarr.adapters.celery.followers import FOLLOWING, forget_followers
+from angzarr.adapters.celery.request_stack import RequestStack
 from angzarr.adapters.celery.riding import LeftToAck, answer_in
 from angzarr.delivery.delivery import Delivery, read
 from angzarr.delivery.outcome import (
@@ -54,6 +56,14 @@ class RoadTask(Task):
     _tracer: Any = None
     #: Named, not imported: a process that only publishes needs no worker code.
     Request = "angzarr.adapters.celery.request:RoadRequest"
+
+    @classmethod
+    def bind(cls, app: Any) -> Any:
+        """Bind to *app*, once with a quicker stack of requests."""
+        bound = super().bind(app)
+        if type(cls.request_stack) is LocalStack:
+            cls.request_stack = RequestStack()
+        return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Take the road in a worker; outside one, run the function and nothing else."""
