@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from redis.exceptions import NoScriptError
 
+from angzarr.adapters.redis.aftermath import Aftermath
 from angzarr.adapters.redis.doorbell import Doorbell
 from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
@@ -83,7 +84,7 @@ class Fetcher:
         self._looked_at = 0.0
         self._lost_at: float | None = None
         self._told_lost = False
-        self._odd: set[str] = set()
+        self._aftermath = Aftermath()
 
     # -- what the channel says -----------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class Fetcher:
             except BaseException:
                 self._done.extendleft(reversed(done))
                 raise
-            self._tell(done, *reply[1:])
+            self._aftermath.tell(self.session, done, *reply[1:])
 
     # -- a step --------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class Fetcher:
 
     def _read(self, reply: list[Any], flight: _Flight) -> int:
         state, missing, fenced, kept, odd, *messages = reply
-        self._tell(flight.done, missing, fenced, kept, odd)
+        self._aftermath.tell(self.session, flight.done, missing, fenced, kept, odd)
         if state == b"no lease" and self.session is not None:
             self.session.renew()
         if state in (b"idle", b"no lease"):
@@ -294,33 +295,6 @@ class Fetcher:
             except IndexError:  # another thread was quicker
                 break
         return taken
-
-    def _tell(
-        self,
-        done: list[Done],
-        missing: list[bytes],
-        fenced: list[bytes],
-        kept: list[bytes],
-        odd: list[bytes],
-    ) -> None:
-        """Tell what did not go as it should; usually all are empty."""
-        for key in {name.decode(errors="replace") for name in odd} - self._odd:
-            self._odd.add(key)
-            _log.error("queue_unreadable: the key %s is no list, another program wrote it", key)
-        if missing:
-            _log.warning(
-                "acknowledged_too_late: %d messages were given to others, since the lease of this"
-                " worker had ended, or had been acknowledged before a connection broke",
-                len(missing),
-            )
-        if fenced:
-            told = {tag.decode() for tag in fenced}
-            for one in done:
-                if one.tag in told and one.ending is not None:
-                    one.ending.on_fenced()
-        if kept and self.session is not None:
-            _log.error("claims_not_ended: %d messages are given back", len(kept))
-            self.session.give_back([tag.decode() for tag in kept])
 
 
 def keys_of(session: Session | None) -> tuple[str, str, str]:

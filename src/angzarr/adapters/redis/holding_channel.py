@@ -1,0 +1,179 @@
+"""HoldingChannel: what a channel holds of fetched messages, until it is let go or given back."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, cast
+
+from angzarr.adapters.redis.damaged import Damaged, OnDamaged
+from angzarr.adapters.redis.doorbell import Doorbell
+from angzarr.adapters.redis.fetcher import Fetcher
+from angzarr.adapters.redis.linked_channel import LinkedChannel
+from angzarr.adapters.redis.session import AWAY, Keys, Session
+from angzarr.adapters.redis.step import Done, Ending, Fetched, flat
+
+_log = logging.getLogger("angzarr.transport")
+
+
+class HoldingChannel(LinkedChannel):
+    """A channel with a session and a fetcher, begun when first needed."""
+
+    from_transport_options = (
+        *LinkedChannel.from_transport_options,
+        "lease",
+        "owner_lease",
+        "on_damaged",
+        "on_fetched",
+    )
+
+    lease = 8.0
+    owner_lease: Any = None
+    on_damaged: OnDamaged | str | None = None
+    on_fetched: Callable[[Sequence[Any]], None] | None = None
+
+    #: What fetches; None while nobody consumes.
+    fetcher: Fetcher | None = None
+    _session: Session | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._takers: dict[str, tuple[Any, bool]] = {}
+        self._read_ahead: dict[str, Any] = {}
+        self._strays: set[str] = set()
+        super().__init__(*args, **kwargs)
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether anybody consumes from a queue, fanout apart."""
+        return self.fetcher is not None and bool(self._takers)
+
+    def let_go(self, tag: str, ending: Ending | None = None) -> None:
+        """Let go of a message: with the loop's next step, or now if there is none.
+
+        The claim that it names ends in the same step, before the message goes.
+        """
+        if self.closed:
+            _log.warning("acknowledged_too_late: its channel was closed and had given it back")
+            return
+        if self.fetcher is None:
+            self._fetch_for_takers()
+        fetcher = cast("Fetcher", self.fetcher)
+        fetcher.let_go(tag, ending)
+        if self.connection.cycle.looped and self._takers:
+            self.connection.cycle.turn_soon(fetcher)
+        else:
+            fetcher.flush()
+
+    def give_back(self, tags: Sequence[str], *, last: bool = False) -> None:
+        """Give messages back now; if Redis is away they come back with the end of the session."""
+        if self._session is not None and tags:
+            self._session.give_back(tags, last=last)
+
+    def end_session(self) -> None:
+        """End fetching and give back what was neither acknowledged nor even delivered."""
+        if "_damaged" in vars(self):
+            self._damaged.close()
+        fetcher, session = self.fetcher, self._session
+        self.fetcher = self._session = None
+        rest: list[Done] = []
+        if fetcher is not None:
+            self._hang_up(fetcher)
+            rest = fetcher.rest()
+        if session is not None:
+            session.end(flat(rest))
+        elif fetcher is not None:
+            self._put_back(list(fetcher.ready))
+
+    def close(self) -> None:
+        """Close; what is neither acknowledged nor delivered goes back, whatever it takes."""
+        self.end_session()
+        super().close()
+        if "link" in vars(self):
+            self.link.close()
+
+    def give_back_strays(self) -> None:
+        """Give back what this session holds and nobody here knows of.
+
+        Such are the messages of a fetch whose reply never came, or that could not be given back
+        in time. What is seen twice, with time between, is a stray. Raises redis-py's errors.
+        """
+        session = self._session
+        if session is None:
+            return
+        known = {*self.qos.delivered(), *self._read_ahead, *self._damaged.tags()}
+        if self.fetcher is not None:
+            known |= self.fetcher.tags()
+        strays = {
+            tag
+            for tag in session.held()
+            if tag not in known and not (self.is_fetching and self._may_bring(tag))
+        }
+        again = strays & self._strays
+        self._strays = strays - again
+        if again:
+            _log.warning("strays_given_back: %d messages that were held by nobody", len(again))
+            session.give_back(list(again))
+
+    def _may_bring(self, tag: str) -> bool:
+        return self.fetcher is not None and self.fetcher.may_bring(tag)
+
+    def _put_back(self, messages: Sequence[Fetched]) -> None:
+        """Put back what was fetched and not delivered; without a session it is just pushed."""
+        if self._session is not None:
+            try:
+                self.give_back([fetched.tag for fetched in messages])
+            except AWAY as error:
+                _log.warning("messages_not_given_back: they are as strays (%s)", error)
+            return
+        for fetched in reversed(messages):
+            self.link.execute_once("RPUSH", fetched.origin, fetched.raw)
+
+    def _hang_up(self, fetcher: Fetcher) -> None:
+        try:
+            fetcher.finish()
+            fetcher.flush()
+        except AWAY as error:
+            fetcher.lost(error)
+        if self.connection is not None:
+            self.connection.cycle.forget(self)
+        fetcher.doorbell.disconnect()
+
+    @cached_property
+    def _damaged(self) -> Damaged:
+        return Damaged(self.link, self.global_keyprefix, self.on_damaged)
+
+    def _begin_session(self) -> None:
+        if self._session is not None or not self.ack_emulation:
+            return
+        own = f"{self.global_keyprefix}angzarr:owner:{_own_name()}"
+        lease = self.owner_lease() if self.owner_lease is not None else own
+        session = Session(
+            self.link,
+            Keys.new(lease, f"{self.global_keyprefix}{self.unacked_key}:"),
+            timedelta(seconds=self.lease),
+            shared=self.owner_lease is not None,
+        )
+        session.start()
+        self._session = session
+        if self.fetcher is not None:
+            self.fetcher.session = session
+
+    def _fetch_for_takers(self) -> None:
+        if self.fetcher is None:
+            name = os.urandom(4).hex()
+            doorbell = Doorbell(self._make_connection)
+            self.fetcher = Fetcher(doorbell, self.link, self._session, self, name)
+        self.fetcher.look()
+
+    def _after_fork(self) -> None:
+        """Drop what is the parent's; see Link for its connections."""
+        super()._after_fork()
+        self.fetcher = self._session = None
+
+
+def _own_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(6).hex()}"
