@@ -7,7 +7,6 @@ is skipped on a laptop and fails in CI, as with the servers of tests/conftest.py
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,9 +21,9 @@ import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from tests.conftest import servers_required
 
 from certificates import Certificates
+from programs import require
 
 LOOPBACK = "127.0.0.1"
 #: Below the ports of outgoing connections (32768 and up) and those of tests/servers (20000 and
@@ -110,7 +109,7 @@ class PrivateRedis:
 
     def start(self) -> None:
         """Start it, the first time on a free port, later on the same one with the same data."""
-        program = _program()
+        program = require("redis-server", "redis-server")
         self.folder.mkdir(parents=True, exist_ok=True)
         for _ in range(5):  # another process may be quicker to take the port
             port = self.port or free_port(bus=self.cluster)
@@ -243,13 +242,3 @@ def _is_free(port: int) -> bool:
             probe.bind((LOOPBACK, port))
             return True
     return False
-
-
-def _program() -> str:
-    program = shutil.which("redis-server")
-    if program:
-        return program
-    reason = "no redis-server on the path: install Debian's package redis-server"
-    if servers_required():
-        pytest.fail(reason, pytrace=False)
-    return pytest.skip(reason)
