@@ -18,7 +18,7 @@ from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from redis.exceptions import ConnectionError as Lost
 
 from adapters.redis_sides import connect
-from angzarr.adapters.redis import channel as channel_module
+from angzarr.adapters.redis import holding_channel as channel_module
 from angzarr.adapters.redis.session import Session
 
 AWAY = (redis.RedisError, OSError)

@@ -191,7 +191,6 @@ def test_a_step_that_arrives_again_after_its_messages_were_acknowledged_hides_no
         wait_until(lambda: worker.turn() or len(worker.held) == 2, "the other message", 3)
 
 
-@pytest.mark.xfail(strict=True, reason="a late step may reuse the tags of messages that are gone")
 def test_a_step_that_arrives_late_names_no_message_that_an_old_acknowledgement_deletes(
     server, client
 ):
@@ -274,9 +273,6 @@ def test_a_queue_that_is_no_list_does_not_stop_the_others(server, client, strate
         wait_until(lambda: worker.turn() or held(client) == 0, "the acknowledgements")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="sixteen sessions that cannot be emptied are looked at first, for ever"
-)
 def test_messages_that_cannot_go_back_keep_no_others_from_it(server, client):
     with connect(server.url, lease=FOR_EVER) as connection:
         for number in range(SESSIONS_A_TURN + 1):
@@ -341,7 +337,6 @@ def test_a_judge_with_a_great_deal_to_give_back_stays_alive_itself(server, clien
 # -- errors that are not outages -------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="Redis is tried again after a sixteenth of the lease")
 def test_a_long_lease_makes_no_long_way_back(server, client, proxy, far):
     with looped(far, "q", lease=FOR_EVER) as worker:
         worker.rest(0.2)

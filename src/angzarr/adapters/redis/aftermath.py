@@ -16,7 +16,7 @@ class Aftermath:
     def __init__(self) -> None:
         self._odd: set[str] = set()
 
-    def tell(
+    def tell(  # noqa: PLR0917 - the parts of the reply, in their order
         self,
         session: Session | None,
         done: list[Done],

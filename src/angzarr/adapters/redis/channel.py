@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from queue import Empty
 from typing import Any
@@ -27,6 +28,8 @@ _log = logging.getLogger("angzarr.transport")
 _NO_MESSAGE = 5
 #: The orders whose whole turn one step can take.
 KNOWN_ORDERS = (round_robin_cycle, priority_cycle, sorted_cycle)
+#: Seconds after which no more messages are delivered in this turn.
+LONGEST_DELIVERY = 0.005
 #: Messages that one step fetches at most, whatever the prefetch limit.
 MOST_A_STEP = 64
 
@@ -43,6 +46,7 @@ class Channel(HoldingChannel):
     QoS = Unacked
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._name_of_gets = os.urandom(4).hex()
         super().__init__(*args, **kwargs)
         try:
             check_server(self)
@@ -116,14 +120,18 @@ class Channel(HoldingChannel):
     def deliver(self, most: int) -> int:
         """Hand up to *most* fetched messages to their consumers; return how many there were.
 
-        What a consumer raises leaves the others fetched and undelivered.
+        What a consumer raises leaves the others fetched and undelivered. So does one that runs
+        the task itself (solo) and takes long: its acknowledgement must not wait for the next.
         """
         fetcher, delivered = self.fetcher, 0
         if fetcher is not None and fetcher.ready and self.on_fetched is not None:
             self._show(self.on_fetched, fetcher)
+        until = time.monotonic() + LONGEST_DELIVERY
         while fetcher is not None and fetcher.ready and delivered < most:
             self._deliver(fetcher.ready.popleft())
             delivered += 1
+            if time.monotonic() > until:
+                break
         return delivered
 
     def basic_get(self, queue: str, no_ack: bool = False, **_kwargs: Any) -> Any:  # noqa: FBT001, FBT002 - kombu's
@@ -192,7 +200,7 @@ class Channel(HoldingChannel):
         return message
 
     def _get_one(self, queue: str, names: list[str], *, owned: bool) -> Fetched | None:
-        token = f"{os.urandom(4).hex()}:{next(NUMBERS)}"
+        token = f"{self._name_of_gets}:{next(NUMBERS)}"
         session = self._session if owned else None
         name = session.keys.session if session is not None else ""
         reply = self.link.run(STEP, (*keys_of(session), *names), 1, token, 1, "first", name)

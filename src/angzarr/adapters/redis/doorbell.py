@@ -18,6 +18,8 @@ from angzarr.adapters.redis.link import Connection
 _log = logging.getLogger("angzarr.transport")
 
 _CHANNEL = "__redis__:invalidate"
+#: How errors begin that say nothing of tracking.
+_PASSING = ("BUSY", "MISCONF", "MASTERDOWN", "READONLY", "NOAUTH", "WRONGPASS")
 
 
 class Doorbell:
@@ -41,6 +43,8 @@ class Doorbell:
         try:
             self._track(self._make())
         except ResponseError as error:
+            if str(error).startswith(_PASSING):
+                raise
             _log.warning("no_doorbell: Redis does not track reads (%s), it is asked instead", error)
             self.rings = False
             self._hang_up()

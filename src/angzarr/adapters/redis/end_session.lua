@@ -6,6 +6,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   return 0
 end
 redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('DEL', ARGV[1] .. ':fetched')
 if ARGV[2] == 'whole' then
   redis.call('DEL', KEYS[2])
 end

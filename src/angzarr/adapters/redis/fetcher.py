@@ -119,7 +119,8 @@ class Fetcher:
         now = time.monotonic()
         if self._lost_at is not None and not self._is_back(now):
             return
-        if self._done and now - self._looked_at < GATHERING and self._consumer.is_busy():
+        gathering = now - self._looked_at < GATHERING and not self.ready
+        if self._done and gathering and self._consumer.is_busy():
             return
         wanted = 0 if now < self._not_before else self._wanted(now)
         if not wanted and not self._done:

@@ -22,5 +22,6 @@ for i = 4, #ARGV, 3 do
 end
 if dead and redis.call('EXISTS', unacked) == 0 then
   redis.call('ZREM', KEYS[3], ARGV[1])
+  redis.call('DEL', ARGV[1] .. ':fetched')
 end
 return moved

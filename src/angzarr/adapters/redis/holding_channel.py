@@ -13,8 +13,9 @@ from typing import Any, cast
 from angzarr.adapters.redis.damaged import Damaged, OnDamaged
 from angzarr.adapters.redis.doorbell import Doorbell
 from angzarr.adapters.redis.fetcher import Fetcher
+from angzarr.adapters.redis.link import Connection, Link
 from angzarr.adapters.redis.linked_channel import LinkedChannel
-from angzarr.adapters.redis.session import AWAY, Keys, Session
+from angzarr.adapters.redis.session import AWAY, RENEWALS, Keys, Session
 from angzarr.adapters.redis.step import Done, Ending, Fetched, flat
 
 _log = logging.getLogger("angzarr.transport")
@@ -109,7 +110,7 @@ class HoldingChannel(LinkedChannel):
             known |= self.fetcher.tags()
         strays = {
             tag
-            for tag in session.held()
+            for tag in session.held(len(known))
             if tag not in known and not (self.is_fetching and self._may_bring(tag))
         }
         again = strays & self._strays
@@ -152,7 +153,7 @@ class HoldingChannel(LinkedChannel):
         own = f"{self.global_keyprefix}angzarr:owner:{_own_name()}"
         lease = self.owner_lease() if self.owner_lease is not None else own
         session = Session(
-            self.link,
+            Link(self._make_quick_connection),
             Keys.new(lease, f"{self.global_keyprefix}{self.unacked_key}:"),
             timedelta(seconds=self.lease),
             shared=self.owner_lease is not None,
@@ -161,6 +162,14 @@ class HoldingChannel(LinkedChannel):
         self._session = session
         if self.fetcher is not None:
             self.fetcher.session = session
+
+    def _make_quick_connection(self) -> Connection:
+        """Return a connection that waits a fraction of a lease: a renewal must not be late."""
+        connection: Any = self._make_connection()
+        longest = self.lease / RENEWALS
+        connection.socket_timeout = min(self.socket_timeout or longest, longest)
+        connection.socket_connect_timeout = min(self.socket_connect_timeout or longest, longest)
+        return cast("Connection", connection)
 
     def _fetch_for_takers(self) -> None:
         if self.fetcher is None:

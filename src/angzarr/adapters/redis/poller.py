@@ -15,6 +15,7 @@ from typing import Any
 from kombu.transport.redis import MultiChannelPoller
 from kombu.utils.eventio import ERR, READ
 
+from angzarr.adapters.redis.nudge import Nudge
 from angzarr.adapters.redis.session import AWAY
 
 _log = logging.getLogger("angzarr.transport")
@@ -38,6 +39,10 @@ class Poller(MultiChannelPoller):
     _turning_soon = False
     _strays_at = 0.0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._nudge = Nudge()
+
     @property
     def looped(self) -> bool:
         """Whether an event loop turns this poller."""
@@ -49,6 +54,8 @@ class Poller(MultiChannelPoller):
         """Take a turn with every channel; called before the loop waits."""
         for channel in tuple(self._channels):
             self._turn_quietly(channel)
+            if channel.fetcher is not None and channel.fetcher.ready:
+                self._nudge.now()
         readers = self.loop.readers
         for fd in self._fd_to_chan:
             if fd not in readers:
@@ -69,6 +76,26 @@ class Poller(MultiChannelPoller):
             channel.deliver(MOST_A_TURN)
         elif kind == BELL:
             self.turn_soon(channel.fetcher)
+
+    def enter(self, loop: Any) -> None:
+        """Be turned by *loop* from now on."""
+        self.on_poll_init(loop.poller)
+        self.loop = loop
+        loop.on_tick.add(self.tick)
+        loop.add_reader(self._nudge.fileno(), self._deliver_the_rest)
+
+    def leave(self) -> None:
+        """Be turned no more."""
+        if self.loop is not None:
+            self.loop.on_tick.discard(self.tick)
+            self.loop.remove(self._nudge.fileno())
+        self._nudge.close()
+
+    def _deliver_the_rest(self) -> None:
+        """Deliver what waits, in the phase of the loop after which acknowledgements are made."""
+        self._nudge.answer()
+        for channel in tuple(self._channels):
+            channel.deliver(MOST_A_TURN)
 
     def turn_soon(self, fetcher: Any) -> None:
         """Wake the loop when *fetcher* is to turn. Not from within `tick`.
@@ -97,8 +124,6 @@ class Poller(MultiChannelPoller):
                 self._lost(channel, LISTEN, error)
         if not channel.is_fetching:
             return
-        if channel.fetcher.ready:
-            channel.deliver(MOST_A_TURN)
         try:
             self._turn(channel)
         except AWAY as error:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from angzarr.adapters.redis.link import Argument, Link, Script
 from angzarr.adapters.redis.step import STEP
@@ -37,6 +37,8 @@ RENEWALS = 4
 SESSIONS_A_TURN = 16
 MESSAGES_A_SCRIPT = 50
 
+#: Seconds between two tries to reach a Redis that is away, at most.
+RETRIED_EVERY = 0.5
 #: Seconds that the end of a session waits for its thread, which may wait for a server.
 LONGEST_JOIN = 1.0
 
@@ -109,8 +111,13 @@ class Session:
         """
         return self._give_back(self.keys, tags, last=last, dead=False)
 
-    def held(self) -> list[str]:
-        """Return the tags of all that this session holds; raises redis-py's errors."""
+    def held(self, known: int) -> list[str]:
+        """Return the tags of all that this session holds, none if it is no more than *known*.
+
+        Raises redis-py's errors.
+        """
+        if int(self._link.execute("HLEN", self.keys.unacked)) <= known:
+            return []
         return [_text(tag) for tag in self._link.execute("HKEYS", self.keys.unacked)]
 
     def check(self) -> None:
@@ -150,7 +157,7 @@ class Session:
                     wait = max(due_in, renew_every / 20) * (1 + random.random() / 20)  # noqa: S311
             except AWAY as error:
                 self._lost(error)
-                wait = renew_every / 4
+                wait = min(renew_every / 4, RETRIED_EVERY)
             except Exception:  # noqa: BLE001 - the thread must outlive it: no renewals, no worker
                 _log.exception("session_thread of %s", self.keys.session)
             self._wake.wait(wait)
@@ -173,12 +180,17 @@ class Session:
 
     def judge(self) -> int:
         """Give back what sessions hold whose lease has ended; return how many messages."""
-        dead = self._link.run(_OVERDUE, (self.keys.sessions,), SESSIONS_A_TURN)
+        again = round(self._span.total_seconds() * 1000 / 2)
+        dead = self._link.run(_OVERDUE, (self.keys.sessions,), SESSIONS_A_TURN, again)
         return sum(self._bury(self.keys.of(_text(name))) for name in dead)
 
     def _bury(self, dead: Keys) -> int:
-        tags = [_text(tag) for tag in self._link.execute("HKEYS", dead.unacked)]
-        moved = self._give_back(dead, tags, last=False, dead=True)
+        try:
+            tags = [_text(tag) for tag in self._link.execute("HKEYS", dead.unacked)]
+            moved = self._give_back(dead, tags, last=False, dead=True)
+        except ResponseError as error:  # one that is odd must not keep the others
+            _log.error("session_not_buried: %s (%s)", dead.session, error)
+            return 0
         if moved > 0:
             _log.warning(
                 "messages_given_back: %d that %s held when its lease ended", moved, dead.session

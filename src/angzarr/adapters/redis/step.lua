@@ -12,7 +12,9 @@
 -- 'empty' (there was no more; every list has been read, so that tracking rings when one is written
 -- to), 'idle' (nothing was asked for) or 'no lease' (nothing was fetched: the lease has ended, or
 -- the session is not on the list by which others would find what it left).
--- Never popped without an owner. Sent twice with one token it fetches once.
+-- Never popped without an owner. Sent twice with one token it fetches once, also if the second
+-- arrives when all that the first brought has been let go: the number that ends a token is kept
+-- with the name before it, as long as the session.
 local unacked, most, token, owned = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[5] ~= ''
 local FIRST_LIST = 4
 local missing, fenced, kept, odd = {}, {}, {}, {}
@@ -66,6 +68,10 @@ if owned then
   if count > 0 then
     return reply
   end
+  local name, number = string.match(token, '^(.*):(%d+)$')
+  if tonumber(number) <= tonumber(redis.call('HGET', ARGV[5] .. ':fetched', name) or 0) then
+    return {'idle', missing, fenced, kept, odd}
+  end
 end
 
 local function take(i, raw)
@@ -101,6 +107,10 @@ for first = FIRST_LIST, #KEYS, width do
     end
     open = left
   end
+end
+if owned and count > 0 then
+  local name, number = string.match(token, '^(.*):(%d+)$')
+  redis.call('HSET', ARGV[5] .. ':fetched', name, number)
 end
 if count < most then
   for i = FIRST_LIST, #KEYS do

@@ -61,9 +61,7 @@ class Transport(stock.Transport):
         """Let *loop* turn the channels from now on."""
         poller: Poller = self.cycle
         self._leave_loop()
-        poller.on_poll_init(loop.poller)
-        poller.loop = loop
-        loop.on_tick.add(poller.tick)
+        poller.enter(loop)
         options = connection.client.transport_options
         for name, (option, usual) in _KEPT_FROM_STOCK.items():
             given = options.get(option) or 0
@@ -78,8 +76,7 @@ class Transport(stock.Transport):
     def _leave_loop(self) -> None:
         while self._timers:
             self._timers.pop().cancel()
-        if self.cycle.loop is not None:
-            self.cycle.loop.on_tick.discard(self.cycle.tick)
+        self.cycle.leave()
 
 
 class TlsTransport(Transport):
