@@ -25,7 +25,7 @@ RIGHTS = (
     "~shop:* resetchannels &shop:/0.q-all &__redis__:invalidate -@all "
     "+ping +info +client|id +client|tracking +subscribe "  # the server, and the doorbell
     "+lpush +rpush +rpop +llen +del +exists +pexpire "  # queues
-    "+hset +hget +hmget +hkeys +hlen +hexists +hdel +set +pttl "  # what is held, and leases
+    "+hset +hget +hmget +hkeys +hlen +hexists +hdel +get +set +pttl "  # what is held, and leases
     "+zadd +zrange +zrem +zscore +time "  # who holds it
     "+sadd +srem +smembers +zrangebyscore "  # bindings
     "+publish +psubscribe +punsubscribe "  # fanout
