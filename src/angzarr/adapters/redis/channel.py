@@ -15,6 +15,7 @@ from typing import Any
 from kombu.utils.json import loads
 from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
 
+from angzarr.adapters.redis.backlog import has_backlog
 from angzarr.adapters.redis.damaged import read
 from angzarr.adapters.redis.fetcher import NUMBERS, Fetcher, keys_of
 from angzarr.adapters.redis.holding_channel import HoldingChannel
@@ -106,10 +107,8 @@ class Channel(HoldingChannel):
         return max(room, 0)
 
     def is_busy(self) -> bool:
-        """Return whether more than half of what the consumers may hold is in their hands."""
-        limit = self.qos.prefetch_count
-        left = self.qos.can_consume_max_estimate()
-        return bool(limit) and left * 2 < limit
+        """Return whether the consumers have enough to do for the next milliseconds."""
+        return has_backlog(self.qos.prefetch_count)
 
     def lists(self) -> Lists:
         """Return the lists to fetch from, in the order of this turn."""

@@ -34,7 +34,7 @@ RETRY = 0.1
 #: seconds for each ring in a row that brought nothing, so that hundreds do not ask at once.
 DAMPING, MOST_DAMPING = 0.001, 0.02
 #: Seconds that acknowledgements may wait for others while the consumer has enough to do.
-GATHERING = 0.001
+GATHERING = 0.005
 
 #: Fetches of this process, counted: a tag's number tells how old it is.
 NUMBERS = itertools.count(1)
@@ -50,7 +50,7 @@ class Consumer(Protocol):
         """Return the lists to fetch from, in the order of this turn."""
 
     def is_busy(self) -> bool:
-        """Return whether more than half of what the consumers may hold is in their hands."""
+        """Return whether the consumers have enough to do for the next milliseconds."""
 
 
 class _Flight(NamedTuple):
