@@ -1,0 +1,1 @@
+"""Profiles: where the time of one event goes, in one process and without servers."""

@@ -1,0 +1,144 @@
+"""Sides: an angzarr app and a bare Celery app, with messages as their own publish made them."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from celery import Celery
+from kombu.message import Message
+from pydantic import BaseModel
+
+from angzarr import Angzarr
+from angzarr.adapters.celery.riding import Riding
+from angzarr.adapters.structlog.facts import StructlogFactLog
+from angzarr.adapters.structlog.logs import dress
+from angzarr.per_process import OncePerProcess
+from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.idempotency import Claimed
+from angzarr.wiring import Claims
+
+#: No server: nothing connects to it.
+NOWHERE = "redis://127.0.0.1:1/0"
+NAME = "bench.noop"
+_PARTS = ("body", "content_type", "content_encoding", "headers", "properties", "delivery_info")
+
+
+class OrderPlaced(BaseModel):
+    number: int
+    order_id: str
+    total: Decimal
+    currency: str
+
+
+class ReadyStore:
+    """A claim store that takes no time: what is claimed is granted, what ends is ended."""
+
+    def claim(self, claims: Sequence[Any], /) -> list[Any]:
+        return [Claimed() for _ in claims]
+
+    def owns(self, _key: str, _token: str, /) -> bool:
+        return True
+
+    def settle(self, _key: str, _token: str, _ending: Any, /) -> bool:
+        return True
+
+
+class Side(NamedTuple):
+    """One side of a pair."""
+
+    app: Any
+    task: Any
+    raw: list[dict[str, Any]]
+    #: Claims messages that were fetched together.
+    board: Callable[[list[Any]], Any] | None = None
+    #: Lets a round find no event of the round before handled.
+    forget: Callable[[], Any] = lambda: None
+
+    def messages(self) -> list[Any]:
+        """Return all messages as if they were just fetched."""
+        return [
+            Message(accept={"application/json"}, channel=None, delivery_tag="t", **raw)
+            for raw in self.raw
+        ]
+
+
+def angzarr_side(events: int, *, rides: bool) -> Side:
+    """Return ours; where it *rides*, claims are made with the fetch and ended with the ack."""
+    sender, app = _angzarr("memory://"), _angzarr(NOWHERE)
+    raw = _published(
+        sender,
+        lambda number: sender.publish(OrderPlaced(**body(number)), root=f"o-{number}"),
+        events,
+    )
+    cache = CompletedCache(ReadyStore())
+    app._claims = OncePerProcess(lambda: Claims(cache, None))  # noqa: SLF001 - the one seam
+    app.conf.task_ignore_result = True
+    app.finalize(auto=True)
+    assert isinstance(app.road.settler.facts, StructlogFactLog)
+    riding = Riding(app.handlers, cache, app.owner, lambda *given: given)
+    app.__dict__["riding"] = riding
+    board = riding.board if rides else None
+    return Side(app, app.tasks[NAME], raw, board, cache._done.clear)  # noqa: SLF001
+
+
+def _angzarr(broker: str) -> Any:
+    app = Angzarr(
+        f"bench-{uuid.uuid4().hex}",
+        broker=broker,
+        store="memory://",
+        dlq={"backend": "none", "accept_loss": True},
+    )
+
+    @app.handler(OrderPlaced, domain="order", breaker="crm", name=NAME)
+    def noop(event: OrderPlaced) -> None:
+        pass
+
+    return app
+
+
+def celery_side(events: int) -> Side:
+    """Return bare Celery with late ack."""
+    app = Celery("bare", broker="memory://", set_as_current=False)
+    app.conf.update(task_acks_late=True, task_ignore_result=True)
+
+    @app.task(name=NAME)
+    def noop(event: dict[str, Any]) -> None:
+        pass
+
+    app.finalize()
+    raw = _published(app, lambda number: noop.delay(body(number)), events)
+    return Side(app, app.tasks[NAME], raw)
+
+
+def body(number: int) -> dict[str, Any]:
+    """Return the event that both sides send."""
+    return {"number": number, "order_id": f"o-{number}", "total": "9.90", "currency": "EUR"}
+
+
+def _published(app: Any, send: Callable[[int], Any], events: int) -> list[dict[str, Any]]:
+    """Publish to a broker in memory, and return what would stand on a real one."""
+    app.conf.task_default_queue = f"bench-{uuid.uuid4().hex}"
+    for number in range(events):
+        send(number)
+    with app.connection_for_read() as connection:
+        simple = connection.SimpleQueue(app.amqp.queues[app.conf.task_default_queue])
+        messages = [simple.get_nowait() for _ in range(events)]
+        raw = [{name: getattr(message, name) for name in _PARTS} for message in messages]
+        for message in messages:
+            message.ack()
+        simple.close()
+    return raw
+
+
+def log_to(path: Path, *, lines: bool) -> None:
+    """Log as a worker does: facts, and warnings or (with *lines*) all lines, to a file as JSON."""
+    root = logging.getLogger()
+    root.addHandler(logging.StreamHandler(path.open("w", encoding="utf-8")))
+    root.setLevel(logging.INFO if lines else logging.WARNING)
+    logging.getLogger("angzarr.facts").setLevel(logging.INFO)
+    dress(root, json=True)
