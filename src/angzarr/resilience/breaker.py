@@ -191,7 +191,7 @@ def _counted(state: State, now: datetime, settings: BreakerSettings, *, ok: bool
     in_a_row = 0 if ok else state.in_a_row + 1
     if not ok and _ill(tallies, in_a_row, settings):
         return _opened(now, settings)
-    return replace(state, tallies=tallies, in_a_row=in_a_row)
+    return State(tallies=tallies, in_a_row=in_a_row)
 
 
 def _ill(tallies: tuple[Tally, ...], in_a_row: int, settings: BreakerSettings) -> bool:

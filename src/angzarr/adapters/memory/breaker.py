@@ -9,6 +9,7 @@ from threading import Lock
 from angzarr.resilience.breaker import Barred, BreakerSettings, State, admit, isolated, record
 
 _DEFAULTS = BreakerSettings()
+_NEW = State()
 
 
 class InProcessBreakers:
@@ -22,14 +23,14 @@ class InProcessBreakers:
     def admit(self, name: str, token: str, now: datetime, /) -> Barred | None:
         """Ask to make a call; None: make it."""
         with self._lock:
-            state = self._states.get(name, State())
+            state = self._states.get(name, _NEW)
             self._states[name], refused = admit(state, token, now, self._of(name))
         return refused
 
     def record(self, name: str, token: str, *, ok: bool, now: datetime) -> None:
         """Say how the admitted call ended."""
         with self._lock:
-            state = self._states.get(name, State())
+            state = self._states.get(name, _NEW)
             self._states[name] = record(state, token, now, self._of(name), ok=ok)
 
     def isolate(self, name: str, /) -> None:
