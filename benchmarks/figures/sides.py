@@ -13,6 +13,10 @@ EVENTS = int(os.environ.get("BENCH_EVENTS", "10000"))
 #: Celery's own default; angzarr's is 1. Both sides of a pair always have the same.
 PREFETCH = int(os.environ.get("BENCH_PREFETCH", "4"))
 
+#: In threads messages are prefetched generously, so that no side waits for a fetch: a thread that
+#: wakes another costs more than the task. kombu's rate does not hang on it.
+PREFETCH_IN = {"prefork": PREFETCH, "threads": int(os.environ.get("BENCH_PREFETCH", "64"))}
+
 TRANSPORT = "angzarr.adapters.redis.transport:Transport"
 
 #: Plain Celery on kombu's own transport.
@@ -22,12 +26,12 @@ OURS = Side(app="workers.noop_celery", environment={"BENCH_TRANSPORT": TRANSPORT
 
 
 def load(
-    broker: str, pool: str = "prefork", *, events: int = EVENTS, prefetch: int = PREFETCH
+    broker: str, pool: str = "prefork", *, events: int = EVENTS, prefetch: int | None = None
 ) -> Load:
     """Return a load for two processes or threads in a queue of its own."""
     return Load(
         broker=broker, queue=f"bench-{uuid.uuid4().hex[:8]}", events=events,
-        pool=pool, concurrency=2, prefetch=prefetch,
+        pool=pool, concurrency=2, prefetch=prefetch or PREFETCH_IN[pool],
     )  # fmt: skip
 
 

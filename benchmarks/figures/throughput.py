@@ -13,7 +13,7 @@ from harness.pairs import Pair, alternate, medians, ratios
 from harness.private_redis import private_redis
 from harness.site import Load, Side
 
-from figures.sides import EVENTS, PAIRS, STOCK, load, pool_of, prefetch_of
+from figures.sides import EVENTS, PAIRS, PREFETCH_IN, STOCK, load, pool_of, prefetch_of
 
 #: How a fact says that its event was handled, as text or as JSON.
 HANDLED = re.compile(r"""outcome['"]: ['"]handled""")
@@ -68,7 +68,7 @@ def _measured(pairs: list[Pair], pool: str, where: dict[str, str]) -> Measured:
             "events_a_run": EVENTS,
             **where,
             "pool": pool_of(pool),
-            "prefetch_multiplier": prefetch_of(),
+            "prefetch_multiplier": prefetch_of(PREFETCH_IN[pool]),
         },
     )
 

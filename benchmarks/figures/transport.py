@@ -11,7 +11,7 @@ from harness.pairs import alternate, medians, ratios
 from harness.private_redis import private_redis
 from harness.site import Side
 
-from figures.sides import EVENTS, OURS, PAIRS, STOCK, load, pool_of, prefetch_of
+from figures.sides import EVENTS, OURS, PAIRS, PREFETCH_IN, STOCK, load, pool_of, prefetch_of
 
 
 def measure(pool: str) -> Measured:
@@ -31,7 +31,7 @@ def measure(pool: str) -> Measured:
             "tasks_a_run": EVENTS,
             "broker": f"Redis {servers.redis_version()}, a fresh server for each run",
             "pool": pool_of(pool),
-            "prefetch_multiplier": prefetch_of(),
+            "prefetch_multiplier": prefetch_of(PREFETCH_IN[pool]),
         },
     )
 

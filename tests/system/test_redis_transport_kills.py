@@ -139,6 +139,20 @@ def test_a_task_longer_than_five_leases_runs_once_beside_an_idle_worker(make_sit
     assert "too_late" not in said
 
 
+def test_a_worker_started_on_a_full_server_frees_it(make_site):
+    site = make_site(lease=1.0)
+    with site.workers("threads"):
+        site.wait_ended(site.publish(1))  # its queues are bound now
+    waiting = site.publish(50)
+    client = site.server.client()
+    client.config_set("maxmemory-policy", "noeviction")
+    client.config_set("maxmemory", client.info("memory")["used_memory"] - 100_000)
+    assert site.publish(1) == []  # it is full
+    with site.workers("threads"):
+        site.wait_ended(waiting)
+    client.config_set("maxmemory", 0)
+
+
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_sigterm_gives_back_what_has_not_begun_once_what_runs_has_ended(make_site, pool):
     """No lease is waited for. Celery closes its consumer when its pool has ended, not before."""

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from kombu.transport import redis as stock
 from kombu.utils.json import dumps
+from redis.exceptions import OutOfMemoryError
 
 from angzarr.adapters.redis.link import Connection, Link
 
@@ -45,6 +46,25 @@ class LinkedChannel(stock.Channel):
     def _disconnect_pools(self) -> None:
         self._one_client = None
         super()._disconnect_pools()
+
+    def _size(self, queue: str) -> int:
+        """Return how many messages wait, on a full server as well: stock asks in a transaction."""
+        names = [self._q_for_pri(queue, step) for step in self.priority_steps]
+        return sum(
+            int(self.link.execute("LLEN", f"{self.global_keyprefix}{name}")) for name in names
+        )
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        """Bind *queue*; on a full server a worker starts all the same.
+
+        What was bound before is bound, and a broadcast finds its way without a binding.
+        """
+        try:
+            super()._queue_bind(exchange, routing_key, pattern, queue)
+        except OutOfMemoryError:
+            binding = (routing_key or "", pattern or "", queue or "")
+            if queue not in self._fanout_queues and binding not in self.get_table(exchange):
+                raise
 
     def _has_queue(self, queue: str, **_kwargs: Any) -> bool:
         """Tell whether any list of *queue* exists; stock looks without the key prefix."""

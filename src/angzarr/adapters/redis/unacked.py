@@ -7,6 +7,7 @@ from typing import Any
 
 from kombu.transport import redis as stock
 from kombu.transport.virtual.base import QoS
+from redis.exceptions import ResponseError
 
 from angzarr.adapters.redis.session import AWAY
 
@@ -51,6 +52,13 @@ class Unacked(stock.QoS):
             self.channel.give_back([delivery_tag], last=True)
         else:
             self.channel.let_go(delivery_tag)
+
+    def restore_visible(self, *args: Any, **kwargs: Any) -> None:
+        """Give back what stock workers left, by the stock rule; not on a full server."""
+        try:
+            super().restore_visible(*args, **kwargs)
+        except ResponseError as error:
+            _log.warning("stock_messages_not_given_back: %s", error)
 
     def restore_unacked(self, client: Any = None) -> list[Any]:  # noqa: ARG002 - kombu's signature
         """Give back all that was delivered and not acknowledged."""
