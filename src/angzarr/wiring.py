@@ -108,7 +108,11 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         client = _adapter("redis.client", "redis").RedisClient(url)
         store = adapter.RedisIdempotencyStore(client, prefix=prefix, one=one)
         leases = adapter.RedisOwnerLeases(client, prefix=prefix)
-        return Claims(store, leases, make_ending=partial(_redis_ending, store))
+        return Claims(
+            store,
+            leases,
+            make_ending=partial(_redis_ending, store, _adapter("redis.step", "redis").Ending),
+        )
     if scheme.startswith(("sqlite", "postgresql")):
         adapter = importlib.import_module("angzarr.adapters.sql.idempotency")
         engine = sql_engine(url, power_safe=False)
@@ -122,11 +126,16 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
     raise ConfigurationError(msg)
 
 
-def _redis_ending(
-    store: Any, key: str, token: str, completion: Complete, on_fenced: Callable[[], None]
+def _redis_ending(  # noqa: PLR0917 - partly bound where the store is opened
+    store: Any,
+    make: Callable[..., object],
+    key: str,
+    token: str,
+    completion: Complete,
+    on_fenced: Callable[[], None],
 ) -> object:
     record, args = store.ending_args(key, token, completion)
-    return _adapter("redis.step", "redis").Ending(record, args, on_fenced)
+    return make(record, args, on_fenced)
 
 
 def sql_engine(url: str, *, power_safe: bool = True) -> Any:
