@@ -8,6 +8,11 @@ from processes import Process, spawn
 from server import LOOPBACK, Place, Server
 
 
+def _install() -> None:
+    packages.ensure("redis-server", "redis-server")
+    packages.ensure("openssl", "openssl")  # for the certificates of the tests' own servers
+
+
 def _launch(place: Place) -> list[Process]:
     options = {
         "--port": str(place.port),
@@ -26,7 +31,7 @@ SERVER = Server(
     name="redis",
     addresses=lambda place: {"ANGZARR_TEST_REDIS_URL": f"redis://{LOOPBACK}:{place.port}/0"},
     ports=1,
-    install=lambda: packages.ensure("redis-server", "redis-server"),
+    install=_install,
     launch=_launch,
     ready=lambda place: probes.ask(place.port, b"PING\r\n", 5) == b"+PONG",
     patience=20,
