@@ -52,8 +52,8 @@ FIGURES = (
         against="the same loop on kombu's Redis transport",
         how=(
             "One process calls `apply_async` of a plain Celery task in a loop, after a warm-up. A"
-            " run counts only if every message is in the queue. Three quarters of the time are"
-            " Celery's own, on both sides."
+            " run counts only if every message is in the queue. Most of the time is Celery's own,"
+            " which our transport cannot shorten."
         ),
         measure=partial(measure, "loop"),
     ),
