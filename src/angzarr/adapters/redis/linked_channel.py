@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kombu.transport import redis as stock
 from kombu.utils.json import dumps
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import ExecAbortError, OutOfMemoryError
 
 from angzarr.adapters.redis.link import Connection, Link
 
@@ -49,10 +49,12 @@ class LinkedChannel(stock.Channel):
 
     def _size(self, queue: str) -> int:
         """Return how many messages wait, on a full server as well: stock asks in a transaction."""
-        names = [self._q_for_pri(queue, step) for step in self.priority_steps]
-        return sum(
-            int(self.link.execute("LLEN", f"{self.global_keyprefix}{name}")) for name in names
-        )
+        try:
+            return int(super()._size(queue))
+        except (OutOfMemoryError, ExecAbortError):
+            names = [self._q_for_pri(queue, step) for step in self.priority_steps]
+            asked = [("LLEN", f"{self.global_keyprefix}{name}") for name in names]
+            return sum(map(int, self.link.execute_many(asked)))
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Bind *queue*; on a full server a worker starts all the same.

@@ -37,11 +37,11 @@ class Poller(MultiChannelPoller):
     loop: Any = None
     _deaf_until = 0.0
     _turning_soon = False
-    _strays_at = 0.0
 
     def __init__(self) -> None:
         super().__init__()
         self._nudge = Nudge()
+        self._strays_at = time.monotonic()
 
     @property
     def looped(self) -> bool:
