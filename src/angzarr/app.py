@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import uuid
@@ -21,33 +20,30 @@ from angzarr.adapters.celery.publisher import (
 )
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.riding import Riding
+from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
-from angzarr.assembly import build_road, build_salvage
+from angzarr.assembly import build_road, build_salvage, build_settlement
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
-from angzarr.delivery.delivery import read
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.hooks import Hook
 from angzarr.delivery.road import Road
-from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.delivery.salvage import damaged
+from angzarr.errors import ConfigurationError
 from angzarr.events.event import Priority
-from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
 from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.registering import Registering
 from angzarr.resilience.backoff import Policy, longest_delay
-from angzarr.resilience.idempotency import Release
 from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
 
 if TYPE_CHECKING:
     from angzarr.analysis.replay import ReplayTargets
-
-_log = logging.getLogger("angzarr.worker")
 
 
 class Angzarr(Registering, Publishing):
@@ -98,6 +94,7 @@ class Angzarr(Registering, Publishing):
         self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))
         self._road = OncePerProcess(lambda: build_road(self))
         self._salvage = OncePerProcess(lambda: build_salvage(self))
+        self._settlement = OncePerProcess(lambda: build_settlement(self))
         super().__init__(main, **celery)
         self.add_defaults(dict(safety.DEFAULTS))
         self.on_after_configure.connect(_apply_broker_defaults, weak=False)
@@ -120,7 +117,12 @@ class Angzarr(Registering, Publishing):
 
     def take_damaged(self, raw: bytes, queue: str, error: Exception) -> None:
         """Make a dead letter of an envelope that cannot be read; called by the transport."""
-        self._salvage.get().take(raw, queue, error)
+        self._salvage.get().take(damaged(raw, queue), error, "DAMAGED_ENVELOPE")
+
+    @property
+    def settlement(self) -> Settlement:
+        """What settles in a worker's parent process what no child will."""
+        return self._settlement.get()
 
     def run_eagerly(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run *task* for ``apply()`` and ``task_always_eager``: not claimed, not retried."""
@@ -182,20 +184,6 @@ class Angzarr(Registering, Publishing):
         self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep)
         self._lease.start()
 
-    def free_claim(
-        self, message: Message, token: str, *, counted: bool, was_counted: bool = True
-    ) -> None:
-        """Free the claim of a process that ended; a start that killed it stays *counted* (3, 4).
-
-        With the store away the claim ends with this worker's lease instead.
-        """
-        delivery = read(message, args=(), kwargs={}, token=token, owner=self.owner)
-        try:
-            release = Release(counted=counted, was_counted=was_counted)
-            self.claims.store.settle(delivery.key, token, release)
-        except StoreUnavailable as error:
-            _log.warning("claim_not_freed of event %s: %s", delivery.event.id, error)
-
     @cached_property
     def riding(self) -> Riding | None:
         """What claims a fetch at once, where broker and claim store are one Redis (4)."""
@@ -209,13 +197,14 @@ class Angzarr(Registering, Publishing):
         if self._lease is not None and self.riding is not None:
             self.riding.board(messages)
 
-    def note_fenced(self, message: Message, token: str) -> None:
-        """Append the fact that a late owner let go of *message* (11)."""
-        delivery = read(message, args=(), kwargs={}, token=token, owner=self.owner)
-        self._salvage.get().note_fenced(delivery)
+    def stop_settling(self) -> None:
+        """Settle nothing more in this process; what is unfinished goes back to the broker."""
+        if (made := self._settlement.forget()) is not None:
+            made.close()
 
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""
+        self.stop_settling()
         if self._lease is not None:
             self._lease.end()
             self._lease = None

@@ -12,10 +12,11 @@ from kombu.utils.json import dumps, loads
 from angzarr import wiring
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import CeleryPublisher, CelerySchedule, transport_of
+from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.autopsy import Autopsy
-from angzarr.delivery.hold import Hold
+from angzarr.delivery.hold import Hold, TriedOnce
 from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.pipeline import Pipeline
@@ -26,11 +27,11 @@ from angzarr.delivery.settle import Settler
 from angzarr.resilience.idempotency import IdempotencyStore
 
 
-def build_road(app: Any) -> Road:
+def build_road(app: Any, hold_class: type[Hold] = Hold) -> Road:
     """Return a road with connections of its own; they open when first needed."""
     clock = SystemClock()
     store = app.claims.store
-    hold = Hold(clock=clock, chance=random.random, stopping=app.stopping)
+    hold = hold_class(clock=clock, chance=random.random, stopping=app.stopping)
     hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
     return Road(
         pipeline=_pipeline(app, clock, store, hold, hooks),
@@ -46,10 +47,16 @@ def build_salvage(app: Any) -> Salvage:
     clock = SystemClock()
     return Salvage(
         autopsy=_autopsy(app, clock),
+        handlers=app.handlers,
         dead_letters=app.open_dead_letter_queue(),
         facts=wiring.open_facts(app.settings, app.broker_url),
         clock=clock,
     )
+
+
+def build_settlement(app: Any) -> Settlement:
+    """Return what a parent process does for its children, with a road that waits for nobody."""
+    return Settlement(app, build_road(app, TriedOnce), build_salvage(app))
 
 
 def _pipeline(

@@ -22,8 +22,11 @@ AngzarrError
 │   ├── PoisonError
 │   ├── CircuitOpenError
 │   ├── IdempotencyConflictError
+│   ├── RevokedError
+│   ├── ExpiredError
 │   └── CommandRejectedError
 ├── GivenBack                       the worker stops; the message goes back to the broker
+│   └── NotYet                      a server is away, and nobody waits for it here
 └── Directive                       raised by a handler to say the outcome outright
     ├── GiveUp                      never retry: a dead letter with this reason
     ├── RetryLater                  retry after this delay
@@ -164,12 +167,24 @@ class IdempotencyConflictError(DeliveryError):
     """One idempotency key, two different bodies."""
 
 
+class RevokedError(DeliveryError):
+    """Somebody revoked the task before it was finished."""
+
+
+class ExpiredError(DeliveryError):
+    """The message arrived after the time that its publisher set for it."""
+
+
 class CommandRejectedError(DeliveryError):
     """A domain rule refused a command."""
 
 
 class GivenBack(AngzarrError):
     """The worker is stopping while it holds a message: the broker gets it back, nothing is lost."""
+
+
+class NotYet(GivenBack):
+    """A server is away, and who asked cannot wait here: the whole delivery is tried again later."""
 
 
 class Directive(AngzarrError):

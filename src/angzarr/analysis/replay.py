@@ -77,7 +77,7 @@ def replay_message(letter: DeadLetter, replay: int) -> Message:
 
 def was_revoked(letter: DeadLetter) -> bool:
     """Tell whether somebody revoked the task before it ran."""
-    return letter.error_type.rpartition(".")[2] == "TaskRevokedError"
+    return letter.reason is Reason.REVOKED
 
 
 def _renamed(letter: DeadLetter, replay: int) -> dict[str, str]:

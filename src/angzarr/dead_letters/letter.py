@@ -27,7 +27,8 @@ class Reason(StrEnum):
     POISON = "poison"  # started too often, never finished
     UNDELIVERABLE = "undeliverable"  # could not be decoded or has no handler
     CONFLICT = "conflict"  # one idempotency key, two bodies
-    TOO_OLD = "too_old"  # waited longer than its maximum age
+    TOO_OLD = "too_old"  # waited longer than its maximum age, or past its expiry
+    REVOKED = "revoked"  # somebody revoked the task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

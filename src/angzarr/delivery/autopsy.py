@@ -41,7 +41,7 @@ class Autopsy:
         seen: Classification,
     ) -> DeadLetter:
         """Return the letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
-        domain = self.domain(delivery, handler)
+        domain = self.domain(handler, delivery.event.domain, delivery.message.queue)
         now = self.clock.now()
         ran = reason in (Reason.REFUSED, Reason.EXHAUSTED)
         return DeadLetter(
@@ -67,11 +67,11 @@ class Autopsy:
             component=self.component,
         )
 
-    def domain(self, delivery: Delivery, handler: Handler | None) -> str:
+    def domain(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
         """Return the handler's domain, else the event's, else the queue's, else unknown (20)."""
         if handler is not None and handler.domain:
             return handler.domain
-        for name in (delivery.event.domain, self.domain_of_queue(delivery.message.queue)):
+        for name in (of_event, self.domain_of_queue(queue)):
             if name and _usable(name):
                 return name
         return UNKNOWN_DOMAIN

@@ -20,6 +20,12 @@ CONFLICT = Classification(
 NO_FOLLOWER = Classification(
     category=Category.CLIENT, code="UNFOLLOWABLE", reason="its result cannot be handed on"
 )
+REVOKED = Classification(
+    category=Category.CLIENT, code="REVOKED", reason="somebody revoked the task"
+)
+EXPIRED = Classification(
+    category=Category.CLIENT, code="EXPIRED", reason="it arrived after its publisher's expiry"
+)
 TOO_OLD = Classification(
     category=Category.EXTERNAL, code="CIRCUIT_OPEN", reason="waited longer than its maximum age"
 )

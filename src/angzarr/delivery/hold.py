@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from angzarr.clock import Clock
-from angzarr.errors import DeliveryError, GivenBack
+from angzarr.errors import DeliveryError, GivenBack, NotYet, text_of
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -80,3 +80,19 @@ class Hold:
             "holding event %s: could not %s, trying again: %s", event_id, what, error,
             exc_info=None if isinstance(error, OSError) else error,
         )  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class TriedOnce(Hold):
+    """Waits for nobody: where one thread serves many deliveries, one must not block the others."""
+
+    def until_done(self, step: Callable[[], T], *, what: str, event_id: str) -> T:
+        """Return *step*'s value, or raise NotYet: whoever called tries the delivery again later."""
+        try:
+            return step()
+        except DeliveryError:
+            raise
+        except Exception as error:
+            self._report(what, event_id, error)
+            msg = f"could not {what} yet: {text_of(error)}"
+            raise NotYet(msg) from error

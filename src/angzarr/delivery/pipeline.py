@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
@@ -21,10 +21,12 @@ from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.diagnosis import (
     CONFLICT,
+    EXPIRED,
     GIVEN_UP,
     NO_FOLLOWER,
     NO_HANDLER,
     POISON,
+    REVOKED,
     TOO_OLD,
     UNREADABLE,
 )
@@ -47,10 +49,12 @@ from angzarr.errors import (
     CircuitOpenError,
     DecodeError,
     DeliveryError,
+    ExpiredError,
     GiveUp,
     IdempotencyConflictError,
     PoisonError,
     Postpone,
+    RevokedError,
     Skip,
 )
 from angzarr.resilience import idempotency as claims
@@ -91,9 +95,10 @@ class Pipeline:
     def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:
         """Return what becomes of *delivery*; raises GivenBack if the worker stops first.
 
-        Where *failed* is given the handler is not called: it stands for the handler's error.
+        Where *failed* is given the handler is not called: that is how the delivery ended before,
+        or outside, its handler.
         """
-        if early := self._early(delivery):
+        if failed is None and (early := self._early(delivery)):
             return early
         handler = self.handlers.get(delivery.handler)
         if handler is None:
@@ -102,12 +107,15 @@ class Pipeline:
         policy = self.judge.policy(delivery, handler)
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
-            call = handler.bind(delivery, context) if failed is None else partial(_fail, failed)
+            if failed is None:
+                go_on = partial(self._admit, call=handler.bind(delivery, context))
+            else:
+                go_on = partial(self._ended, error=failed)
             # Who claimed before has read the body and found that it can be compared.
             claim = delivery.claim if delivery.answer is None else None
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
             return self._unreadable(delivery, handler, error, UNREADABLE)
-        return self._claim(delivery, handler, call, claim)
+        return self._claim(delivery, handler, go_on, claim)
 
     def no_follower(self, delivery: Delivery, error: DeliveryError) -> Outcome:
         """Return what becomes of a delivery that was handled, but whose result cannot go on."""
@@ -124,7 +132,7 @@ class Pipeline:
         self,
         delivery: Delivery,
         handler: Handler,
-        call: Callable[[], Any],
+        go_on: Callable[[Delivery, Handler], Outcome],
         claim: claims.Claim | None,
     ) -> Outcome:
         answer = delivery.answer
@@ -136,7 +144,7 @@ class Pipeline:
             case claims.Claimed(starts=starts) if starts > self.most_starts:
                 return self._poison(delivery, handler, starts - 1)
             case claims.Claimed():
-                return self._admit(delivery, handler, call)
+                return go_on(delivery, handler)
             case claims.AlreadyCompleted(result=None):
                 return Duplicate(kept=False)
             case claims.AlreadyCompleted(result=str(result)):
@@ -156,6 +164,16 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 - text of another release is no reason to hold
             _log.warning("result_unreadable: a duplicate goes without it: %s", error)
             return Duplicate(kept=False)
+
+    def _ended(self, delivery: Delivery, handler: Handler, error: Exception) -> Outcome:
+        """Return what becomes of a delivery that did not end by its handler's return (D7)."""
+        match error:
+            case RevokedError():
+                return self.judge.dead(delivery, handler, error, Reason.REVOKED, REVOKED)
+            case ExpiredError():
+                return self.judge.dead(delivery, handler, error, Reason.TOO_OLD, EXPIRED)
+            case _:
+                return self.judge.failed(delivery, handler, error)[0]
 
     def _admit(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
         name = handler.breaker
@@ -235,7 +253,3 @@ class Pipeline:
     def _age(self, delivery: Delivery) -> timedelta:
         now = self.clock.now()
         return now - (delivery.first_attempt_at or now)
-
-
-def _fail(error: Exception) -> NoReturn:
-    raise error

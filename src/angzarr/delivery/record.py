@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
     WORDS,
@@ -64,6 +64,19 @@ def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
     }
 
 
+def details_of(letter: DeadLetter) -> dict[str, Any]:
+    """Return what the fact of *letter* says of it."""
+    return {
+        "error_code": letter.error_code,
+        "error_message": letter.error_message[:1000],
+        "error_type": "terminal",
+        "queue_name": letter.message.queue,
+        "letter_id": letter.id,
+        "reason": letter.reason.value,
+        "resolved": False,
+    }
+
+
 def _subtype(outcome: Outcome) -> str:
     match outcome:
         case Handled():  # nearly all are
@@ -92,15 +105,7 @@ def _details(outcome: Outcome) -> dict[str, Any]:
                 "resolved": False,
             }
         case DeadLettered(letter=letter):
-            return {
-                "error_code": letter.error_code,
-                "error_message": letter.error_message[:1000],
-                "error_type": "terminal",
-                "queue_name": letter.message.queue,
-                "letter_id": letter.id,
-                "reason": letter.reason.value,
-                "resolved": False,
-            }
+            return details_of(letter)
         case Postponed(why=why, delay=delay):
             return {"reason": why, "delay_ms": round(delay.total_seconds() * 1000)}
         case Skipped(reason=reason):

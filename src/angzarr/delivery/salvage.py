@@ -1,6 +1,7 @@
-"""Salvage: the dead letter of a message whose very envelope cannot be read (spec D7).
+"""Salvage: the dead letter of a message that cannot be read (spec D7).
 
-There is no delivery then: no task, no event, no headers. What is left are the bytes and the queue.
+There is no delivery then: no event, often no task. What is left are the bytes, what headers there
+are, and the queue.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from angzarr.dead_letters.letter import (
     DeadLetter,
     Reason,
     cut_message,
+    letter_id,
     unreadable_letter_id,
 )
-from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue
+from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.delivery.autopsy import Autopsy
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.record import fenced_fact
+from angzarr.delivery.delivery import Delivery, position_of
+from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.record import details_of, fenced_fact
 from angzarr.errors import DeadLetterQueueUnavailable, text_of
+from angzarr.events import headers as names
 from angzarr.events.message import Message
 from angzarr.facts import Fact, FactLog
 
@@ -28,16 +32,18 @@ class Salvage:
     """Knows the worker it happens in."""
 
     autopsy: Autopsy
+    handlers: Handlers
     dead_letters: DeadLetterQueue
     facts: FactLog
     clock: Clock
 
-    def take(self, raw: bytes, queue: str, error: Exception) -> None:
-        """Return once *raw* is a dead letter and that a fact; raises whatever is away.
+    def take(self, message: Message, error: Exception, code: str) -> None:
+        """Return once *message* is a dead letter and that a fact; raises whatever is away.
 
-        The letter's id follows from queue and bytes, so that doing it twice is harmless (21).
+        *code* says in one word what is wrong with it. The letter's id follows from queue and
+        body, so that doing it twice is harmless (21).
         """
-        letter = self._letter(raw, queue, error)
+        letter = self._letter(message, error, code)
         (refusal,) = self.dead_letters.put([letter])
         if refusal is not None:
             msg = f"the dead-letter queue of {letter.domain!r} did not take the letter: {refusal}"
@@ -53,23 +59,18 @@ class Salvage:
         self.dead_letters.close()
         self.facts.close()
 
-    def _letter(self, raw: bytes, queue: str, error: Exception) -> DeadLetter:
+    def _letter(self, message: Message, error: Exception, code: str) -> DeadLetter:
         now = self.clock.now()
+        domain = self._domain(message)
         return DeadLetter(
-            id=unreadable_letter_id(queue, raw),
-            domain=self.autopsy.domain_of_queue(queue) or UNKNOWN_DOMAIN,
-            handler="",
+            id=_id(domain, message),
+            domain=domain,
+            handler=message.task,
             reason=Reason.UNDELIVERABLE,
             explanation=f"could not be delivered: {text_of(error)}"[:500],
-            message=Message(
-                body=raw,
-                content_type="application/octet-stream",
-                content_encoding="binary",
-                headers={},
-                queue=queue,
-            ),
+            message=message,
             error_type=type(error).__name__,
-            error_code="DAMAGED_ENVELOPE",
+            error_code=code,
             error_message=cut_message(text_of(error)),
             first_attempt_at=now,
             last_attempt_at=now,
@@ -79,6 +80,38 @@ class Salvage:
             component=self.autopsy.component,
         )
 
+    def _domain(self, message: Message) -> str:
+        """Return the domain whose letter it is (20)."""
+        of_event = message.headers.get(names.DOMAIN)
+        return self.autopsy.domain(
+            self.handlers.get(message.task),
+            of_event if isinstance(of_event, str) else None,
+            message.queue,
+        )
+
+
+def damaged(raw: bytes, queue: str) -> Message:
+    """Return a message of which nothing but *raw* is left, its envelope included."""
+    return Message(
+        body=raw,
+        content_type="application/octet-stream",
+        content_encoding="binary",
+        headers={},
+        queue=queue,
+    )
+
+
+def _id(domain: str, message: Message) -> str:
+    """Return an id of queue and body (21); what has a task's id too is nobody else's letter.
+
+    The body counts in any case: it must not replace the letter of an event that bears its id.
+    """
+    raw = unreadable_letter_id(message.queue, message.body)
+    if not (message.task and message.id):
+        return raw
+    replay = position_of(message.headers).replay
+    return letter_id(domain, message.task, f"{message.id}#{raw}", replay)
+
 
 def _fact(letter: DeadLetter) -> Fact:
     return Fact(
@@ -86,14 +119,6 @@ def _fact(letter: DeadLetter) -> Fact:
         type="error",
         subtype=letter.reason.value,
         at=letter.sent_to_dlq_at,
-        data={
-            "outcome": "dead_lettered",
-            "error_code": letter.error_code,
-            "error_message": letter.error_message[:1000],
-            "error_type": "terminal",
-            "queue_name": letter.message.queue,
-            "letter_id": letter.id,
-            "reason": letter.reason.value,
-            "resolved": False,
-        },
+        tool_id=letter.handler or None,
+        data={"outcome": "dead_lettered", **details_of(letter)},
     )

@@ -78,7 +78,7 @@ def test_too_old_is_held_although_its_error_was_the_dependencys():
 
 
 def test_revoked_task_is_skipped():
-    decision = decide(error_type="celery.exceptions.TaskRevokedError", category="unknown")
+    decision = decide(reason=Reason.REVOKED, category="unknown")
     assert (decision.action, decision.failure_class) == (Action.SKIP, FailureClass.REVOKED)
 
 

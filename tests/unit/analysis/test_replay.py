@@ -86,7 +86,7 @@ def test_second_replay_still_names_the_original_message():
 
 
 def test_same_replay_is_the_same_message():
-    revoked = letter_of(error_type="celery.exceptions.TaskRevokedError")
+    revoked = letter_of(reason=Reason.REVOKED)
     for letter in (used_letter(), revoked):
         assert replay_message(letter, 1) == replay_message(letter, 1)
 
@@ -95,7 +95,7 @@ def test_revoked_task_gets_a_new_id_and_stays_the_same_event():
     message = message_of()
     bare = {k: v for k, v in message.headers.items() if k != names.EVENT_ID}
     revoked = letter_of(
-        "task-e1", error_type="celery.exceptions.TaskRevokedError",
+        "task-e1", reason=Reason.REVOKED,
         message=replace(message, headers=bare),
     )  # fmt: skip
     replayed = replay_message(revoked, 1)

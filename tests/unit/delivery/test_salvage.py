@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.memory.facts import MemoryFactLog
+from angzarr.analysis.entry import entry_id_of
 from angzarr.dead_letters.codec import decode, encode
-from angzarr.dead_letters.letter import Reason, unreadable_letter_id
+from angzarr.dead_letters.letter import Reason, letter_id, unreadable_letter_id
 from angzarr.delivery.autopsy import Autopsy
-from angzarr.delivery.salvage import Salvage
+from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.salvage import Salvage, damaged
 from angzarr.errors import DeadLetterQueueUnavailable
+from angzarr.events.event import Event
+from angzarr.events.message import Message
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 RAW = b"\xff{not json"
@@ -39,7 +44,15 @@ def salvage(letters, facts):
         clock=Clock(), component="shop", worker="w1", version="2",
         domain_of_queue={"orders": "order"}.get,
     )  # fmt: skip
-    return Salvage(autopsy=autopsy, dead_letters=letters, facts=facts, clock=Clock())
+    handlers = Handlers()
+    handlers.add(Handler(name="shop.sync", bind=None, domain="crm"))
+    return Salvage(
+        autopsy=autopsy, handlers=handlers, dead_letters=letters, facts=facts, clock=Clock()
+    )
+
+
+def take(salvage, raw, queue, error):
+    salvage.take(damaged(raw, queue), error, "DAMAGED_ENVELOPE")
 
 
 def received(letters, *domains):
@@ -49,7 +62,7 @@ def received(letters, *domains):
 
 
 def test_the_letter_keeps_bytes_and_queue_and_goes_to_the_queues_domain(salvage, letters):
-    salvage.take(RAW, "orders", ValueError("the envelope is not JSON"))
+    take(salvage, RAW, "orders", ValueError("the envelope is not JSON"))
     (letter,) = received(letters, "order")
     assert (letter.message.body, letter.message.queue) == (RAW, "orders")
     assert letter.id == unreadable_letter_id("orders", RAW)
@@ -59,13 +72,13 @@ def test_the_letter_keeps_bytes_and_queue_and_goes_to_the_queues_domain(salvage,
 
 
 def test_without_a_domain_of_its_queue_it_is_unknown(salvage, letters):
-    salvage.take(RAW, "elsewhere", ValueError("x"))
+    take(salvage, RAW, "elsewhere", ValueError("x"))
     (letter,) = received(letters, "unknown")
     assert letter.domain == "unknown"
 
 
 def test_the_letter_survives_its_wire_form(salvage, letters):
-    salvage.take(RAW, "orders", ValueError("x"))
+    take(salvage, RAW, "orders", ValueError("x"))
     (letter,) = received(letters, "order")
     assert decode(*encode(letter)).message.body == RAW
 
@@ -73,13 +86,51 @@ def test_the_letter_survives_its_wire_form(salvage, letters):
 def test_what_the_queue_refuses_is_an_error_and_no_fact(salvage, letters, facts, monkeypatch):
     monkeypatch.setattr(letters, "put", lambda _letters: ["full"])
     with pytest.raises(DeadLetterQueueUnavailable, match="full"):
-        salvage.take(RAW, "orders", ValueError("x"))
+        take(salvage, RAW, "orders", ValueError("x"))
     assert list(facts.read()) == []
 
 
 def test_it_leaves_one_fact_however_often_it_is_done(salvage, letters, facts):
     for _ in range(2):
-        salvage.take(RAW, "orders", ValueError("x"))
+        take(salvage, RAW, "orders", ValueError("x"))
     (fact,) = {fact.id: fact for fact in facts.read()}.values()
     assert (fact.type, fact.subtype) == ("error", "undeliverable")
     assert fact.data["queue_name"] == "orders"
+
+
+def bad_task(body=b"null", **headers):
+    return Message(
+        body=body, content_type="application/json", content_encoding="utf-8",
+        headers={"task": "shop.sync", "id": "e1", **headers}, queue="orders",
+    )  # fmt: skip
+
+
+def test_a_malformed_task_goes_to_its_handlers_domain_with_all_its_headers(salvage, letters):
+    salvage.take(bad_task(timelimit="soon"), ValueError("timelimit"), "INVALID_TASK")
+    (letter,) = received(letters, "crm")
+    assert (letter.handler, letter.error_code) == ("shop.sync", "INVALID_TASK")
+    assert letter.message.headers["timelimit"] == "soon"
+    assert letter.message.body == b"null"
+
+
+def test_two_malformed_tasks_of_one_body_are_two_letters(salvage, letters):
+    for task_id in ("e1", "e2"):
+        salvage.take(bad_task(id=task_id), ValueError("x"), "INVALID_TASK")
+    one, other = received(letters, "crm")
+    assert one.id != other.id
+
+
+def test_it_never_takes_the_place_of_the_letter_of_the_event_whose_id_it_bears(salvage, letters):
+    salvage.take(bad_task(), ValueError("x"), "INVALID_TASK")
+    (letter,) = received(letters, "crm")
+    event = Event(id="e1", type="t", data=None)
+    own = replace(letter, id=letter_id("crm", "shop.sync", "e1", 0), event=event)
+    assert letter.id != own.id
+    assert entry_id_of(letter) != entry_id_of(own)
+
+
+def test_headers_of_hostile_types_are_no_obstacle(salvage, letters):
+    hostile = {"angzarr-domain": ["x"], "angzarr-queue": 7, "X-DLQ-Attempts": {}, "n": float("nan")}
+    salvage.take(bad_task(**hostile), ValueError("x"), "INVALID_TASK")
+    (letter,) = received(letters, "crm")
+    assert letter.message.headers["angzarr-domain"] == ["x"]

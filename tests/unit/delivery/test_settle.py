@@ -55,7 +55,7 @@ def test_a_time_limit_that_strikes_while_settle_waits_lets_nothing_go(world):
 
 def test_what_breaks_outside_every_step_gives_the_message_back(world, monkeypatch):
     monkeypatch.setattr(
-        "angzarr.delivery.pipeline.Pipeline._admit", lambda *_: (_ for _ in ()).throw(Struck)
+        "angzarr.delivery.pipeline.Pipeline._admit", lambda *_, **__: (_ for _ in ()).throw(Struck)
     )
     world.handler(lambda _data, _context: None)
     with pytest.raises(GivenBack, match="Struck"):

@@ -22,6 +22,8 @@ TOLD = "angzarr_told"
 #: What RabbitMQ's native delayed delivery puts before a routing key: 28 bits of the delay.
 _DELAY_PREFIX = re.compile(r"\A(?:[01]\.){28}")
 _DELAYED = ("0.", "1.")
+#: What kombu undoes before anybody sees the body.
+_COMPRESSION = "compression"
 #: Message properties that a copy takes along; the others belong to one publish.
 _PROPERTIES = ("correlation_id", "reply_to")
 
@@ -42,12 +44,14 @@ class Envelope(NamedTuple):
 
     def message(self, queue: str) -> Message:
         """Return the raw message, which was first sent to *queue*."""
-        body, properties = self.body, self.properties
+        body, properties, headers = self.body, self.properties, self.headers
+        if _COMPRESSION in headers:  # the body is not compressed any more
+            headers = {name: value for name, value in headers.items() if name != _COMPRESSION}
         return Message(
             body=body.encode("utf-8", "surrogateescape") if isinstance(body, str) else bytes(body),
             content_type=self.content_type,
             content_encoding=self.content_encoding,
-            headers=self.headers,
+            headers=headers,
             queue=queue,
             exchange=self.delivery_info.get("exchange") or "",
             routing_key=self.routing_key,

@@ -7,18 +7,27 @@ import os
 from functools import partial
 from typing import Any
 
+from billiard.einfo import ExceptionWithTraceback
+from celery.exceptions import TimeLimitExceeded
 from celery.worker import state
 from celery.worker.request import Request
 
+from angzarr.adapters.celery.announce import announce_end, announce_revoked
 from angzarr.adapters.celery.envelope import FIELD, Envelope
-from angzarr.adapters.celery.riding import RIDE, LeftToAck, Ride, answer_in, sent_as
-from angzarr.resilience.idempotency import Claimed
+from angzarr.adapters.celery.protocol_1 import is_protocol_1, upgraded
+from angzarr.adapters.celery.riding import RIDE, LeftToAck, Ride, sent_as
+from angzarr.adapters.celery.shape import check_headers, checked_body
+from angzarr.delivery.outcome import Outcome
+from angzarr.errors import DeliveryError, ExpiredError, RevokedError
 
 _log = logging.getLogger("angzarr.worker")
 
 
 class RoadRequest(Request):
-    """Celery's request plus the raw message, a token, and the owner whose lease covers it."""
+    """Celery's request plus the raw message, a token, and the owner whose lease covers it.
+
+    What a child returned it has settled; how a delivery ended otherwise is settled from here.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap the `on_success` that Celery writes into the class it makes for each task."""
@@ -32,60 +41,34 @@ class RoadRequest(Request):
 
         cls.on_success = on_success
 
-    def on_failure(self, exc_info: Any, *args: Any, return_ok: bool = False) -> None:
-        """Free the claim of a child that died before its message is given back (decisions 3)."""
-        if not return_ok:  # what a child returned it has settled itself
-            self._free_claim()
-        super().on_failure(exc_info, *args, return_ok=return_ok)
-
-    def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
-        """Free the claim of a child that is about to be killed."""
-        if not soft:
-            self._free_claim()
-        super().on_timeout(soft, timeout)
-
-    def leave_to_ack(self, kept: str | None) -> None:
-        """Let the acknowledgement of this message end the claim; *kept* is for duplicates."""
-        # Not of the request: it holds its message, which is to hold this.
-        note = partial(_note_fenced, self._app, self._request_dict[FIELD])
-        self._app.riding.leave(self._message, self._ride, kept, note)
-
-    def _announce_revoked(self, *why: Any) -> None:
-        """Free a claim made with the fetch: the run that it was for will not be."""
-        if self._ride is not None:
-            self._free_claim()
-        super()._announce_revoked(*why)
-
-    def _free_claim(self) -> None:
-        envelope = Envelope._make(self._request_dict[FIELD])
-        # A child that we ended ourselves (connection lost, cold shutdown) is no poison (16).
-        ended_by_us = self._already_cancelled or state.should_terminate
-        try:
-            rode = isinstance(answer_in(envelope.answer), Claimed)
-            self._app.free_claim(
-                envelope.message(""), envelope.token, counted=not ended_by_us, was_counted=not rode
-            )
-        except Exception:  # noqa: BLE001 - the message must go back whatever breaks here
-            _log.exception("claim_not_freed of task %s", self.id)
-
     def __init__(self, message: Any, **options: Any) -> None:
+        check_headers(options.get("headers") or message.headers)
+        checked_body(options["body"] if options.get("decoded") else message.payload)
         super().__init__(message, **options)
         request = self._request_dict
         self._ride: Ride | None = getattr(message, RIDE, None)
+        body, content_type, encoding, headers = self._raw(message)
         # A bare tuple: pickle spells out the name of any other class in each message. What stands
         # in the request too (body, properties, delivery_info) costs a reference.
         request[FIELD] = (
             self._ride.token if self._ride else os.urandom(16).hex(),
             self._app.owner,
-            message.body if self._decoded else self._body,
-            message.content_type,
-            message.content_encoding,
-            message.headers,
+            body,
+            content_type,
+            encoding,
+            headers,
             request["properties"],
             self._delivery_info,
             self._ride and sent_as(self._ride.answer),
         )
         self._hand_on_decoded()
+
+    def _raw(self, message: Any) -> tuple[Any, str, str, Any]:
+        """Return body, content type, encoding and headers as a copy is to have them."""
+        if is_protocol_1(message.headers):
+            body, headers = upgraded(self._body, self._request_dict)
+            return body, "application/json", "utf-8", headers
+        return message.body, message.content_type, message.content_encoding, message.headers
 
     def _hand_on_decoded(self) -> None:
         """Let who runs the task have the body as it was decoded here, so that it is not read twice.
@@ -95,7 +78,83 @@ class RoadRequest(Request):
         if not self._decoded:
             self._body, self._content_type, self._content_encoding = self._payload, None, None
 
+    def on_failure(self, exc_info: Any, *args: Any, return_ok: bool = False) -> None:
+        """Settle what ended outside its child: its process died, or was killed for its time."""
+        if return_ok:
+            super().on_failure(exc_info, *args, return_ok=True)
+            return
+        error = exc_info.exception
+        if isinstance(error, ExceptionWithTraceback):
+            error = error.exc
+        state.task_ready(self)
+        if self._already_revoked:
+            return  # it is being settled
+        if isinstance(error, TimeLimitExceeded) and not self._ended_by_us:
+            self._settle(error, partial(announce_end, self))
+            return
+        _log.error("process_lost: of task %s[%s]: %s", self.name, self.id, error)
+        self._give_back()
 
-def _note_fenced(app: Any, sent: Any) -> None:
-    envelope = Envelope._make(sent)
-    app.note_fenced(envelope.message(""), envelope.token)
+    def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
+        """Log it; a hard limit was settled by `on_failure`, which comes first."""
+        if soft:
+            super().on_timeout(soft, timeout)
+        elif not self._ended_by_us:
+            _log.error("hard_time_limit: of %s s exceeded by %s[%s]", timeout, self.name, self.id)
+
+    def leave_to_ack(self, kept: str | None) -> None:
+        """Let the acknowledgement of this message end the claim; *kept* is for duplicates."""
+        # Not of the request: it holds its message, which is to hold this.
+        note = partial(self._app.settlement.note_fenced, self._envelope)
+        self._app.riding.leave(self._message, self._ride, kept, note)
+
+    def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
+        """Give the message back; one that Celery would drop becomes a letter first."""
+        if requeue or self.acknowledged:
+            super().reject(requeue=requeue)
+            return
+        msg = f"Celery rejected {self.name}[{self.id}] for good"
+        self._app.settlement.bury(self._envelope, DeliveryError(msg), "REJECTED", self.acknowledge)
+
+    @property
+    def _ended_by_us(self) -> bool:
+        """Whether its child was ended by its parent: a start that is no poison (16)."""
+        return bool(self._already_cancelled or state.should_terminate)
+
+    @property
+    def _envelope(self) -> Envelope:
+        return Envelope._make(self._request_dict[FIELD])
+
+    def _announce_revoked(self, reason: str, terminated: Any, signum: Any, expired: Any) -> None:
+        """Make a letter of it; Celery would acknowledge it and tell nobody but its listeners."""
+        state.task_ready(self)
+        self._already_revoked = True
+        error = ExpiredError if expired else RevokedError
+        how = {"terminated": terminated, "signum": signum, "expired": expired}
+        self._settle(
+            error(f"{self.name}[{self.id}] {_WORDS.get(reason, reason)}"),
+            lambda outcome: announce_revoked(self, outcome, reason, **how),
+        )
+
+    def _settle(self, error: Exception, announce: Any) -> None:
+        def told(outcome: Outcome | None) -> None:
+            announce(outcome)
+            self.acknowledge()
+
+        self._app.settlement.settle(self._envelope, self._args, self._kwargs, error, told)
+
+    def _give_back(self) -> None:
+        """Free the claim of a child that died, then give its message back (3).
+
+        After a lost connection there is nothing to give back to: the broker has it already.
+        """
+        then = None if self._already_cancelled else partial(self.reject, requeue=True)
+        self._app.settlement.give_back(self._envelope, counted=not self._ended_by_us, then=then)
+
+
+#: How a task ended that Celery calls revoked.
+_WORDS = {
+    "expired": "arrived after it had expired",
+    "revoked": "was revoked",
+    "terminated": "was revoked while it ran",
+}

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from kombu.utils.imports import symbol_by_name
+
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.errors import UnsafeSetting
+
+_CONSUMER: Final = "angzarr.adapters.celery.consumer:RoadConsumer"
 
 #: Applied below whatever the user configures.
 DEFAULTS: Final[Mapping[str, Any]] = {
@@ -28,6 +32,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "broker_connection_retry_on_startup": True,
     "worker_cancel_long_running_tasks_on_connection_loss": True,
     "task_default_delivery_mode": "persistent",
+    # Celery's own drops what it cannot read, and dies of some of it.
+    "worker_consumer": _CONSUMER,
 }
 
 #: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.
@@ -69,8 +75,15 @@ def _settings(app: Any, transport: str) -> Iterator[str]:
         yield "broker_transport_options lacks confirm_publish: set {'confirm_publish': True}"
     if transport in ("kafka", "confluentkafka"):
         yield "a Kafka broker commits whole partitions: use Redis, RabbitMQ or SQS for tasks"
+    if not _is_ours(conf.worker_consumer):
+        yield f"worker_consumer is {conf.worker_consumer!r}: derive it from {_CONSUMER!r}"
     if conf.task_always_eager:
         yield "task_always_eager is on: it is for tests, a worker never sees a task"
+
+
+def _is_ours(consumer: Any) -> bool:
+    ours = symbol_by_name(_CONSUMER)
+    return bool(issubclass(symbol_by_name(consumer), ours))
 
 
 def _tasks(app: Any) -> Iterator[str]:

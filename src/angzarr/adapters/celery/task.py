@@ -21,11 +21,11 @@ from celery.utils.time import maybe_make_aware
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.custom_headers import custom_headers
-from angzarr.adapters.celery.envelope import FIELD, TOLD, Envelope
+from angzarr.adapters.celery.envelope import FIELD, TOLD
 from angzarr.adapters.celery.followers import FOLLOWING, forget_followers
+from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request_stack import RequestStack
-from angzarr.adapters.celery.riding import LeftToAck, answer_in
-from angzarr.delivery.delivery import Delivery, read
+from angzarr.adapters.celery.riding import LeftToAck
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -71,7 +71,7 @@ class RoadTask(Task):
         sent = getattr(request, FIELD, None)
         if sent is None:
             return self._run_directly(args, kwargs)
-        delivery = _delivery(app, sent, args, kwargs)
+        delivery = delivery_of(app, sent, args, kwargs)
         told: list[Any] = getattr(request, TOLD, [])
         following = FOLLOWING.set(request)
         try:
@@ -121,7 +121,7 @@ class RoadTask(Task):
         if not isinstance(failed, Exception) or isinstance(failed, Ignore):
             return traced
         try:
-            self.app.road.take(_delivery(self.app, request[FIELD], args, kwargs), failed)
+            self.app.road.take(delivery_of(self.app, request[FIELD], args, kwargs), failed)
         except GivenBack as stop:
             return _traced_as(REJECTED, stop)
         return traced
@@ -132,7 +132,7 @@ class RoadTask(Task):
             left = LeftToAck.of(traced.retstr, completion)
             return trace_ok_t(traced.retval, None, traced.runtime, left)
         try:
-            self.app.road.complete(_delivery(self.app, *run), completion)
+            self.app.road.complete(delivery_of(self.app, *run), completion)
         except GivenBack as stop:
             return _traced_as(REJECTED, stop)
         return traced
@@ -214,20 +214,6 @@ class RoadTask(Task):
             "chord": request.chord,
         }
         return str(dumps([new_args, new_kwargs, embed])).encode()
-
-
-def _delivery(app: Any, sent: Any, args: Any, kwargs: Any) -> Delivery:
-    envelope = Envelope._make(sent)
-    queue = envelope.named_queue or app.queue_of(envelope.routing_key)
-    return read(
-        envelope.message(queue),
-        args=args,
-        kwargs=kwargs,
-        token=envelope.token,
-        owner=envelope.owner,
-        redelivered=bool(envelope.delivery_info.get("redelivered")),
-        answer=answer_in(envelope.answer),
-    )
 
 
 def _traced_as(state: str, error: Exception) -> Any:

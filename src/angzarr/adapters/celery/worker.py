@@ -127,6 +127,7 @@ class RoadStep(bootsteps.StartStopStep):
     def stop(self, worker: Any) -> None:
         """Let children that hold a message give it back; the lease lasts until the pool ended."""
         worker.app.stopping.begin()
+        worker.app.stop_settling()
 
     def close(self, worker: Any) -> None:
         """See `stop`; a worker closes before it waits for its pool."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
+import time
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from billiard.exceptions import SoftTimeLimitExceeded
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import (
+    SoftTimeLimitExceeded,
+    Terminated,
+    TimeLimitExceeded,
+    WorkerLostError,
+)
 from celery.app.trace import build_tracer
 from celery.exceptions import Ignore, Reject
 from celery.states import FAILURE, REJECTED, SUCCESS
@@ -21,8 +29,8 @@ from kombu.utils.json import dumps
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.request import RoadRequest
 from angzarr.dead_letters.letter import Reason
-from angzarr.errors import DeliveryError, GivenBack
-from angzarr.resilience.idempotency import Release
+from angzarr.errors import GivenBack, StoreUnavailable
+from angzarr.resilience.idempotency import Fail, Release, Wait
 
 
 @pytest.fixture
@@ -247,37 +255,138 @@ def test_what_goes_to_a_child_is_hardly_larger_than_what_celery_sends(app):
     assert len(sent[0]) < len(sent[1]) + 400
 
 
-@pytest.mark.parametrize(("cancelled", "counted"), [(False, True), (True, False)])
-def test_a_lost_child_frees_its_claim_and_counts_only_its_own_death(
-    app, request_of, monkeypatch, cancelled, counted
+@pytest.fixture
+def ended(app, request_of, monkeypatch):
+    """A request whose message is watched: what it is told, in order, and what the store is told."""
+    told = []
+    store = app.settlement._road.store
+    settle = store.settle
+    monkeypatch.setattr(
+        store, "settle", lambda *given: told.append(given[2]) or settle(*given), raising=False
+    )
+    monkeypatch.setattr("angzarr.adapters.celery.settlement.LOST_PAUSE", 0.01)
+
+    def make(**headers):
+        request = request_of(**headers)
+        request._on_ack = lambda *_: told.append("ack")
+        request._on_reject = lambda *given: told.append("requeue" if given[-1] else "reject")
+        return request, told
+
+    return make
+
+
+def failure(error):
+    try:
+        raise error
+    except type(error):
+        return ExceptionInfo()
+
+
+def wait_until(truth):
+    until = time.monotonic() + 10
+    while not truth():
+        assert time.monotonic() < until, "waited 10 s"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(("terminated", "counted"), [(False, True), (True, False)])
+def test_a_lost_child_frees_its_claim_first_and_counts_only_its_own_death(
+    ended, monkeypatch, terminated, counted
 ):
-    settled = []
-    monkeypatch.setattr(app.road.store, "settle", lambda *given: settled.append(given) or True)
-    monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: settled.append("super"))
-    request = request_of()
-    request._already_cancelled = cancelled
-    request.on_failure(None)
-    (_, token, ending), after = settled
-    assert token == Envelope._make(request._request_dict[FIELD]).token
-    assert ending == Release(counted=counted)
-    assert after == "super", "the claim is free before the message goes back"
+    monkeypatch.setattr("celery.worker.state.should_terminate", terminated)
+    request, told = ended()
+    request.on_failure(failure(WorkerLostError("signal 9")))
+    wait_until(lambda: len(told) == 2)
+    assert told == [Release(counted=counted), "requeue"]
+
+
+def test_after_a_lost_connection_the_claim_is_freed_and_nothing_given_back(ended):
+    request, told = ended()
+    request._already_cancelled = True
+    request.on_failure(failure(Terminated(15)))
+    wait_until(lambda: told)
+    assert told == [Release(counted=False)]
+
+
+def test_a_hard_time_limit_is_retried_by_a_copy_and_acknowledged_last(ended, sent):
+    request, told = ended()
+    request.on_failure(failure(TimeLimitExceeded(1)))
+    request.on_timeout(soft=False, timeout=1)
+    wait_until(lambda: "ack" in told)
+    fenced, waiting, acknowledged = told
+    assert fenced == Release(counted=False), "whoever still runs it is fenced first"
+    assert isinstance(waiting, Wait)
+    assert acknowledged == "ack"
+    assert [message.headers["retries"] for message in sent("q")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("revoked", Reason.REVOKED), ("expired", Reason.TOO_OLD)]
+)
+def test_a_revoked_or_expired_message_is_a_letter_before_it_is_acknowledged(
+    app, ended, reason, expected
+):
+    put = []
+    queue = app.settlement._road.settler.dead_letters
+    queue.put = lambda letters: put.extend(letters) or [None] * len(letters)
+    request, told = ended()
+    request._announce_revoked(reason, None, None, reason == "expired")
+    wait_until(lambda: "ack" in told)
+    assert [letter.reason for letter in put] == [expected]
+    assert isinstance(told[-2], Fail)
+
+
+def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
+    put = []
+    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    request, told = ended()
+    request.reject(requeue=False)
+    wait_until(lambda: told)
+    assert told == ["ack"]
+    assert [letter.error_code for letter in put] == ["REJECTED"]
 
 
 def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
-    monkeypatch.setattr(app.road.store, "settle", lambda *_: pytest.fail("settled twice"))
+    monkeypatch.setattr(app.settlement._road.store, "settle", lambda *_: pytest.fail("twice"))
     monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
     request_of().on_failure(None, return_ok=True)
 
 
-@pytest.mark.parametrize("error", [DeliveryError("x"), RuntimeError("a bug of the store")])
-def test_a_store_that_breaks_still_gives_the_message_back(app, request_of, monkeypatch, error):
-    def broken(*_):
-        raise error
+def test_a_store_that_is_away_keeps_the_message_until_it_is_back(ended, app, monkeypatch):
+    request, told = ended()
+    store, outage = app.settlement._road.store, [StoreUnavailable("away")] * 3
+    settle = store.settle
 
-    passed = []
-    monkeypatch.setattr(app.road.store, "settle", broken)
-    monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: passed.append(1))
-    monkeypatch.setattr(Request, "on_timeout", lambda *_args, **_options: passed.append(2))
-    request_of().on_failure(None)
-    request_of().on_timeout(soft=False, timeout=1)
-    assert passed == [1, 2]
+    def away(*given):
+        if outage:
+            raise outage.pop()
+        return settle(*given)
+
+    monkeypatch.setattr(store, "settle", away)
+    request.on_failure(failure(WorkerLostError("signal 9")))
+    wait_until(lambda: len(told) == 2)
+    assert told == [Release(counted=True), "requeue"]
+
+
+def test_a_message_of_protocol_1_goes_on_as_one_of_protocol_2(app):
+    task = task_of(app, lambda *_: None)
+    app.finalize(auto=True)
+    told = {
+        "task": "t", "id": "old", "args": [1], "kwargs": {}, "retries": 2, "eta": None,
+        "callbacks": None, "argsrepr": "", "kwargsrepr": "", "headers": {"mine": "yes"},
+    }  # fmt: skip
+    message = SimpleNamespace(
+        headers={}, body=dumps(told), content_type="application/json", content_encoding="utf-8",
+        properties={}, delivery_info={}, payload=told,
+    )  # fmt: skip
+    body = ([1], {}, {"callbacks": None})
+    request = RoadRequest(message, app=app, task=task, body=body, headers=told, decoded=True)
+    raw = Envelope._make(request._request_dict[FIELD]).message("q")
+    assert json.loads(raw.body) == [[1], {}, {"callbacks": None}]
+    assert (raw.task, raw.id, raw.headers["retries"]) == ("t", "old", 2)
+    assert raw.headers["mine"] == "yes"
+
+
+def test_a_copy_of_a_compressed_message_does_not_claim_to_be_compressed(request_of):
+    request = request_of(compression="application/x-gzip")
+    assert "compression" not in Envelope._make(request._request_dict[FIELD]).message("q").headers

@@ -1,0 +1,121 @@
+"""RoadConsumer: Celery's consumer, which drops nothing and dies of nothing that it is sent (D7).
+
+Celery logs and acknowledges what it cannot decode, rejects for good what it does not know, and
+ends the process, or reconnects for ever, on messages of another shape. Here each of these is a
+dead letter with its bytes before it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from amqp.exceptions import AMQPError
+from celery import signals
+from celery.worker.consumer import Consumer
+from kombu.exceptions import OperationalError
+from kombu.utils.json import dumps
+
+from angzarr.adapters.celery.announce import announce_unknown
+from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.shape import check_headers, checked_body
+from angzarr.errors import DecodeError, text_of
+
+_log = logging.getLogger("angzarr.worker")
+
+#: Built-in errors that kombu counts among the signs of a lost connection, and that a malformed
+#: message raises as well.
+_AMBIGUOUS = (LookupError, ValueError, TypeError, AttributeError)
+
+
+class RoadConsumer(Consumer):
+    """Celery's consumer with every way out of it guarded."""
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Bury what cannot be decoded; Celery would acknowledge it."""
+        self._bury(message, exc, "UNDECODABLE")
+
+    def on_unknown_message(self, body: Any, message: Any) -> None:  # noqa: ARG002 - Celery's
+        """Bury what is no task; Celery would reject it for good."""
+        error = DecodeError("it names no task: it is no Celery message")
+        self._bury(message, error, "FOREIGN_MESSAGE")
+
+    def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:  # noqa: ARG002 - Celery's
+        """Bury a task with malformed headers or arguments, or a refused content type."""
+        self._bury(message, exc, "INVALID_TASK")
+
+    def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:  # noqa: ARG002 - Celery's
+        """Settle a task that is not registered here: a letter that can be replayed later."""
+        try:
+            args, kwargs, _ = checked_body(message.payload)
+            check_headers(message.headers)
+        except Exception as malformed:  # noqa: BLE001 - a hostile message fails in any way
+            self._bury(message, malformed, "INVALID_TASK")
+            return
+        _log.error("unknown_task: %s is not registered here", exc)
+        self.app.settlement.settle(
+            self._envelope(message), args, kwargs, None,
+            lambda _outcome: self._unknown_settled(message, exc),
+        )  # fmt: skip
+
+    def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
+        """Return what takes each message; nothing but a lost connection leaves it."""
+        receive = super().create_task_handler(*args, **options)
+        lost = self._lost_connections()
+
+        def on_task_received(message: Any) -> None:
+            try:
+                receive(message)
+            except lost:
+                raise
+            except Exception as error:  # it would end the worker, or loop
+                if message.acknowledged:
+                    raise
+                self._bury(message, error, "INVALID_TASK")
+
+        return on_task_received
+
+    def _lost_connections(self) -> tuple[type[BaseException], ...]:
+        known = (error for error in self.connection_errors if not issubclass(error, _AMBIGUOUS))
+        return (OSError, AMQPError, OperationalError, *known)
+
+    def _bury(self, message: Any, error: Exception, code: str) -> None:
+        _log.error(
+            "undeliverable: %s from %s: %s", code, message.delivery_info.get("routing_key"),
+            text_of(error)[:500],
+        )  # fmt: skip
+        then = partial(self._let_go, message, error)
+        self.app.settlement.bury(self._envelope(message), error, code, then)
+
+    def _let_go(self, message: Any, error: Exception) -> None:
+        self.call_soon(self._acknowledge, message)
+        signals.task_rejected.send(sender=self, message=message, exc=error)
+
+    def _acknowledge(self, message: Any) -> None:
+        if not message.acknowledged:
+            message.ack_log_error(_log, self.connection_errors)
+
+    def _unknown_settled(self, message: Any, error: Exception) -> None:
+        announce_unknown(self, message, error)
+        self.call_soon(self._acknowledge, message)
+
+    def _envelope(self, message: Any) -> Envelope:
+        body = message.body
+        if not isinstance(body, bytes | str):  # what a transport made of it
+            body = dumps(body)
+        headers = message.headers if isinstance(message.headers, dict) else {}
+        info = message.delivery_info if isinstance(message.delivery_info, dict) else {}
+        properties = message.properties if isinstance(message.properties, dict) else {}
+        return Envelope(
+            os.urandom(16).hex(),
+            self.app.owner,
+            body,
+            message.content_type or "",
+            message.content_encoding or "",
+            headers,
+            properties,
+            info,
+        )

@@ -1,0 +1,29 @@
+"""Reading: from what Celery hands on of a message to a Delivery, in the parent and in a child."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.riding import answer_in
+from angzarr.delivery.delivery import Delivery, read
+from angzarr.events.message import Message
+
+
+def delivery_of(app: Any, sent: Any, args: Any, kwargs: Any) -> Delivery:
+    """Return the delivery of an envelope, *sent* as a bare tuple."""
+    envelope = Envelope._make(sent)
+    return read(
+        message_of(app, envelope),
+        args=args,
+        kwargs=kwargs,
+        token=envelope.token,
+        owner=envelope.owner,
+        redelivered=bool(envelope.delivery_info.get("redelivered")),
+        answer=answer_in(envelope.answer),
+    )
+
+
+def message_of(app: Any, envelope: Envelope) -> Message:
+    """Return the raw message with the name of the queue that it was first sent to."""
+    return envelope.message(envelope.named_queue or app.queue_of(envelope.routing_key))

@@ -1,0 +1,99 @@
+"""Settlement: the parent settles what no child will: D7, decisions 1 to 3.
+
+Messages that nobody can read, and deliveries that ended outside their child. Never an outcome that
+a child returned. All of it happens on the settle thread; whoever asks is told there when it is
+done, and acknowledges then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.reading import delivery_of, message_of
+from angzarr.adapters.celery.settle_thread import SettleThread
+from angzarr.delivery.outcome import Outcome
+from angzarr.delivery.road import Road
+from angzarr.delivery.salvage import Salvage
+from angzarr.resilience.idempotency import Claimed, Release
+
+#: Seconds that a message waits whose process died: one that kills every process that it comes to
+#: must not keep a worker busy with starting new ones (trap 5).
+LOST_PAUSE = 1.0
+
+#: Told what became of a delivery; None: a successor owns the event.
+Told = Callable[[Outcome | None], object]
+
+
+class Settlement:
+    """One in each worker process tree; safe to use from any thread."""
+
+    def __init__(self, app: Any, road: Road, salvage: Salvage) -> None:
+        self._app = app
+        self._road = road
+        self._salvage = salvage
+        self._thread = SettleThread()
+
+    def bury(
+        self, envelope: Envelope, error: Exception, code: str, then: Callable[[], object]
+    ) -> None:
+        """Make a dead letter of a message that cannot be read, then call *then*."""
+        message = message_of(self._app, envelope)
+
+        def step() -> None:
+            self._salvage.take(message, error, code)
+            then()
+
+        self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
+
+    def settle(
+        self, envelope: Envelope, args: Any, kwargs: Any, error: Exception | None, told: Told
+    ) -> None:
+        """Settle a delivery that ended with *error* and not by its handler's return.
+
+        Whoever may still run it is fenced first: a killed process can take its time to die.
+        """
+
+        def step() -> None:
+            if error is not None:
+                self._free(envelope, counted=False)
+            again = envelope._replace(token=os.urandom(16).hex(), answer=None)
+            told(self._road.take(delivery_of(self._app, again, args, kwargs), error))
+
+        self._thread.submit(step, what=f"task {envelope.headers.get('id')!r}")
+
+    def give_back(
+        self, envelope: Envelope, *, counted: bool, then: Callable[[], object] | None
+    ) -> None:
+        """Free the claim of a process that ended; a start that killed it stays *counted* (3, 4).
+
+        Then *then* gives the message back, after a pause if its process died of itself.
+        """
+        what = f"task {envelope.headers.get('id')!r}"
+
+        def step() -> None:
+            self._free(envelope, counted=counted)
+            if then is not None:
+                self._thread.submit(then, what=what, after=LOST_PAUSE if counted else 0.0)
+
+        self._thread.submit(step, what=what)
+
+    def note_fenced(self, envelope: Envelope) -> None:
+        """Append the fact that a late owner let go of a message (11)."""
+        delivery = delivery_of(self._app, envelope, (), {})
+        self._thread.submit(
+            lambda: self._salvage.note_fenced(delivery), what=f"event {delivery.event.id!r}"
+        )
+
+    def close(self) -> None:
+        """Stop; what was not settled goes back to the broker with its connection."""
+        self._thread.stop()
+        self._road.close()
+        self._salvage.close()
+
+    def _free(self, envelope: Envelope, *, counted: bool) -> None:
+        delivery = delivery_of(self._app, envelope, (), {})
+        release = Release(counted=counted, was_counted=not isinstance(delivery.answer, Claimed))
+        self._road.store.settle(delivery.key, delivery.token, release)
