@@ -113,7 +113,7 @@ def stop(process):
 
 @pytest.fixture
 def site(request, tmp_path, monkeypatch, unique_name):
-    """A site on the broker named by the test's parameter: ``redis`` or ``amqp``."""
+    """A site on the broker named by the test's parameter: redis, amqp, classic or sqs."""
     broker = getattr(request, "param", "redis")
     made = request.getfixturevalue(f"{broker}_site_environment")
     site = Site(tmp_path, {"ROAD_PREFIX": unique_name, **made}, monkeypatch)
@@ -138,4 +138,21 @@ def amqp_site_environment(redis_url, amqp_url):
         "ROAD_BACKEND": redis_url,
         "ANGZARR_STORE": redis_url,
         "ROAD_DLQ": json.dumps({"backend": "amqp"}),
+    }
+
+
+@pytest.fixture
+def classic_site_environment(amqp_site_environment):
+    """RabbitMQ with classic queues behind a direct exchange, as Celery has them by default."""
+    return {**amqp_site_environment, "ROAD_CLASSIC": "1"}
+
+
+@pytest.fixture
+def sqs_site_environment(redis_url, sqs_endpoint):
+    address = sqs_endpoint.removeprefix("http://")
+    return {
+        "ROAD_BROKER": f"sqs://{os.environ['AWS_ACCESS_KEY_ID']}:test@{address}",
+        "ROAD_BACKEND": redis_url,
+        "ANGZARR_STORE": redis_url,
+        "ROAD_DLQ": json.dumps({"backend": "sqs", "aws_endpoint_url": sqs_endpoint}),
     }

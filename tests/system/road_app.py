@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
+import signal
+import sys
 import time
+from datetime import timedelta
 
 from pydantic import BaseModel
 
 from angzarr import Angzarr, Context, GiveUp, Policy, RetryLater, Skip
-from angzarr.resilience.policies import POLICIES
 
 PREFIX = os.environ.get("ROAD_PREFIX", "road")
 
@@ -34,8 +37,19 @@ app.conf.task_send_sent_event = True
 app.conf.worker_hijack_root_logger = True
 app.conf.broker_transport_options = {
     **(app.conf.broker_transport_options or {}),
-    **({"polling_interval": 0.1} if app.broker_url.startswith("sqs") else {}),
+    **(
+        {"polling_interval": 0.1, "wait_time_seconds": 1, "region": "us-east-1", "is_secure": False}
+        if app.broker_url.startswith("sqs")
+        else {}
+    ),
 }
+if os.environ.get("ROAD_CLASSIC") == "1":
+    app.conf.update(
+        task_default_queue_type="classic",
+        task_default_exchange_type="direct",
+        task_create_missing_queue_type="classic",
+        task_create_missing_queue_exchange_type="direct",
+    )
 
 
 def note(what: str, **more: object) -> None:
@@ -115,22 +129,41 @@ def replaces(self, n: int) -> int:
     return self.replace(add.s(n, 1))
 
 
+#: Two attempts, half a second apart.
+SOON = Policy(
+    name="two",
+    base=timedelta(seconds=0.5),
+    max_delay=timedelta(seconds=0.5),
+    max_attempts=2,
+    jitter="none",
+)
+
 if os.environ.get("ROAD_LIMITS") == "1":
 
-    @app.task(soft_time_limit=1, policy=Policy(**{
-        **{name: getattr(POLICIES["default"], name) for name in ("base", "max_delay")},
-        "name": "two", "max_attempts": 2,
-    }))  # fmt: skip
+    @app.task(soft_time_limit=1, policy=SOON)
     def soft() -> None:
         note("soft")
         time.sleep(30)
 
-    @app.task(time_limit=1)
-    def hard() -> None:
-        note("hard")
+    @app.task(time_limit=1, policy=SOON, bind=True, track_started=True)
+    def hard(self) -> None:
+        note("hard", attempt=self.request.retries + 1)
         time.sleep(30)
 
     @app.task
-    def dies() -> None:
-        note("dies")
+    def dies(how: str = "exit") -> None:
+        note("dies", how=how)
+        if how == "signal":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "sys.exit":
+            sys.exit(3)
+        if how == "memory":
+            resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))
+            bytearray(2**30)
         os._exit(1)
+
+    @app.task
+    def long(seconds: float) -> None:
+        note("long", seconds=seconds)
+        time.sleep(seconds)
+        note("long done", seconds=seconds)

@@ -109,18 +109,6 @@ def test_soft_time_limit_is_a_transient_failure_and_is_retried(site):
     assert letter.attempts == 2
 
 
-@pytest.mark.parametrize(("task", "site"), [("hard", "redis"), ("dies", "redis"), ("dies", "amqp")],
-                         indirect=["site"])  # fmt: skip
-def test_what_kills_its_child_is_given_back_counted_and_ends_as_poison(site, task):
-    with site.worker(ROAD_LIMITS="1"):
-        site.app.send_task(f"road_app.{task}")
-        site.module.add.delay(1, 1)
-        (letter,) = site.letters("unknown", seconds=110)
-        site.wait_ran("add")
-    assert letter.reason == "poison"
-    assert len(site.ran(task)) == 3
-
-
 @pytest.mark.parametrize("site", ["amqp"], indirect=True)
 def test_a_killed_worker_loses_nothing_on_rabbitmq(site):
     with site.worker() as first:

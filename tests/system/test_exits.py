@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from system.bad_messages import all_bad
+from system.conftest import wait_for
 
 BROKERS = ["redis", "amqp"]
 POOLS = ["prefork", "threads", "solo"]
@@ -24,7 +27,7 @@ def publish_raw(site, bad):
 
 
 @pytest.mark.parametrize("pool", POOLS)
-@pytest.mark.parametrize("site", BROKERS, indirect=True)
+@pytest.mark.parametrize("site", ["redis", "amqp", "classic", "sqs"], indirect=True)
 def test_every_malformed_message_is_a_letter_and_the_worker_goes_on(site, pool):
     bad = all_bad()
     with site.worker(pool=pool, ROAD_ASYNC="0") as worker:
@@ -51,3 +54,67 @@ def name_of(letter, bad):
         and one.headers.get("timelimit") == letter.message.headers.get("timelimit")
     )
     return found
+
+
+@pytest.mark.parametrize(
+    ("site", "how"),
+    [("redis", "exit"), ("redis", "signal"), ("redis", "sys.exit"), ("amqp", "signal"),
+     ("classic", "exit"), ("sqs", "signal")],
+    indirect=["site"],
+)  # fmt: skip
+def test_what_kills_its_child_is_given_back_counted_and_ends_as_poison(site, how):
+    with site.worker(ROAD_LIMITS="1", ROAD_ASYNC="0"):
+        sent = site.app.send_task("road_app.dies", (how,))
+        for n in range(5):
+            site.module.add.delay(n, n)
+        site.wait_ran("add", 5, seconds=10)
+        (letter,) = site.letters("unknown", seconds=60)
+        site.module.add.delay(9, 9)
+        site.wait_ran("add", 6)
+    assert (letter.reason, letter.message.id) == ("poison", sent.id)
+    assert len(site.ran("dies")) == 3
+
+
+@pytest.mark.parametrize("site", ["redis", "amqp", "sqs"], indirect=True)
+def test_a_hard_time_limit_is_retried_after_its_backoff_and_ends_as_a_letter(site):
+    with site.worker(ROAD_LIMITS="1", ROAD_ASYNC="0"):
+        sent = site.app.send_task("road_app.hard")
+        site.wait_ran("hard", 1)
+        site.module.add.delay(1, 1)
+        site.wait_ran("add")
+        (letter,) = site.letters("unknown", seconds=60)
+    assert (letter.reason, letter.error_code, letter.attempts) == ("exhausted", "TIME_LIMIT", 2)
+    assert letter.message.id == sent.id
+    assert [line["attempt"] for line in site.ran("hard")] == [1, 2]
+    wait_for(lambda: sent.state == "FAILURE", what="the result to be told")
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("site", BROKERS, indirect=True)
+def test_a_revoked_task_is_a_letter_and_does_not_run(site, pool):
+    with site.worker(pool=pool, ROAD_ASYNC="0"):
+        site.module.add.delay(1, 1)
+        site.wait_ran("add")
+        task_id = str(uuid.uuid4())
+        wait_for(
+            lambda: site.app.control.revoke(task_id, reply=True, timeout=2), what="the revocation"
+        )
+        sent = site.module.add.apply_async((2, 2), task_id=task_id)
+        (letter,) = site.letters("unknown")
+        wait_for(lambda: sent.state == "REVOKED", what="the result to be told")
+    assert (letter.reason, letter.message.id, letter.attempts) == ("revoked", task_id, 0)
+    assert len(site.ran("add")) == 1
+
+
+@pytest.mark.parametrize("site", BROKERS, indirect=True)
+def test_a_task_revoked_while_it_runs_is_killed_and_a_letter(site):
+    with site.worker(ROAD_LIMITS="1", ROAD_ASYNC="0"):
+        sent = site.app.send_task("road_app.long", (30,))
+        site.wait_ran("long")
+        site.app.control.revoke(sent.id, terminate=True, signal="SIGKILL")
+        (letter,) = site.letters("unknown")
+        site.module.add.delay(1, 1)
+        site.wait_ran("add")
+    assert (letter.reason, letter.message.id) == ("revoked", sent.id)
+    assert len(site.ran("long")) == 1
+    assert site.ran("long done") == []

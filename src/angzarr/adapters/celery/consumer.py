@@ -26,6 +26,9 @@ from angzarr.errors import DecodeError, text_of
 
 _log = logging.getLogger("angzarr.worker")
 
+#: Seconds between two looks for dead children.
+LOOKED_EVERY = 0.5
+
 #: Built-in errors that kombu counts among the signs of a lost connection, and that a malformed
 #: message raises as well.
 _AMBIGUOUS = (LookupError, ValueError, TypeError, AttributeError)
@@ -60,6 +63,13 @@ class RoadConsumer(Consumer):
             self._envelope(message), args, kwargs, None,
             lambda _outcome: self._unknown_settled(message, exc),
         )  # fmt: skip
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Look for dead children ten times as often as a prefork pool does by itself."""
+        super().register_with_event_loop(hub)
+        maintain = getattr(getattr(self.pool, "_pool", None), "maintain_pool", None)
+        if maintain is not None:
+            hub.call_repeatedly(LOOKED_EVERY, maintain)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
         """Return what takes each message; nothing but a lost connection leaves it."""

@@ -32,6 +32,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "broker_connection_retry_on_startup": True,
     "worker_cancel_long_running_tasks_on_connection_loss": True,
     "task_default_delivery_mode": "persistent",
+    # Seconds that a dead child's result may still take to arrive (10 by default). Declaring it
+    # lost too early is harmless: what it settled is found settled.
+    "worker_lost_wait": 2.0,
     # Celery's own drops what it cannot read, and dies of some of it.
     "worker_consumer": _CONSUMER,
 }
