@@ -118,3 +118,42 @@ def test_a_task_revoked_while_it_runs_is_killed_and_a_letter(site):
     assert (letter.reason, letter.message.id) == ("revoked", sent.id)
     assert len(site.ran("long")) == 1
     assert site.ran("long done") == []
+
+
+#: What is no message of kombu's at all, put on an SQS queue by somebody else.
+NO_ENVELOPES = {
+    "no JSON": "hello",
+    "JSON of others": '{"Records": [{"s3": 1}]}',
+    "a list": "[1, 2]",
+    "a number": "7",
+    "null": "null",
+    "properties are text": '{"properties": "x", "body": "x"}',
+    "properties are null": '{"properties": null}',
+    "no body": '{"properties": {"delivery_info": {}, "delivery_tag": "1"}}',
+    "headers are a list": '{"properties": {"delivery_tag": "1"}, "headers": [1], "body": "e30="}',
+    "body is bad base64": '{"properties": {"delivery_tag": "1", "body_encoding": "base64"},'
+    ' "headers": {}, "body": "%%%"}',
+    "delivery info is text": '{"properties": {"delivery_info": "x"}, "headers": {}, "body": ""}',
+}
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("site", ["sqs"], indirect=True)
+def test_what_is_no_envelope_on_sqs_is_a_letter_and_the_worker_goes_on(site, pool, sqs_endpoint):
+    import boto3
+
+    with site.worker(pool=pool, ROAD_ASYNC="0") as worker:
+        site.module.add.delay(1, 1)
+        site.wait_ran("add")
+        client = boto3.client("sqs", endpoint_url=sqs_endpoint)
+        queue = client.get_queue_url(QueueName=site.module.PREFIX)["QueueUrl"]
+        for body in NO_ENVELOPES.values():
+            client.send_message(QueueUrl=queue, MessageBody=body)
+        site.module.add.delay(2, 2)
+        site.wait_ran("add", 2)
+        letters = site.letters("unknown", len(NO_ENVELOPES), seconds=30)
+        assert worker.poll() is None
+        assert site.text().count(" ready.") == 1
+    assert sorted(letter.message.body.decode() for letter in letters) == sorted(
+        NO_ENVELOPES.values()
+    )

@@ -8,11 +8,12 @@ from typing import Any, Final
 from kombu import Connection
 from kombu.transport import get_transport_cls
 
-#: Scheme of a broker URL → the transport it gets here. Named, not imported: redis-py is an extra.
+#: Scheme of a broker URL → the transport it gets here. Named, not imported: its client is an extra.
 TRANSPORTS: Final = {
     "redis": "angzarr.adapters.redis.transport:Transport",
     "rediss": "angzarr.adapters.redis.transport:TlsTransport",
     "sentinel": "angzarr.adapters.redis.transport:SentinelTransport",
+    "sqs": "angzarr.adapters.sqs.transport:Transport",
 }
 
 
