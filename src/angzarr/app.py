@@ -13,6 +13,7 @@ from celery import signals
 
 from angzarr import wiring
 from angzarr.adapters.celery import safety
+from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.publisher import (
     CeleryPublisher,
     longest_safe_delay,
@@ -87,6 +88,7 @@ class Angzarr(Registering, Publishing):
         choose(self.policies, default=self.settings.retry.default)  # refuses an unknown name now
         self.handlers = Handlers()
         self.stopping = Stopping()
+        self.held_domains = HeldDomains()
         self.rules = tuple(rules)
         self.verdicts = tuple(verdicts)
         self.hooks = tuple(hooks)
@@ -146,12 +148,16 @@ class Angzarr(Registering, Publishing):
         return f"{self.settings.prefix}:owner:{self.owner}"
 
     def check_worker(self, pool: str) -> None:
-        """Refuse to start where messages would be lost; raises ConfigurationError."""
+        """Refuse to start where messages would be lost; raises ConfigurationError.
+
+        Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
+        """
         self.finalize(auto=True)
         safety.check(self, transport_of(self))
         safety.check_pool(self, pool, self._is_async)
         self._check_delays()
         wiring.check_servers(self.settings, self.broker_url)
+        self.held_domains.begin(list(self.handlers.domains()))
 
     def _is_async(self, task: Any) -> bool:
         handler = self.handlers.get(task.name)

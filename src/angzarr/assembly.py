@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+from dataclasses import replace
 from typing import Any
 
 from kombu.utils.json import dumps, loads
@@ -24,11 +25,21 @@ from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
 from angzarr.delivery.salvage import Salvage
 from angzarr.delivery.settle import Settler
+from angzarr.delivery.wave import Waves
+from angzarr.resilience.breaker import BreakerSettings
 from angzarr.resilience.idempotency import IdempotencyStore
 
+#: A wave is judged by its share alone: failures in a row are common in a healthy domain.
+_NEVER = 2**31
 
-def build_road(app: Any, hold_class: type[Hold] = Hold) -> Road:
+
+def build_road(app: Any) -> Road:
     """Return a road with connections of its own; they open when first needed."""
+    road = _road(app, Hold)
+    return replace(road, waves=_waves(app, road))
+
+
+def _road(app: Any, hold_class: type[Hold]) -> Road:
     clock = SystemClock()
     store = app.claims.store
     hold = hold_class(clock=clock, chance=random.random, stopping=app.stopping)
@@ -56,7 +67,29 @@ def build_salvage(app: Any) -> Salvage:
 
 def build_settlement(app: Any) -> Settlement:
     """Return what a parent process does for its children, with a road that waits for nobody."""
-    return Settlement(app, build_road(app, TriedOnce), build_salvage(app))
+    return Settlement(app, _road(app, TriedOnce), build_salvage(app))
+
+
+def _waves(app: Any, road: Road) -> Waves | None:
+    given = app.settings.poison_wave
+    if not given.enabled:
+        return None
+    settings = BreakerSettings(
+        window=given.window,
+        min_calls=given.least,
+        failure_share=given.share,
+        failures_in_a_row=_NEVER,
+        open_for=given.hold,
+    )
+    return Waves(
+        breakers=InProcessBreakers(default=settings),
+        handlers=app.handlers,
+        autopsy=road.pipeline.judge.autopsy,
+        facts=road.settler.facts,
+        clock=road.pipeline.clock,
+        chance=random.random,
+        on_held=app.held_domains.hold,
+    )
 
 
 def _pipeline(

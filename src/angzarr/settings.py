@@ -105,6 +105,19 @@ class AnalysisSettings(_Section):
     answer_deadline: Span = timedelta(hours=1)
 
 
+class PoisonWaveSettings(_Section):
+    """When a domain's events are held back instead of filling its dead-letter queue (27)."""
+
+    enabled: bool = True
+    #: Share of the events that ended within `window` that would be dead letters.
+    share: float = Field(default=0.8, gt=0, le=1)
+    #: Events that must have ended within `window` before it is judged, in each worker process.
+    least: int = Field(default=50, ge=1)
+    window: Span = Field(default=timedelta(minutes=1), gt=timedelta(0))
+    #: How long a domain is held back before one event is tried.
+    hold: Span = Field(default=timedelta(minutes=1), gt=timedelta(0))
+
+
 class Route(_Section):
     """A handler of an event type that the publishing process does not import."""
 
@@ -133,6 +146,7 @@ class Settings(BaseSettings):
     facts: FactSettings = FactSettings()
     retry: RetrySettings = RetrySettings()
     analysis: AnalysisSettings = AnalysisSettings()
+    poison_wave: PoisonWaveSettings = PoisonWaveSettings()
     routes: dict[str, tuple[Route, ...]] = Field(default_factory=dict)
     #: Whose transport a Redis broker gets: ours, or kombu's, which can lose and repeat messages.
     redis_transport: Literal["angzarr", "kombu"] = "angzarr"

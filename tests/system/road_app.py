@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -90,6 +91,19 @@ if os.environ.get("ROAD_ASYNC", "1") == "1":
         await asyncio.sleep(0)
         note("handle_async", n=event.n)
         return event.n
+
+
+class Batch(BaseModel):
+    n: int
+
+
+@app.handler(Batch, domain="batch", queue=f"{PREFIX}-batch")
+def take(event: Batch) -> None:
+    """Fail for good as long as a file beside the journal says so."""
+    ill = Path(os.environ["ROAD_JOURNAL"]).with_name("ill").exists()
+    note("take", n=event.n, ill=ill)
+    if ill:
+        raise GiveUp("the schema changed")
 
 
 @app.task

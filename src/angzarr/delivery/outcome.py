@@ -57,6 +57,8 @@ class Postponed:
     claimed: bool
     #: The open breaker it waits for, if that is why.
     breaker: str | None = None
+    #: The domain that is held back for a poison wave, if that is why.
+    wave: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,18 @@ def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
     }
 
 
+def wave_fact(letter: DeadLetter, at: datetime) -> Fact:
+    """Return the fact that the domain of *letter*, which is not sent, is held back (27)."""
+    return Fact(
+        id=f"{letter.id}:poison_wave:{at.isoformat()}",
+        type="error",
+        subtype="poison_wave",
+        at=at,
+        tool_id=letter.handler or None,
+        data={"domain": letter.domain, **details_of(letter)},
+    )
+
+
 def details_of(letter: DeadLetter) -> dict[str, Any]:
     """Return what the fact of *letter* says of it."""
     return {

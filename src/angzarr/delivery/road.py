@@ -11,6 +11,7 @@ from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.outcome import Outcome
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
+from angzarr.delivery.wave import Waves
 from angzarr.errors import DeliveryError, GivenBack
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, Release
 
@@ -26,6 +27,8 @@ class Road:
     store: IdempotencyStore
     hold: Hold
     hooks: Hooks
+    #: The guard against poison waves; None where only what cannot be handled is settled.
+    waves: Waves | None = None
 
     def take(self, delivery: Delivery, failed: Exception | None = None) -> Outcome | None:
         """Return the outcome once it is true: the message may be acknowledged.
@@ -37,7 +40,7 @@ class Road:
         worker stops while a server is away, or something broke that none of us foresaw.
         """
         try:
-            outcome = self._settled(delivery, self.pipeline.decide(delivery, failed))
+            outcome = self._settled(delivery, self._decide(delivery, failed))
         except GivenBack:
             self.release(delivery, counted=False)
             raise
@@ -51,6 +54,13 @@ class Road:
         if outcome is not None:
             self.hooks.settled(delivery, outcome)
         return outcome
+
+    def _decide(self, delivery: Delivery, failed: Exception | None) -> Outcome:
+        if self.waves is None:
+            return self.pipeline.decide(delivery, failed)
+        if held := self.waves.held(delivery):
+            return held
+        return self.waves.judged(delivery, self.pipeline.decide(delivery, failed))
 
     def _settled(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
         """Return the outcome that was made true, None if a successor owns the event."""

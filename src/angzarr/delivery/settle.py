@@ -116,8 +116,7 @@ class Settler:
         ending = Wait(position=Position(delivery.position.replay, hop), delay=delay)
         if not self.store.owns(delivery.key, delivery.token):
             return self._ended_before(delivery, ending)
-        seen = replace(delivery, first_attempt_at=delivery.first_attempt_at or self.clock.now())
-        self._put_back(seen, delay, attempt=attempt, hop=hop)
+        self._put_back(delivery, delay, attempt=attempt, hop=hop)
         return self._end(delivery, outcome, ending)
 
     def _put_back(self, delivery: Delivery, delay: timedelta, *, attempt: int, hop: int) -> None:
@@ -125,8 +124,10 @@ class Settler:
         if delay <= SLEPT:
             self.clock.sleep(delay)
             delay = timedelta(0)
-        due_at = self.clock.now() + delay
-        copy = copy_of(delivery, attempt=attempt, hop=hop, due_at=due_at)
+        now = self.clock.now()
+        due_at = now + delay
+        seen = replace(delivery, first_attempt_at=delivery.first_attempt_at or now)
+        copy = copy_of(seen, attempt=attempt, hop=hop, due_at=due_at)
         longest = self.schedule.longest
         # A longer wait is cut: the copy comes back early and is postponed again.
         self.schedule.put(

@@ -21,6 +21,7 @@ from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.announce import announce_unknown
 from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.held_domains import Valve
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.errors import DecodeError, text_of
 
@@ -28,6 +29,8 @@ _log = logging.getLogger("angzarr.worker")
 
 #: Seconds between two looks for dead children.
 LOOKED_EVERY = 0.5
+#: Seconds between two looks whether a domain is held back.
+VALVE_EVERY = 1.0
 
 #: Built-in errors that kombu counts among the signs of a lost connection, and that a malformed
 #: message raises as well.
@@ -65,11 +68,12 @@ class RoadConsumer(Consumer):
         )  # fmt: skip
 
     def register_with_event_loop(self, hub: Any) -> None:
-        """Look for dead children ten times as often as a prefork pool does by itself."""
+        """Look for dead children ten times as often as a prefork pool does, and for waves."""
         super().register_with_event_loop(hub)
         maintain = getattr(getattr(self.pool, "_pool", None), "maintain_pool", None)
         if maintain is not None:
             hub.call_repeatedly(LOOKED_EVERY, maintain)
+        hub.call_repeatedly(VALVE_EVERY, Valve(self, self.app.held_domains).turn)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
         """Return what takes each message; nothing but a lost connection leaves it."""

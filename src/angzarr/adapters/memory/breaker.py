@@ -13,10 +13,15 @@ _NEW = State()
 
 
 class InProcessBreakers:
-    """Fulfils `Breakers`, safe to use from many threads; `settings` by name, else the defaults."""
+    """Fulfils `Breakers`, safe to use from many threads; `settings` by name, else *default*."""
 
-    def __init__(self, settings: Mapping[str, BreakerSettings] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, BreakerSettings] | None = None,
+        default: BreakerSettings = _DEFAULTS,
+    ) -> None:
         self._settings = dict(settings or {})
+        self._default = default
         self._states: dict[str, State] = {}
         self._lock = Lock()
 
@@ -49,4 +54,4 @@ class InProcessBreakers:
             return self._states.get(name, State())
 
     def _of(self, name: str) -> BreakerSettings:
-        return self._settings.get(name, _DEFAULTS)
+        return self._settings.get(name, self._default)

@@ -1,0 +1,105 @@
+"""Waves: when nearly all of a domain's events would become dead letters, they are kept instead.
+
+A bad deploy, a lost permission or a changed schema fails everything that comes in. Without a guard
+the whole queue would drain into the dead-letter queue; with it the domain's deliveries are held
+back, an alarm is raised, and one event at a time shows when it is over (decisions 27).
+
+It is a breaker around a domain: a dead letter is its failure, what was handled or skipped its
+success. Everything else says nothing. Each worker process counts for itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from angzarr.clock import Clock
+from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed, Skipped
+from angzarr.delivery.record import wave_fact
+from angzarr.facts import FactLog
+from angzarr.resilience.breaker import Barred, Breakers
+
+_log = logging.getLogger("angzarr.delivery")
+
+#: How often an alarm that goes on is raised again.
+ALARM_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waves:
+    """The guard of one process; safe to use from many threads."""
+
+    breakers: Breakers
+    handlers: Handlers
+    autopsy: Autopsy
+    facts: FactLog
+    clock: Clock
+    chance: Callable[[], float]
+    #: Told a domain and until when it is held back.
+    on_held: Callable[[str, datetime], object]
+    _alarms: dict[str, datetime] = field(default_factory=dict)
+
+    def held(self, delivery: Delivery) -> Postponed | None:
+        """Return a postponement if *delivery*'s domain is held back; it is none of the probes.
+
+        One that has waited for its handler's maximum age is let through: nothing waits for ever.
+        """
+        domain = self._domain(delivery)
+        barred = self.breakers.admit(domain, delivery.token, self.clock.now())
+        if barred is None or self._is_old(delivery):
+            return None
+        return self._postponed(domain, barred, claimed=delivery.rides)
+
+    def judged(self, delivery: Delivery, outcome: Outcome) -> Outcome:
+        """Return *outcome*, or a postponement where it would be one more letter of a wave."""
+        if not isinstance(outcome, DeadLettered | Handled | Skipped):
+            return outcome
+        domain, now = self._domain(delivery), self.clock.now()
+        dead = isinstance(outcome, DeadLettered)
+        self.breakers.record(domain, delivery.token, ok=not dead, now=now)
+        if not isinstance(outcome, DeadLettered) or self._is_old(delivery):
+            return outcome
+        barred = self.breakers.admit(domain, delivery.token, now)
+        if barred is None:
+            return outcome
+        self._raise_alarm(domain, outcome, now + barred.retry_after)
+        return self._postponed(domain, barred, claimed=outcome.claimed)
+
+    def _postponed(self, domain: str, barred: Barred, *, claimed: bool) -> Postponed:
+        spread = 1 + 0.1 * self.chance()
+        return Postponed(
+            delay=barred.retry_after * spread,
+            why=f"poison wave in domain {domain}",
+            claimed=claimed,
+            wave=domain,
+        )
+
+    def _raise_alarm(self, domain: str, outcome: DeadLettered, until: datetime) -> None:
+        self.on_held(domain, until)
+        now = self.clock.now()
+        raised_at = self._alarms.get(domain)
+        if raised_at is not None and now - raised_at < ALARM_EVERY:
+            return
+        self._alarms[domain] = now
+        letter = outcome.letter
+        _log.critical(
+            "poison_wave: nearly all events of domain %r would become dead letters; they are kept"
+            " and one is tried from time to time. Mend the cause, last seen in %s: %s",
+            domain, letter.handler, letter.explanation,
+        )  # fmt: skip
+        self.facts.append([wave_fact(letter, now)])
+
+    def _domain(self, delivery: Delivery) -> str:
+        handler = self.handlers.get(delivery.handler)
+        return self.autopsy.domain(handler, delivery.event.domain, delivery.message.queue)
+
+    def _is_old(self, delivery: Delivery) -> bool:
+        handler = self.handlers.get(delivery.handler)
+        if handler is None or delivery.first_attempt_at is None:
+            return False
+        return self.clock.now() - delivery.first_attempt_at > handler.max_age
