@@ -20,6 +20,8 @@ class LossyProxy:
         self._losses = 0
         self._cut = True
         self._down = False
+        self._flow = threading.Event()
+        self._flow.set()
         self._open: set[socket.socket] = set()
 
     def __enter__(self) -> Self:
@@ -31,6 +33,7 @@ class LossyProxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._flow.set()
         with self._lock:
             for end in self._open:
                 _close(end)
@@ -51,10 +54,15 @@ class LossyProxy:
                 _close(end)
             self._open.clear()
 
+    def stall(self) -> None:
+        """Let nothing through until `mend`, with every connection open and new ones taken."""
+        self._flow.clear()
+
     def mend(self) -> None:
-        """Let connections through again."""
+        """Let connections through again, with what was under way."""
         with self._lock:
             self._down = False
+        self._flow.set()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -75,12 +83,14 @@ class LossyProxy:
             while data := client.recv(65536):
                 if self._loses(data):
                     lost.set()
+                self._flow.wait()
                 server.sendall(data)
         _close(server)
 
     def _replies(self, client: socket.socket, server: socket.socket, lost: threading.Event):
         with contextlib.suppress(OSError):
             while data := server.recv(65536):
+                self._flow.wait()
                 if not lost.is_set():
                     client.sendall(data)
                 elif self._cut:
