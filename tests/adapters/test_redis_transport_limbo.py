@@ -311,6 +311,32 @@ def test_a_message_nested_too_deeply_stops_no_judge(server, client):
             wait_until(lambda: client.llen("q") == 2, "the deep one and its neighbour", 4)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [(b"x:1:2", b"x:no length"), (b"x:1:2", b"99:cut short"), (b"x:1:2", b"no colon"), (b"\xff", b"")],
+    ids=["no length", "cut short", "no colon", "no text"],
+)
+def test_an_entry_that_nobody_wrote_keeps_no_others_from_going_back(server, client, odd):
+    publish_to(server, "q", ["a"])
+    publish_to(server, "p", ["b"])
+    with connect(server.url, lease=FOR_EVER) as connection:
+        for queue in ("q", "p"):
+            channel = connection.channel()
+            channel.basic_get(queue)
+            if queue == "q":
+                place = channel._session.keys.unacked
+                client.hset(place, *odd)
+            abandon(channel)
+            bury(client, channel)
+            channel.fetcher = channel._session = None  # killed
+        with connect(server.url, lease=SHORT) as living:
+            living.channel()._begin_session()
+            wait_until(lambda: client.llen("p") == 1, "another's message", 4)
+            if odd[0] != b"\xff":
+                wait_until(lambda: client.llen("q") == 1, "its neighbour", 4)
+            assert client.hexists(place, odd[0]), "what nobody can read stays where it is"
+
+
 def test_a_judge_with_a_great_deal_to_give_back_stays_alive_itself(server, client):
     publish_to(server, "q", ["x" * 1000])
     with connect(server.url, lease=FOR_EVER) as connection:

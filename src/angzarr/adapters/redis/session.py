@@ -188,7 +188,7 @@ class Session:
         try:
             tags = [_text(tag) for tag in self._link.execute("HKEYS", dead.unacked)]
             moved = self._give_back(dead, tags, last=False, dead=True)
-        except ResponseError as error:  # one that is odd must not keep the others
+        except (ResponseError, ValueError) as error:  # one that is odd keeps no others
             _log.error("session_not_buried: %s (%s)", dead.session, error)
             return 0
         if moved > 0:
@@ -222,7 +222,7 @@ class Session:
         messages = [
             part
             for tag, value in zip(tags, held, strict=True)
-            if value is not None and b":" in value
+            if value is not None and _is_whole(value)
             for part in (tag, *_redelivered(value))
         ]
         if not messages and not dead:
@@ -256,6 +256,12 @@ def split_held(value: bytes) -> tuple[bytes, bytes]:
     length, _, rest = value.partition(b":")
     size = int(length)
     return rest[:size], rest[size:]
+
+
+def _is_whole(value: bytes) -> bool:
+    """Tell whether `split_held` can read *value*; what it cannot is not ours, and stays."""
+    length, colon, rest = value.partition(b":")
+    return bool(colon) and length.isdigit() and int(length) <= len(rest)
 
 
 def _redelivered(value: bytes) -> tuple[bytes, bytes]:
