@@ -8,6 +8,9 @@ import threading
 import pytest
 from tests.adapters.redis_sides import OURS, connect, consuming, held, publish
 
+from adapters.redis_loop import looped
+from angzarr.adapters.redis.channel import MOST_A_STEP
+from angzarr.adapters.redis.damaged import ENOUGH_IN_HAND
 from redis_servers import wait_until
 
 
@@ -167,6 +170,58 @@ def test_what_on_damaged_never_took_goes_back_when_the_channel_closes(
         while not tries:
             inbox.turn()
     assert raw.lrange(unique_name, 0, -1) == [b"damaged"]
+
+
+def hands() -> int:
+    """Return how many threads try to hand something over."""
+    return sum(thread.name == "angzarr-damaged" for thread in threading.enumerate())
+
+
+class Away:
+    """An `on_damaged` that fails until it is told to work."""
+
+    def __init__(self) -> None:
+        self.well, self.taken = threading.Event(), []
+
+    def __call__(self, data, _queue, _error) -> None:
+        if not self.well.is_set():
+            raise ConnectionError("the letters' queue is away")
+        self.taken.append(data)
+
+
+#: Threads: what is in hand when fetching stops, and one more fetch.
+MOST_HANDS = ENOUGH_IN_HAND + MOST_A_STEP
+
+
+def test_a_flood_that_cannot_be_handed_over_waits_in_its_queue(
+    redis_broker, raw, unique_name, monkeypatch
+):
+    monkeypatch.setattr("angzarr.adapters.redis.damaged.LONGEST_PAUSE", 0.5)
+    rows = [b"damaged %d" % n for n in range(300)]
+    raw.lpush(unique_name, *rows)
+    on_damaged = Away()
+    with looped(redis_broker, unique_name, prefetch=8, on_damaged=on_damaged) as worker:
+        worker.until(lambda: hands() >= ENOUGH_IN_HAND, "the first damaged messages")
+        worker.rest(0.5)
+        assert ENOUGH_IN_HAND <= hands() <= MOST_HANDS
+        assert raw.llen(unique_name) + held(raw) == len(rows), "none is lost"
+        on_damaged.well.set()
+        worker.until(lambda: len(on_damaged.taken) == len(rows), "all of them", 30)
+        worker.until(lambda: held(raw) == 0 and not hands(), "them to be let go")
+    assert sorted(on_damaged.taken) == sorted(rows)
+    assert raw.llen(unique_name) == 0
+
+
+def test_basic_get_takes_no_more_than_can_be_handed_over(redis_broker, raw, unique_name):
+    raw.lpush(unique_name, *[b"damaged"] * 300)
+    with (
+        connect(redis_broker, on_damaged=Away()) as connection,
+        connection.channel() as channel,
+    ):
+        assert channel.basic_get(unique_name) is None
+        assert hands() == ENOUGH_IN_HAND
+        assert raw.llen(unique_name) == 300 - ENOUGH_IN_HAND
+    assert raw.llen(unique_name) == 300, "what was not handed over goes back"
 
 
 def test_what_was_fetched_and_not_looked_at_is_given_back_as_it_is(redis_broker, raw, unique_name):

@@ -93,7 +93,7 @@ class Channel(HoldingChannel):
 
     def room(self) -> int:
         """Return how many messages the consumers can take now."""
-        if not self.qos.can_consume():
+        if self._damaged.is_full or not self.qos.can_consume():
             return 0
         left = self.qos.can_consume_max_estimate()
         if left is None:  # no limit; without a loop, messages are fetched as they are asked for
@@ -138,7 +138,8 @@ class Channel(HoldingChannel):
         if not no_ack and self.ack_emulation:
             self._begin_session()
         names = [self._name(queue, step) for step in self.priority_steps]
-        while fetched := self._get_one(queue, names, owned=not no_ack and self.ack_emulation):
+        owned = not no_ack and self.ack_emulation
+        while not self._damaged.is_full and (fetched := self._get_one(queue, names, owned=owned)):
             message = self._read(fetched)
             if message is not None:
                 if not no_ack:

@@ -22,6 +22,8 @@ OnDamaged = Callable[[bytes, str, Exception], None]
 _SET_ASIDE = Script("set_aside.lua", frees=True)
 #: Seconds between two tries to hand one over.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+#: Messages in hand, each with a thread, from which on no others are fetched.
+ENOUGH_IN_HAND = 64
 
 
 class DamagedEnvelope(ValueError):
@@ -54,6 +56,11 @@ class Damaged:
             daemon=True,
         )
         thread.start()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many are in hand that no more messages may be fetched."""
+        return len(self._in_hand) >= ENOUGH_IN_HAND
 
     def tags(self) -> list[str]:
         """Return the tags of what is being handed over."""
