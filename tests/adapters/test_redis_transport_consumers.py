@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
+import redis
 from kombu import Consumer, Queue
 from tests.adapters.redis_sides import connect, consuming, each_side, held, publish
+
+from adapters.redis_loop import looped
+from angzarr.adapters.redis.damaged import Damaged
+from angzarr.adapters.redis.doorbell import Doorbell
 
 
 @each_side
@@ -125,3 +133,73 @@ def test_an_error_of_the_application_leaves_the_message_with_the_consumer(
             inbox.wait(2)
             assert held(raw) == 2
         assert raw.llen(unique_name) == 2
+
+
+# -- where Redis rings no bell ----------------------------------------------------------------
+
+
+@pytest.fixture
+def no_bell(monkeypatch):
+    """Let Redis refuse to track what is read, as it does where the user has no right to it."""
+
+    def refuse(*_):
+        raise redis.ResponseError("NOPERM this user has no permissions to run 'client|tracking'")
+
+    monkeypatch.setattr(Doorbell, "_track", refuse)
+
+
+#: Seconds; a look every 0.1 s is the promise, the rest is for a busy machine.
+SOON = 0.5
+
+
+@pytest.mark.usefixtures("no_bell")
+def test_without_a_bell_an_idle_loop_looks_often(redis_broker, unique_name):
+    with connect(redis_broker) as writer, looped(redis_broker, unique_name, ack=True) as worker:
+        worker.rest(0.3)
+        for count in range(1, 6):
+            publish(writer, unique_name, [count])
+            published = time.monotonic()
+            while len(worker.messages) < count:
+                worker.turn(5)  # it wakes by itself or not at all
+            assert time.monotonic() - published < SOON
+
+
+@pytest.mark.usefixtures("no_bell")
+def test_without_a_bell_a_loop_goes_on_looking_for_room(redis_broker, unique_name, monkeypatch):
+    """A thread makes room where damaged messages were handed over, and wakes nobody."""
+    freed = []
+
+    def free():
+        monkeypatch.setattr(Damaged, "is_full", False)
+        freed.append(time.monotonic())
+
+    with connect(redis_broker) as writer, looped(redis_broker, unique_name) as worker:
+        worker.rest(0.2)
+        for count in range(1, 5):
+            monkeypatch.setattr(Damaged, "is_full", True)
+            publish(writer, unique_name, [count])
+            worker.rest(0.2)
+            timer = threading.Timer(0.1, free)
+            timer.start()
+            while len(worker.messages) < count:
+                worker.turn(5)
+            assert time.monotonic() - freed[-1] < SOON
+            timer.join()
+
+
+@pytest.mark.usefixtures("no_bell")
+def test_without_a_bell_drain_events_looks_often(redis_broker, unique_name):
+    published = []
+
+    def publish_later():
+        with connect(redis_broker) as connection:
+            publish(connection, unique_name, [1])
+        published.append(time.monotonic())
+
+    with connect(redis_broker) as connection, consuming(connection, unique_name) as inbox:
+        inbox.rest()
+        timer = threading.Timer(0.2, publish_later)
+        timer.start()
+        inbox.wait(1)
+        assert time.monotonic() - published[0] < SOON
+        timer.join()

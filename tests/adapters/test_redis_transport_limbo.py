@@ -313,7 +313,7 @@ def test_a_message_nested_too_deeply_stops_no_judge(server, client):
 
 @pytest.mark.parametrize(
     "odd",
-    [(b"x:1:2", b"x:no length"), (b"x:1:2", b"99:cut short"), (b"x:1:2", b"no colon"), (b"\xff", b"")],
+    [(b"x:1:2", b"x:no length"), (b"x:1:2", b"99:short"), (b"x:1:2", b"none"), (b"\xff", b"")],
     ids=["no length", "cut short", "no colon", "no text"],
 )
 def test_an_entry_that_nobody_wrote_keeps_no_others_from_going_back(server, client, odd):

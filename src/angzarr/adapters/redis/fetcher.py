@@ -25,7 +25,7 @@ _log = logging.getLogger("angzarr.transport")
 
 #: The most that one step lets go of: a script must not hold up a server for long.
 TAGS_A_STEP = 500
-#: Seconds after which empty lists are looked at although no bell rang, and without any bell.
+#: Seconds after which empty lists are looked at although no bell rang, and where none ever does.
 SAFETY_LOOK = 5.0
 LOOK_WITHOUT_BELL = 0.1
 #: Seconds before Redis is tried again, after it was lost.
@@ -136,6 +136,8 @@ class Fetcher:
             return RETRY
         if self._done and now - self._looked_at < GATHERING:
             return GATHERING
+        if not self.doorbell.rings:
+            return LOOK_WITHOUT_BELL
         return self._not_before - now if now < self._not_before else None
 
     def on_reply(self) -> int:

@@ -74,7 +74,7 @@ class Poller(MultiChannelPoller):
             return
         if kind == STEP:
             channel.deliver(MOST_A_TURN)
-        elif kind == BELL:
+        if kind != LISTEN and channel.fetcher is not None:
             self.turn_soon(channel.fetcher)
 
     def enter(self, loop: Any) -> None:
@@ -113,8 +113,9 @@ class Poller(MultiChannelPoller):
         """Let the loop come round: `tick` is called next."""
         self._turning_soon = False
         for channel in tuple(self._channels):
-            if channel.is_fetching and channel.fetcher.is_lost:
-                self.turn_soon(channel.fetcher)
+            fetcher = channel.fetcher
+            if channel.is_fetching and (fetcher.is_lost or not fetcher.doorbell.rings):
+                self.turn_soon(fetcher)
 
     def _turn_quietly(self, channel: Any) -> None:
         if channel.active_fanout_queues and time.monotonic() >= self._deaf_until:
