@@ -302,6 +302,4 @@ class Fetcher:
 
 def keys_of(session: Session | None) -> tuple[str, str, str]:
     """Return the keys that the step script takes before the lists."""
-    if session is None:
-        return ("", "", "")
-    return (session.keys.unacked, session.keys.lease, session.keys.sessions)
+    return ("", "", "") if session is None else session.keys.of_scripts

@@ -62,6 +62,11 @@ class Keys(NamedTuple):
         """The hash of what this session holds: tag → list it came from, raw message."""
         return f"{self.unacked_prefix}{self.session}"
 
+    @property
+    def of_scripts(self) -> tuple[str, str, str]:
+        """What the scripts take first: what is held, the lease, the sessions of all."""
+        return (self.unacked, self.lease, self.sessions)
+
     def of(self, session: str) -> Keys:
         """Return the keys of another *session*; its name begins with its lease's key."""
         return self._replace(session=session, lease=session.rpartition("#")[0])
@@ -228,17 +233,17 @@ class Session:
         if not messages and not dead:
             return 0
         args = (keys.session, "dead" if dead else "own", "LPUSH" if last else "RPUSH", *messages)
-        return int(self._link.run(_GIVE_BACK, (keys.unacked, keys.lease, keys.sessions), *args))
+        return int(self._link.run(_GIVE_BACK, keys.of_scripts, *args))
 
     def _leave(self) -> None:
         if self._done:
-            keys = (self.keys.unacked, self.keys.lease, self.keys.sessions)
-            self._link.run(STEP, keys, 0, "", 1, "first", self.keys.session, *self._done)
+            args = (0, "", 1, "first", self.keys.session, *self._done)
+            self._link.run(STEP, self.keys.of_scripts, *args)
             self._done = ()
         tags = [_text(tag) for tag in self._link.execute("HKEYS", self.keys.unacked)]
         self.give_back(tags)
-        keys = (self.keys.unacked, self.keys.lease, self.keys.sessions)
-        self._link.run(_END, keys, self.keys.session, "shared" if self._shared else "whole")
+        ending = "shared" if self._shared else "whole"
+        self._link.run(_END, self.keys.of_scripts, self.keys.session, ending)
         self._link.close()
 
     def _keep_leaving(self) -> None:
