@@ -123,7 +123,7 @@ class Session:
         """
         if int(self._link.execute("HLEN", self.keys.unacked)) <= known:
             return []
-        return [_text(tag) for tag in self._link.execute("HKEYS", self.keys.unacked)]
+        return self._tags(self.keys)
 
     def check(self) -> None:
         """Renew now: a connection was lost, and `renewed_at` tells whether Redis is there."""
@@ -191,8 +191,7 @@ class Session:
 
     def _bury(self, dead: Keys) -> int:
         try:
-            tags = [_text(tag) for tag in self._link.execute("HKEYS", dead.unacked)]
-            moved = self._give_back(dead, tags, last=False, dead=True)
+            moved = self._give_back(dead, self._tags(dead), last=False, dead=True)
         except (ResponseError, ValueError) as error:  # one that is odd keeps no others
             _log.error("session_not_buried: %s (%s)", dead.session, error)
             return 0
@@ -201,6 +200,9 @@ class Session:
                 "messages_given_back: %d that %s held when its lease ended", moved, dead.session
             )
         return max(moved, 0)
+
+    def _tags(self, keys: Keys) -> list[str]:
+        return [_text(tag) for tag in self._link.execute("HKEYS", keys.unacked)]
 
     # -- giving back ---------------------------------------------------------------------------
 
@@ -240,8 +242,7 @@ class Session:
             args = (0, "", 1, "first", self.keys.session, *self._done)
             self._link.run(STEP, self.keys.of_scripts, *args)
             self._done = ()
-        tags = [_text(tag) for tag in self._link.execute("HKEYS", self.keys.unacked)]
-        self.give_back(tags)
+        self.give_back(self._tags(self.keys))
         ending = "shared" if self._shared else "whole"
         self._link.run(_END, self.keys.of_scripts, self.keys.session, ending)
         self._link.close()
