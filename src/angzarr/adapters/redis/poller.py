@@ -29,6 +29,8 @@ LONGEST_WAIT = 1.0
 #: go back.
 STRAYS_EVERY = 10.0
 
+_NO_REPLY = "no reply to a step"
+
 
 class Poller(MultiChannelPoller):
     """kombu's poller, but for how messages are fetched."""
@@ -176,9 +178,8 @@ class Poller(MultiChannelPoller):
         return any(event & (READ | ERR) and self._handle(fileno) for fileno, event in events)
 
     def _raise_overdue(self) -> None:
-        for channel in tuple(self._channels):
-            if channel.is_fetching and channel.fetcher.overdue(channel.socket_timeout or 5.0):
-                self._or_lost(channel, _time_out)
+        for channel in self._overdue():
+            self._or_lost(channel, _time_out)
 
     def _handle(self, fileno: int) -> bool:
         channel, kind = self._fd_to_chan.get(fileno, (None, ""))
@@ -226,9 +227,16 @@ class Poller(MultiChannelPoller):
 
     def check_health(self) -> None:
         """Give up a connection whose reply is overdue; its other end may be gone."""
-        for channel in tuple(self._channels):
-            if channel.is_fetching and channel.fetcher.overdue(channel.socket_timeout or 5.0):
-                self._lost(channel, STEP, TimeoutError("no reply to a step"))
+        for channel in self._overdue():
+            self._lost(channel, STEP, TimeoutError(_NO_REPLY))
+
+    def _overdue(self) -> list[Any]:
+        """Return the channels whose step was not answered in the time that a socket has."""
+        return [
+            channel
+            for channel in tuple(self._channels)
+            if channel.is_fetching and channel.fetcher.overdue(channel.socket_timeout or 5.0)
+        ]
 
     def give_back_strays(self) -> None:
         """Let each channel look for messages that it holds without knowing."""
@@ -272,5 +280,4 @@ class Poller(MultiChannelPoller):
 
 
 def _time_out(_channel: Any) -> None:
-    msg = "no reply to a step"
-    raise TimeoutError(msg)
+    raise TimeoutError(_NO_REPLY)
