@@ -56,7 +56,6 @@ class Consumer(Protocol):
 class _Flight(NamedTuple):
     """A step under way."""
 
-    asked: int
     done: list[Done]
     lists: Lists
     rung: bool
@@ -140,19 +139,19 @@ class Fetcher:
             return LOOK_WITHOUT_BELL
         return self._not_before - now if now < self._not_before else None
 
-    def on_reply(self) -> int:
-        """Read the reply of the step under way; return how many messages came (see `ready`)."""
+    def on_reply(self) -> None:
+        """Read the reply of the step under way, whose messages are `ready` then."""
         connection = self.doorbell.connection
         try:
             reply = connection.read_response()
         except NoScriptError:
             self._teach()
-            return 0
+            return
         flight, self._flight = self._flight, None
         if flight is None:
             msg = f"Redis said {reply!r:.100} unasked"
             raise ConnectionError(msg)
-        return self._read(reply, flight)
+        self._read(reply, flight)
 
     def on_bell(self) -> None:
         """Look at the lists again: one was written to."""
@@ -249,7 +248,7 @@ class Fetcher:
         lists = self._consumer.lists() if wanted else Lists([], [], fair=False)
         if not lists.names:
             wanted = 0
-        self._flight = _Flight(wanted, self._take_done(), lists, self._rung)
+        self._flight = _Flight(self._take_done(), lists, self._rung)
         self._rung = False
         self._looked_at = now
         keys = (*self._keys(), *lists.names)
@@ -267,14 +266,14 @@ class Fetcher:
         session = "" if self.session is None else self.session.keys.session
         return (wanted, token, width, order, session)
 
-    def _read(self, reply: list[Any], flight: _Flight) -> int:
+    def _read(self, reply: list[Any], flight: _Flight) -> None:
         state, missing, fenced, kept, odd, *messages = reply
         self._aftermath.tell(self.session, flight.done, missing, fenced, kept, odd)
         if state == b"no lease" and self.session is not None:
             self.session.renew()
         if state in (b"idle", b"no lease"):
             self._hungry = self._hungry or self._rung
-            return 0
+            return
         first = f"{self._name}:{self._number}"
         self._number = next(NUMBERS)
         self._hungry = state == b"full" or self._rung
@@ -287,7 +286,6 @@ class Fetcher:
             self._misses = 0
         elif flight.rung:
             self._misses += 1
-        return len(messages) // 2
 
     def _take_done(self) -> list[Done]:
         done = self._done
