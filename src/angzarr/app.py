@@ -39,6 +39,7 @@ from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.registering import Registering
 from angzarr.resilience.backoff import Policy, longest_delay
+from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
@@ -145,7 +146,7 @@ class Angzarr(Registering, Publishing):
 
     def owner_lease(self) -> str:
         """Return the key of this process tree's lease in Redis, which its messages hang on too."""
-        return f"{self.settings.prefix}:owner:{self.owner}"
+        return owner_lease_key(self.settings.prefix, self.owner)
 
     def check_worker(self, pool: str) -> None:
         """Refuse to start where messages would be lost; raises ConfigurationError.

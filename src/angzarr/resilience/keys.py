@@ -59,6 +59,11 @@ def external_key(tool: str, operation: str, event_id: str, call: int) -> str:
     return f"external_{_tight(tool)}_{_free(operation)}_{_tight(event_id)}-{call}"
 
 
+def owner_lease_key(prefix: str, owner: str) -> str:
+    """Return the key of *owner*'s lease in Redis: its claims and its messages hang on it."""
+    return f"{prefix}:owner:{owner}"
+
+
 def _free(text: str) -> str:
     """One part of each key may hold underscores: what is left of it and right of it may not."""
     return key_part(text, MAX_NAME)

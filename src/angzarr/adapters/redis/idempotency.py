@@ -29,6 +29,7 @@ from angzarr.resilience.idempotency import (
     Wait,
 )
 from angzarr.resilience.idempotency_rules import Status, life_after, status_of
+from angzarr.resilience.keys import owner_lease_key
 
 DEFAULT_PREFIX = "angzarr"
 
@@ -46,11 +47,11 @@ class RedisOwnerLeases:
 
     def renew(self, owner: str, span: timedelta, /) -> None:
         """Let *owner*'s lease end *span* from now."""
-        self._client.execute("SET", _lease_key(self._prefix, owner), 1, "PX", _ms(span))
+        self._client.execute("SET", owner_lease_key(self._prefix, owner), 1, "PX", _ms(span))
 
     def end(self, owner: str, /) -> None:
         """End *owner*'s lease now."""
-        self._client.execute("DEL", _lease_key(self._prefix, owner))
+        self._client.execute("DEL", owner_lease_key(self._prefix, owner))
 
 
 class RedisIdempotencyStore:
@@ -124,16 +125,12 @@ class RedisIdempotencyStore:
 
         If another delivery was quicker, the token differs and the answer is its.
         """
-        leases = [("EXISTS", _lease_key(self._prefix, replies[i][1])) for i in blocked]
+        leases = [("EXISTS", owner_lease_key(self._prefix, replies[i][1])) for i in blocked]
         alive = self._client.execute_many(leases)
         dead = [i for i, runs in zip(blocked, alive, strict=True) if not runs]
         calls = [self._arguments(claims[i], fenced=replies[i][2]) for i in dead]
         for i, reply in zip(dead, self._ask(calls), strict=True):
             replies[i] = reply
-
-
-def _lease_key(prefix: str, owner: str) -> str:
-    return f"{prefix}:owner:{owner}"
 
 
 def _ms(span: timedelta) -> int:
