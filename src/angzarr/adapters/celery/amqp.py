@@ -1,4 +1,4 @@
-"""RoadAMQP: every message that this app sends names the queue it is first sent to (decisions 9)."""
+"""RoadAMQP: each message of this app names its queue (9), and reaches it or is an error."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from celery.app.amqp import AMQP
-from kombu import Connection, Queue
+from kombu import Queue
+from kombu.common import Broadcast
 
-from angzarr.adapters.celery.connection import RoadConnection
+from angzarr.adapters.celery.connection import KombusRedisConnection, RoadConnection
 from angzarr.adapters.celery.sketch import Sketch
 from angzarr.events import headers as names
 
 
 class RoadAMQP(AMQP):
-    """Celery's message factory plus one header, and the transport that this app wants."""
+    """Celery's message factory plus one header and one flag, and the transport that this app wants.
+
+    The flag is AMQP's *mandatory*; brokers other than RabbitMQ have no use for it.
+    """
 
     def Connection(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         """Return a broker connection; an app can have kombu's own transport for Redis."""
         if self.app.settings.redis_transport == "kombu":
-            return Connection(*args, **options)
+            return KombusRedisConnection(*args, **options)
         ours = {
             "owner_lease": self.app.owner_lease,
             "on_damaged": self.app.take_damaged,
@@ -43,6 +47,8 @@ class RoadAMQP(AMQP):
                 message.headers.setdefault(names.QUEUE, named)
             if isinstance(producer, Sketch):
                 return producer.keep(message, options)
+            # A message that no queue takes must come back; a broadcast may have no listener.
+            options.setdefault("mandatory", not isinstance(queue, Broadcast))
             return send(producer, name, message, *args, **options)
 
         return send_task_message

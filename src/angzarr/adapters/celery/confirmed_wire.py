@@ -150,7 +150,7 @@ class _Confirming:
             returned = self._returned.get(leg.options["correlation_id"])
             leg.confirmed = returned is None
             if returned is not None:
-                self.refused.append(no_queue(leg))
+                self.refused.append(no_queue(leg.options["exchange"], leg.options["routing_key"]))
 
     def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
         for leg in self._end(tag, multiple):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import ssl as tls
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kombu import Connection
+from kombu.connection import ConnectionPool, PooledConnection
 from kombu.transport import get_transport_cls
 
-#: Scheme of a broker URL → the transport it gets here. Named, not imported: its client is an extra.
-TRANSPORTS: Final = {
+#: Scheme of a broker URL → the transport it gets here. Named, not imported: a client is an extra.
+_REDIS: Final = {
     "redis": "angzarr.adapters.redis.transport:Transport",
     "rediss": "angzarr.adapters.redis.transport:TlsTransport",
     "sentinel": "angzarr.adapters.redis.transport:SentinelTransport",
+}
+_OTHERS: Final = {
+    "amqp": "angzarr.adapters.celery.amqp_transport:Transport",
+    "pyamqp": "angzarr.adapters.celery.amqp_transport:Transport",
+    "amqps": "angzarr.adapters.celery.amqp_transport:TlsTransport",
     "sqs": "angzarr.adapters.sqs.transport:Transport",
 }
 
@@ -20,12 +27,21 @@ TRANSPORTS: Final = {
 class RoadConnection(Connection):
     """kombu's connection; URL, pools and what is shown of it stay as they are."""
 
+    @property
+    def transports(self) -> Mapping[str, str]:
+        """Scheme → transport."""
+        return {**_OTHERS, **_REDIS}
+
     def get_transport_cls(self) -> Any:
         """Return our transport for a scheme that has one, also after a switch to another URL."""
         named = self.transport_cls
-        if isinstance(named, str) and named in TRANSPORTS:
-            return get_transport_cls(TRANSPORTS[named])
+        if isinstance(named, str) and named in self.transports:
+            return get_transport_cls(self.transports[named])
         return super().get_transport_cls()
+
+    def Pool(self, limit: int | None = None, **options: Any) -> Any:  # noqa: N802 - kombu's name
+        """Return a pool of such connections; kombu's would be of its own, by its own transports."""
+        return _Pool(self, limit, **options)
 
     def info(self) -> Any:
         """Return what ``celery inspect stats`` tells; our own callables are no part of it."""
@@ -36,10 +52,34 @@ class RoadConnection(Connection):
 
     def __eqhash__(self) -> Any:
         """Share no pool with connections to the same place on another transport."""
-        return hash((super().__eqhash__(), RoadConnection))
+        return hash((super().__eqhash__(), type(self)))
 
     def _init_params(self, *args: Any, **given: Any) -> None:
         """Check the server's certificate where nothing is said; kombu would not."""
-        if given.get("transport") == "rediss" and not given.get("ssl"):
+        ours = given.get("transport") in self.transports
+        if ours and given["transport"] == "rediss" and not given.get("ssl"):
             given["ssl"] = {"ssl_cert_reqs": tls.CERT_REQUIRED}
         super()._init_params(*args, **given)
+
+
+class _PooledConnection(PooledConnection, RoadConnection):
+    @property
+    def transports(self) -> Mapping[str, str]:
+        """Those of the connection that the pool is of."""
+        of_pool: Mapping[str, str] = self._pool.connection.transports
+        return of_pool
+
+
+class _Pool(ConnectionPool):
+    def new(self) -> Any:
+        """Return one more."""
+        return _PooledConnection(self, **dict(self.connection._info(resolve=False)))  # noqa: SLF001 - as kombu's does
+
+
+class KombusRedisConnection(RoadConnection):
+    """The same with kombu's own transports for Redis."""
+
+    @property
+    def transports(self) -> Mapping[str, str]:
+        """Scheme → transport."""
+        return _OTHERS

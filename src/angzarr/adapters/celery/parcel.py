@@ -75,7 +75,6 @@ def account(parcels: Sequence[Parcel], cause: Exception, where: str) -> Exceptio
     )
 
 
-def no_queue(leg: Leg) -> RecoverableConnectionError:
+def no_queue(exchange: object, key: str) -> RecoverableConnectionError:
     """Return an error after which kombu connects anew and declares the queue once more."""
-    exchange, key = leg.options["exchange"], leg.options["routing_key"]
     return RecoverableConnectionError(f"no queue takes {key!r} at the exchange {str(exchange)!r}")

@@ -43,7 +43,11 @@ class PipelinedWire:
             errors = [reply for _ in range(count) if isinstance(reply := next(replies), Exception)]
             leg.confirmed = not errors and count > 0
             if not leg.confirmed and refused is None:
-                refused = errors[0] if errors else no_queue(leg)
+                refused = (
+                    errors[0]
+                    if errors
+                    else no_queue(leg.options["exchange"], leg.options["routing_key"])
+                )
         if refused is not None:
             raise refused
 

@@ -63,6 +63,7 @@ class CeleryPublisher:
                 headers=dict(message.headers),
                 declare=[self.queue(message.queue)],
                 delivery_mode=PERSISTENT,
+                mandatory=True,  # what no queue takes comes back, and is an error
                 priority=message.priority,
                 retry=True,
                 retry_policy=conf.task_publish_retry_policy,

@@ -10,6 +10,8 @@ from kombu import Connection, pools
 
 from angzarr.adapters.celery.connection import RoadConnection
 
+AMQP = "angzarr.adapters.celery.amqp_transport"
+
 
 def transport_of(connection):
     used = connection.get_transport_cls()
@@ -22,12 +24,26 @@ def transport_of(connection):
         ("redis://h", "angzarr.adapters.redis.transport:Transport"),
         ("rediss://h", "angzarr.adapters.redis.transport:TlsTransport"),
         ("sentinel://h", "angzarr.adapters.redis.transport:SentinelTransport"),
+        ("amqp://h", f"{AMQP}:Transport"),
+        ("pyamqp://h", f"{AMQP}:Transport"),
+        ("amqps://h", f"{AMQP}:TlsTransport"),
         ("memory://", "kombu.transport.memory:Transport"),
     ],
 )
-def test_a_redis_broker_gets_our_transport_and_others_their_own(url, used):
+def test_redis_and_rabbitmq_get_our_transports_and_others_their_own(url, used):
     assert transport_of(RoadConnection(url)) == used
     assert transport_of(RoadConnection(url).clone()) == used
+
+
+@pytest.mark.parametrize("url", ["redis://h", "amqp://h"])
+@pytest.mark.parametrize("setting", ["angzarr", "kombu"])
+def test_what_publishes_goes_over_the_transport_that_consumes(make_app, monkeypatch, url, setting):
+    monkeypatch.setenv("ANGZARR_REDIS_TRANSPORT", setting)
+    app = make_app(broker=url)
+    pool = app.connection_for_write().Pool(1)
+    assert transport_of(pool.new()) == transport_of(app.connection_for_read())
+    with app.pool.acquire() as pooled:
+        assert transport_of(pooled) == transport_of(app.connection_for_read())
 
 
 def test_the_next_of_several_brokers_gets_it_too():
@@ -41,7 +57,7 @@ def test_stock_is_one_setting_away(make_app, monkeypatch):
     monkeypatch.setenv("ANGZARR_REDIS_TRANSPORT", "kombu")
     stock = make_app(broker="redis://h").connection()
     assert transport_of(stock) == "kombu.transport.redis:Transport"
-    assert type(stock) is Connection
+    assert transport_of(make_app(broker="amqp://h").connection()) == f"{AMQP}:Transport"
 
 
 def test_what_is_shown_of_it_stays_as_it_was():
