@@ -6,7 +6,7 @@ AngzarrError
 │   ├── MissingExtra                an optional dependency is not installed
 │   ├── DuplicateHandler            two functions registered under one task name
 │   └── InvalidDomainName           not ``[a-z][a-z0-9.-]*``, or two domains share a name
-├── PublishError                    nothing was sent, or not everything
+├── PublishError                    not everything was sent, for certain
 │   ├── NoSubscriber                no handler takes this event type
 │   ├── UnserializableEvent         the event cannot be written as JSON
 │   ├── EventDoesNotFit             a handler known here could not read it
@@ -120,7 +120,17 @@ class Unavailable(AngzarrError):
 
 
 class BrokerUnavailable(Unavailable, PublishError):
-    """The broker did not confirm a publish."""
+    """The broker did not confirm a publish; the message may be on it all the same.
+
+    `event_id` is that of the one event that was to be sent: sending it again with it is safe.
+    """
+
+    def __init__(self, message: str = "", event_id: str | None = None) -> None:
+        super().__init__(message)
+        self.event_id = event_id
+
+    def __reduce__(self) -> tuple[type[BrokerUnavailable], tuple[str, str | None]]:
+        return type(self), (str(self), self.event_id)
 
 
 class StoreUnavailable(Unavailable):

@@ -32,12 +32,14 @@ from angzarr.errors import (
     UnserializableEvent,
 )
 from angzarr.events.event import Event, Priority, task_id_for
-from angzarr.events.headers import to_headers
+from angzarr.events.headers import EVENT_ID, to_headers
 from angzarr.events.publication import Publication
 from angzarr.settings import Settings
 
 #: Options by which a sender says itself where a task goes.
 _ADDRESS = ("queue", "exchange", "routing_key")
+#: Positional arguments of `send_task` before the task id: args, kwargs, countdown, eta.
+_BEFORE_TASK_ID = 4
 
 
 class Publishing(Celery):
@@ -80,8 +82,8 @@ class Publishing(Celery):
         that event as its cause. *options* go to Celery's ``send_task`` (countdown, expires, …).
         Publishing again with the same *id* is safe. Bare JSON is checked against the handlers
         that are known here, unless *check* is false. Raises UnserializableEvent, EventDoesNotFit
-        or NoSubscriber before anything is sent, BrokerUnavailable if nothing was sent,
-        PublishIncomplete if not everybody's was.
+        or NoSubscriber before anything is sent, BrokerUnavailable if the broker confirmed nothing,
+        PublishIncomplete if it did not confirm everybody's; both have the `event_id`.
         """
         said = Publication(
             event, type=type, id=id, domain=domain, root=root, edition=edition, sequence=sequence,
@@ -240,21 +242,34 @@ class Publishing(Celery):
         return str(maybe_sanitize_url(str(self.conf.broker_url or "the default address")))
 
     def send_task(self, name: str, *args: Any, **options: Any) -> Any:
-        """Send a task as Celery does; a broker that is away is BrokerUnavailable (nothing sent)."""
+        """Send a task as Celery does; raises BrokerUnavailable if the broker did not confirm it."""
         handler = self.handlers.get(name)
         if handler is not None and handler.queue and not any(map(options.get, _ADDRESS)):
             options["queue"] = handler.queue
+        if len(args) <= _BEFORE_TASK_ID:
+            options["task_id"] = options.get("task_id") or str(uuid.uuid4())
         try:
             return super().send_task(name, *args, **options)
         except EncodeError as error:
             msg = f"the arguments of {name} cannot be written as JSON: {error}"
             raise UnserializableEvent(msg) from error
         except AWAY as error:
+            event_id, again = _identity(options)
             msg = (
-                f"{name} was not sent: the broker at {self._broker_shown} did not confirm it"
-                f" ({error}); start it or set broker_url, then publish again"
+                f"the broker at {self._broker_shown} did not confirm {name} of event {event_id}"
+                f" ({error}), which may be sent or not; start it or set broker_url, then send it"
+                f" again with {again}, it will not run twice"
             )
-            raise BrokerUnavailable(msg) from error
+            raise BrokerUnavailable(msg, event_id) from error
+
+
+def _identity(options: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the id of the event that a task's *options* send, and how to say it once more."""
+    event_id = (options.get("headers") or {}).get(EVENT_ID)
+    if event_id is not None:
+        return event_id, f"id={event_id!r}"
+    task_id = str(options.get("task_id"))
+    return task_id, f"task_id={task_id!r}"
 
 
 def _cause() -> Event | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import pickle
 import sys
+import uuid
 from dataclasses import dataclass
 
 import pytest
+from kombu import Producer
 from pydantic import BaseModel
 
 from angzarr import Angzarr, Policy
@@ -22,6 +25,7 @@ from angzarr.errors import (
     UnsafeSetting,
     UnserializableEvent,
 )
+from angzarr.events.event import task_id_for
 
 
 class Placed(BaseModel):
@@ -228,6 +232,49 @@ def test_a_broker_that_is_away_at_publish_is_one_sentence_without_the_password(m
     with pytest.raises(BrokerUnavailable, match="start it or set broker_url") as caught:
         app.publish(Placed(order_id="1"))
     assert "hunter2" not in str(caught.value)
+
+
+def test_what_was_not_confirmed_is_published_again_with_the_id_of_the_error(app, monkeypatch):
+    app.handler(Placed, name="one")(nothing)
+    publish = Producer.publish
+
+    def unheard(*args, **options):
+        publish(*args, **options)
+        raise ConnectionResetError("the confirm was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Producer, "publish", unheard)
+        with pytest.raises(BrokerUnavailable, match="may be sent or not") as caught:
+            app.publish(Placed(order_id="1"))
+    error = caught.value
+    assert f"again with id={error.event_id!r}" in str(error)
+    app.publish(Placed(order_id="1"), id=error.event_id)
+    ids = [message.headers["id"] for message in sent(app)]
+    assert ids == [task_id_for(error.event_id, "one")] * 2
+
+
+def test_a_task_that_was_not_confirmed_is_sent_again_with_the_id_of_the_error(app, monkeypatch):
+    task = app.handler(Placed, name="one")(nothing)
+
+    def away(*_, **__):
+        raise ConnectionResetError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Producer, "publish", away)
+        for send in (
+            lambda: task.apply_async(({},)),
+            lambda: app.send_task("one", ({},)),
+            lambda: app.send_task("one", ({},), {}, None, None),
+        ):
+            with pytest.raises(BrokerUnavailable, match="again with task_id=") as caught:
+                send()
+            assert f"task_id={caught.value.event_id!r}" in str(caught.value)
+            uuid.UUID(caught.value.event_id)
+        with pytest.raises(BrokerUnavailable) as caught:
+            task.apply_async(({},), task_id="mine")
+    assert caught.value.event_id == "mine"
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert (str(again), again.event_id) == (str(caught.value), "mine")
 
 
 def test_a_partly_failed_publish_names_who_is_missing(app, monkeypatch):
