@@ -140,14 +140,14 @@ def amqp_url(session_name: str) -> Iterator[str]:
     """A RabbitMQ virtual host of this session's own, deleted with its queues at the end."""
     base = urlsplit(_address("rabbitmq"))
     user = quote(base.username or "guest", safe="")
-    _manage("PUT", f"vhosts/{session_name}")
+    manage("PUT", f"vhosts/{session_name}")
     rights = {"configure": ".*", "write": ".*", "read": ".*"}
-    _manage("PUT", f"permissions/{session_name}/{user}", rights)
+    manage("PUT", f"permissions/{session_name}/{user}", rights)
     yield base._replace(path=f"/{session_name}").geturl()
-    _manage("DELETE", f"vhosts/{session_name}")
+    manage("DELETE", f"vhosts/{session_name}")
 
 
-def _manage(method: str, path: str, body: dict[str, str] | None = None) -> None:
+def manage(method: str, path: str, body: dict[str, str] | None = None) -> None:
     import httpx
 
     address = _addresses().get(MANAGEMENT)

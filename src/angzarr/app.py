@@ -13,6 +13,8 @@ from celery import signals
 
 from angzarr import wiring
 from angzarr.adapters.celery import safety
+from angzarr.adapters.celery.amqp_queues import check_queues
+from angzarr.adapters.celery.dropped import DroppedStep
 from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.publisher import (
     CeleryPublisher,
@@ -31,9 +33,9 @@ from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.hooks import Hook
 from angzarr.delivery.road import Road
-from angzarr.delivery.salvage import damaged
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Priority
+from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
 from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
@@ -101,7 +103,7 @@ class Angzarr(Registering, Publishing):
         super().__init__(main, **celery)
         self.add_defaults(dict(safety.DEFAULTS))
         self.on_after_configure.connect(_apply_broker_defaults, weak=False)
-        self.steps["worker"].add(RoadStep)
+        self.steps["worker"].update((RoadStep, DroppedStep))
         signals.worker_process_shutdown.connect(self._close_road, weak=False)
         if self.settings.logs == "structured":
             wiring.dress_celery_logs()
@@ -118,9 +120,9 @@ class Angzarr(Registering, Publishing):
         """Where this process claims events; its road and its lease share it."""
         return self._claims.get()
 
-    def take_damaged(self, raw: bytes, queue: str, error: Exception) -> None:
-        """Make a dead letter of an envelope that cannot be read; called by the transport."""
-        self._salvage.get().take(damaged(raw, queue), error, "DAMAGED_ENVELOPE")
+    def bury(self, message: Message, error: Exception, code: str) -> None:
+        """Make a dead letter of *message*, which cannot run; raises what is away."""
+        self._salvage.get().take(message, error, code)
 
     @property
     def settlement(self) -> Settlement:
@@ -158,6 +160,7 @@ class Angzarr(Registering, Publishing):
         safety.check_pool(self, pool, self._is_async)
         self._check_delays()
         wiring.check_servers(self.settings, self.broker_url)
+        check_queues(self)
         self.held_domains.begin(list(self.handlers.domains()))
 
     def _is_async(self, task: Any) -> bool:

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from amqp.exceptions import PreconditionFailed
 from celery import Celery
 from kombu.exceptions import EncodeError
 from kombu.utils.url import maybe_sanitize_url
 
 from angzarr import wiring
+from angzarr.adapters.celery.amqp_queues import CURE
 from angzarr.adapters.celery.batch import send_batch
 from angzarr.adapters.celery.parcel import UNSENDABLE, Leg, Parcel, account
 from angzarr.adapters.celery.publisher import AWAY
@@ -255,9 +257,10 @@ class Publishing(Celery):
             raise UnserializableEvent(msg) from error
         except AWAY as error:
             event_id, again = _identity(options)
+            cure = CURE if isinstance(error, PreconditionFailed) else "start it or set broker_url"
             msg = (
                 f"the broker at {self._broker_shown} did not confirm {name} of event {event_id}"
-                f" ({error}), which may be sent or not; start it or set broker_url, then send it"
+                f" ({error}), which may be sent or not; {cure}, then send it"
                 f" again with {again}, it will not run twice"
             )
             raise BrokerUnavailable(msg, event_id) from error

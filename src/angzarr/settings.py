@@ -150,6 +150,8 @@ class Settings(BaseSettings):
     routes: dict[str, tuple[Route, ...]] = Field(default_factory=dict)
     #: Whose transport a Redis broker gets: ours, or kombu's, which can lose and repeat messages.
     redis_transport: Literal["angzarr", "kombu"] = "angzarr"
+    #: Whether queues are declared so that RabbitMQ drops nothing, or a policy of yours sees to it.
+    amqp_queues: Literal["guarded", "plain"] = "guarded"
     #: Whose log lines a worker writes: ours (JSON, or coloured on a terminal) or Celery's own.
     logs: Literal["structured", "celery"] = "structured"
     #: Starts that nobody settled before an event counts as poison (spec D4).

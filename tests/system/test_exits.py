@@ -157,3 +157,32 @@ def test_what_is_no_envelope_on_sqs_is_a_letter_and_the_worker_goes_on(site, poo
     assert sorted(letter.message.body.decode() for letter in letters) == sorted(
         NO_ENVELOPES.values()
     )
+
+
+@pytest.mark.parametrize("site", ["amqp"], indirect=True)
+def test_what_rabbitmq_gave_up_becomes_a_letter_of_the_next_worker(site):
+    site.module.add.delay(2, 3)
+    queue = site.app.conf.task_default_queue
+    with site.app.connection_for_read() as connection:
+        message = connection.default_channel.basic_get(queue)
+        connection.default_channel.basic_reject(message.delivery_tag, requeue=False)
+    with site.worker() as worker:
+        (letter,) = site.letters("unknown", 1)
+        assert worker.poll() is None
+    assert letter.handler == site.module.add.name
+    assert letter.message.body.startswith(b"[[2, 3]")
+    assert (letter.message.queue, letter.error_code) == (queue, "RABBITMQ_REJECTED")
+    assert site.ran("add") == []
+
+
+@pytest.mark.parametrize("site", ["amqp"], indirect=True)
+def test_a_queue_that_exists_otherwise_ends_the_worker_with_one_sentence(site):
+    name = site.app.conf.task_default_queue
+    with site.app.connection_for_write() as connection:
+        connection.default_channel.queue_declare(name, durable=True, auto_delete=False)
+    with pytest.raises(pytest.fail.Exception, match="the worker ended with 1"), site.worker():
+        pass
+    said = site.text()
+    assert "Error: angzarr refuses to start, RabbitMQ has queues with other arguments" in said
+    assert f"{name!r} (PRECONDITION_FAILED" in said
+    assert "Traceback" not in said

@@ -45,6 +45,14 @@ def routing_key(domain: str) -> str:
     return f"{EXCHANGE}.{domain if kept else name.removeprefix(NAME_PREFIX)}"
 
 
+def dropped_queue(prefix: str) -> str:
+    """Return the queue of the task broker to which RabbitMQ moves what it gives up.
+
+    Apps that share a broker must differ in their prefix, or would make each other's letters.
+    """
+    return f"{prefix}-dropped"
+
+
 def check_domains(domains: Iterable[str]) -> None:
     """Raise InvalidDomainName if a domain has a bad name or two share a queue (decisions 20)."""
     taken: dict[str, str] = {}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery.app.amqp import AMQP
 from kombu import Queue
 from kombu.common import Broadcast
 
+from angzarr.adapters.celery.amqp_queues import RoadQueues, guard
 from angzarr.adapters.celery.connection import KombusRedisConnection, RoadConnection
 from angzarr.adapters.celery.sketch import Sketch
+from angzarr.dead_letters.names import dropped_queue
+from angzarr.delivery.salvage import damaged
 from angzarr.events import headers as names
 
 
@@ -20,17 +24,33 @@ class RoadAMQP(AMQP):
     The flag is AMQP's *mandatory*; brokers other than RabbitMQ have no use for it.
     """
 
+    queues_cls = RoadQueues
+
     def Connection(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         """Return a broker connection; an app can have kombu's own transport for Redis."""
         if self.app.settings.redis_transport == "kombu":
             return KombusRedisConnection(*args, **options)
         ours = {
             "owner_lease": self.app.owner_lease,
-            "on_damaged": self.app.take_damaged,
+            "on_damaged": self._take_damaged,
             "on_fetched": self.app.board,
         }
         given = options.pop("transport_options", None) or {}
         return RoadConnection(*args, transport_options={**ours, **given}, **options)
+
+    def _take_damaged(self, raw: bytes, queue: str, error: Exception) -> None:
+        """Make a dead letter of an envelope that cannot be read; called by our Redis transport."""
+        self.app.bury(damaged(raw, queue), error, "DAMAGED_ENVELOPE")
+
+    def Queues(self, queues: Any, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
+        """Return the queues; those that nobody configured are guarded on RabbitMQ."""
+        made = super().Queues(queues, *args, **options)
+        settings = self.app.settings
+        if settings.amqp_queues == "guarded":
+            made.guard = partial(guard, dropped=dropped_queue(settings.prefix))
+            for queue in () if queues else made.values():
+                made.guard(queue)
+        return made
 
     def _create_task_sender(self) -> Callable[..., Any]:
         send = super()._create_task_sender()

@@ -1,0 +1,87 @@
+"""Queues: the task queues that an app declares on RabbitMQ, which drops nothing out of them (5).
+
+From release 4 on RabbitMQ drops what came back 20 times from a quorum queue, be it poison or only
+prefetched by workers that died. Ours have a limit that no innocent message meets, and what RabbitMQ
+gives up all the same it puts where a worker finds it (see `dropped`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from amqp.exceptions import PreconditionFailed
+from celery.app.amqp import Queues
+from kombu import Queue
+
+from angzarr.adapters.celery.publisher import AWAY, transport_of
+from angzarr.errors import ConfigurationError
+
+#: How often RabbitMQ lets a message come back. A message comes back whenever a worker dies that has
+#: it, started or not, and we make a letter of what was started 3 times: this is for what kills
+#: workers before that is counted. A worker that dies every minute does not drop what it only
+#: prefetched before a day is over.
+DELIVERY_LIMIT: Final = 1500
+
+#: What a user may do about a queue that exists with other arguments.
+CURE: Final = (
+    "let its messages be handled and delete it, so that it is declared anew, or set amqp_queues to"
+    " 'plain' and guard it by a policy (see 'Move a Celery project over')"
+)
+
+
+class RoadQueues(Queues):
+    """Celery's queues, of which those made on demand are guarded like the default one."""
+
+    #: Adds to a queue's arguments what keeps its messages.
+    guard: Callable[[Queue], None] = staticmethod(lambda _queue: None)
+
+    def new_missing(self, name: str) -> Queue:
+        """Return a queue for a name that nobody configured."""
+        queue = super().new_missing(name)
+        self.guard(queue)
+        return queue
+
+
+def guard(queue: Queue, dropped: str) -> None:
+    """Let RabbitMQ move what it gives up of a quorum *queue* to the queue *dropped*.
+
+    At least once: RabbitMQ keeps it until *dropped* has confirmed it, which needs the overflow
+    behaviour that is named here, and no length limit.
+    """
+    arguments = queue.queue_arguments or {}
+    if arguments.get("x-queue-type") == "quorum" and queue.name != dropped:
+        queue.queue_arguments = {
+            **arguments,
+            "x-delivery-limit": DELIVERY_LIMIT,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": dropped,
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",
+        }
+
+
+def check_queues(app: Any) -> None:
+    """Declare the queues of a worker on RabbitMQ; raises ConfigurationError where one differs.
+
+    A broker that is away is for Celery to wait for.
+    """
+    if transport_of(app) != "amqp":
+        return
+    differ = []
+    with suppress(*AWAY), app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=1, timeout=5)
+        for queue in app.amqp.queues.consume_from.values():
+            channel = connection.channel()
+            try:
+                queue(channel).declare()
+                channel.close()
+            except PreconditionFailed as error:  # RabbitMQ has closed the channel
+                differ.append(f"{queue.name!r} ({error.reply_text})")
+    if differ:
+        msg = (
+            "angzarr refuses to start, RabbitMQ has queues with other arguments than this app"
+            f" declares: {', '.join(differ)}; for each, {CURE}"
+        )
+        raise ConfigurationError(msg)

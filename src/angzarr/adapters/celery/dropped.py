@@ -1,0 +1,186 @@
+"""Dropped: what RabbitMQ itself gave up becomes a dead letter like any other (decisions 5).
+
+It lies in a queue of its own on the task broker, whatever carries dead letters: a message that came
+back too often, was rejected by a worker without us, or ran out of its time. A thread in the parent
+of each worker reads it on a connection of its own, and decodes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from amqp.exceptions import NotFound
+from celery import bootsteps
+from kombu import Consumer, Queue
+
+from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.publisher import transport_of
+from angzarr.dead_letters.names import dropped_queue
+from angzarr.delivery.hold import LOG_EVERY, LONGEST_WAIT
+from angzarr.errors import DeliveryError
+from angzarr.events.message import Message
+
+_log = logging.getLogger("angzarr.worker")
+
+#: Makes a letter: the message, what happened, and a word for it. Raises what is away.
+Bury = Callable[[Message, Exception, str], None]
+
+#: Messages in hand at once.
+PREFETCH: Final = 32
+#: Seconds between two looks whether the worker stops, and that the end of a worker waits.
+_TURN, _PATIENCE = 0.5, 1.0
+#: The first release whose quorum queues drop a message after 20 returns unless told otherwise.
+_LIMITS_BY_DEFAULT: Final = 4
+#: kombu's queues for delayed messages, which go from one to the next by being dead-lettered.
+_DELAYS: Final = "celery_delayed_"
+
+
+class DroppedReader:
+    """Reads the queue *name*; each message stays there until its letter is confirmed."""
+
+    def __init__(self, app: Any, name: str, bury: Bury) -> None:
+        self._app = app
+        self._name = name
+        self._bury = bury
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._in_hand: list[Any] = []
+        self._said_at = -LOG_EVERY.total_seconds()
+
+    @classmethod
+    def of(cls, app: Any) -> DroppedReader:
+        """Return the reader of *app*'s own queue."""
+        return cls(app, dropped_queue(app.settings.prefix), app.bury)
+
+    def start(self) -> None:
+        """Read from now on."""
+        self._thread = threading.Thread(target=self._keep, name="angzarr-dropped", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop; what is in hand stays in its queue."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
+
+    def _keep(self) -> None:
+        pause = _TURN
+        while not self._ending.is_set():
+            self._in_hand.clear()
+            try:
+                with self._app.connection_for_read() as connection:
+                    self._read(connection)
+            except Exception as error:  # noqa: BLE001 - whatever is away, it must be tried again
+                self._say("dropped_not_read: from %s: %r", self._name, error)
+                self._ending.wait(pause * (0.5 + random.random()))  # noqa: S311 - spreads load
+                pause = min(pause * 2, LONGEST_WAIT.total_seconds())
+            else:
+                pause = _TURN
+
+    def _read(self, connection: Any) -> None:
+        connection.ensure_connection(max_retries=1, timeout=5)
+        declare(connection, self._name)
+        channel = connection.default_channel
+        queue = Queue(self._name, no_declare=True)
+        with Consumer(channel, [queue], on_message=self._in_hand.append, prefetch_count=PREFETCH):
+            while not self._ending.is_set():
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=_TURN)
+                connection.heartbeat_check()
+                self._in_hand[:] = [left for left in self._in_hand if not self._take(left)]
+
+    def _take(self, message: Any) -> bool:
+        """Make a letter of *message* and let it go; False if it must be tried again."""
+        found = message_of(message)
+        error, code = what_happened(message.headers or {})
+        try:
+            self._bury(found, error, code)
+        except Exception as away:  # noqa: BLE001 - the message must not be lost, whatever fails
+            self._say("holding %d messages that RabbitMQ gave up: %r", len(self._in_hand), away)
+            return False
+        message.ack()
+        _log.error("dropped_by_rabbitmq: task %r of queue %r: %s", found.id, found.queue, error)
+        return True
+
+    def _say(self, text: str, *values: object) -> None:
+        now = time.monotonic()
+        if now - self._said_at >= LOG_EVERY.total_seconds():
+            self._said_at = now
+            _log.critical(text, *values)
+
+
+class DroppedStep(bootsteps.StartStopStep):
+    """Keeps a `DroppedReader` in a worker on RabbitMQ."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        self._reader: DroppedReader | None = None
+        super().__init__(worker, **options)
+
+    def include_if(self, worker: Any) -> bool:
+        """Return whether the broker is RabbitMQ."""
+        return transport_of(worker.app) == "amqp"
+
+    def start(self, worker: Any) -> None:
+        """Read from now on."""
+        self._reader = DroppedReader.of(worker.app)
+        self._reader.start()
+
+    def stop(self, worker: Any) -> None:  # noqa: ARG002 - Celery's signature
+        """Stop."""
+        if self._reader is not None:
+            self._reader.end()
+
+
+def declare(connection: Any, name: str) -> None:
+    """Make sure that the queue exists; one that does is taken as it is, whatever its arguments."""
+    with suppress(NotFound), connection.channel() as channel:
+        channel.queue_declare(name, passive=True)
+        return
+    arguments: dict[str, Any] = {"x-queue-type": "quorum"}
+    told = str(connection.connection.server_properties.get("version", ""))
+    if int(told.partition(".")[0] or 0) >= _LIMITS_BY_DEFAULT:
+        arguments["x-delivery-limit"] = -1  # what is dropped here would be lost
+    with connection.channel() as channel:
+        channel.queue_declare(name, durable=True, auto_delete=False, arguments=arguments)
+
+
+def message_of(message: Any) -> Message:
+    """Return *message* raw, with the name of the queue that it was dropped from."""
+    headers = message.headers or {}
+    envelope = Envelope(
+        "", "", message.body, message.content_type or "", message.content_encoding or "",
+        headers, message.properties or {}, {},
+    )  # fmt: skip
+    return envelope.message(envelope.named_queue or str(_death(headers).get("queue") or ""))
+
+
+def what_happened(headers: Any) -> tuple[DeliveryError, str]:
+    """Return why RabbitMQ gave a message up, and a word for it, as its ``x-death`` tells."""
+    death = _death(headers)
+    reason, queue = str(death.get("reason") or "unknown"), death.get("queue")
+    said = _WORDS.get(reason, f"dropped it ({reason})")
+    error = DeliveryError(f"RabbitMQ {said}: queue {queue!r}, x-death reason {reason!r}")
+    return error, f"RABBITMQ_{reason.upper()}"
+
+
+_WORDS: Final = {
+    "delivery_limit": "had given it back to workers too often",
+    "rejected": "was told to drop it by who consumed it",
+    "expired": "let it wait longer than its time to live",
+    "maxlen": "had no room for it",
+}
+
+
+def _death(headers: Any) -> dict[str, Any]:
+    """Return the latest entry of ``x-death`` that is no end of a delay."""
+    told = headers.get("x-death") if isinstance(headers, dict) else None
+    for death in told if isinstance(told, list) else ():
+        if isinstance(death, dict) and not str(death.get("queue")).startswith(_DELAYS):
+            return death
+    return {}
