@@ -40,8 +40,9 @@ class Channel(HoldingChannel):
 
     Options besides stock's: ``lease`` (seconds without a sign of life after which others take
     this worker for dead), ``owner_lease`` (a callable that returns the key of a lease that this
-    process keeps anyway), ``on_damaged`` (takes what cannot be read: raw bytes, queue, error) and
-    ``on_fetched`` (takes the messages of one step together, before they are delivered).
+    process keeps anyway), ``on_damaged`` (takes what cannot be read: raw bytes, queue, error),
+    ``on_fetched`` (takes the messages of one step together, before they are delivered) and
+    ``on_put_back`` (takes those of them that are put back undelivered, before they are).
     """
 
     QoS = Unacked
@@ -88,7 +89,6 @@ class Channel(HoldingChannel):
         left = [fetched for fetched in self.fetcher.ready if fetched.queue not in self._takers]
         for fetched in left:
             self.fetcher.ready.remove(fetched)
-            self._read_ahead.pop(fetched.tag, None)
         self._put_back(left)
 
     def room(self) -> int:

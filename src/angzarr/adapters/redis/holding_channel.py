@@ -30,12 +30,14 @@ class HoldingChannel(LinkedChannel):
         "owner_lease",
         "on_damaged",
         "on_fetched",
+        "on_put_back",
     )
 
     lease = 8.0
     owner_lease: Any = None
     on_damaged: OnDamaged | str | None = None
     on_fetched: Callable[[Sequence[Any]], None] | None = None
+    on_put_back: Callable[[Sequence[Any]], None] | None = None
 
     #: What fetches; None while nobody consumes.
     fetcher: Fetcher | None = None
@@ -124,6 +126,7 @@ class HoldingChannel(LinkedChannel):
 
     def _put_back(self, messages: Sequence[Fetched]) -> None:
         """Put back what was fetched and not delivered; without a session it is just pushed."""
+        self._show_put_back(messages)
         if self._session is not None:
             try:
                 self.give_back([fetched.tag for fetched in messages])
@@ -132,6 +135,17 @@ class HoldingChannel(LinkedChannel):
             return
         for fetched in reversed(messages):
             self.link.execute_once("RPUSH", fetched.origin, fetched.raw)
+
+    def _show_put_back(self, messages: Sequence[Fetched]) -> None:
+        """Let *on_put_back* see what *on_fetched* saw, before others can fetch it."""
+        read = [self._read_ahead.pop(fetched.tag, None) for fetched in messages]
+        shown = [message for message in read if message is not None]
+        if self.on_put_back is None or not shown:
+            return
+        try:
+            self.on_put_back(shown)
+        except Exception:  # noqa: BLE001 - they go back whatever it says
+            _log.exception("on_put_back failed")
 
     def _hang_up(self, fetcher: Fetcher) -> None:
         try:
