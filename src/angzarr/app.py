@@ -24,6 +24,7 @@ from angzarr.adapters.celery.publisher import (
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.settlement import Settlement
+from angzarr.adapters.celery.shutdown import ShutdownStep
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
 from angzarr.assembly import build_road, build_salvage, build_settlement
@@ -103,7 +104,7 @@ class Angzarr(Registering, Publishing):
         super().__init__(main, **celery)
         self.add_defaults(dict(safety.DEFAULTS))
         self.on_after_configure.connect(_apply_broker_defaults, weak=False)
-        self.steps["worker"].update((RoadStep, DroppedStep))
+        self.steps["worker"].update((RoadStep, ShutdownStep, DroppedStep))
         signals.worker_process_shutdown.connect(self._close_road, weak=False)
         if self.settings.logs == "structured":
             wiring.dress_celery_logs()
@@ -207,10 +208,10 @@ class Angzarr(Registering, Publishing):
         if self._lease is not None and self.riding is not None:
             self.riding.board(messages)
 
-    def stop_settling(self) -> None:
-        """Settle nothing more in this process; what is unfinished goes back to the broker."""
+    def stop_settling(self, patience: float = 0.0) -> None:
+        """Settle what is due, then nothing more; what is unfinished goes back to the broker."""
         if (made := self._settlement.forget()) is not None:
-            made.close()
+            made.close(patience)
 
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""

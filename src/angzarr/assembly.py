@@ -14,6 +14,7 @@ from angzarr import wiring
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import CeleryPublisher, CelerySchedule, transport_of
 from angzarr.adapters.celery.settlement import Settlement
+from angzarr.adapters.celery.stop_signals import heed_cut
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.autopsy import Autopsy
@@ -35,8 +36,9 @@ _NEVER = 2**31
 
 def build_road(app: Any) -> Road:
     """Return a road with connections of its own; they open when first needed."""
+    heed_cut(app.stopping)
     road = _road(app, Hold)
-    return replace(road, waves=_waves(app, road))
+    return replace(road, waves=_waves(app, road), closed=app.stopping.closed)
 
 
 def _road(app: Any, hold_class: type[Hold]) -> Road:

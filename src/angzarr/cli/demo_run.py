@@ -118,6 +118,4 @@ def environment(run: Run, outer: Mapping[str, str] = os.environ) -> dict[str, st
         "CELERY_BROKER_URL": run.broker,
         "OUTSIDE_FILE": str(run.path / "outside.db"),
         "OUTSIDE_SEED": str(run.seed),
-        # Celery's warm shutdown of a prefork pool can last half a minute; all work is done by then.
-        "REMAP_SIGTERM": "SIGQUIT",
     }

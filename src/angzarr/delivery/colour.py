@@ -9,14 +9,19 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from angzarr.delivery.cut import Cut
+
 T = TypeVar("T")
 
 #: Seconds that cancelled coroutines are given to end.
 GRACE = 5.0
+#: The same when the worker must go.
+GRACE_OF_CUT = 0.3
 
 _lock = threading.Lock()
 _own: tuple[int, asyncio.AbstractEventLoop] | None = None
 _shared: tuple[int, asyncio.AbstractEventLoop] | None = None
+_cut_pid: int | None = None
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -47,10 +52,10 @@ def _run_here(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> 
         _cancel_all(loop)
         msg = "the coroutine was cancelled from within"
         raise concurrent.futures.CancelledError(msg) from error
-    except BaseException:
+    except BaseException as error:
         # A soft time limit strikes between two callbacks: what stays pending would go on inside
         # the next delivery.
-        _cancel_all(loop)
+        _cancel_all(loop, GRACE_OF_CUT if isinstance(error, Cut) else GRACE)
         raise
 
 
@@ -58,18 +63,36 @@ def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -
     future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
         return future.result()
+    except concurrent.futures.CancelledError as error:
+        if _cut_pid == os.getpid():
+            raise Cut from error
+        raise
     except BaseException:
         future.cancel()
         raise
 
 
-def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+def cut_shared() -> None:
+    """Cancel every coroutine that pool threads wait for; they raise Cut (16)."""
+    global _cut_pid
+    if _shared is None or _shared[0] != os.getpid():
+        return
+    _cut_pid, loop = _shared
+
+    def cancel() -> None:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+
+    loop.call_soon_threadsafe(cancel)
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop, grace: float = GRACE) -> None:
     pending = asyncio.all_tasks(loop)
     for task in pending:
         task.cancel()
     if not pending:
         return
-    _, stubborn = loop.run_until_complete(asyncio.wait(pending, timeout=GRACE))
+    _, stubborn = loop.run_until_complete(asyncio.wait(pending, timeout=grace))
     if stubborn:
         global _own  # noqa: PLW0603 - they refuse to end: leave them behind with their loop
         _own = None

@@ -18,6 +18,7 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.colour import run as run_coroutine
 from angzarr.delivery.context import RUNNING, Context
+from angzarr.delivery.cut import BLADE
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.diagnosis import (
     CONFLICT,
@@ -209,9 +210,10 @@ class Pipeline:
         self, delivery: Delivery, handler: Handler, call: Callable[[], Any]
     ) -> tuple[Outcome, Classification | None]:
         try:
-            value = call()
-            if inspect.iscoroutine(value):
-                value = run_coroutine(value)
+            with BLADE:
+                value = call()
+                if inspect.iscoroutine(value):
+                    value = run_coroutine(value)
             return Handled(value=value, result=self.results.write(value)), None
         except handler.finished_by as finished:
             return Handled(raised=finished), None

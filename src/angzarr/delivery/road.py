@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
+from angzarr.delivery.cut import Cut
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
@@ -29,6 +32,8 @@ class Road:
     hooks: Hooks
     #: The guard against poison waves; None where only what cannot be handled is settled.
     waves: Waves | None = None
+    #: Whether the worker begins nothing any more (16); who settles in the parent begins nothing.
+    closed: Callable[[], bool] = lambda: False
 
     def take(self, delivery: Delivery, failed: Exception | None = None) -> Outcome | None:
         """Return the outcome once it is true: the message may be acknowledged.
@@ -37,13 +42,21 @@ class Road:
 
         None means that a successor owns the event (decisions 11): acknowledge and say nothing.
         Raises GivenBack, and nothing else, when the message must not be acknowledged: the
-        worker stops while a server is away, or something broke that none of us foresaw.
+        worker stops before the handler began or while a server is away, its grace ended while
+        the handler ran, or something broke that none of us foresaw.
         """
+        if failed is None and self.closed():
+            self._give_back_unbegun(delivery)
         try:
             outcome = self._settled(delivery, self._decide(delivery, failed))
         except GivenBack:
             self.release(delivery, counted=False)
             raise
+        except Cut as cut:
+            _log.warning("cut_short: event %s, it runs again elsewhere", delivery.event.id)
+            self.release(delivery, counted=False)
+            msg = "its worker's grace has ended"
+            raise GivenBack(msg) from cut
         except Exception as error:
             # A time limit between two steps, or a bug. The start stays counted, so that what
             # breaks every time ends as a letter and not as a loop.
@@ -61,6 +74,12 @@ class Road:
         if held := self.waves.held(delivery):
             return held
         return self.waves.judged(delivery, self.pipeline.decide(delivery, failed))
+
+    def _give_back_unbegun(self, delivery: Delivery) -> NoReturn:
+        if delivery.rides:  # else it has no claim yet
+            self.release(delivery, counted=False)
+        msg = "the worker stops, and had not begun with it"
+        raise GivenBack(msg)
 
     def _settled(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
         """Return the outcome that was made true, None if a successor owns the event."""

@@ -155,7 +155,7 @@ class World:
         self.leases = MemoryOwnerLeases(self.clock)
         self.store = _Store(self.leases, clock=self.clock)
         self.store.journal = self.journal
-        self.stop = False
+        self.stop = self.closed = False
         self.handlers = Handlers()
         self.breakers = InProcessBreakers()
         self.tokens = 0
@@ -186,8 +186,9 @@ class World:
             store=self.store, facts=_Facts(self.journal), clock=self.clock,
         )  # fmt: skip
         return Road(
-            pipeline=pipeline, settler=settler, store=self.store, hold=hold, hooks=self.hooks
-        )
+            pipeline=pipeline, settler=settler, store=self.store, hold=hold, hooks=self.hooks,
+            closed=lambda: self.closed,
+        )  # fmt: skip
 
     def message(self, data="data", *, event_id="e1", task="h", **headers):
         return Message(

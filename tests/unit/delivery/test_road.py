@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.cut import Cut
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -296,6 +297,28 @@ def test_a_worker_that_stops_while_it_holds_gives_back_and_counts_no_start(world
     for _ in range(5):  # not counted as a start: never poison
         assert world.take() is not None
     assert world.journal.letters[0].reason is Reason.REFUSED
+
+
+def test_a_worker_that_stops_begins_nothing_and_claims_nothing(world):
+    runs = []
+    world.handler(lambda data, _context: runs.append(data))
+    world.closed = True
+    with pytest.raises(GivenBack, match="had not begun"):
+        world.take()
+    assert runs == []
+    assert world.store._records == {}
+
+
+def test_a_cut_handler_gives_its_claim_back_however_often_it_is_cut(world):
+    def cut(_data, _context):
+        raise Cut
+
+    world.handler(cut)
+    for _ in range(10):  # no start is counted, no attempt used
+        with pytest.raises(GivenBack, match="grace"):
+            world.take()
+    assert world.journal.letters == []
+    assert world.journal.copies == []
 
 
 def test_a_delay_longer_than_the_broker_holds_comes_in_hops_and_uses_no_attempt(world):

@@ -12,6 +12,7 @@ from kombu.common import Broadcast
 
 from angzarr.adapters.celery.amqp_queues import RoadQueues, guard
 from angzarr.adapters.celery.connection import KombusRedisConnection, RoadConnection
+from angzarr.adapters.celery.riding import alight
 from angzarr.adapters.celery.sketch import Sketch
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.delivery.salvage import damaged
@@ -34,6 +35,7 @@ class RoadAMQP(AMQP):
             "owner_lease": self.app.owner_lease,
             "on_damaged": self._take_damaged,
             "on_fetched": self.app.board,
+            "on_put_back": partial(alight, self.app),
         }
         given = options.pop("transport_options", None) or {}
         return RoadConnection(*args, transport_options={**ours, **given}, **options)

@@ -93,7 +93,7 @@ class RoadRequest(Request):
             self._settle(error, partial(announce_end, self))
             return
         _log.error("process_lost: of task %s[%s]: %s", self.name, self.id, error)
-        self._give_back()
+        self.give_back()
 
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
         """Log it; a hard limit was settled by `on_failure`, which comes first."""
@@ -119,7 +119,7 @@ class RoadRequest(Request):
     @property
     def _ended_by_us(self) -> bool:
         """Whether its child was ended by its parent: a start that is no poison (16)."""
-        return bool(self._already_cancelled or state.should_terminate)
+        return bool(self._already_cancelled or self._app.stopping())
 
     @property
     def _envelope(self) -> Envelope:
@@ -143,8 +143,8 @@ class RoadRequest(Request):
 
         self._app.settlement.settle(self._envelope, self._args, self._kwargs, error, told)
 
-    def _give_back(self) -> None:
-        """Free the claim of a child that died, then give its message back (3).
+    def give_back(self) -> None:
+        """Free the claim of what ended, or is let run on by a worker that ends; then give back (3).
 
         After a lost connection there is nothing to give back to: the broker has it already.
         """

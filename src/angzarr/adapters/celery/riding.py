@@ -24,6 +24,7 @@ from angzarr.resilience.idempotency import (
     Claimed,
     Complete,
     IdempotencyStore,
+    Release,
     key_for,
 )
 
@@ -82,6 +83,18 @@ class Riding:
         for (message, claim), answer in zip(boarding, answers, strict=True):
             setattr(message, RIDE, Ride(claim.token, claim.key, answer))
 
+    def alight(self, rides: Sequence[Ride]) -> None:
+        """Free the claims of what goes back to the broker and was not begun.
+
+        While the store is away they stay, and end with the owner's lease.
+        """
+        try:
+            for ride in rides:
+                if isinstance(ride.answer, Claimed):
+                    self.store.settle(ride.key, ride.token, Release(was_counted=False))
+        except Unavailable as error:
+            _log.warning("claims_not_freed: they end with this worker's lease (%s)", error)
+
     def leave(
         self, message: Any, ride: Ride, kept: str | None, on_fenced: Callable[[], None]
     ) -> None:
@@ -118,6 +131,13 @@ class Riding:
             fingerprint=fingerprint_of(position, args, kwargs),
             counted=False,
         )
+
+
+def alight(app: Any, messages: Sequence[Any]) -> None:
+    """Free the claims that *messages* of an app ride with, if any do (16)."""
+    rides = [ride for message in messages if (ride := getattr(message, RIDE, None)) is not None]
+    if rides:
+        app.riding.alight(rides)
 
 
 def sent_as(answer: ClaimAnswer) -> int | ClaimAnswer:

@@ -37,6 +37,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "worker_lost_wait": 2.0,
     # Celery's own drops what it cannot read, and dies of some of it.
     "worker_consumer": _CONSUMER,
+    # What runs when SIGTERM comes may go on so long; 2.3 s later at most all is over (16).
+    "worker_soft_shutdown_timeout": 7.5,
 }
 
 #: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.

@@ -42,6 +42,7 @@ class SettleThread:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
+        self._busy = False
         self._logged_at = -LOG_EVERY.total_seconds()
 
     def submit(self, step: Callable[[], object], *, what: str, after: float = 0.0) -> None:
@@ -60,14 +61,23 @@ class SettleThread:
                     target=self._run, name="angzarr-settle", daemon=True
                 )
                 self._thread.start()
-            self._changed.notify()
+            self._changed.notify_all()
+
+    def finish(self, patience: float) -> None:
+        """Wait until no step is due or being taken, *patience* seconds at most."""
+        with self._changed:
+            self._changed.wait_for(self._is_idle, patience)
+
+    def _is_idle(self) -> bool:
+        now = time.monotonic()
+        return not self._busy and all(job.due > now for job in self._jobs)
 
     def stop(self) -> None:
         """Take no more steps; what is left undone is given back, since it is not acknowledged."""
         with self._changed:
             self._ended = True
             left, self._jobs = len(self._jobs), []
-            self._changed.notify()
+            self._changed.notify_all()
             thread, self._thread = self._thread, None
         if left:
             _log.warning("not_settled: %d messages go back to the broker", left)
@@ -80,6 +90,9 @@ class SettleThread:
                 job.step()
             except BaseException as error:  # noqa: BLE001 - it runs users' hooks too, and must go on
                 self._put_off(job, error)
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
 
     def _next(self) -> _Job | None:
         """Return the next job once it is due, None at the end."""
@@ -87,6 +100,7 @@ class SettleThread:
             while not self._ended:
                 left = self._jobs[0].due - time.monotonic() if self._jobs else None
                 if left is not None and left <= 0:
+                    self._busy = True
                     return heapq.heappop(self._jobs)
                 self._changed.wait(left)
             return None

@@ -87,8 +87,12 @@ class Settlement:
             lambda: self._salvage.note_fenced(delivery), what=f"event {delivery.event.id!r}"
         )
 
-    def close(self) -> None:
-        """Stop; what was not settled goes back to the broker with its connection."""
+    def close(self, patience: float = 0.0) -> None:
+        """Stop once what is due is done, or *patience* seconds are over.
+
+        What was not settled goes back to the broker with its connection.
+        """
+        self._thread.finish(patience)
         self._thread.stop()
         self._road.close()
         self._salvage.close()

@@ -84,7 +84,7 @@ class RoadTask(Task):
             if threading.current_thread() is threading.main_thread():
                 raise  # the process ends, and whoever watches it frees the claim
             # A pool of threads would neither end nor give the message back.
-            app.road.release(delivery, counted=True)
+            app.road.release(delivery, counted=not app.stopping())
             told.append(False)
             raise Reject(error, requeue=True) from error
         finally:

@@ -16,6 +16,7 @@ import click
 from celery import bootsteps
 from celery.worker import state
 
+from angzarr.delivery.cut import BLADE
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.idempotency import OwnerLeases
 
@@ -26,6 +27,8 @@ LEASE = timedelta(seconds=8)
 RENEWED_EVERY = timedelta(seconds=2)
 #: After how many renewals expired records are swept, where the store does not do it itself (D4).
 _SWEPT_EVERY = 30
+#: What `Stopping` says besides 0.
+_STOPPING, _CLOSED, _CUTTING = 1, 2, 3
 
 
 class RefusedToStart(click.ClickException, ConfigurationError):
@@ -35,7 +38,8 @@ class RefusedToStart(click.ClickException, ConfigurationError):
 class Stopping:
     """Whether this worker stops: one byte that the parent writes and its children see.
 
-    A warm shutdown sends a prefork child no signal; a child that holds a message must know.
+    A warm shutdown sends a prefork child no signal; a child that holds a message must know, and
+    one that gets a signal must know whether it means its handler.
     """
 
     def __init__(self) -> None:
@@ -43,21 +47,43 @@ class Stopping:
 
     def begin(self) -> None:
         """Let every process of this worker know."""
-        self._page[0] = 1
+        self._page[0] = max(self._page[0], _STOPPING)
+
+    def close(self) -> None:
+        """Let nothing begin any more: nothing is consumed, so that nothing comes round again."""
+        self._page[0] = max(self._page[0], _CLOSED)
+
+    def closed(self) -> bool:
+        """Tell whether a delivery that has not begun goes back."""
+        return self._page[0] >= _CLOSED or _told_to_stop()
+
+    def cut(self) -> None:
+        """Let them know that the grace has ended as well (16)."""
+        self._page[0] = _CUTTING
+
+    @property
+    def cutting(self) -> bool:
+        """Whether the grace has ended."""
+        return self._page[0] == _CUTTING
 
     def reset(self) -> None:
         """Forget an earlier worker of this process."""
         self._page[0] = 0
+        BLADE.sheathe()
 
     def __call__(self) -> bool:
         """Tell whether the worker stops.
 
         A solo pool holds on the main thread, where Celery's loop cannot hear of its own signal.
         """
-        return self._page[0] != 0 or any(
-            asked is not None and asked is not False
-            for asked in (state.should_stop, state.should_terminate)
-        )
+        return self._page[0] != 0 or _told_to_stop()
+
+
+def _told_to_stop() -> bool:
+    return any(
+        asked is not None and asked is not False
+        for asked in (state.should_stop, state.should_terminate)
+    )
 
 
 class LeaseKeeper:
@@ -116,7 +142,7 @@ class RoadStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
         try:
-            worker.app.check_worker(_pool_name(worker))
+            worker.app.check_worker(pool_name(worker))
         except ConfigurationError as error:
             raise RefusedToStart(str(error)) from error
 
@@ -134,7 +160,8 @@ class RoadStep(bootsteps.StartStopStep):
         worker.app.stopping.begin()
 
 
-def _pool_name(worker: Any) -> str:
+def pool_name(worker: Any) -> str:
+    """Return Celery's short name of the pool that *worker* has."""
     module = str(getattr(worker.pool_cls, "__module__", worker.pool_cls))
     known = {"thread": "threads", "solo": "solo", "gevent": "gevent", "eventlet": "eventlet"}
     return known.get(module.rsplit(".", 1)[-1], "prefork")

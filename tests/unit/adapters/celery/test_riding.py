@@ -12,6 +12,7 @@ from angzarr.adapters.celery.riding import (
     RIDE,
     LeftToAck,
     Riding,
+    alight,
     answer_in,
     sent_as,
 )
@@ -31,9 +32,11 @@ def nothing(*_args):
 
 
 class Away:
-    def claim(self, _claims):
+    def claim(self, *_claims):
         msg = "away"
         raise StoreUnavailable(msg)
+
+    settle = claim
 
 
 @pytest.fixture
@@ -119,6 +122,21 @@ def test_what_another_worker_runs_is_in_progress(riding, leases):
     riding.board([message("1")])
     riding.board([again := message("1")])
     assert ride_of(again).answer == InProgress()
+
+
+def test_what_goes_back_unbegun_can_be_claimed_by_another_worker_at_once(riding, store, leases):
+    from datetime import timedelta
+
+    leases.renew("me", timedelta(minutes=1))
+    riding.board([given := message("1")])
+    alight(SimpleNamespace(riding=riding), [given, message("without a claim")])
+    riding.board([again := message("1")])
+    assert ride_of(again).answer == Claimed(starts=0)
+
+
+def test_claims_that_cannot_be_freed_do_not_stop_the_messages(riding):
+    riding.board([given := message("1")])
+    Riding(riding.handlers, Away(), "me", riding.make_ending).alight([ride_of(given)])
 
 
 def test_the_acknowledgement_is_told_which_claim_ends_with_it(riding):
