@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+#: Where workers find the app, and the sources that this process was told to test.
+PATH = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
 
 
 def wait_for(truth: Callable[[], object], seconds: float = 30, what: str = "it") -> object:
@@ -57,7 +59,7 @@ class Site:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 command, cwd=HERE, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, **self.environment, **environment, "PYTHONPATH": str(HERE)},
+                env={**os.environ, **self.environment, **environment, "PYTHONPATH": PATH},
             )  # fmt: skip
         try:
             wait_for(lambda: self._ready(process), 30, "the worker to be ready")

@@ -33,6 +33,8 @@ app = Angzarr(
 )
 app.conf.task_default_queue = PREFIX
 app.conf.task_routes = {"road_app.routed": {"queue": f"{PREFIX}-other"}}
+if "ROAD_GRACE" in os.environ:
+    app.conf.worker_soft_shutdown_timeout = float(os.environ["ROAD_GRACE"])
 app.conf.worker_send_task_events = True
 app.conf.task_send_sent_event = True
 app.conf.worker_hijack_root_logger = True
@@ -54,7 +56,8 @@ if os.environ.get("ROAD_CLASSIC") == "1":
 
 
 def note(what: str, **more: object) -> None:
-    line = json.dumps({"what": what, "pid": os.getpid(), "at": time.time(), **more}) + "\n"
+    about = {"what": what, "pid": os.getpid(), "worker": os.getpgrp(), "at": time.time()}
+    line = json.dumps({**about, **more}) + "\n"
     with open(os.environ["ROAD_JOURNAL"], "a", encoding="utf-8") as journal:  # noqa: PTH123 - O_APPEND
         journal.write(line)
 
@@ -63,6 +66,13 @@ class Thing(BaseModel):
     n: int
     fate: str = "fine"
     seconds: float = 0.0
+    times: int = 1
+
+
+def _starts(n: int) -> int:
+    with open(os.environ["ROAD_JOURNAL"], encoding="utf-8") as journal:  # noqa: PTH123
+        lines = [json.loads(line) for line in journal]
+    return sum(line["what"] == "handle" and line["n"] == n for line in lines)
 
 
 @app.handler(Thing, domain="thing", policy="quick")
@@ -76,6 +86,8 @@ def handle(event: Thing, ctx: Context) -> int:
         raise GiveUp("never")
     if event.fate == "skip":
         raise Skip("not ours")
+    if event.fate == "long" and _starts(event.n) <= event.times:
+        time.sleep(event.seconds)
     if event.fate == "slow":
         time.sleep(event.seconds)
     if event.fate == "later" and ctx.attempt == 1:

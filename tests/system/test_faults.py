@@ -7,13 +7,12 @@ import os
 import signal
 import time
 from collections import Counter
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from adapters.tcp_proxy import LossyProxy
-from system.conftest import Site, stop, wait_for
+from system.conftest import PATH, Site, stop, wait_for
 
 EVENTS = 40
 
@@ -172,7 +171,7 @@ def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_pat
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     environment = {
         **os.environ, **site.environment, "ANGZARR_LEDGER": ledger,
-        "ANGZARR_ANALYSIS__FIRST_DELAY": "1", "PYTHONPATH": str(Path(__file__).parent),
+        "ANGZARR_ANALYSIS__FIRST_DELAY": "1", "PYTHONPATH": PATH,
     }  # fmt: skip
     analyze = [sys.executable, "-m", "angzarr", "-A", "road_app", "dlq", "analyze"]
     with site.worker():

@@ -1,0 +1,252 @@
+"""Workers that are asked to stop, in every pool and on every broker: all is finished or given back.
+
+The bound is 10 s with the grace that a worker has by default; most tests give a shorter one, so
+that they need not wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import uuid
+from collections import Counter
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import pytest
+
+from system.conftest import Site, wait_for
+
+#: Seconds from SIGTERM to the end of the process (16).
+BOUND = 10
+POOLS = ["prefork", "threads", "solo"]
+#: Longer than any test.
+FOR_EVER = 300
+
+
+@pytest.fixture
+def make_site(tmp_path, monkeypatch, unique_name, redis_url, amqp_url, request):
+    with ExitStack() as stack:
+
+        def make(broker: str = "redis", **environment: str) -> Site:
+            environment = {
+                "ROAD_PREFIX": unique_name,
+                "ROAD_BROKER": _broker_url(broker, redis_url, amqp_url, request),
+                "ANGZARR_STORE": redis_url,
+                "ROAD_DLQ": json.dumps({"backend": "amqp", "amqp_url": amqp_url}),
+                "ROAD_ASYNC": "0",
+                **environment,
+            }
+            site = Site(tmp_path, environment, monkeypatch)
+            stack.callback(site.close)
+            return site
+
+        yield make
+
+
+def _broker_url(broker, redis_url, amqp_url, request) -> str:
+    if broker == "sqs":
+        place = urlsplit(request.getfixturevalue("sqs_endpoint")).netloc
+        return f"sqs://{os.environ['AWS_ACCESS_KEY_ID']}:test@{place}//"
+    return {"redis": redis_url, "amqp": amqp_url}[broker]
+
+
+def worker(site, pool, *options):
+    name = f"celery@{uuid.uuid4().hex[:8]}"
+    return site.worker("--hostname", name, *options, pool=pool)
+
+
+def publish(site, numbers, **event):
+    for n in numbers:
+        site.app.publish(site.module.Thing(n=n, **event), id=f"{site.module.PREFIX}-{n}")
+
+
+def handled(site):
+    return Counter(line["n"] for line in site.ran("handled"))
+
+
+def wait_handled(site, numbers, seconds=60):
+    wait_for(lambda: set(numbers) <= set(handled(site)), seconds, "everything to be handled")
+    return handled(site)
+
+
+def runs_of(site, n):
+    return [(line["worker"], line["attempt"]) for line in site.ran("handle") if line["n"] == n]
+
+
+def ended(process, *, since) -> float:
+    """Wait for the end of *process* and return how many seconds after *since* it came."""
+    process.wait(30)
+    return time.monotonic() - since
+
+
+def ask(process, number=signal.SIGTERM) -> float:
+    process.send_signal(number)
+    return time.monotonic()
+
+
+@pytest.mark.parametrize(
+    ("broker", "pools"),
+    [("redis", [*POOLS, "prefork", "threads"]), ("amqp", POOLS), ("sqs", POOLS)],
+    ids=["redis", "amqp", "sqs"],
+)
+def test_sigterm_under_load_finishes_or_gives_back_everything(make_site, broker, pools):
+    """One handler outlasts every grace: it is cut each time, uses no attempt, is no poison."""
+    site = make_site(broker, ROAD_GRACE="1")
+    publish(site, [0], fate="long", seconds=FOR_EVER, times=len(pools))
+    published, victims, asked = 1, [], 0.0
+    with ExitStack() as stack:
+        for pool in pools:
+            victim = stack.enter_context(worker(site, pool))
+            if victims:
+                assert ended(victims[-1], since=asked) <= BOUND
+            wait_for(lambda: len(runs_of(site, 0)) == len(victims) + 1, 30, "the long one to run")
+            publish(site, range(published, published + 40), fate="slow", seconds=0.05)
+            published += 40
+            if pool != "solo":
+                ran = len(site.ran("handled"))
+                site.wait_ran("handled", ran + 2)
+            asked = ask(victim)
+            victims.append(victim)
+        last = stack.enter_context(worker(site, "prefork"))
+        assert ended(victims[-1], since=asked) <= BOUND
+        counts = wait_handled(site, range(published))
+    assert [victim.returncode for victim in victims] == [0] * len(pools)
+    assert counts == dict.fromkeys(range(published), 1)
+    assert runs_of(site, 0) == [(one.pid, 1) for one in (*victims, last)]
+    assert len(site.ran("handle")) == published + len(pools), "the others had time to finish"
+
+
+@pytest.mark.parametrize(
+    ("broker", "pool"),
+    [("redis", "prefork"), ("amqp", "threads")],
+)
+def test_what_was_prefetched_runs_elsewhere_while_a_long_task_is_finished(make_site, broker, pool):
+    site = make_site(broker)
+    with worker(site, pool, "--prefetch-multiplier", "4") as first:
+        publish(site, [0, 1], fate="slow", seconds=4)
+        site.wait_ran("handle", 2)
+        publish(site, range(2, 8))
+        time.sleep(0.5)  # they are prefetched, which nothing tells; if not the test is easier
+        asked = ask(first)
+        with worker(site, pool):
+            wait_handled(site, range(2, 8), 10)
+            assert first.poll() is None, "they did not wait for the long ones"
+            took = ended(first, since=asked)
+            counts = wait_handled(site, range(8))
+    assert took <= BOUND
+    assert counts == dict.fromkeys(range(8), 1)
+    assert {runs_of(site, n)[0][0] for n in (0, 1)} == {first.pid}
+    assert {run[0] for n in range(2, 8) for run in runs_of(site, n)} != {first.pid}
+
+
+def test_by_default_a_worker_ends_within_10_s_whatever_runs(make_site):
+    site = make_site()
+    with worker(site, "prefork") as only:
+        publish(site, [0, 1], fate="long", seconds=FOR_EVER)
+        site.wait_ran("handle", 2)
+        asked = ask(only)
+        took = ended(only, since=asked)
+    assert 5 < took <= BOUND
+
+
+@pytest.mark.parametrize(
+    ("pool", "number", "again"),
+    [
+        ("prefork", signal.SIGTERM, signal.SIGTERM),
+        ("threads", signal.SIGTERM, signal.SIGQUIT),
+        ("solo", signal.SIGINT, signal.SIGINT),
+    ],
+)
+def test_a_second_signal_ends_the_grace(make_site, pool, number, again):
+    site = make_site(ROAD_GRACE=str(FOR_EVER))
+    with worker(site, pool) as first:
+        publish(site, [0], fate="long", seconds=FOR_EVER)
+        site.wait_ran("handle", 1)
+        ask(first, number)
+        time.sleep(1)
+        assert first.poll() is None, "the grace is longer"
+        asked = ask(first, again)
+        assert ended(first, since=asked) <= BOUND / 2
+    assert handled(site) == {}
+
+
+def test_sigterm_to_all_processes_of_a_worker_lets_handlers_finish(make_site):
+    """As service managers send it."""
+    site = make_site()
+    with worker(site, "prefork") as only:
+        publish(site, [0, 1], fate="slow", seconds=2)
+        site.wait_ran("handle", 2)
+        os.killpg(only.pid, signal.SIGTERM)
+        ended(only, since=time.monotonic())
+    assert handled(site) == {0: 1, 1: 1}
+    assert len(site.ran("handle")) == 2
+
+
+def test_a_shutdown_by_remote_control_is_as_sigterm(make_site):
+    site = make_site(ROAD_GRACE="1")
+    with worker(site, "threads") as first:
+        publish(site, [0], fate="long", seconds=FOR_EVER)
+        publish(site, [1], fate="slow", seconds=0.7)
+        site.wait_ran("handle", 2)
+        asked = time.monotonic()
+        site.app.control.shutdown()
+        assert ended(first, since=asked) <= BOUND
+    with worker(site, "threads"):
+        counts = wait_handled(site, [0, 1])
+    assert counts == {0: 1, 1: 1}
+    assert runs_of(site, 1) == [(first.pid, 1)]
+
+
+def test_a_rolling_update_under_load_loses_and_repeats_nothing(make_site):
+    site = make_site()
+    total = 160
+    load = threading.Thread(target=_publish_slowly, args=(site, total))
+    with ExitStack() as stack:
+        old = stack.enter_context(worker(site, "prefork"))
+        load.start()
+        for round_ in range(3):
+            wait_for(lambda least=20 * (round_ + 1): len(handled(site)) >= least)
+            new = stack.enter_context(worker(site, "prefork"))
+            asked = ask(old)
+            assert ended(old, since=asked) <= BOUND
+            old = new
+        load.join()
+        counts = wait_handled(site, range(total))
+    assert counts == dict.fromkeys(range(total), 1)
+    assert len(site.ran("handle")) == total, "none was cut either: 0.05 s are within the grace"
+
+
+def _publish_slowly(site, total):
+    for n in range(total):
+        publish(site, [n], fate="slow", seconds=0.05)
+        time.sleep(0.02)
+
+
+def test_children_that_are_replaced_lose_and_repeat_nothing(make_site):
+    site = make_site()
+    with worker(site, "prefork", "--max-tasks-per-child", "3") as first:
+        publish(site, range(40), fate="slow", seconds=0.02)
+        site.wait_ran("handled", 12)
+        asked = ask(first)
+        assert ended(first, since=asked) <= BOUND
+    with worker(site, "threads"):
+        counts = wait_handled(site, range(40))
+    assert counts == dict.fromkeys(range(40), 1)
+    assert len(site.ran("handle")) == 40
+
+
+def test_a_pool_that_shrinks_loses_and_repeats_nothing(make_site):
+    site = make_site()
+    with worker(site, "prefork", "--concurrency", "3") as only:
+        publish(site, range(150), fate="slow", seconds=0.01)
+        for grows in (False, True) * 2:
+            change = site.app.control.pool_grow if grows else site.app.control.pool_shrink
+            change(1, reply=True, timeout=5, limit=1)
+        counts = wait_handled(site, range(150))
+        assert only.poll() is None
+    assert counts == dict.fromkeys(range(150), 1)
+    assert len(site.ran("handle")) == 150
