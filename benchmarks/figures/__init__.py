@@ -9,6 +9,7 @@ from figures import (
     imports,
     kill_loss,
     publishing,
+    shutdown,
     throughput,
     transport,
 )
@@ -18,6 +19,7 @@ FIGURES = {
     for figure in (
         *kill_loss.FIGURES,
         *give_back.FIGURES,
+        *shutdown.FIGURES,
         *throughput.FIGURES,
         *transport.FIGURES,
         *publishing.FIGURES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import redis
@@ -60,14 +60,17 @@ def onslaught(side: Side, load: Load, *, kills: int, seed: int) -> Toll:
         journal = Journal(at.folder / "journal")
         at.fill()
         for life in lives(kills, load.events, seed):
-            _live_and_die(at, journal, life)
+            live_and_die(at, journal, life, Worker.kill)
         with at.worker() as worker:
-            _finish(client, load, journal, worker)
+            finish(client, load, journal, worker)
         return toll((start.number for start in journal), load.events)
 
 
-def _live_and_die(at: Site, journal: Journal, life: int) -> None:
-    """Kill a worker, its children included, once its handlers have started *life* times."""
+def live_and_die(at: Site, journal: Journal, life: int, end: Callable[[Worker], Any]) -> Any:
+    """Start a worker, *end* it once its handlers have started *life* times; return what *end* does.
+
+    Whatever of it is left then is killed.
+    """
     due, deadline = len(journal) + life, time.monotonic() + PATIENCE
     worker = at.start()
     try:
@@ -78,11 +81,12 @@ def _live_and_die(at: Site, journal: Journal, life: int) -> None:
                 msg = f"a worker started {short} messages short of {life}:\n{worker.log()[-2000:]}"
                 raise NotMeasured(msg)
             time.sleep(LOOK)
+        return end(worker)
     finally:
         worker.kill()
 
 
-def _finish(client: redis.Redis, load: Load, journal: Journal, worker: Worker) -> None:
+def finish(client: redis.Redis, load: Load, journal: Journal, worker: Worker) -> None:
     """Return once every message ran, or nothing has happened for long and nothing is held."""
     seen, changed, began = 0, time.monotonic(), time.monotonic()
     while _missing(journal, load.events) and time.monotonic() - began < LAST_CHANCE:

@@ -52,7 +52,9 @@ class Site:
             "BENCH_QUEUE": load.queue,
             "BENCH_PREFETCH": str(load.prefetch),
             "BENCH_FOLDER": str(folder),
-            "PYTHONPATH": str(BENCHMARKS),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (str(BENCHMARKS), os.environ.get("PYTHONPATH")))
+            ),
             **side.environment,
         }
 

@@ -70,6 +70,17 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.kill()
 
+    def asked_to_stop(self, patience: float) -> float:
+        """Send SIGTERM to its parent process alone; return the seconds until that has ended.
+
+        What has not ended after *patience* seconds counts as if it ended then.
+        """
+        began = time.monotonic()
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        return time.monotonic() - began
+
     def kill(self) -> float:
         """SIGKILL all its processes at once, wait until they are gone, and return the moment."""
         moment = time.monotonic()
