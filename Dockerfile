@@ -22,12 +22,10 @@ LABEL org.opencontainers.image.title="angzarr-workers" \
 RUN useradd --uid 10001 --user-group --home-dir /app --shell /usr/sbin/nologin angzarr
 COPY --from=build /opt/angzarr /opt/angzarr
 # Nothing is written outside /tmp: run it with a read-only root file system and a tmpfs there.
-# SIGTERM is taken as SIGQUIT: Celery's warm shutdown of a prefork pool can last 30 s and more.
 ENV PATH=/opt/angzarr/bin:$PATH \
     PYTHONPATH=/app \
     PYTHONUNBUFFERED=1 \
-    PYTHONDONTWRITEBYTECODE=1 \
-    REMAP_SIGTERM=SIGQUIT
+    PYTHONDONTWRITEBYTECODE=1
 WORKDIR /app
 USER 10001:10001
 STOPSIGNAL SIGTERM
