@@ -109,12 +109,21 @@ class RoadRequest(Request):
         self._app.riding.leave(self._message, self._ride, kept, note)
 
     def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
-        """Give the message back; one that Celery would drop becomes a letter first."""
-        if requeue or self.acknowledged:
-            super().reject(requeue=requeue)
+        """Give the message back after a pause; one that Celery would drop becomes a letter first.
+
+        What a child gave back while this worker goes on broke off for a reason that nobody
+        foresaw: at once it would come round in a hot loop (trap 5).
+        """
+        if self.acknowledged:
+            return
+        if requeue:
+            self._app.settlement.after_pause(self._envelope, self._requeue)
             return
         msg = f"Celery rejected {self.name}[{self.id}] for good"
         self._app.settlement.bury(self._envelope, DeliveryError(msg), "REJECTED", self.acknowledge)
+
+    def _requeue(self) -> None:
+        super().reject(requeue=True)
 
     @property
     def _ended_by_us(self) -> bool:
@@ -148,7 +157,7 @@ class RoadRequest(Request):
 
         After a lost connection there is nothing to give back to: the broker has it already.
         """
-        then = None if self._already_cancelled else partial(self.reject, requeue=True)
+        then = None if self._already_cancelled else self._requeue
         self._app.settlement.give_back(self._envelope, counted=not self._ended_by_us, then=then)
 
 

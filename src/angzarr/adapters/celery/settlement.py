@@ -69,16 +69,23 @@ class Settlement:
     ) -> None:
         """Free the claim of a process that ended; a start that killed it stays *counted* (3, 4).
 
-        Then *then* gives the message back, after a pause if its process died of itself.
+        Then *then* gives the message back, after a pause unless the worker stops.
         """
-        what = f"task {envelope.headers.get('id')!r}"
 
         def step() -> None:
             self._free(envelope, counted=counted)
             if then is not None:
-                self._thread.submit(then, what=what, after=LOST_PAUSE if counted else 0.0)
+                self.after_pause(envelope, then)
 
-        self._thread.submit(step, what=what)
+        self._thread.submit(step, what=f"task {envelope.headers.get('id')!r}")
+
+    def after_pause(self, envelope: Envelope, give_back: Callable[[], object]) -> None:
+        """Give a message back after a pause, at once while the worker stops."""
+        if self._app.stopping():
+            give_back()
+        else:
+            what = f"task {envelope.headers.get('id')!r}"
+            self._thread.submit(give_back, what=what, after=LOST_PAUSE)
 
     def note_fenced(self, envelope: Envelope) -> None:
         """Append the fact that a late owner let go of a message (11)."""

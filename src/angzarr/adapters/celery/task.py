@@ -26,6 +26,7 @@ from angzarr.adapters.celery.followers import FOLLOWING, forget_followers
 from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request_stack import RequestStack
 from angzarr.adapters.celery.riding import LeftToAck
+from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -90,7 +91,7 @@ class RoadTask(Task):
         finally:
             FOLLOWING.reset(following)
         forget_followers(request)
-        return self._tell(outcome)
+        return self._tell(outcome, delivery)
 
     @property
     def __trace__(self) -> Any:
@@ -143,7 +144,7 @@ class RoadTask(Task):
             return self.run(*args, **kwargs)
         return self.app.run_eagerly(self, args, kwargs)
 
-    def _tell(self, outcome: Outcome | None) -> Any:
+    def _tell(self, outcome: Outcome | None, delivery: Delivery) -> Any:
         """Tell the tracer; all that must not be lost has been made true before."""
         match outcome:
             case Handled(raised=None, value=value) | Duplicate(value=value):
@@ -159,6 +160,10 @@ class RoadTask(Task):
                 msg = f"{type(error).__name__}: {text_of(error)}"
                 raise DeliveryError(msg) from error
             case DeadLettered(error=error):
+                raise error
+            case Refused(error=error) if delivery.redelivered:
+                # Who settled it may have died before its result, its errbacks and its chord were
+                # told: they hear of it twice rather than never.
                 raise error
             case Postponed() | Refused() | Superseded() | None:
                 raise Ignore

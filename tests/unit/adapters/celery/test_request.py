@@ -21,7 +21,7 @@ from billiard.exceptions import (
 )
 from celery.app.trace import build_tracer
 from celery.exceptions import Ignore, Reject
-from celery.states import FAILURE, REJECTED, SUCCESS
+from celery.states import FAILURE, IGNORED, REJECTED, SUCCESS
 from celery.states import RETRY as RETRIED
 from celery.worker.request import Request
 from kombu.utils.json import dumps
@@ -60,13 +60,16 @@ def letters(app):
     return put
 
 
-def traced(app, task, *args, headers=None, task_id=None):
+def traced(app, task, *args, headers=None, task_id=None, redelivered=False):
     """Run a message through Celery's own tracer, as a child would; return (state, value)."""
     task_id = task_id or str(uuid.uuid4())
     given = {"id": task_id, "task": task.name, **(headers or {})}
     envelope = Envelope(
         uuid.uuid4().hex, app.owner, dumps([args, {}, {}]), "application/json", "utf-8", given, {},
-        {"exchange": "", "routing_key": app.conf.task_default_queue},
+        {
+            "exchange": "", "routing_key": app.conf.task_default_queue,
+            "redelivered": redelivered,
+        },
     )  # fmt: skip
     request = {
         **given, FIELD: envelope, "args": args, "kwargs": {}, "delivery_info": {}, "retries": 0,
@@ -94,6 +97,20 @@ def test_a_dead_letter_is_a_failure_and_gives_celery_no_order(app, letters, erro
     assert state == FAILURE
     assert len(letters) == 1
     assert not isinstance(told.info.retval, MemoryError | Reject | Ignore)
+
+
+def test_who_dies_before_a_failure_is_told_leaves_that_to_its_successor(app, letters):
+    def fail():
+        raise ValueError("no")
+
+    task = task_of(app, fail)
+    traced(app, task, task_id="same")
+    state, told = traced(app, task, task_id="same", redelivered=True)
+    assert state == FAILURE
+    assert "failed before with ValueError: no" in str(told.info.retval)
+    assert len(letters) == 1
+    state, _ = traced(app, task, task_id="same")
+    assert state == IGNORED, "one that its publisher sent twice says nothing"
 
 
 def test_a_retry_is_told_after_its_copy_was_sent(app, sent):
@@ -298,6 +315,21 @@ def test_a_lost_child_frees_its_claim_first_and_counts_only_its_own_death(
     request.on_failure(failure(WorkerLostError("signal 9")))
     wait_until(lambda: len(told) == 2)
     assert told == [Release(counted=counted), "requeue"]
+
+
+def test_what_breaks_off_in_a_child_comes_back_after_a_pause(ended, monkeypatch):
+    monkeypatch.setattr("angzarr.adapters.celery.settlement.LOST_PAUSE", 0.2)
+    request, told = ended()
+    request.on_failure(failure(Reject("broke off", requeue=True)), return_ok=True)
+    assert told == []
+    wait_until(lambda: told == ["requeue"])
+
+
+def test_a_worker_that_stops_gives_back_at_once(ended, app):
+    request, told = ended()
+    app.stopping.begin()
+    request.on_failure(failure(Reject("the worker stops", requeue=True)), return_ok=True)
+    assert told == ["requeue"]
 
 
 def test_after_a_lost_connection_the_claim_is_freed_and_nothing_given_back(ended):
