@@ -16,32 +16,30 @@ from angzarr.adapters.celery import safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.dropped import DroppedStep
 from angzarr.adapters.celery.held_domains import HeldDomains
-from angzarr.adapters.celery.publisher import (
-    CeleryPublisher,
-    longest_safe_delay,
-    transport_of,
-)
+from angzarr.adapters.celery.moving import MoverThread
+from angzarr.adapters.celery.publisher import CeleryPublisher, LonePublisher, transport_of
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.shutdown import ShutdownStep
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
-from angzarr.assembly import build_road, build_salvage, build_settlement
+from angzarr.assembly import build_road, build_salvage, build_settlement, open_schedule
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.hooks import Hook
 from angzarr.delivery.road import Road
+from angzarr.delivery.salvage import damaged
+from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
-from angzarr.events.event import Priority
 from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
 from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.registering import Registering
-from angzarr.resilience.backoff import Policy, longest_delay
+from angzarr.resilience.backoff import Policy
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
@@ -97,6 +95,8 @@ class Angzarr(Registering, Publishing):
         self.verdicts = tuple(verdicts)
         self.hooks = tuple(hooks)
         self._lease: LeaseKeeper | None = None
+        self._mover: MoverThread | None = None
+        self._schedule = OncePerProcess(lambda: open_schedule(self))
         self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))
         self._road = OncePerProcess(lambda: build_road(self))
         self._salvage = OncePerProcess(lambda: build_salvage(self))
@@ -120,6 +120,11 @@ class Angzarr(Registering, Publishing):
     def claims(self) -> wiring.Claims:
         """Where this process claims events; its road and its lease share it."""
         return self._claims.get()
+
+    @property
+    def schedule(self) -> OpenSchedule:
+        """Where this process lets messages wait, and moves them on from."""
+        return self._schedule.get()
 
     def bury(self, message: Message, error: Exception, code: str) -> None:
         """Make a dead letter of *message*, which cannot run; raises what is away."""
@@ -159,7 +164,6 @@ class Angzarr(Registering, Publishing):
         self.finalize(auto=True)
         safety.check(self, transport_of(self))
         safety.check_pool(self, pool, self._is_async)
-        self._check_delays()
         wiring.check_servers(self.settings, self.broker_url)
         check_queues(self)
         self.held_domains.begin(list(self.handlers.domains()))
@@ -167,24 +171,6 @@ class Angzarr(Registering, Publishing):
     def _is_async(self, task: Any) -> bool:
         handler = self.handlers.get(task.name)
         return handler is not None and handler.is_async
-
-    def _check_delays(self) -> None:
-        longest = longest_safe_delay(self)
-        if longest is None:
-            return
-        for handler in self.handlers:
-            if handler.name.startswith("celery."):
-                continue
-            policies = [handler.policy] if handler.policy else list(map(self._by, Priority))
-            for policy in policies:
-                if longest_delay(policy) > longest:
-                    msg = (
-                        f"policy {policy.name!r} of {handler.name} waits up to"
-                        f" {longest_delay(policy)}, but this broker holds a message safely for"
-                        f" {longest} only: lower its max_delay, or raise"
-                        " broker_transport_options.visibility_timeout"
-                    )
-                    raise ConfigurationError(msg)
 
     def _by(self, priority: str) -> Policy:
         return choose(self.policies, priority=priority, default=self.settings.retry.default)
@@ -194,6 +180,11 @@ class Angzarr(Registering, Publishing):
         self.stopping.reset()
         self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep)
         self._lease.start()
+        self._mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
+        self._mover.start()
+
+    def _take_unreadable(self, raw: bytes, error: Exception) -> None:
+        self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
 
     @cached_property
     def riding(self) -> Riding | None:
@@ -216,6 +207,10 @@ class Angzarr(Registering, Publishing):
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""
         self.stop_settling()
+        if self._mover is not None:
+            self._mover.end()
+            self._mover = None
+            self.schedule.close()
         if self._lease is not None:
             self._lease.end()
             self._lease = None

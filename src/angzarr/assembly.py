@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import socket
@@ -16,6 +17,7 @@ from angzarr.adapters.celery.publisher import CeleryPublisher, CelerySchedule, t
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.stop_signals import heed_cut
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.hold import Hold, TriedOnce
@@ -25,6 +27,7 @@ from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
 from angzarr.delivery.salvage import Salvage
+from angzarr.delivery.schedule import OpenSchedule
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.wave import Waves
 from angzarr.resilience.breaker import BreakerSettings
@@ -53,6 +56,24 @@ def _road(app: Any, hold_class: type[Hold]) -> Road:
         hold=hold,
         hooks=hooks,
     )
+
+
+def open_schedule(app: Any) -> OpenSchedule:
+    """Return where delays wait: beside the claims, or in this process if the broker is there too.
+
+    A worker is refused where that is not shared by all who share the broker
+    (`wiring.check_servers`).
+    """
+    url = wiring.store_url(app.settings, app.broker_url)
+    schedule: OpenSchedule
+    if wiring.is_embedded(app.broker_url) or url.startswith("memory"):
+        schedule = MemorySchedule()
+    elif url.startswith("redis"):
+        schedule = wiring.redis_schedule(url, app.settings.prefix)
+    else:  # a copy is all that is left of its message: it must outlive a power cut
+        sql = importlib.import_module("angzarr.adapters.sql.schedule")
+        schedule = sql.SqlSchedule(wiring.sql_engine(url))
+    return schedule
 
 
 def build_salvage(app: Any) -> Salvage:
@@ -137,7 +158,7 @@ def _autopsy(app: Any, clock: Clock) -> Autopsy:
 def _settler(app: Any, clock: Clock, store: IdempotencyStore) -> Settler:
     publisher = CeleryPublisher(app)
     return Settler(
-        schedule=CelerySchedule(app, publisher, clock),
+        schedule=CelerySchedule(app, publisher, lambda: app.schedule, clock),
         followers=CeleryFollowers(app),
         dead_letters=app.open_dead_letter_queue(),
         replay_outcomes=app.open_replay_outcomes(),

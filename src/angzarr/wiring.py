@@ -126,6 +126,12 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
     raise ConfigurationError(msg)
 
 
+def redis_schedule(url: str, prefix: str) -> Any:
+    """Return a schedule on Redis; raises MissingExtra where its client is not installed."""
+    client = _adapter("redis.client", "redis").RedisClient(url)
+    return _adapter("redis.schedule", "redis").RedisSchedule(client, prefix=prefix)
+
+
 def _redis_ending(  # noqa: PLR0917 - partly bound where the store is opened
     store: Any,
     make: Callable[..., object],
@@ -283,5 +289,8 @@ def check_servers(settings: Settings, broker: str) -> None:
         msg = "dlq.backend 'channel' dies with its process: use it with a memory broker only"
         raise ConfigurationError(msg)
     if store_url(settings, broker).startswith("memory"):
-        msg = "a memory store is not shared by workers: set store to Redis or PostgreSQL"
+        msg = (
+            "a memory store is not shared by workers, and what waits in it dies with one:"
+            " set store to Redis or PostgreSQL"
+        )
         raise ConfigurationError(msg)

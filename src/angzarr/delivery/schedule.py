@@ -1,9 +1,14 @@
-"""Copies and when they come back: the message of a retry or a postponement (decisions 9, 15)."""
+"""Copies and when they come back: the message of a retry or a postponement (decisions 9, 15).
+
+A schedule has two ends: `Schedule` takes messages in, `DueMessages` hands out what is due to a
+mover (angzarr.delivery.mover), which publishes it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from angzarr.delivery.delivery import Delivery
 from angzarr.events import headers as names
@@ -18,17 +23,67 @@ _DROPPED = frozenset({*names.BROKER_COUNTERS, "eta", names.NOT_BEFORE})
 
 
 class Schedule(Protocol):
-    """Where copies wait. A put that returned is durable: it *is* published."""
-
-    @property
-    def longest(self) -> timedelta | None:
-        """The longest wait that the broker holds safely; None: any."""
+    """Where messages wait. A put that returned is durable: it *is* published."""
 
     def put(self, copy: Message, at: datetime, /) -> None:
         """Return once *copy* is durable and will be delivered at or soon after *at*.
 
-        Raises BrokerUnavailable otherwise; it may then have been published all the same.
+        Put again before it is delivered, the same copy (see `schedule_row.id_of`) waits once, for
+        the later put's time. Raises Unavailable otherwise; it may then have been put all the
+        same. Raises DeliveryError for what could never be read again.
         """
+
+
+class Row(NamedTuple):
+    """One waiting message as its schedule keeps it; `schedule_row.read` makes a message of it."""
+
+    id: str
+    text: str
+
+
+class Taken(NamedTuple):
+    """What a mover took, and when there may be more: None if nothing waits."""
+
+    rows: Sequence[Row]
+    next_in: timedelta | None
+
+
+class DueMessages(Protocol):
+    """The other end: what is due, lent to one mover at a time under a lease (decisions 15).
+
+    A row put again while it is lent waits anew: it is the next delivery's, and what its old
+    mover says of it changes nothing (a postponement without a claim keeps its hop). All may raise
+    StoreUnavailable, and all may be repeated.
+    """
+
+    def take(self, token: str, limit: int, lease: timedelta, /) -> Taken:
+        """Lend up to *limit* due rows, the longest overdue first, for *lease* under *token*.
+
+        A token whose lease runs gets the same rows again. What is not let go comes back by itself.
+        """
+
+    def done(self, token: str, ids: Sequence[str], /) -> None:
+        """Delete those of the rows *ids* that *token* still holds: they are published."""
+
+    def give_back(self, token: str, ids: Sequence[str], pause: timedelta, /) -> None:
+        """Let those of the rows *ids* that *token* still holds be due again after *pause*."""
+
+
+class OpenSchedule(Schedule, DueMessages, Protocol):
+    """Both ends, and connections that open when first needed."""
+
+    def close(self) -> None:
+        """Close the connections; it can still be used and opens new ones."""
+
+
+def put_arrived(schedule: Schedule, message: Message, at: datetime, now: datetime) -> None:
+    """Let a *message* that arrived before its time wait until *at*, as it is (trap 4).
+
+    Headers stay equal, its ``eta`` too: it has passed when the message comes again. What is to
+    wait longer than `FURTHEST` comes before its time and waits again. Once this returns the
+    message may be acknowledged; raises what `Schedule.put` does.
+    """
+    schedule.put(message, min(at, now + FURTHEST))
 
 
 def copy_of(delivery: Delivery, *, attempt: int, hop: int, due_at: datetime) -> Message:

@@ -127,12 +127,7 @@ class Settler:
         now = self.clock.now()
         due_at = now + delay
         seen = replace(delivery, first_attempt_at=delivery.first_attempt_at or now)
-        copy = copy_of(seen, attempt=attempt, hop=hop, due_at=due_at)
-        longest = self.schedule.longest
-        # A longer wait is cut: the copy comes back early and is postponed again.
-        self.schedule.put(
-            copy, due_at if longest is None else min(due_at, self.clock.now() + longest)
-        )
+        self.schedule.put(copy_of(seen, attempt=attempt, hop=hop, due_at=due_at), due_at)
 
     def _bury(self, letter: DeadLetter) -> None:
         (refusal,) = self.dead_letters.put([letter])

@@ -87,13 +87,6 @@ def next_delay(
     return max(wanted, least + wanted - delay(policy, attempt, 0.0))
 
 
-def longest_delay(policy: Policy) -> timedelta:
-    """Return a bound that no delay of *policy* exceeds, unless the other side asks for more."""
-    if policy.max_attempts == 1:
-        return timedelta(0)
-    return _spread(policy, _steady(policy, policy.max_attempts - 1), 1.0)
-
-
 def _steady(policy: Policy, attempt: int) -> timedelta:
     base, most = policy.base.total_seconds(), policy.max_delay.total_seconds()
     try:

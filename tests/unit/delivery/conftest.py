@@ -67,7 +67,6 @@ class Journal:
     broker_away: Away = field(default_factory=Away)
     letters_away: Away = field(default_factory=Away)
     refusal: str | None = None
-    longest: timedelta | None = None
 
     def schedule_put(self, copy, at):
         self.broker_away(BrokerUnavailable("the broker is away"))
@@ -87,10 +86,6 @@ class Journal:
 class _Schedule:
     def __init__(self, journal):
         self.journal = journal
-
-    @property
-    def longest(self):
-        return self.journal.longest
 
     def put(self, copy, at):
         self.journal.schedule_put(copy, at)

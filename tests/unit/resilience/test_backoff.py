@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.backoff import Jitter, Policy, delay, filtered, longest_delay, next_delay
+from angzarr.resilience.backoff import Jitter, Policy, delay, filtered, next_delay
 from angzarr.resilience.category import Category
 from angzarr.resilience.policies import POLICIES
 
@@ -102,18 +102,6 @@ def test_callers_told_the_same_wait_are_spread_behind_it() -> None:
     assert len(waits) == 10
     assert waits >= {asked}
     assert all(wait is not None and wait < asked + SECOND for wait in waits)
-
-
-@given(policies(), attempts, chances)
-def test_longest_delay_bounds_every_delay(policy: Policy, attempt: int, chance: float) -> None:
-    found = next_delay(policy, attempt, chance)
-    assert found is None or found <= longest_delay(policy) + TICK
-
-
-def test_longest_delay_knows_how_few_attempts_there_are() -> None:
-    assert longest_delay(POLICIES["realtime"]) == timedelta(seconds=0.75)
-    assert longest_delay(POLICIES["crm_sync"]) == timedelta(seconds=900)
-    assert longest_delay(POLICIES["no_retry"]) == timedelta(0)
 
 
 def test_filtered_policy_retries_only_what_it_names() -> None:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from amqp.exceptions import AMQPError, MessageNacked
+from amqp.exceptions import AMQPError, ChannelError, MessageNacked
 from kombu import Exchange, Queue
 from kombu.exceptions import KombuError
 from kombu.transport.native_delayed_delivery import calculate_routing_key, level_name
 from kombu.utils.url import maybe_sanitize_url
 
 from angzarr.clock import Clock
+from angzarr.delivery.schedule import Schedule
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.message import Message
 
-#: The share of the broker's visibility time-out that a delay may fill; the rest is for running.
-SAFE_SHARE = 0.5
-#: RabbitMQ gives a message back that was held this long (consumer_timeout, 30 min by default).
-AMQP_HELD = timedelta(minutes=30)
 #: What kombu's 28 levels of delay queues can tell.
 LONGEST_NATIVE = timedelta(seconds=2**28 - 1)
-#: kombu's default visibility time-outs.
-VISIBILITY = {"redis": timedelta(hours=1), "sqs": timedelta(minutes=30)}
+#: It tells whole seconds; what is shorter waits in the store (decisions 15).
+SHORTEST_NATIVE = timedelta(seconds=1)
 #: Shorter waits than this are sent at once; the clock of two hosts differs by more.
 AT_ONCE = timedelta(milliseconds=5)
+#: How long RabbitMQ may take to confirm, in seconds; then the connection counts as lost.
+CONFIRMED_WITHIN = 30
 
 PERSISTENT = 2
 #: What kombu and its AMQP client raise for a message that was not confirmed.
@@ -65,6 +63,7 @@ class CeleryPublisher:
                 delivery_mode=PERSISTENT,
                 mandatory=True,  # what no queue takes comes back, and is an error
                 priority=message.priority,
+                confirm_timeout=CONFIRMED_WITHIN,
                 retry=True,
                 retry_policy=conf.task_publish_retry_policy,
                 **message.properties,
@@ -73,11 +72,17 @@ class CeleryPublisher:
     @contextmanager
     def producer(self) -> Iterator[Any]:
         """Lend a producer; every error of broker or connection becomes BrokerUnavailable."""
-        connection = self._app.pool.connection
+        with (
+            self._away_told(self._app.pool.connection),
+            self._app.producer_pool.acquire(block=True, timeout=10) as producer,
+        ):
+            yield producer
+
+    @contextmanager
+    def _away_told(self, connection: Any) -> Iterator[None]:
         away = (*AWAY, *connection.connection_errors, *connection.channel_errors)
         try:
-            with self._app.producer_pool.acquire(block=True, timeout=10) as producer:
-                yield producer
+            yield
         except away as error:
             where = maybe_sanitize_url(self._app.conf.broker_url or "the default address")
             msg = f"the broker at {where} did not confirm the message ({error}); is it running?"
@@ -85,33 +90,74 @@ class CeleryPublisher:
 
 
 class CelerySchedule:
-    """Delays by the broker's own means: RabbitMQ's native delay, or an ETA held by a worker."""
+    """Delays that hold nothing: RabbitMQ's own where it has one, else rows of a schedule."""
 
-    def __init__(self, app: Any, publisher: CeleryPublisher, clock: Clock) -> None:
+    def __init__(
+        self, app: Any, publisher: CeleryPublisher, rows: Callable[[], Schedule], clock: Clock
+    ) -> None:
         self._app = app
         self._publisher = publisher
+        self._rows = rows
         self._clock = clock
 
-    @property
-    def longest(self) -> timedelta | None:
-        """The longest delay that cannot cause a second delivery while a worker holds it."""
-        return longest_safe_delay(self._app)
-
     def put(self, copy: Message, at: datetime) -> None:
-        """Publish *copy* to come back at *at*; RabbitMQ rounds up to whole seconds."""
+        """Let *copy* come back at *at*; RabbitMQ rounds up to whole seconds.
+
+        Raises BrokerUnavailable or StoreUnavailable, by where it was to wait.
+        """
         delay = at - self._clock.now()
         if delay <= AT_ONCE:
             self._publisher.publish(copy)
             return
         queue = self._publisher.queue(copy.queue)
-        if native_delay(self._app, queue):
-            seconds = math.ceil(delay.total_seconds())
-            routing_key = calculate_routing_key(seconds, queue.routing_key)
-            entry = Exchange(level_name(27), type="topic")
-            self._publisher.send(copy, entry, routing_key)
+        if delay < SHORTEST_NATIVE or not native_delay(self._app, queue):
+            self._rows().put(copy, at)
             return
-        held = {**copy.headers, "eta": at.astimezone(UTC).isoformat()}
-        self._publisher.publish(replace(copy, headers=held))
+        seconds = math.ceil(min(delay, LONGEST_NATIVE).total_seconds())
+        routing_key = calculate_routing_key(seconds, queue.routing_key)
+        self._publisher.send(copy, Exchange(level_name(27), type="topic"), routing_key)
+
+
+class LonePublisher(CeleryPublisher):
+    """A publisher with one connection of its own, for one thread beside which others fork.
+
+    Celery's pool has locks that a child would inherit as they are at that moment.
+    """
+
+    def __init__(self, app: Any) -> None:
+        super().__init__(app)
+        self._connection: Any = None
+        self._producer: Any = None
+
+    @contextmanager
+    def producer(self) -> Iterator[Any]:
+        """Lend the one producer; after an error the next one has a new connection."""
+        if self._connection is None:
+            self._connection = self._app.connection_for_write()
+        with self._away_told(self._connection):
+            try:
+                if self._producer is None:
+                    self._producer = self._app.amqp.Producer(self._connection, auto_declare=False)
+                yield self._producer
+            except MessageNacked:
+                raise  # the connection is well
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Close the connection; a new one is made when needed."""
+        connection, self._connection, self._producer = self._connection, None, None
+        if connection is not None:
+            connection.collect()  # says no good-bye to a server that may be away
+
+
+def refuses(error: Exception) -> bool:
+    """Tell whether the broker is there and *error* of a publish concerns that message alone."""
+    cause = error.__cause__
+    while cause is not None and not isinstance(cause, MessageNacked | ChannelError):
+        cause = cause.__cause__
+    return cause is not None
 
 
 def address(queue: Queue) -> tuple[Exchange | str, str]:
@@ -123,11 +169,7 @@ def address(queue: Queue) -> tuple[Exchange | str, str]:
 
 def transport_of(app: Any) -> str:
     """Return the broker's driver type: ``amqp``, ``redis``, ``SQS``, ``memory`` and so on."""
-    return str(_transport(app).driver_type)
-
-
-def _transport(app: Any) -> Any:
-    return app.pool.connection.transport  # the pool's own: none is made for it
+    return str(app.pool.connection.transport.driver_type)  # the pool's own: none is made for it
 
 
 def native_delay(app: Any, queue: Queue) -> bool:
@@ -139,17 +181,3 @@ def native_delay(app: Any, queue: Queue) -> bool:
         and queue.exchange is not None
         and queue.exchange.type != "direct"
     )
-
-
-def longest_safe_delay(app: Any) -> timedelta | None:
-    """Return the longest delay that *app*'s broker holds safely for its queues; None: any."""
-    kind = transport_of(app).lower()
-    if kind == "amqp":
-        native = all(native_delay(app, queue) for queue in app.amqp.queues.values())
-        return LONGEST_NATIVE if native else AMQP_HELD * SAFE_SHARE
-    if kind not in VISIBILITY or not getattr(_transport(app), "redelivers_by_time", True):
-        return None
-    options = app.conf.broker_transport_options or {}
-    visible = options.get("visibility_timeout")
-    held = VISIBILITY[kind] if visible is None else timedelta(seconds=visible)
-    return held * SAFE_SHARE

@@ -49,8 +49,6 @@ class Transport(stock.Transport):
     """
 
     Channel = Channel
-    #: A message is given to another when its worker is gone, never because time went by.
-    redelivers_by_time = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The tables of claims and owner leases (spec D4). Times are UTC."""
+"""The tables of claims, owner leases (spec D4) and waiting messages. Times are UTC."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ owner_leases = Table(
     METADATA,
     Column("owner", Text, primary_key=True),
     Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+)
+
+#: `token` names the mover that has a row; until `due_at`, which is the end of its lease then.
+waiting_messages = Table(
+    "waiting_messages",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("due_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("token", Text, nullable=False, index=True),
+    Column("message", Text, nullable=False),
 )
 
 

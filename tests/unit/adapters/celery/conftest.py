@@ -51,6 +51,14 @@ def sent(app):
 
 
 @pytest.fixture
+def waiting(app):
+    """Return the messages that wait in the app's schedule."""
+    from angzarr.delivery.schedule_row import read
+
+    return lambda: [read(one.row.text) for one in app.schedule._waiting.values()]
+
+
+@pytest.fixture
 def in_task(app):
     """Run a call as if a worker ran *task* with these request fields."""
     from celery._state import _task_stack

@@ -15,7 +15,6 @@ from angzarr.adapters.celery.publisher import (
     CeleryPublisher,
     CelerySchedule,
     address,
-    longest_safe_delay,
     native_delay,
 )
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
@@ -59,15 +58,31 @@ def amqp_app(make_app):
     return make_app(broker="amqp://guest:hunter2@127.0.0.1:1//", store="redis://127.0.0.1:1")
 
 
+class Rows:
+    """Notes what would wait in a store."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def put(self, copy, at):
+        self.waiting.append((copy, at))
+
+
+def schedule(app, queue, delay):
+    """Schedule a copy and return (what was sent, what waits in the store)."""
+    recorder, rows = Recorder(app), Rows()
+    CelerySchedule(app, recorder, lambda: rows, Clock()).put(message(queue), NOW + delay)
+    return recorder.sent, rows.waiting
+
+
 @pytest.fixture
 def put(amqp_app):
     """Schedule a copy with RabbitMQ and return (copy, exchange, routing key)."""
 
     def put(delay, queue=None):
-        recorder = Recorder(amqp_app)
-        name = queue or amqp_app.conf.task_default_queue
-        CelerySchedule(amqp_app, recorder, Clock()).put(message(name), NOW + delay)
-        return recorder.sent[0]
+        (sent,), waiting = schedule(amqp_app, queue or amqp_app.conf.task_default_queue, delay)
+        assert waiting == []
+        return sent
 
     return put
 
@@ -110,9 +125,7 @@ def test_a_copy_reaches_its_own_queue(queue, exchange, key):
     assert (getattr(found, "name", found), routing_key) == (exchange, key)
 
 
-@pytest.mark.parametrize(
-    ("delay", "seconds"), [(0.2, 1), (1, 1), (1.0001, 2), (59.5, 60), (3600, 3600)]
-)
+@pytest.mark.parametrize(("delay", "seconds"), [(1, 1), (1.0001, 2), (59.5, 60), (3600, 3600)])
 def test_native_delays_are_whole_seconds_rounded_up(put, delay, seconds):
     copy, exchange, routing_key = put(timedelta(seconds=delay))
     assert exchange == "celery_delayed_27"
@@ -133,13 +146,16 @@ def test_what_is_due_is_sent_at_once(put, amqp_app, delay):
 
 
 @given(st.timedeltas(timedelta(milliseconds=6), timedelta(days=365)))
-def test_where_the_broker_cannot_wait_a_worker_holds_it_until_its_time(delay):
-    recorder = Recorder(APP)
-    CelerySchedule(APP, recorder, Clock()).put(message("q"), NOW + delay)
-    ((copy, _, routing_key),) = recorder.sent
-    assert datetime.fromisoformat(copy.headers["eta"]) == NOW + delay
-    assert routing_key == "q"
-    assert copy.body == message("q").body
+def test_where_the_broker_cannot_wait_the_store_does_and_the_copy_stays_as_it_is(delay):
+    sent, waiting = schedule(APP, "q", delay)
+    assert sent == []
+    assert waiting == [(message("q"), NOW + delay)]
+
+
+@pytest.mark.parametrize("delay", [0.006, 0.2, 0.9999])
+def test_what_native_delay_cannot_tell_waits_in_the_store(amqp_app, delay):
+    sent, waiting = schedule(amqp_app, amqp_app.conf.task_default_queue, timedelta(seconds=delay))
+    assert (len(sent), len(waiting)) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -157,31 +173,12 @@ def test_only_quorum_queues_behind_a_topic_exchange_wait_natively(
     queue = Queue("q", Exchange("x", type=kind), routing_key="k", queue_arguments=arguments)
     assert native_delay(amqp_app, queue) is native
     amqp_app.amqp.queues.add(queue)
-    longest = longest_safe_delay(amqp_app)
-    assert longest == (LONGEST_NATIVE if native else timedelta(minutes=15))
+    sent, waiting = schedule(amqp_app, "q", timedelta(minutes=1))
+    assert (len(sent), len(waiting)) == ((1, 0) if native else (0, 1))
 
 
 def test_the_longest_native_delay_fits_the_routing_key(put):
     assert told(put(LONGEST_NATIVE)[2])[0] == 2**28 - 1
-
-
-@pytest.mark.parametrize(
-    ("options", "longest"),
-    [
-        ({}, timedelta(minutes=30)),
-        ({"visibility_timeout": 60}, timedelta(seconds=30)),
-    ],
-)
-def test_a_wait_never_outlasts_the_brokers_patience(make_app, monkeypatch, options, longest):
-    monkeypatch.setenv("ANGZARR_REDIS_TRANSPORT", "kombu")
-    app = make_app(broker="redis://127.0.0.1:1", broker_transport_options=options)
-    assert longest_safe_delay(app) == longest
-
-
-@pytest.mark.parametrize("broker", ["memory://", "redis://127.0.0.1:1"])
-def test_where_time_alone_redelivers_nothing_a_wait_may_be_long(make_app, broker):
-    app = make_app(broker=broker, broker_transport_options={"visibility_timeout": 60})
-    assert longest_safe_delay(app) is None
 
 
 @pytest.mark.parametrize(

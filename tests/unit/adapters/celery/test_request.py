@@ -113,16 +113,16 @@ def test_who_dies_before_a_failure_is_told_leaves_that_to_its_successor(app, let
     assert state == IGNORED, "one that its publisher sent twice says nothing"
 
 
-def test_a_retry_is_told_after_its_copy_was_sent(app, sent):
+def test_a_retry_is_told_after_its_copy_was_put(app, waiting):
     def fail():
         raise ConnectionResetError
 
     state, _ = traced(app, task_of(app, fail))
     assert state == RETRIED
-    assert [message.headers["retries"] for message in sent()] == [1]
+    assert [message.headers["retries"] for message in waiting()] == [1]
 
 
-def test_before_start_that_fails_takes_the_road_and_loses_nothing(app, letters, sent):
+def test_before_start_that_fails_takes_the_road_and_loses_nothing(app, letters, waiting):
     class Base(app.Task):
         abstract = True
         errors = [ValueError("a bug"), ConnectionResetError("away")]  # noqa: RUF012 - used up
@@ -132,13 +132,13 @@ def test_before_start_that_fails_takes_the_road_and_loses_nothing(app, letters, 
 
     task = task_of(app, lambda: pytest.fail("must not run"), base=Base)
     traced(app, task)
-    assert [message.headers["retries"] for message in sent()] == [1]
+    assert [message.headers["retries"] for message in waiting()] == [1]
     state, _ = traced(app, task)
     assert state == FAILURE
     assert [letter.reason for letter in letters] == [Reason.REFUSED]
 
 
-def test_a_result_backend_that_is_away_before_the_run_loses_nothing(app, sent, monkeypatch):
+def test_a_result_backend_that_is_away_before_the_run_loses_nothing(app, waiting, monkeypatch):
     task = task_of(app, lambda: 1, track_started=True)
 
     def away(*_args, **_options):
@@ -147,8 +147,8 @@ def test_a_result_backend_that_is_away_before_the_run_loses_nothing(app, sent, m
     monkeypatch.setattr(app.backend, "store_result", away)
     with warnings.catch_warnings(action="ignore"):  # Celery's own, of an error outside the body
         state, _ = traced(app, task)
-    assert state == FAILURE, "and acknowledged, since its copy was sent"
-    assert [message.headers["retries"] for message in sent()] == [1]
+    assert state == FAILURE, "and acknowledged, since its copy waits"
+    assert [message.headers["retries"] for message in waiting()] == [1]
 
 
 def test_what_is_given_back_is_rejected_for_requeue(app):
