@@ -35,6 +35,10 @@ app.conf.task_default_queue = PREFIX
 app.conf.task_routes = {"road_app.routed": {"queue": f"{PREFIX}-other"}}
 if "ROAD_GRACE" in os.environ:
     app.conf.worker_soft_shutdown_timeout = float(os.environ["ROAD_GRACE"])
+if os.environ.get("ROAD_QUEUES") == "classic":
+    app.conf.task_default_queue_type = app.conf.task_create_missing_queue_type = "classic"
+    app.conf.task_default_exchange_type = "direct"
+    app.conf.task_create_missing_queue_exchange_type = "direct"
 app.conf.worker_send_task_events = True
 app.conf.task_send_sent_event = True
 app.conf.worker_hijack_root_logger = True

@@ -1,6 +1,6 @@
 -- Lend what is due to a mover (angzarr.delivery.schedule.DueMessages.take).
 -- KEYS[1] row -> due, [2] row -> message, [3] row -> token, as in schedule_put.lua;
---         [4] list: what this token took, kept as long as the lease
+--         [4] set: what this token took, kept as long as the lease
 -- ARGV    token, how many at most, lease in ms
 -- Returns in how many ms the next row is due, '' if none waits, then row, message, row, message ...
 -- Sent twice with one token it lends the same rows.
@@ -9,7 +9,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local rows = {}
 
-for _, row in ipairs(redis.call('LRANGE', taken, 0, -1)) do
+for _, row in ipairs(redis.call('SMEMBERS', taken)) do
   if redis.call('HGET', tokens, row) == token then
     rows[#rows + 1] = row
   end
@@ -20,7 +20,7 @@ if #rows == 0 then
   for _, row in ipairs(rows) do
     redis.call('ZADD', due, now + ARGV[3], row)
     redis.call('HSET', tokens, row, token)
-    redis.call('RPUSH', taken, row)
+    redis.call('SADD', taken, row)
   end
   redis.call('PEXPIRE', taken, ARGV[3])
 end
