@@ -5,6 +5,7 @@ from __future__ import annotations
 from figures import (
     claims,
     commands,
+    delayed_memory,
     give_back,
     imports,
     kill_loss,
@@ -24,6 +25,7 @@ FIGURES = {
         *transport.FIGURES,
         *publishing.FIGURES,
         *commands.FIGURES,
+        *delayed_memory.FIGURES,
         *claims.FIGURES,
         *imports.FIGURES,
     )

@@ -62,6 +62,10 @@ class Worker:
         """Return the processor time that the living threads of its processes have used."""
         return sum(_run_ns(process) for process in self._family()) / 1e9
 
+    def pss_mib(self) -> float:
+        """Return the memory of its processes, each shared page counted once."""
+        return sum(_pss_kib(process) for process in self._family()) / 1024
+
     def stop(self) -> None:
         """Ask it to stop; what does not within STOPS_WITHIN is killed."""
         self._process.terminate()
@@ -107,6 +111,15 @@ def _run_ns(process: Path) -> int:
         with suppress(FileNotFoundError, ProcessLookupError):
             total += int(thread.read_text().split()[0])
     return total
+
+
+def _pss_kib(process: Path) -> int:
+    """Return the proportional set size; none of a process that has just ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for line in (process / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0
 
 
 def _after_the_name(stat: Path) -> list[str]:

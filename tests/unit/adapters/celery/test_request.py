@@ -340,16 +340,16 @@ def test_after_a_lost_connection_the_claim_is_freed_and_nothing_given_back(ended
     assert told == [Release(counted=False)]
 
 
-def test_a_hard_time_limit_is_retried_by_a_copy_and_acknowledged_last(ended, sent):
+def test_a_hard_time_limit_is_retried_by_a_copy_and_acknowledged_last(ended, waiting):
     request, told = ended()
     request.on_failure(failure(TimeLimitExceeded(1)))
     request.on_timeout(soft=False, timeout=1)
     wait_until(lambda: "ack" in told)
-    fenced, waiting, acknowledged = told
+    fenced, waits, acknowledged = told
     assert fenced == Release(counted=False), "whoever still runs it is fenced first"
-    assert isinstance(waiting, Wait)
+    assert isinstance(waits, Wait)
     assert acknowledged == "ack"
-    assert [message.headers["retries"] for message in sent("q")] == [1]
+    assert [message.headers["retries"] for message in waiting()] == [1]
 
 
 @pytest.mark.parametrize(

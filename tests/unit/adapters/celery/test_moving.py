@@ -1,0 +1,160 @@
+"""The mover's thread and its connection: of one process, with nothing that others share."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from amqp.exceptions import MessageNacked, PreconditionFailed
+from kombu.exceptions import OperationalError
+
+from angzarr.adapters.celery.moving import MoverThread
+from angzarr.adapters.celery.publisher import LonePublisher, refuses
+from angzarr.adapters.memory.schedule import MemorySchedule
+from angzarr.adapters.redis.schedule import RedisSchedule
+from angzarr.adapters.sql.schedule import SqlSchedule
+from angzarr.errors import BrokerUnavailable
+from angzarr.events.message import Message
+
+
+def message(queue, name="task-1"):
+    return Message(
+        body=b"[[1], {}, {}]", content_type="application/json", content_encoding="utf-8",
+        headers={"id": name, "task": "t"}, queue=queue, properties={"correlation_id": name},
+    )  # fmt: skip
+
+
+def poll(truth, seconds=10):
+    end = time.monotonic() + seconds
+    while not (found := truth()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def mover(app):
+    thread = MoverThread(app.schedule, LonePublisher(app), pytest.fail)
+    thread.start()
+    yield thread
+    thread.end()
+
+
+def test_a_workers_life_moves_what_is_due_to_its_own_queue(app, sent):
+    app.begin_work()
+    try:
+        app.schedule.put(message(app.conf.task_default_queue), datetime.now(UTC))
+        (got,) = poll(sent)
+    finally:
+        app.end_work()
+    assert got.headers == {"id": "task-1", "task": "t"}
+    assert got.properties["correlation_id"] == "task-1"
+
+
+def test_what_waits_in_this_process_outlives_one_worker_of_it(app, sent):
+    app.begin_work()
+    app.schedule.put(message(app.conf.task_default_queue), datetime.now(UTC) + timedelta(0, 0.2))
+    app.end_work()
+    assert sent() == []
+    app.begin_work()
+    try:
+        assert len(poll(sent)) == 1
+    finally:
+        app.end_work()
+
+
+def test_a_wait_of_less_than_a_second_is_kept_within_it(app, mover, sent):
+    began = time.monotonic()
+    due = datetime.now(UTC) + timedelta(seconds=0.25)
+    app.schedule.put(message(app.conf.task_default_queue), due)
+    assert poll(sent)
+    assert 0.24 < time.monotonic() - began < 2
+
+
+def test_a_forked_child_ends_no_mover(mover, monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: mover._pid + 1)
+    mover.end()
+    monkeypatch.undo()
+    assert mover._thread.is_alive()
+
+
+def test_it_uses_no_pool_that_children_inherit(app, sent, monkeypatch):
+    monkeypatch.setattr(type(app), "producer_pool", property(lambda _: pytest.fail("the pool")))
+    publisher = LonePublisher(app)
+    publisher.publish(message(app.conf.task_default_queue))
+    publisher.publish(message(app.conf.task_default_queue, "task-2"))
+    publisher.close()
+    assert len(sent()) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"), [(MessageNacked("full"), True), (ConnectionResetError("gone"), False)]
+)
+def test_a_connection_that_broke_is_replaced_and_one_that_is_well_is_kept(
+    app, monkeypatch, error, kept
+):
+    publisher = LonePublisher(app)
+    publisher.publish(message(app.conf.task_default_queue))
+    before = publisher._connection
+    with monkeypatch.context() as patch:
+        patch.setattr("kombu.messaging.Producer.publish", _raiser(error))
+        with pytest.raises(BrokerUnavailable):
+            publisher.publish(message(app.conf.task_default_queue))
+    assert (publisher._connection is before) is kept
+    publisher.publish(message(app.conf.task_default_queue))
+    publisher.close()
+
+
+def _raiser(error):
+    def refuse(*_args, **_options):
+        raise error
+
+    return refuse
+
+
+def _unavailable(*causes):
+    error: BaseException = BrokerUnavailable("no")
+    first = error
+    for cause in causes:
+        error.__cause__ = cause
+        error = cause
+    return first
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (_unavailable(MessageNacked("full")), True),
+        (_unavailable(OperationalError("x"), PreconditionFailed("other arguments")), True),
+        (_unavailable(OperationalError("x"), ConnectionResetError("gone")), False),
+        (_unavailable(), False),
+        (TypeError("x"), False),
+    ],
+)
+def test_a_refusal_of_one_message_is_told_from_a_broker_that_is_away(error, refused):
+    assert refuses(error) is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"broker": "memory://", "store": "memory://"}, MemorySchedule),
+        ({"broker": "memory://", "store": "redis://127.0.0.1:1"}, MemorySchedule),
+        ({"broker": "redis://127.0.0.1:1", "store": None}, RedisSchedule),
+        ({"broker": "amqp://127.0.0.1:1", "store": "redis://127.0.0.1:1"}, RedisSchedule),
+        ({"broker": "sqs://", "store": "postgresql://127.0.0.1:1/x"}, SqlSchedule),
+        ({"broker": "filesystem://", "store": "sqlite:///x.db"}, SqlSchedule),
+    ],
+)
+def test_delays_live_where_the_claims_do_or_where_the_only_process_is(make_app, options, kind):
+    app = make_app(**options)
+    assert type(app.schedule) is kind
+    app.schedule.close()
+
+
+def test_a_schedule_on_sqlite_waits_for_the_disk(make_app, tmp_path):
+    app = make_app(broker="filesystem://", store=f"sqlite:///{tmp_path / 'x.db'}")
+    with app.schedule._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    app.schedule.close()
