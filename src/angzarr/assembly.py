@@ -13,7 +13,12 @@ from kombu.utils.json import dumps, loads
 
 from angzarr import wiring
 from angzarr.adapters.celery.followers import CeleryFollowers
-from angzarr.adapters.celery.publisher import CeleryPublisher, CelerySchedule, transport_of
+from angzarr.adapters.celery.publisher import (
+    CeleryPublisher,
+    CelerySchedule,
+    LonePublisher,
+    transport_of,
+)
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.stop_signals import heed_cut
 from angzarr.adapters.memory.breaker import InProcessBreakers
@@ -40,18 +45,18 @@ _NEVER = 2**31
 def build_road(app: Any) -> Road:
     """Return a road with connections of its own; they open when first needed."""
     heed_cut(app.stopping)
-    road = _road(app, Hold)
+    road = _road(app, Hold, CeleryPublisher(app))
     return replace(road, waves=_waves(app, road), closed=app.stopping.closed)
 
 
-def _road(app: Any, hold_class: type[Hold]) -> Road:
+def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
     clock = SystemClock()
     store = app.claims.store
     hold = hold_class(clock=clock, chance=random.random, stopping=app.stopping)
     hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
     return Road(
         pipeline=_pipeline(app, clock, store, hold, hooks),
-        settler=_settler(app, clock, store),
+        settler=_settler(app, clock, store, publisher),
         store=store,
         hold=hold,
         hooks=hooks,
@@ -90,7 +95,9 @@ def build_salvage(app: Any) -> Salvage:
 
 def build_settlement(app: Any) -> Settlement:
     """Return what a parent process does for its children, with a road that waits for nobody."""
-    return Settlement(app, _road(app, TriedOnce), build_salvage(app))
+    publisher = LonePublisher(app)
+    road = _road(app, TriedOnce, publisher)
+    return Settlement(app, road, build_salvage(app), publisher)
 
 
 def _waves(app: Any, road: Road) -> Waves | None:
@@ -155,8 +162,9 @@ def _autopsy(app: Any, clock: Clock) -> Autopsy:
     )
 
 
-def _settler(app: Any, clock: Clock, store: IdempotencyStore) -> Settler:
-    publisher = CeleryPublisher(app)
+def _settler(
+    app: Any, clock: Clock, store: IdempotencyStore, publisher: CeleryPublisher
+) -> Settler:
     return Settler(
         schedule=CelerySchedule(app, publisher, lambda: app.schedule, clock),
         followers=CeleryFollowers(app),

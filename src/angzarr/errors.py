@@ -22,6 +22,7 @@ AngzarrError
 │   ├── PoisonError
 │   ├── CircuitOpenError
 │   ├── IdempotencyConflictError
+│   ├── LetterTooLarge
 │   ├── RevokedError
 │   ├── ExpiredError
 │   └── CommandRejectedError
@@ -175,6 +176,10 @@ class CircuitOpenError(DeliveryError):
 
 class IdempotencyConflictError(DeliveryError):
     """One idempotency key, two different bodies."""
+
+
+class LetterTooLarge(DeliveryError):
+    """No dead-letter queue takes it: its message is kept, and tried again from time to time."""
 
 
 class RevokedError(DeliveryError):

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.letter_consumer import Progress
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
+from angzarr.dead_letters.queue import DeadLetterQueue, Receipt, TooLarge
 from angzarr.errors import ConfigurationError
 from contracts.dead_letters import ServerDeadLetterQueueContract, a_letter, ids, letters_of, take
 
@@ -80,6 +80,7 @@ class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
         answers = queue.put([a_letter(domain, 0), large, a_letter(domain, 2)])
         assert answers[0] is None
         assert "too large" in str(answers[1])
+        assert isinstance(answers[1], TooLarge)
         assert answers[2] is None
         assert queue.put([a_letter(domain, 3)]) == [None]
         assert ids(take(queue, [domain], 3)) == [f"{domain}-0", f"{domain}-2", f"{domain}-3"]

@@ -13,7 +13,7 @@ from angzarr.adapters.sqs.dead_letters import SqsDeadLetterQueue
 from angzarr.adapters.sqs.letter_sender import LIMIT
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
 from contracts.dead_letters import ServerDeadLetterQueueContract, a_letter, ids, letters_of, take
 
@@ -63,6 +63,7 @@ class TestSqsDeadLetterQueue(ServerDeadLetterQueueContract):
         answers = queue.put([a_letter(domain, 0), large, a_letter(domain, 2)])
         assert answers[0] is None
         assert "at most 1048576 bytes" in str(answers[1])
+        assert isinstance(answers[1], TooLarge)
         assert answers[2] is None
         assert ids(take(queue, [domain], 2)) == [f"{domain}-0", f"{domain}-2"]
 

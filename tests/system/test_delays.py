@@ -131,6 +131,31 @@ def test_a_retry_outlives_every_worker_holds_nothing_and_runs_once_at_its_time(d
     assert due - 0.01 <= ran_at < max(due, ready_at) + LATE
 
 
+@pytest.mark.parametrize("delayed", ["redis", "classic", "sqs"], indirect=True)
+def test_a_publishers_countdown_is_held_by_no_worker_and_runs_once_at_its_time(delayed):
+    add = delayed.module.add
+    with delayed.worker("--concurrency", "1") as victim:
+        sent_at = time.time()
+        for n in range(30):
+            add.apply_async((n, 0), countdown=DELAY)
+        add.delay(99, 0)
+        delayed.wait_ran("add", 1)
+        assert time.time() - sent_at < DELAY, "those that wait keep nobody"
+        wait_for(lambda: delayed.at_broker() == 0, DELAY, "an empty broker")
+        time.sleep(1)
+        os.killpg(victim.pid, signal.SIGKILL)
+        victim.wait(10)
+    assert delayed.at_broker() == 0, "nothing came back, so nothing was unacked"
+    with delayed.worker("--concurrency", "1"):
+        ready_at = time.time()
+        delayed.wait_ran("add", 31, seconds=60)
+        time.sleep(AFTERWARDS)
+    runs = [line for line in delayed.ran("add") if line["args"][0] != 99]
+    assert sorted(line["args"][0] for line in runs) == list(range(30)), "each once"
+    assert all(line["at"] > sent_at + DELAY - 0.01 for line in runs)
+    assert runs[0]["at"] < max(sent_at + DELAY, ready_at) + LATE
+
+
 @pytest.mark.parametrize("delayed", ["redis", "classic", "quorum"], indirect=True)
 def test_retries_of_many_workers_come_at_their_time_and_once(delayed):
     with delayed.worker(), delayed.worker():

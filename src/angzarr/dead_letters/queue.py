@@ -8,11 +8,18 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.errors import DeadLetterQueueUnavailable, LetterTooLarge
 
 #: Every queue, topic and subscription name starts with it (spec L2).
 NAME_PREFIX = "angzarr-dlq-"
 #: The domain of a letter that names none (decisions 20).
 UNKNOWN_DOMAIN = "unknown"
+
+
+class TooLarge(str):
+    """Why a letter was refused that its queue will never take, however often it is put."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +45,9 @@ class DeadLetterQueue(Protocol):
         """Return for each letter, in order, None once it is confirmed durable, else why not.
 
         A reason means that this letter was refused or not confirmed in time and must be put
-        again; putting one twice is harmless. Raises DeadLetterQueueUnavailable when nothing
-        could be sent at all. Queues and topics that are missing are created.
+        again, a `TooLarge` that it is in vain; putting one twice is harmless. Raises
+        DeadLetterQueueUnavailable when nothing could be sent at all. Queues and topics that are
+        missing are created.
         """
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
@@ -54,3 +62,15 @@ class DeadLetterQueue(Protocol):
 
     def close(self) -> None:
         """Give back what was received and not done, and close connections; safe to call twice."""
+
+
+def put_one(queue: DeadLetterQueue, letter: DeadLetter) -> None:
+    """Return once *letter* is confirmed durable.
+
+    Raises DeadLetterQueueUnavailable if it must be put again, LetterTooLarge if that is in vain.
+    """
+    (refusal,) = queue.put([letter])
+    if refusal is None:
+        return
+    msg = f"the dead-letter queue of {letter.domain!r} did not take the letter: {refusal}"
+    raise (LetterTooLarge if isinstance(refusal, TooLarge) else DeadLetterQueueUnavailable)(msg)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import NoReturn
 
 from angzarr.delivery.cut import Cut
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.outcome import Outcome
+from angzarr.delivery.outcome import DeadLettered, Outcome, Postponed
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.wave import Waves
-from angzarr.errors import DeliveryError, GivenBack
+from angzarr.errors import DeliveryError, GivenBack, LetterTooLarge
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, Release
 
 _log = logging.getLogger("angzarr.delivery")
+
+#: How long an event waits whose letter is larger than its dead-letter queue takes.
+TOO_LARGE_WAIT = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +89,11 @@ class Road:
         """Return the outcome that was made true, None if a successor owns the event."""
         try:
             ours = self._hold(delivery, outcome)
-        except DeliveryError as error:  # what follows this event can never be published
-            outcome = self.pipeline.no_follower(delivery, error)
+        except LetterTooLarge as error:
+            outcome = _kept(delivery, outcome, error)
             ours = self._hold(delivery, outcome)
+        except DeliveryError as error:  # what follows this event can never be published
+            return self._settled(delivery, self.pipeline.no_follower(delivery, error))
         return outcome if ours else None
 
     def _hold(self, delivery: Delivery, outcome: Outcome) -> bool:
@@ -116,3 +122,13 @@ class Road:
             self.store.settle(delivery.key, delivery.token, release)
         except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
             _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)
+
+
+def _kept(delivery: Delivery, outcome: Outcome, error: LetterTooLarge) -> Postponed:
+    """Return what keeps an event whose letter no queue takes: it holds no slot meanwhile (L4)."""
+    _log.critical(
+        "letter_too_large: event %s is kept and tried again in %s: %s",
+        delivery.event.id, TOO_LARGE_WAIT, error,
+    )  # fmt: skip
+    claimed = isinstance(outcome, DeadLettered) and outcome.claimed
+    return Postponed(delay=TOO_LARGE_WAIT, why=f"letter too large: {error}", claimed=claimed)

@@ -16,12 +16,12 @@ from angzarr.dead_letters.letter import (
     letter_id,
     unreadable_letter_id,
 )
-from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.queue import DeadLetterQueue, put_one
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.delivery import Delivery, position_of
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.record import details_of, fenced_fact
-from angzarr.errors import DeadLetterQueueUnavailable, text_of
+from angzarr.errors import text_of
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 from angzarr.facts import Fact, FactLog
@@ -44,10 +44,7 @@ class Salvage:
         body, so that doing it twice is harmless (21).
         """
         letter = self._letter(message, error, code)
-        (refusal,) = self.dead_letters.put([letter])
-        if refusal is not None:
-            msg = f"the dead-letter queue of {letter.domain!r} did not take the letter: {refusal}"
-            raise DeadLetterQueueUnavailable(msg)
+        put_one(self.dead_letters, letter)
         self.facts.append([_fact(letter)])
 
     def note_fenced(self, delivery: Delivery) -> None:

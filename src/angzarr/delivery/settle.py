@@ -13,8 +13,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from angzarr.clock import Clock
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.queue import DeadLetterQueue, put_one
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
@@ -32,7 +31,6 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.record import fact_of, fenced_fact
 from angzarr.delivery.results import Results
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
-from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.facts import FactLog
 from angzarr.resilience.idempotency import (
     Complete,
@@ -93,13 +91,13 @@ class Settler:
                 edited = delivery if body is None else _with_body(delivery, body)
                 return self._come_back(edited, outcome, delay, attempt=delivery.attempt + 1)
             case DeadLettered(letter=letter, claimed=False):
-                self._bury(letter)
+                put_one(self.dead_letters, letter)
                 return self._end(delivery, outcome)
             case DeadLettered(letter=letter, error=error):
                 ending = Fail(error=Results.write_error(error))
                 if not self.store.owns(delivery.key, delivery.token):
                     return self._ended_before(delivery, ending)
-                self._bury(letter)
+                put_one(self.dead_letters, letter)
                 return self._end(delivery, outcome, ending)
 
     def close(self) -> None:
@@ -128,12 +126,6 @@ class Settler:
         due_at = now + delay
         seen = replace(delivery, first_attempt_at=delivery.first_attempt_at or now)
         self.schedule.put(copy_of(seen, attempt=attempt, hop=hop, due_at=due_at), due_at)
-
-    def _bury(self, letter: DeadLetter) -> None:
-        (refusal,) = self.dead_letters.put([letter])
-        if refusal is not None:
-            msg = f"the dead-letter queue of {letter.domain!r} did not take the letter: {refusal}"
-            raise DeadLetterQueueUnavailable(msg)
 
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
         """Tell whether an earlier try of this settle ended the claim and only its reply was lost.

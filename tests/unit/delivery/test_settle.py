@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.queue import TooLarge
 from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Postponed, Retried, Skipped
 from angzarr.errors import DeliveryError, GivenBack, GiveUp, Postpone, RetryLater, Skip
 from angzarr.events import headers as names
@@ -366,3 +367,31 @@ def _make_worlds(world):
 
 
 WORLD = None
+
+
+@pytest.mark.parametrize("attempt", [1, 5])
+def test_a_letter_larger_than_its_queue_takes_keeps_the_event_and_no_slot(world, caplog, attempt):
+    def fail(_data, _context):
+        raise ConnectionResetError if attempt > 1 else GiveUp("no")
+
+    world.handler(fail)
+    world.journal.refusal = TooLarge("1 MiB at most")
+    outcome = world.take(**{"angzarr-attempt": attempt})
+    assert isinstance(outcome, Postponed)
+    assert outcome.delay == timedelta(hours=1)
+    assert world.journal.letters == []
+    assert world.last_copy().headers["angzarr-attempt"] == attempt
+    assert world.journal.entries[-1] == "wait"
+    assert "letter_too_large" in caplog.text
+
+
+def test_what_never_can_follow_and_is_too_large_for_a_letter_is_kept_as_well(world, monkeypatch):
+    world.handler(lambda _data, _context: None)
+    world.journal.refusal = TooLarge("1 MiB at most")
+
+    def never(*_):
+        raise DeliveryError("no task")
+
+    road = world.road()
+    monkeypatch.setattr(type(road.settler.followers), "publish", never)
+    assert isinstance(road.take(world.delivery()), Postponed)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from amqp.exceptions import AMQPError
 from celery import signals
+from celery.exceptions import InvalidTaskError
+from celery.utils.time import maybe_iso8601, maybe_make_aware
 from celery.worker.consumer import Consumer
 from kombu.exceptions import OperationalError
 from kombu.utils.json import dumps
@@ -23,6 +26,7 @@ from angzarr.adapters.celery.announce import announce_unknown
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.held_domains import Valve
 from angzarr.adapters.celery.shape import check_headers, checked_body
+from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import DecodeError, text_of
 
 _log = logging.getLogger("angzarr.worker")
@@ -82,7 +86,8 @@ class RoadConsumer(Consumer):
 
         def on_task_received(message: Any) -> None:
             try:
-                receive(message)
+                if not self._waits(message):
+                    receive(message)
             except lost:
                 raise
             except Exception as error:  # it would end the worker, or loop
@@ -91,6 +96,30 @@ class RoadConsumer(Consumer):
                 self._bury(message, error, "INVALID_TASK")
 
         return on_task_received
+
+    def _waits(self, message: Any) -> bool:
+        """Tell whether *message* came before its time; then it waits where it holds nothing.
+
+        Celery would keep it in this process until then (trap 4). What is due at once is left to
+        its timer, and what is malformed to those who make letters of it.
+        """
+        headers = message.headers
+        if not isinstance(headers, dict) or not headers.get("eta"):
+            return False
+        if headers.get("task") not in self.strategies or (due := self._due(headers)) is None:
+            return False
+        self.app.settlement.let_wait(
+            self._envelope(message), due, partial(self.call_soon, self._acknowledge, message)
+        )
+        return True
+
+    def _due(self, headers: dict[str, Any]) -> datetime | None:
+        try:
+            check_headers(headers)
+            due = maybe_make_aware(maybe_iso8601(headers["eta"]), self.app.timezone)
+            return due if due - datetime.now(UTC) > SLEPT else None
+        except (InvalidTaskError, ValueError, TypeError, AttributeError, OverflowError):
+            return None
 
     def _lost_connections(self) -> tuple[type[BaseException], ...]:
         known = (error for error in self.connection_errors if not issubclass(error, _AMBIGUOUS))

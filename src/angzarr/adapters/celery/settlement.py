@@ -7,17 +7,25 @@ done, and acknowledges then.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.publisher import LonePublisher
 from angzarr.adapters.celery.reading import delivery_of, message_of
 from angzarr.adapters.celery.settle_thread import SettleThread
 from angzarr.delivery.outcome import Outcome
-from angzarr.delivery.road import Road
+from angzarr.delivery.road import TOO_LARGE_WAIT, Road
 from angzarr.delivery.salvage import Salvage
+from angzarr.delivery.schedule import put_arrived
+from angzarr.errors import LetterTooLarge
+from angzarr.events.message import Message
 from angzarr.resilience.idempotency import Claimed, Release
+
+_log = logging.getLogger("angzarr.worker")
 
 #: Seconds that a message waits whose process died: one that kills every process that it comes to
 #: must not keep a worker busy with starting new ones (trap 5).
@@ -30,10 +38,11 @@ Told = Callable[[Outcome | None], object]
 class Settlement:
     """One in each worker process tree; safe to use from any thread."""
 
-    def __init__(self, app: Any, road: Road, salvage: Salvage) -> None:
+    def __init__(self, app: Any, road: Road, salvage: Salvage, publisher: LonePublisher) -> None:
         self._app = app
         self._road = road
         self._salvage = salvage
+        self._publisher = publisher
         self._thread = SettleThread()
 
     def bury(
@@ -43,7 +52,21 @@ class Settlement:
         message = message_of(self._app, envelope)
 
         def step() -> None:
-            self._salvage.take(message, error, code)
+            try:
+                self._salvage.take(message, error, code)
+            except LetterTooLarge as large:
+                _log.critical("letter_too_large: tried again in %s: %s", TOO_LARGE_WAIT, large)
+                self._put(message, datetime.now(UTC) + TOO_LARGE_WAIT)
+            then()
+
+        self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
+
+    def let_wait(self, envelope: Envelope, at: datetime, then: Callable[[], object]) -> None:
+        """Put a message that came before its time where it holds nothing, then call *then* (15)."""
+        message = message_of(self._app, envelope)
+
+        def step() -> None:
+            self._put(message, at)
             then()
 
         self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
@@ -103,6 +126,10 @@ class Settlement:
         self._thread.stop()
         self._road.close()
         self._salvage.close()
+        self._publisher.close()
+
+    def _put(self, message: Message, at: datetime) -> None:
+        put_arrived(self._road.settler.schedule, message, at, datetime.now(UTC))
 
     def _free(self, envelope: Envelope, *, counted: bool) -> None:
         delivery = delivery_of(self._app, envelope, (), {})

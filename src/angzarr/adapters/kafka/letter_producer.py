@@ -21,6 +21,7 @@ from angzarr.adapters.kafka.client import (
 from angzarr.dead_letters.codec import Form, encode, partition_key
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.queue import TooLarge
 
 #: The header that names the letter's form.
 CONTENT_TYPE: Final = "content-type"
@@ -120,9 +121,15 @@ class LetterProducer:
 
 def _shared(error: Any, letters: Sequence[DeadLetter]) -> bool:
     """Tell whether a letter may have been refused for the size of the batch it was in."""
-    too_large = isinstance(error, KafkaError) and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
-    return too_large and len(letters) > 1
+    return _is_size(error) and len(letters) > 1
+
+
+def _is_size(error: Any) -> bool:
+    return isinstance(error, KafkaError) and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
 def _answer(error: Any) -> str | None:
-    return None if error is None else f"Kafka refused it: {reason_of(error)}"
+    if error is None:
+        return None
+    told = f"Kafka refused it: {reason_of(error)}"
+    return TooLarge(told) if _is_size(error) else told

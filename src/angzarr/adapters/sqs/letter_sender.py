@@ -13,6 +13,7 @@ from angzarr.adapters.sqs.queues import CONTENT_TYPE, FAILURES, Queues, reason_o
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.queue import TooLarge
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
@@ -50,7 +51,8 @@ class LetterSender:
         for at, letter in enumerate(letters):
             entry = self._entry(at, letter)
             if entry.size > LIMIT:
-                answers[at] = f"SQS takes at most {LIMIT} bytes, the letter has {entry.size}"
+                told = f"SQS takes at most {LIMIT} bytes, the letter has {entry.size}"
+                answers[at] = TooLarge(told)
             else:
                 by_queue.setdefault(queue_name(letter.domain), []).append(entry)
         self._send_all([batch for one in by_queue.values() for batch in batches(one)], answers)
