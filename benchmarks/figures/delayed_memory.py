@@ -122,9 +122,9 @@ FIGURES = (
         how=(
             "Events are published with a countdown of an hour to a worker with two prefork"
             " children; beside it a bare Celery worker is sent as many tasks. The proportional set"
-            " size of all its processes, once the queue is empty and it no longer moves, minus what it was"
-            " after the first thousand (of bare Celery's: after one). One run on each broker; the"
-            " worst counts. On quorum queues RabbitMQ itself delays, so the worker sees none."
+            " size of all its processes, once the queue is empty and it no longer moves, minus what"
+            " it was after the first thousand (of bare Celery's: after one). One run on each"
+            " broker; the worst counts. On quorum queues RabbitMQ itself delays, so the worker sees none."
         ),
         measure=measure,
     ),
