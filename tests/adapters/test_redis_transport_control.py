@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 from celery import Celery
+from kombu import Consumer, Exchange, Queue
 from kombu.pidbox import Mailbox
 from tests.adapters.redis_control_site import Site
+from tests.adapters.redis_loop import looped
 from tests.adapters.redis_sides import OURS, STOCK, both_ways, connect
 
 from redis_servers import wait_until
@@ -94,6 +96,29 @@ def test_a_broadcast_is_answered_by_nodes_of_both_sides(redis_broker, unique_nam
             "ours": 8,
             "stock": 8,
         }
+
+
+def test_an_event_of_a_connection_that_is_gone_does_not_stop_the_loop(redis_broker, unique_name):
+    """Connections that are opened anew get the numbers of those that were lost."""
+    with looped(redis_broker, unique_name) as worker:
+        news = Exchange(f"{unique_name}-news", type="fanout")
+        ear = Queue(f"{unique_name}-ear", news, auto_delete=True, channel=worker.channel)
+        Consumer(worker.channel, [ear], on_message=worker._take).consume()
+        cycle = worker.channel.connection.cycle
+
+        def ears():
+            return [fd for fd, (_, kind) in cycle._fd_to_chan.items() if kind == "LISTEN"]
+
+        worker.until(ears, "an ear")
+        (ear_fd,) = ears()
+        worker.rest()  # the answers to its subscription are read
+        stale = threading.Thread(target=cycle.on_readable, args=(ear_fd,), daemon=True)
+        stale.start()
+        stale.join(5)
+        assert not stale.is_alive()
+        with connect(redis_broker, OURS) as other:
+            other.Producer().publish("heard", exchange=news, declare=[news])
+        worker.until(lambda: worker.bodies == ["heard"], "the news")
 
 
 # -- Celery ----------------------------------------------------------------------------------

@@ -210,7 +210,11 @@ class Poller(MultiChannelPoller):
 
     def _read(self, channel: Any, kind: str) -> None:
         if kind == LISTEN:
-            channel.handlers[LISTEN]()
+            # The event may be of a connection that is gone and had this number; kombu's read waits
+            # for ever, and with it the loop.
+            listening = channel.subclient.connection
+            if listening is not None and listening.can_read(timeout=0):
+                channel.handlers[LISTEN]()
         elif channel.fetcher is not None:
             if kind == STEP:
                 channel.fetcher.on_reply()
