@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.delivery.delivery import fingerprint_of, position_of
 from angzarr.delivery.handlers import Handlers
 from angzarr.errors import Unavailable
@@ -121,7 +122,8 @@ class Riding:
 
     def _claim(self, message: Any) -> Claim:
         found = message.headers
-        args, kwargs, _ = message.payload
+        check_headers(found)  # what is malformed is never run: nobody would end its claim
+        args, kwargs, _ = checked_body(message.payload)
         position = position_of(found)
         return Claim(
             key=key_for(found["task"], names.event_id_of(found)),

@@ -101,6 +101,20 @@ def test_what_may_not_run_now_takes_the_slow_path(riding, given):
     assert ride_of(fine).answer == Claimed(starts=0)
 
 
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        message(timelimit="soon"),
+        SimpleNamespace(**{**vars(message()), "payload": [[1], ["no mapping"], {}]}),
+        SimpleNamespace(**{**vars(message()), "payload": [[1], {}, ["no mapping"]]}),
+    ],
+    ids=["timelimit", "kwargs", "embed"],
+)
+def test_what_is_malformed_is_not_claimed_since_it_is_never_run(riding, malformed):
+    riding.board([malformed])
+    assert ride_of(malformed) is None
+
+
 def test_a_store_that_is_away_leaves_the_claim_to_the_run(riding):
     alone = Riding(riding.handlers, Away(), "me", riding.make_ending)
     alone.board([given := message()])
