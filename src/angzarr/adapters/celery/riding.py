@@ -118,6 +118,7 @@ class Riding:
             and bool(found["id"])
             and not message.delivery_info.get("redelivered")
             and not any(map(found.get, _LATER))
+            and not getattr(message, "errors", None)  # kombu could not unpack it
         )
 
     def _claim(self, message: Any) -> Claim:

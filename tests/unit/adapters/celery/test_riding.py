@@ -107,8 +107,9 @@ def test_what_may_not_run_now_takes_the_slow_path(riding, given):
         message(timelimit="soon"),
         SimpleNamespace(**{**vars(message()), "payload": [[1], ["no mapping"], {}]}),
         SimpleNamespace(**{**vars(message()), "payload": [[1], {}, ["no mapping"]]}),
+        SimpleNamespace(**vars(message()), errors=[ValueError("no gzip")]),
     ],
-    ids=["timelimit", "kwargs", "embed"],
+    ids=["timelimit", "kwargs", "embed", "compression"],
 )
 def test_what_is_malformed_is_not_claimed_since_it_is_never_run(riding, malformed):
     riding.board([malformed])
