@@ -250,6 +250,8 @@ class Publishing(Celery):
             options["queue"] = handler.queue
         if len(args) <= _BEFORE_TASK_ID:
             options["task_id"] = options.get("task_id") or str(uuid.uuid4())
+        if 0 < (options.get("countdown") or 0) < 1 and wiring.is_amqp(str(self.conf.broker_url)):
+            options["countdown"] = 1  # whole seconds there (15); Celery raises for a part of one
         try:
             return super().send_task(name, *args, **options)
         except EncodeError as error:

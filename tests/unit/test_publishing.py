@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from celery import Celery
 from pydantic import BaseModel
 
 from angzarr import Angzarr, Priority
@@ -121,6 +122,23 @@ def test_every_queue_on_rabbitmq_can_hold_a_delay():
             assert queue.exchange.type == "topic", name
     finally:
         app.close()
+
+
+def test_the_broker_is_not_asked_to_drop_what_expires(app, sent):
+    """RabbitMQ would do so when the message reaches the end of its time in the queue."""
+    app.publish(Placed(order_id="o-1"), expires=30)
+    (message,) = sent("celery")
+    assert "expiration" not in message.properties
+    assert message.headers["expires"]
+
+
+def test_a_countdown_of_a_part_of_a_second_is_a_whole_one_on_rabbitmq(monkeypatch):
+    app = Angzarr("p", broker="amqp://", store="memory://")
+    told = []
+    monkeypatch.setattr(Celery, "send_task", lambda _app, _name, **options: told.append(options))
+    for countdown in (0.2, 2.5, 0, None):
+        app.send_task("t", countdown=countdown)
+    assert [options["countdown"] for options in told] == [1, 2.5, 0, None]
 
 
 def test_two_apps_of_one_process_may_use_one_task_name(app):

@@ -61,6 +61,9 @@ class RoadAMQP(AMQP):
         def send_task_message(
             producer: Any, name: str, message: Any, *args: Any, **options: Any
         ) -> Any:
+            # RabbitMQ would drop it when its time is over, and tell nobody. The header `expires`
+            # stays: whoever receives it then makes a letter of it.
+            options.pop("expiration", None)
             queue = options.get("queue")
             if queue is None and options.get("exchange") is None:
                 queue = default
