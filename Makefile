@@ -5,6 +5,12 @@ PYTHON ?= python3
 JOBS ?= 2
 ARGS ?=
 ONLY ?=
+# Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
+# and which guarantee to break on purpose.
+DURATION ?= 600
+SEED ?= 1
+BROKER ?=
+MUTATION ?=
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -104,6 +110,10 @@ unit: env ## the tests without any server
 bench: env ## measure the figures into build/bench.json (ONLY=key,key for some)
 	@$(SERVERS) run $(BIN)/python benchmarks/run.py --only "$(ONLY)"
 
+chaos: env ## kill, cut and flood a fleet and account for every event (DURATION=60 SEED=1 BROKER=redis)
+	@$(BIN)/python tests/chaos --duration $(DURATION) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) \
+		$(if $(MUTATION),--mutation $(MUTATION)) $(ARGS)
+
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto proto/angzarr/wire/*.proto
 
 wire: env ## generate src/angzarr/wire from proto/
@@ -121,9 +131,6 @@ image: ## build the container image (needs a Docker engine)
 	@docker info >/dev/null 2>&1 || \
 		{ echo "make image needs a Docker engine, and none answers here." >&2; exit 1; }
 	docker build --tag angzarr-workers .
-
-chaos: ## kill, cut and flood a running fleet (not there yet)
-	@echo "make chaos is not there yet: it comes with issue 4 (every exit of a worker)." >&2; exit 1
 
 chart: ## lint and render the Helm chart (not there yet)
 	@echo "make chart is not there yet: the chart comes with issue 10 (shipping it)." >&2; exit 1

@@ -71,12 +71,19 @@ class LossyProxy:
                 if self._down:
                     _close(client)
                     continue
-                server = socket.create_connection(self._target)
-                with self._lock:
-                    self._open |= {client, server}
-                lost = threading.Event()
-                for run in (self._requests, self._replies):
-                    threading.Thread(target=run, args=(client, server, lost), daemon=True).start()
+                self._connect(client)
+
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._target)
+        except OSError:  # the server is away: so are we, for this client
+            _close(client)
+            return
+        with self._lock:
+            self._open |= {client, server}
+        lost = threading.Event()
+        for run in (self._requests, self._replies):
+            threading.Thread(target=run, args=(client, server, lost), daemon=True).start()
 
     def _requests(self, client: socket.socket, server: socket.socket, lost: threading.Event):
         with contextlib.suppress(OSError):

@@ -1,0 +1,117 @@
+"""Disturbances: what an injected fault excuses, and how long. Pure.
+
+A run is *excused* by a disturbance of its worker that may have kept its end from becoming true:
+only then may the event run again. Each rule rests on a guarantee:
+
+* A run that wrote its end mark is *settled* `SETTLE` seconds later, since nothing but a fault
+  delays that. Where a server that settling needs was away then, it is settled `RETURN` seconds
+  after that server was back: that is how long a held message may wait for its next try.
+* A worker that was killed, and a child that was: what it had not settled by then.
+* A worker that was frozen beyond its lease counts as dead (decisions 2): what it had not settled
+  when it was frozen; its runs may overlap with their successors'.
+* A worker that was stopped finishes or gives back (decisions 16): a run without an end mark is
+  excused, one with an end mark only if it was held for a server that was away, or if the stop
+  took so long that it was cut at its deadline.
+* The way to RabbitMQ broke: Celery cancels what runs, so a run without an end mark is excused, and
+  one with an end mark if it was written about then.
+* Redis away, as broker and as store: nothing, unless it was away for so long, or so often in a row,
+  that leases may have ended (see `canary`).
+* The analysis worker, the dead-letter queue away, a flood of duplicates: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from chaos.history import FAILED, Run
+
+#: Seconds after its end mark within which a run is settled and acknowledged, on a slow machine.
+SETTLE: Final = 2.0
+#: Seconds after which a server that is back is noticed at the latest (`hold.LONGEST_WAIT`).
+RETURN: Final = 5.0
+#: Seconds of Redis's absence from which on leases (8 s, renewed every 2 s) may have ended.
+LEASE_AT_RISK: Final = 4.0
+#: Seconds within which a worker is to end after SIGTERM; later it may cut what runs.
+DEADLINE: Final = 8.0
+
+
+class What(StrEnum):
+    """What happened to a worker."""
+
+    KILLED = "killed"
+    FROZEN = "frozen"
+    STOPPED = "stopped"
+    CUT_OFF = "cut off from RabbitMQ"
+    LEASES_ENDED = "without Redis for longer than its lease"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """A span in which a worker (empty: all) or one of its processes (0: all) was disturbed.
+
+    `fault` is the number of the fault behind it, 0 for a worker that ended by itself.
+    """
+
+    fault: int
+    what: What
+    start: float
+    end: float
+    worker: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A span in which no worker could settle: no claim store, no broker, or no place for letters.
+
+    Without a place for letters only what failed cannot be settled.
+    """
+
+    start: float
+    end: float
+    letters_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """All that happened to workers and servers, and what it excuses."""
+
+    disturbances: Sequence[Disturbance] = ()
+    outages: Sequence[Outage] = ()
+
+    def excuse(self, run: Run, before: float) -> Disturbance | None:
+        """Return what excuses *run* and began *before* another run did, or None."""
+        found = (one for one in self.disturbances if one.start <= before and self.covers(one, run))
+        return next(found, None)
+
+    def settled_by(self, run: Run) -> float:
+        """Return the time by which *run*, which wrote how it ended, is settled at the latest."""
+        assert run.closed is not None
+        settled = run.closed + SETTLE
+        for outage in sorted(self.outages, key=lambda one: one.start):
+            matters = not outage.letters_only or run.how == FAILED
+            if matters and outage.start <= settled and outage.end >= run.closed:
+                settled = max(settled, outage.end + RETURN)
+        return settled
+
+    def covers(self, one: Disturbance, run: Run) -> bool:
+        """Tell whether *run* may not have come to its end because of *one*."""
+        if one.worker not in ("", run.worker) or one.pid not in (0, run.pid):
+            return False
+        if run.began > one.end:
+            return False
+        if run.closed is None:
+            return True
+        settled = self.settled_by(run)
+        match one.what:
+            case What.STOPPED:
+                held = settled > run.closed + SETTLE and one.start <= settled
+                cut = one.end - one.start > DEADLINE and run.closed >= one.end - SETTLE
+                return held or cut
+            case What.CUT_OFF:
+                return one.start <= settled and run.closed <= one.start + SETTLE
+            case _:
+                return one.start <= settled

@@ -1,0 +1,93 @@
+"""Fates: what an event is sent to suffer, and the ends that are right for it. Pure.
+
+The words of `ends` are those of a ledger entry's reason, and two for what never gets there:
+``handled`` and ``skipped``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+HANDLED: Final = "handled"
+SKIPPED: Final = "skipped"
+POISON: Final = "poison"
+
+#: The handlers of `chaos.app`, by their task names.
+MAIN: Final = "chaos.main"
+PAIR: Final = ("chaos.pair_sync", "chaos.pair_async")
+LETHAL: Final = "chaos.lethal"
+LIMITED: Final = "chaos.limited"
+STEPS: Final = ("chaos.first_step", "chaos.second_step")
+
+#: Consumed by every worker; consumed by prefork workers alone: these fates end a process.
+QUEUE: Final = "chaos"
+LETHAL_QUEUE: Final = "chaos-lethal"
+QUEUES: Final = (QUEUE, LETHAL_QUEUE)
+
+#: Runs that the policy of `chaos.app` allows, and starts that make poison (the default).
+MOST_ATTEMPTS: Final = 4
+MOST_STARTS: Final = 3
+#: Seconds after which the hard time limit ends a run of `chaos.limited`.
+TIME_LIMIT: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """One fate: who suffers it, how often it is drawn, and where its events may end."""
+
+    name: str
+    ends: frozenset[str]
+    weight: float = 1.0
+    handlers: tuple[str, ...] = (MAIN,)
+    #: Its runs end their own process, or are ended by a time limit.
+    lethal: bool = False
+    #: A message that is no event of ours: it has no handler, its letter is known by its bytes.
+    raw: bool = False
+    #: The brokers on which it makes sense; empty: all.
+    brokers: frozenset[str] = frozenset()
+
+
+def _fate(name: str, *ends: str, **more: object) -> Fate:
+    return Fate(name=name, ends=frozenset(ends), **more)  # type: ignore[arg-type]
+
+
+_ALL = (
+    _fate("ok", HANDLED, weight=12),
+    _fate("slow", HANDLED, weight=8),
+    _fate("pair", HANDLED, weight=4, handlers=PAIR),
+    _fate("chain", HANDLED, weight=2, handlers=STEPS),
+    _fate("delayed", HANDLED, weight=2),
+    _fate("duplicates", HANDLED, weight=2),
+    _fate("transient", HANDLED, weight=4),
+    _fate("postponed", HANDLED, weight=2),
+    _fate("skip", SKIPPED, weight=2),
+    _fate("permanent", "refused", weight=2),
+    _fate("bug", "refused", weight=1),
+    _fate("exhausted", "exhausted", weight=1),
+    _fate("oversize", "refused", weight=0.3),
+    # Gives up in its first run; where that is cut short, a later one handles it. Never both.
+    _fate("fickle", HANDLED, "refused", weight=4),
+    _fate("killed", HANDLED, weight=1, handlers=(LETHAL,), lethal=True),
+    _fate("exits", HANDLED, weight=1, handlers=(LETHAL,), lethal=True),
+    _fate("poison", POISON, weight=0.5, handlers=(LETHAL,), lethal=True),
+    _fate("overtime", HANDLED, weight=0.5, handlers=(LIMITED,), lethal=True),
+    _fate("endless", "exhausted", weight=0.3, handlers=(LIMITED,), lethal=True),
+    _fate("unknown", "undeliverable", weight=1, handlers=("chaos.nobody",)),
+    _fate("garbage", "undeliverable", weight=4, raw=True),
+    _fate("damaged", "undeliverable", weight=1, raw=True, brokers=frozenset({"redis"})),
+    # Workers that were restarted know of no revocation: what they get is handled.
+    _fate("revoked", HANDLED, "revoked", weight=0.5),
+    _fate("expired", "too_old", weight=0.5),
+)
+
+FATES: Final = {fate.name: fate for fate in _ALL}
+
+
+def fates_for(broker: str, only: frozenset[str] = frozenset()) -> list[Fate]:
+    """Return the fates that *broker* can bring about, *only* some of them if it is not empty."""
+    return [
+        fate
+        for fate in _ALL
+        if (not fate.brokers or broker in fate.brokers) and (not only or fate.name in only)
+    ]

@@ -1,0 +1,105 @@
+"""Mutations: angzarr broken on purpose, in the process that imports the app under test.
+
+Each undoes one promise; a run with it must fail (docs/how-to/run-chaos.md). Nothing here is
+known to the product: what `CHAOS_MUTATION` names is patched from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+
+def apply(name: str, folder: Path) -> None:
+    """Break what *name* says; empty: nothing. Raises KeyError for a name that is none."""
+    if name:
+        MUTATIONS[name](folder)
+
+
+def _early_ack(_folder: Path) -> None:
+    """Acknowledge when the run begins, not when its outcome is true."""
+    from angzarr.adapters.celery.request import RoadRequest
+
+    accepted = RoadRequest.on_accepted
+
+    def on_accepted(self: Any, *args: Any) -> None:
+        accepted(self, *args)
+        self.acknowledge()
+
+    RoadRequest.on_accepted = on_accepted  # type: ignore[method-assign]
+
+
+def _drop_letter(_folder: Path) -> None:
+    """Let an event go as dead-lettered without its letter."""
+    from angzarr.delivery.settle import Settler
+
+    Settler._bury = lambda _self, _letter: None  # type: ignore[method-assign]
+
+
+def _skip_claim(_folder: Path) -> None:
+    """Run whatever is delivered, whoever else runs it or has run it."""
+    from angzarr.adapters.redis.idempotency import RedisIdempotencyStore
+    from angzarr.resilience.idempotency import Claimed
+
+    RedisIdempotencyStore.claim = lambda _self, claims: [  # type: ignore[method-assign]
+        Claimed(starts=1) for _ in claims
+    ]
+
+
+def _lose_fence(_folder: Path) -> None:
+    """Let a late owner publish its letters and copies as if nobody had taken over."""
+    from angzarr.adapters.redis.idempotency import RedisIdempotencyStore
+
+    RedisIdempotencyStore.owns = lambda _self, _key, _token: True  # type: ignore[method-assign]
+
+
+def _copy_last(folder: Path) -> None:
+    """End the claim before the copy is published, and die in between, once for each event."""
+    from angzarr.delivery.settle import Settler
+
+    come_back = Settler._come_back
+
+    def end_first(self: Any, delivery: Any, outcome: Any, *args: Any, **kwargs: Any) -> bool:
+        put_back = self._put_back
+        end = self._end
+        told: list[Any] = []
+        halves = _Halves(self, put=lambda *a, **k: told.append(partial(put_back, *a, **k)), end=end)
+        ended = come_back(halves, delivery, outcome, *args, **kwargs)
+        if told and _first(folder / f"cut-{delivery.event.id}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        for put in told:
+            put()
+        return ended
+
+    Settler._come_back = end_first  # type: ignore[method-assign]
+
+
+class _Halves:
+    """A settler whose copy is kept back; all else is its own."""
+
+    def __init__(self, settler: Any, *, put: Callable[..., Any], end: Callable[..., bool]) -> None:
+        self._settler, self._put_back, self._end = settler, put, end
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._settler, name)
+
+
+def _first(file: Path) -> bool:
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+MUTATIONS: Final[dict[str, Callable[[Path], None]]] = {
+    "early-ack": _early_ack,
+    "drop-letter": _drop_letter,
+    "skip-claim": _skip_claim,
+    "lose-fence": _lose_fence,
+    "copy-last": _copy_last,
+}

@@ -1,0 +1,105 @@
+"""Rules: what a pair's own runs must look like. Pure; each rule yields breaches.
+
+Of two runs of one pair within one replay the later is right only if the earlier *asked* for it
+(it failed and the next is one attempt on, it postponed itself, it ended its own process), or is
+*excused* (see `disturbances`) by something that happened before the later began. So an effect that
+is complete, whose worker lived on, is never followed by another run, whatever else was published
+under its id; and where the claim was alive no two runs overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+from chaos.disturbances import Circumstances
+from chaos.fates import MOST_ATTEMPTS, MOST_STARTS
+from chaos.history import DYING, EFFECTS, FAILED, POSTPONED, Run
+
+#: Seconds by which a delayed event may begin early: a wait of up to this is slept elsewhere, and
+#: clocks of hosts differ.
+EARLY = 1.0
+
+REPEATED, OVERLAP, CUT = "repeated", "overlap", "ran again"
+TWICE, BACKWARDS, JUMPED = "attempt twice", "attempts backwards", "attempt left out"
+TOO_MANY, STARTS, SOON = "too many attempts", "too many starts", "too early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """What is wrong, with which event (empty: with the whole), and how one sees it."""
+
+    kind: str
+    event: str
+    text: str
+
+
+def check_runs(event: str, runs: Sequence[Run], around: Circumstances) -> Iterator[Breach]:
+    """Yield what is wrong with the *runs* of one pair, which are in the order they began."""
+    for replay in sorted({run.replay for run in runs}):
+        of_replay = [run for run in runs if run.replay == replay]
+        for kind, text in _within(of_replay, around):
+            yield Breach(kind=kind, event=event, text=text)
+    yield from _policy(event, runs, around)
+
+
+def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, str]]:
+    for earlier, later in combinations(runs, 2):
+        if around.excuse(earlier, later.began) is None:
+            yield from _unexcused(earlier, later)
+    for earlier, later in pairwise(runs):
+        if later.attempt < earlier.attempt:
+            yield BACKWARDS, f"attempt {later.attempt} began after attempt {earlier.attempt}"
+        if later.attempt > earlier.attempt + 1:
+            yield JUMPED, f"attempt {later.attempt} came after attempt {earlier.attempt}"
+
+
+def _unexcused(earlier: Run, later: Run) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with *later*, since nothing disturbed *earlier*."""
+    if earlier.how in EFFECTS and earlier.closed is not None:
+        if later.began < earlier.closed:
+            yield OVERLAP, f"{later.worker} began while {earlier.worker} ran it, undisturbed"
+        else:
+            ago = later.began - earlier.closed
+            yield (
+                REPEATED,
+                f"{later.worker} began {ago:.2f} s after it had {earlier.how} on {earlier.worker}",
+            )
+    elif earlier.closed is None:
+        yield CUT, f"a run on {earlier.worker} has no end, and nothing cut it short"
+    elif later.began < earlier.closed and earlier.how != DYING:
+        yield OVERLAP, f"{later.worker} began while {earlier.worker} ran it, undisturbed"
+    elif earlier.how == FAILED and later.attempt == earlier.attempt:
+        yield TWICE, f"attempt {later.attempt} ran again though it had failed undisturbed"
+    elif earlier.how == POSTPONED and (later.attempt, later.hop) == (earlier.attempt, earlier.hop):
+        yield TWICE, f"hop {later.hop} ran again though it had postponed itself undisturbed"
+
+
+def _policy(event: str, runs: Sequence[Run], around: Circumstances) -> Iterator[Breach]:
+    most = max((run.attempt for run in runs), default=0)
+    if most > MOST_ATTEMPTS:
+        text = f"attempt {most} of {MOST_ATTEMPTS} ran"
+        yield Breach(kind=TOO_MANY, event=event, text=text)
+    starts = unsettled(runs, around)
+    if starts > MOST_STARTS:
+        text = f"was started {starts} times without an end, {MOST_STARTS} are allowed"
+        yield Breach(kind=STARTS, event=event, text=text)
+
+
+def unsettled(runs: Sequence[Run], around: Circumstances) -> int:
+    """Return how many runs in a row ended their own process at most, within one attempt.
+
+    A run that a fault cut may count as a start or not (a claim made with the fetch does not, an
+    orderly stop takes its own back): it is not held against the product.
+    """
+    longest = row = attempt = 0
+    for run in runs:
+        if run.how in EFFECTS or run.how in (FAILED, POSTPONED) or run.attempt != attempt:
+            row, attempt = 0, run.attempt
+        if run.how in EFFECTS or run.how in (FAILED, POSTPONED):
+            continue
+        if around.excuse(run, float("inf")) is None:
+            row += 1
+        longest = max(longest, row)
+    return longest

@@ -1,0 +1,242 @@
+"""Site: one run on one broker, from empty servers to a verdict."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from chaos import faults, remains
+from chaos.canary import Canary, lapses
+from chaos.disturbances import Circumstances, Disturbance, Outage, What
+from chaos.fates import QUEUE, fates_for
+from chaos.fleet import Death, Fleet
+from chaos.history import Reader
+from chaos.injectors import Injected, Injector
+from chaos.publisher import Publisher
+from chaos.servers import Servers
+from chaos.stream import Planned, stream
+from chaos.verdict import Evidence, Verdict, judge
+
+TESTS = Path(__file__).resolve().parents[1]
+#: Seconds without a message anywhere and without a line of history after which the fleet is quiet:
+#: longer than what is between a copy's confirmation and its being seen in a queue.
+QUIET = 3.0
+#: The file that says that faults and stream are over: another run may begin.
+RESTING = "resting"
+#: Seconds that the stream may be late at the end of the faults.
+LATE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be run."""
+
+    broker: str
+    seconds: float
+    seed: int
+    folder: Path
+    #: Events a second.
+    rate: float = 20.0
+    #: Only these fates and kinds of fault; empty: all that the broker knows.
+    fates: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+    mutation: str = ""
+    #: Longest wait for the fleet to come to rest, in seconds.
+    patience: float = 90.0
+    #: Outages of half a minute as well.
+    long: bool = False
+
+    def stream(self) -> list[Planned]:
+        """Return the events of this run."""
+        fates = fates_for(self.broker, self.fates)
+        return stream(self.seed, round(self.seconds * self.rate), self.seconds, fates)
+
+    def plan(self) -> list[faults.Fault]:
+        """Return the faults of this run."""
+        return faults.plan(self.seed, self.seconds, self.broker, self.kinds, long=self.long)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run came to."""
+
+    order: Order
+    evidence: Evidence
+    verdict: Verdict
+    injected: tuple[Injected, ...]
+    #: Messages whose publishing was confirmed; seconds that each orderly stop took.
+    sends: int
+    stops: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """A run under way."""
+
+    servers: Servers
+    fleet: Fleet
+    publisher: Publisher
+    injector: Injector
+    reader: Reader
+    module: Any
+    slowest: float = 0.0
+    quiet: bool = False
+    #: When the store could not be reached as workers reach it.
+    silences: list[Outage] = field(default_factory=list)
+    left: dict[str, int] = field(default_factory=dict)
+    claims: dict[str, str] = field(default_factory=dict)
+
+
+def run(order: Order) -> Outcome:
+    """Run *order* and return what it came to; raises what keeps it from running at all."""
+    began = time.monotonic()
+    order.folder.mkdir(parents=True, exist_ok=True)
+    with Servers(order.folder, order.broker) as servers:
+        fleet = Fleet(order.folder, _environment(order, servers, proxied=True))
+        try:
+            _say(order, began, "servers are up")
+            fleet.start()
+            _say(order, began, "the fleet is ready")
+            work = _work(order, servers, fleet)
+            _make_havoc(order, work, began)
+            return _outcome(order, work, time.monotonic() - began)
+        finally:
+            fleet.kill_all()
+
+
+def _work(order: Order, servers: Servers, fleet: Fleet) -> _Work:
+    os.environ.update(_environment(order, servers, proxied=False))
+    module = importlib.import_module("chaos.app")
+    reader = Reader(order.folder / "history")
+    publisher = Publisher(module, lambda raw: servers.client().lpush(QUEUE, raw))
+    injector = Injector(fleet=fleet, servers=servers, publisher=publisher, reader=reader)
+    return _Work(
+        servers=servers, fleet=fleet, publisher=publisher, injector=injector, reader=reader,
+        module=module,
+    )  # fmt: skip
+
+
+def _say(order: Order, began: float, what: str) -> None:
+    print(
+        f"  {order.broker:8} {time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True
+    )
+
+
+def _make_havoc(order: Order, work: _Work, began: float) -> None:
+    """Publish and do faults until both are over, wait until all is quiet, stop the fleet."""
+    canary = Canary(work.servers.urls(proxied=True)["ANGZARR_STORE"])
+    canary.start()
+    work.publisher.start(order.stream())
+    work.injector.start(order.plan(), order.seconds)
+    work.injector.finish()
+    _say(
+        order,
+        began,
+        f"{len(work.injector.done)} faults are over, {work.injector.left_out} left out",
+    )
+    work.publisher.finish(order.seconds + LATE)
+    _say(order, began, f"{len(work.publisher.published)} events are published")
+    (order.folder / RESTING).touch()
+    work.quiet = _rest(work, order.patience)
+    _say(order, began, "all is quiet" if work.quiet else "it does not come to rest")
+    if not work.quiet:
+        work.fleet.tell_where()
+    work.claims = remains.claims(work.servers)
+    work.silences = canary.stop()
+    work.slowest = work.fleet.end()
+    work.left = remains.left(work.servers)
+
+
+def _rest(work: _Work, patience: float) -> bool:
+    """Wait until nothing is in any queue, nothing is held, and no handler has said anything."""
+    deadline = time.monotonic() + patience
+    since, seen = time.monotonic(), -1
+    while time.monotonic() < deadline:
+        lines = len(work.reader.runs()) + sum(run.closed is not None for run in work.reader.runs())
+        try:
+            busy = any(remains.left(work.servers).values())
+        except httpx.HTTPError:
+            busy = True
+        if busy or lines != seen:
+            since, seen = time.monotonic(), lines
+        elif time.monotonic() - since > QUIET:
+            return True
+        time.sleep(0.25)
+    return False
+
+
+def _outcome(order: Order, work: _Work, seconds: float) -> Outcome:
+    ledger = work.module.app.open_ledger()
+    try:
+        entries = remains.entries(ledger)
+    finally:
+        ledger.close()
+    deaths = work.fleet.deaths
+    evidence = Evidence(
+        published=tuple(work.publisher.published),
+        sent_at=work.publisher.sent_at,
+        runs=work.reader.runs(),
+        entries=entries,
+        around=_circumstances(work),
+        left=work.left,
+        claims=work.claims,
+        deaths=[death.text for death in deaths],
+        refused=work.publisher.refused,
+        quiet=work.quiet,
+    )
+    return Outcome(
+        order=order, evidence=evidence, verdict=judge(evidence),
+        injected=tuple(sorted(work.injector.done, key=lambda done: done.began)),
+        sends=work.publisher.sends, stops=(*work.injector.stops, work.slowest), seconds=seconds,
+    )  # fmt: skip
+
+
+def _circumstances(work: _Work) -> Circumstances:
+    """Return what was done to the fleet, and what the canary says of its store."""
+    store = (*work.injector.store_outages, *work.silences)
+    return Circumstances(
+        disturbances=(
+            *work.injector.disturbances,
+            *map(_ended_by_itself, work.fleet.deaths),
+            *lapses(store),
+        ),
+        outages=(*work.injector.outages, *store),
+    )
+
+
+def _ended_by_itself(death: Death) -> Disturbance:
+    """Excuse its runs: its end is a breach of its own, which need not be told with each of them."""
+    start = death.at - 1.0  # it was noticed later than it happened
+    return Disturbance(fault=0, what=What.KILLED, start=start, end=death.at, worker=death.worker)
+
+
+def _environment(order: Order, servers: Servers, *, proxied: bool) -> dict[str, str]:
+    """Return the environment of the run's processes: ours without settings of other apps."""
+    ours: Mapping[str, str] = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ANGZARR_", "CELERY_", "CHAOS_"))
+    }
+    path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **ours,
+        **servers.urls(proxied=proxied),
+        "ANGZARR_LEDGER": f"sqlite:///{order.folder / 'ledger.db'}",
+        "ANGZARR_FACTS__LOG": "false",
+        "ANGZARR_ANALYSIS__MAX_REPLAYS": "0",
+        "CHAOS_FOLDER": str(order.folder),
+        "CHAOS_LIMITS": "1",
+        "CHAOS_MUTATION": order.mutation if proxied else "",
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONUNBUFFERED": "1",
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+    }

@@ -1,0 +1,79 @@
+"""`make chaos` for a minute: everything is accounted for; and a broken guarantee is noticed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.faults import KINDS
+from programs import require
+
+CHAOS = Path(__file__).resolve().parents[1] / "chaos"
+
+
+@pytest.fixture(autouse=True)
+def _programs():
+    require("redis-server", "redis-server")
+    require("rabbitmqctl", "rabbitmq-server")
+
+
+def chaos(folder: Path, *options: str, timeout: float) -> tuple[int, str]:
+    """Run the checker; returns its exit code and what it said."""
+    command = [sys.executable, str(CHAOS), "--dir", str(folder), "--seed", "1", *options]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
+        check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def summary(folder: Path, broker: str) -> dict:
+    return json.loads((folder / broker / "summary.json").read_text())
+
+
+@pytest.mark.timeout(300)
+def test_a_minute_of_chaos_is_accounted_for(tmp_path):
+    code, said = chaos(tmp_path, "--duration", "60", timeout=280)
+    assert code == 0, said
+    for broker in ("redis", "rabbitmq"):
+        told = summary(tmp_path, broker)
+        short = {name for name, kind in KINDS.items() if broker in kind.brokers and not kind.long}
+        assert told["events"] >= 500
+        assert (told["lost"], told["breaches"]) == (0, {})
+        assert len(short - set(told["faults"])) <= 3, "most kinds of faults were there"
+        assert told["cut"] > 0, "no fault struck anything: nothing was tried"
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize(
+    ("mutation", "breach", "seconds", "fates", "faults"),
+    [
+        ("early-ack", "lost", 8, "ok,slow", "kill worker"),
+        ("drop-letter", "lost", 4, "ok,permanent", "none"),
+        ("skip-claim", "repeated", 5, "ok,duplicates", "flood"),
+        ("lose-fence", "two ends", 13, "ok,fickle", "freeze worker"),
+        ("copy-last", "lost", 4, "ok,transient", "none"),
+    ],
+)
+def test_a_broken_guarantee_is_noticed(tmp_path, mutation, breach, seconds, fates, faults):
+    code, said = chaos(
+        tmp_path, "--broker", "redis", "--duration", str(seconds), "--mutation", mutation,
+        "--fates", fates, "--faults", faults, "--patience", "15", timeout=140,
+    )  # fmt: skip
+    assert code == 1, said
+    assert summary(tmp_path, "redis")["breaches"].get(breach), said
+
+
+@pytest.mark.timeout(150)
+def test_the_same_short_run_without_a_mutation_is_well(tmp_path):
+    """Or the tests above would show nothing."""
+    code, said = chaos(
+        tmp_path, "--broker", "redis", "--duration", "12", "--faults",
+        "kill worker,freeze worker,flood", "--fates",
+        "ok,slow,permanent,duplicates,fickle,transient", timeout=140,
+    )  # fmt: skip
+    assert code == 0, said

@@ -1,0 +1,80 @@
+"""What a fault excuses, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.chaos.conftest import a_run, around, cut, disturbed
+
+from chaos.canary import lapses, silences
+from chaos.disturbances import RETURN, SETTLE, Outage, What
+from chaos.history import FAILED
+
+
+@pytest.mark.parametrize("what", list(What))
+def test_a_run_without_an_end_is_excused_by_whatever_disturbed_its_worker(what):
+    one = disturbed(what, 1.5, 1.6)
+    assert around(one).covers(one, cut(1.0))
+    assert not around(one).covers(one, cut(1.0, worker="w2"))
+    assert not around(one).covers(one, cut(2.0)), "it began when all was over"
+
+
+@pytest.mark.parametrize("what", [What.KILLED, What.FROZEN, What.LEASES_ENDED])
+def test_a_run_with_an_end_is_excused_until_it_is_settled(what):
+    soon, late = disturbed(what, 2.0 + SETTLE), disturbed(what, 2.1 + SETTLE)
+    assert around(soon).covers(soon, a_run(1, 2))
+    assert not around(late).covers(late, a_run(1, 2))
+
+
+def test_an_orderly_stop_excuses_no_run_with_an_end():
+    stop = disturbed(What.STOPPED, 1.5, 4.0)
+    assert not around(stop).covers(stop, a_run(1, 2))
+
+
+def test_an_orderly_stop_excuses_what_was_held_for_a_server():
+    stop = disturbed(What.STOPPED, 1.5, 4.0)
+    held = around(stop, outages=[Outage(start=1.0, end=3.0)])
+    assert held.covers(stop, a_run(1, 2))
+
+
+def test_a_stop_that_was_cut_at_its_deadline_excuses_what_ended_just_then():
+    stop = disturbed(What.STOPPED, 1.5, 12.0)
+    assert around(stop).covers(stop, a_run(1, 11.5))
+    assert not around(stop).covers(stop, a_run(1, 5))
+
+
+def test_a_lost_connection_excuses_what_ended_about_then_and_nothing_later():
+    lost = disturbed(What.CUT_OFF, 5.0, 9.0, worker="")
+    assert around(lost).covers(lost, a_run(1, 4))
+    assert around(lost).covers(lost, a_run(1, 6))
+    assert not around(lost).covers(lost, a_run(1, 2))
+    assert not around(lost).covers(lost, a_run(1, 8))
+
+
+def test_redis_away_excuses_nothing_before_leases_end():
+    assert lapses([Outage(start=0, end=3.5)]) == []
+    (long,) = lapses([Outage(start=0, end=10)])
+    assert long.what is What.LEASES_ENDED
+    assert (long.start, long.end) == (0, 10 + SETTLE)
+
+
+def test_absences_with_no_time_to_renew_between_them_are_one():
+    close = [Outage(start=0, end=2), Outage(start=3, end=5)]
+    assert [(one.start, one.end) for one in lapses(close)] == [(0, 5 + SETTLE)]
+    assert lapses([Outage(start=0, end=2), Outage(start=7, end=9)]) == []
+    assert lapses([Outage(start=0, end=9, letters_only=True)]) == []
+
+
+def test_a_store_that_nobody_took_away_and_that_was_silent_was_away():
+    assert silences([1.0, 1.3, 1.6, 9.0, 9.2]) == [Outage(start=1.6, end=9.0)]
+
+
+def test_one_outage_after_another_keeps_a_run_unsettled():
+    first, second = Outage(start=1, end=3), Outage(start=6, end=9)
+    assert around(outages=[second, first]).settled_by(a_run(1, 2)) == 9 + RETURN
+    assert around(outages=[second]).settled_by(a_run(1, 2)) == 2 + SETTLE
+
+
+def test_letters_away_delays_what_failed_alone():
+    away = around(outages=[Outage(start=1, end=5, letters_only=True)])
+    assert away.settled_by(a_run(1, 2, FAILED)) == 5 + RETURN
+    assert away.settled_by(a_run(1, 2)) == 2 + SETTLE

@@ -1,0 +1,90 @@
+"""The stream, the garbage and the plan of faults: pure, and the same for the same seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from chaos import faults
+from chaos.fates import FATES, fates_for
+from chaos.garbage import KINDS, raw
+from chaos.stream import stream
+
+
+@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
+def test_the_same_seed_gives_the_same_events_and_the_same_faults(broker):
+    fates = fates_for(broker)
+    assert stream(1, 200, 10.0, fates) == stream(1, 200, 10.0, fates)
+    assert stream(1, 200, 10.0, fates) != stream(2, 200, 10.0, fates)
+    assert faults.plan(1, 60, broker) == faults.plan(1, 60, broker)
+    assert faults.plan(1, 60, broker) != faults.plan(2, 60, broker)
+
+
+def test_every_fate_comes_even_in_a_short_stream():
+    events = stream(1, 10, 5.0, fates_for("redis"))
+    assert {event.fate.name for event in events} == set(FATES)
+    assert [event.at for event in events] == sorted(event.at for event in events)
+
+
+def test_ids_are_unique_and_name_their_fate():
+    events = stream(3, 500, 10.0, fates_for("redis"))
+    assert len({event.id for event in events}) == 500
+    assert all(event.id.startswith(event.fate.name) for event in events)
+
+
+def test_damaged_envelopes_are_for_redis_alone():
+    assert "damaged" not in {fate.name for fate in fates_for("rabbitmq")}
+
+
+def test_only_some_fates_can_be_had():
+    assert [fate.name for fate in fates_for("redis", frozenset({"ok", "bug"}))] == ["ok", "bug"]
+
+
+# -- garbage ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_garbage_carries_its_id_so_that_its_letter_can_be_told(kind):
+    message = raw(kind, "garbage-77")
+    known = message.headers.get("id") == "garbage-77" or b"garbage-77" in message.body
+    assert known
+
+
+def test_two_pieces_of_garbage_of_one_kind_differ():
+    for kind in [*KINDS, "damaged"]:
+        assert raw(kind, "garbage-1") != raw(kind, "garbage-2")
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
+def test_faults_of_a_lane_do_not_overlap_and_are_over_in_time(broker):
+    plan = faults.plan(5, 60, broker)
+    for lane in ("fleet", "servers"):
+        mine = [fault for fault in plan if fault.lane == lane]
+        ends = [fault.at + fault.seconds for fault in mine]
+        assert all(end <= 60 for end in ends)
+        assert all(a < fault.at for a, fault in zip(ends, mine[1:], strict=False))
+
+
+@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
+def test_three_quarters_of_a_minute_have_every_short_kind_of_fault(broker):
+    plan = Counter(fault.kind for fault in faults.plan(1, 45, broker))
+    short = {
+        name for name, kind in faults.KINDS.items() if broker in kind.brokers and not kind.long
+    }
+    assert set(plan) == short
+
+
+def test_long_outages_come_in_long_runs_alone():
+    long = {name for name, kind in faults.KINDS.items() if kind.long}
+    assert not long & {fault.kind for fault in faults.plan(1, 300, "rabbitmq")}
+    assert long & {fault.kind for fault in faults.plan(1, 300, "rabbitmq", long=True)}
+
+
+def test_only_some_kinds_can_be_had():
+    plan = faults.plan(1, 30, "redis", ["kill worker"])
+    assert {fault.kind for fault in plan} == {"kill worker"}
+    assert [fault.number for fault in plan] == list(range(1, len(plan) + 1))
