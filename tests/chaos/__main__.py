@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=1, help="same seed, same stream and same faults")
     add("--broker", choices=BROKERS, help="one broker only; without it one after the other")
     add("--dir", default=str(CHECKOUT / "build" / "chaos"), help="where history and logs go")
-    add("--rate", type=float, default=20, help="events a second")
+    add("--rate", type=float, default=12, help="events a second")
     add("--fates", default="", help="only these, by commas")
     add("--faults", default="", help="only these kinds, by commas")
     add("--mutation", default="", help="break angzarr on purpose: a name of mutations.py")

@@ -19,8 +19,8 @@ from chaos.verdict import Entry
 STEPS = ("", "\x06\x163", "\x06\x166", "\x06\x169")
 #: Queues of the Redis broker besides those of the handlers.
 OUTCOMES = "angzarr-replay-outcomes"
-#: Where a durable schedule keeps what is delayed.
-SCHEDULES = ("angzarr:schedule*",)
+#: Where the claim store keeps what is delayed; the braces are a part of the name.
+SCHEDULE = "angzarr:{schedule}:due"
 
 T = TypeVar("T")
 
@@ -31,6 +31,7 @@ def left(servers: Servers) -> dict[str, int]:
     What a worker holds unacknowledged counts.
     """
     found = servers.rabbit.messages()
+    found[SCHEDULE] = again(lambda: servers.client().zcard(SCHEDULE))
     if servers.broker == "redis":
         found |= again(lambda: _in_redis(servers.client()))
     return found
@@ -45,10 +46,6 @@ def _in_redis(client: redis.Redis[Any]) -> dict[str, int]:
     for key in client.scan_iter("unacked*"):
         if client.type(key) == b"hash":
             found[key.decode()] = client.hlen(key)
-    for pattern in SCHEDULES:
-        for key in client.scan_iter(pattern):
-            size = {b"zset": client.zcard, b"hash": client.hlen, b"list": client.llen}
-            found[key.decode()] = size.get(client.type(key), lambda _: 0)(key)
     return found
 
 

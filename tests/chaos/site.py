@@ -44,7 +44,7 @@ class Order:
     seed: int
     folder: Path
     #: Events a second.
-    rate: float = 20.0
+    rate: float = 12.0
     #: Only these fates and kinds of fault; empty: all that the broker knows.
     fates: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
