@@ -12,8 +12,8 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 CHECKOUT = TESTS.parent
 sys.path[:0] = [str(CHECKOUT), str(TESTS)]
-#: Written by a run when its faults are over (`site.RESTING`).
-RESTING = "resting"
+#: Written by a run whose faults are nearly over (`site.NEARLY`).
+NEARLY = "nearly-over"
 BROKERS = ("redis", "rabbitmq")
 
 
@@ -26,15 +26,15 @@ def main() -> int:
 
 
 def _all(arguments: argparse.Namespace) -> int:
-    """Run broker after broker; the next begins while the one before it comes to rest."""
+    """Run broker after broker; the next starts while the one before it comes to rest."""
     share = str(arguments.duration / len(BROKERS))
     running: list[subprocess.Popen[bytes]] = []
     for broker in BROKERS:
-        resting = Path(arguments.dir).resolve() / broker / RESTING
-        resting.unlink(missing_ok=True)
+        nearly = Path(arguments.dir).resolve() / broker / NEARLY
+        nearly.unlink(missing_ok=True)
         command = [sys.executable, str(Path(__file__).parent), *sys.argv[1:]]
         running.append(subprocess.Popen([*command, "--broker", broker, "--duration", share]))
-        while running[-1].poll() is None and not resting.exists():
+        while running[-1].poll() is None and not nearly.exists():
             time.sleep(0.2)
     codes = [one.wait() for one in running]
     return 1 if any(codes) else 0

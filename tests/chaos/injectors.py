@@ -156,7 +156,11 @@ class Injector:
         busy = [run.pid for run in self.reader.runs() if run.closed is None and run.pid in pids]
         pid = (busy or pids)[-1]
         began = time.monotonic()
-        os.kill(pid, signal.SIGKILL)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            told.note = "gone already"
+            return
         told.over = time.monotonic()
         told.note = "at work" if busy else "idle"
         self._disturbed(told, What.KILLED, victim, began, pid)

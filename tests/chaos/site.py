@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,8 +30,10 @@ TESTS = Path(__file__).resolve().parents[1]
 #: Seconds without a message anywhere and without a line of history after which the fleet is quiet:
 #: longer than what is between a copy's confirmation and its being seen in a queue.
 QUIET = 3.0
-#: The file that says that faults and stream are over: another run may begin.
-RESTING = "resting"
+#: The file that says that faults and stream are nearly over: another run may begin to start.
+NEARLY = "nearly-over"
+#: Seconds that servers and workers take to start.
+START = 8.0
 #: Seconds that the stream may be late at the end of the faults.
 LATE = 60.0
 
@@ -135,6 +138,8 @@ def _make_havoc(order: Order, work: _Work, began: float) -> None:
     """Publish and do faults until both are over, wait until all is quiet, stop the fleet."""
     canary = Canary(work.servers.urls(proxied=True)["ANGZARR_STORE"])
     canary.start()
+    nearly = threading.Timer(max(0.0, order.seconds - START), (order.folder / NEARLY).touch)
+    nearly.start()
     work.publisher.start(order.stream())
     work.injector.start(order.plan(), order.seconds)
     work.injector.finish()
@@ -145,7 +150,6 @@ def _make_havoc(order: Order, work: _Work, began: float) -> None:
     )
     work.publisher.finish(order.seconds + LATE)
     _say(order, began, f"{len(work.publisher.published)} events are published")
-    (order.folder / RESTING).touch()
     work.quiet = _rest(work, order.patience)
     _say(order, began, "all is quiet" if work.quiet else "it does not come to rest")
     if not work.quiet:

@@ -44,7 +44,7 @@ def test_a_minute_of_chaos_is_accounted_for(tmp_path):
         short = {name for name, kind in KINDS.items() if broker in kind.brokers and not kind.long}
         assert told["events"] >= 300
         assert (told["lost"], told["breaches"]) == (0, {})
-        assert len(short - set(told["faults"])) <= 3, "most kinds of faults were there"
+        assert len(short & set(told["faults"])) > len(short) / 2, "most kinds of faults were there"
         assert told["cut"] > 0, "no fault struck anything: nothing was tried"
 
 
