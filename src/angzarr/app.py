@@ -179,7 +179,7 @@ class Angzarr(Registering, Publishing):
         """Take the owner lease; called in the parent before its pool starts."""
         self.stopping.reset()
         self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep)
-        self._lease.start()
+        self._lease.start(self.stopping)
         self._mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
         self._mover.start()
 

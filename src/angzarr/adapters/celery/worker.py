@@ -8,6 +8,7 @@ import logging
 import mmap
 import os
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,11 @@ _log = logging.getLogger("angzarr.worker")
 #: How long an owner counts as alive after its last sign of life, and how often it gives one (2).
 LEASE = timedelta(seconds=8)
 RENEWED_EVERY = timedelta(seconds=2)
+#: How long after a renewal failed the next is tried: until one works, whatever this worker claims
+#: looks like a dead worker's.
+RETRIED_EVERY = timedelta(milliseconds=250)
+#: Seconds between two lines that say so.
+_SAID_EVERY = 60.0
 #: After how many renewals expired records are swept, where the store does not do it itself (D4).
 _SWEPT_EVERY = 30
 #: What `Stopping` says besides 0.
@@ -97,10 +103,16 @@ class LeaseKeeper:
         self._owner = owner
         self._pid = os.getpid()
         self._ended = threading.Event()
+        self._said_at = -_SAID_EVERY
 
-    def start(self) -> None:
-        """Take the lease before the first message; a store that is away is tried again."""
-        self._renew()
+    def start(self, stopping: Callable[[], bool]) -> None:
+        """Take the lease before the first message, however long the store is away.
+
+        Without it, others would take over what this worker claims and run it beside it. Waits no
+        longer once the worker is *stopping*.
+        """
+        while not self._renew() and not stopping():
+            self._ended.wait(RETRIED_EVERY.total_seconds())
         threading.Thread(target=self._keep, name="angzarr-lease", daemon=True).start()
         atexit.register(self.end)
 
@@ -116,22 +128,29 @@ class LeaseKeeper:
             _log.warning("owner_lease_not_ended: it ends by itself within %s", LEASE)
 
     def _keep(self) -> None:
+        held = True
         for turn in itertools.count(1):
-            if self._ended.wait(RENEWED_EVERY.total_seconds()):
+            pause = RENEWED_EVERY if held else RETRIED_EVERY
+            if self._ended.wait(pause.total_seconds()):
                 return
-            self._renew()
+            held = self._renew()
             if self._sweep is not None and turn % _SWEPT_EVERY == 0:
                 self._try(self._sweep, "expired_claims_not_swept")
 
-    def _renew(self) -> None:
-        self._try(lambda: self._leases.renew(self._owner, LEASE), "owner_lease_not_renewed")
+    def _renew(self) -> bool:
+        return self._try(lambda: self._leases.renew(self._owner, LEASE), "owner_lease_not_renewed")
 
-    def _try(self, step: Callable[[], object], failed: str) -> None:
-        """Run *step*; the thread must outlive whatever goes wrong in it."""
+    def _try(self, step: Callable[[], object], failed: str) -> bool:
+        """Return whether *step* worked; the thread must outlive whatever goes wrong in it."""
         try:
             step()
         except Exception as error:  # noqa: BLE001 - a lease that is not renewed is a lost worker
-            _log.error("%s: %s", failed, error)
+            now = time.monotonic()
+            if now - self._said_at >= _SAID_EVERY:
+                self._said_at = now
+                _log.error("%s: %s", failed, error)
+            return False
+        return True
 
 
 class RoadStep(bootsteps.StartStopStep):

@@ -1,0 +1,81 @@
+"""The owner lease: held before anything is claimed, and taken again as soon as that is possible."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from angzarr.adapters.celery import worker
+from angzarr.adapters.celery.worker import LeaseKeeper
+from angzarr.errors import StoreUnavailable
+
+
+class Leases:
+    """A store that is away for the next *failures* renewals."""
+
+    def __init__(self, failures=0):
+        self.failures = failures
+        self.renewed = 0
+        self.held = threading.Event()
+
+    def renew(self, _owner, _span):
+        if self.failures:
+            self.failures -= 1
+            msg = "away"
+            raise StoreUnavailable(msg)
+        self.renewed += 1
+        self.held.set()
+
+    def end(self, _owner):
+        self.held.clear()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(worker, "RETRIED_EVERY", worker.RETRIED_EVERY / 100)
+
+
+def test_a_worker_that_starts_while_the_store_is_away_waits_for_its_lease():
+    leases = Leases(failures=5)
+    keeper = LeaseKeeper(leases, "me")
+    keeper.start(lambda: False)
+    assert leases.renewed >= 1, "it may claim now: others see that it lives"
+    keeper.end()
+    assert not leases.held.is_set()
+
+
+def test_a_worker_that_is_stopped_waits_no_longer():
+    leases = Leases(failures=10**9)
+    asked = iter([False, False, True])
+    keeper = LeaseKeeper(leases, "me")
+    keeper.start(lambda: next(asked))
+    keeper.end()
+    assert leases.renewed == 0
+
+
+class Waits:
+    """Stands for the event that ends the thread: writes the waits down, and ends it."""
+
+    def __init__(self, turns):
+        self.turns, self.seconds = turns, []
+
+    def wait(self, seconds):
+        self.seconds.append(seconds)
+        return len(self.seconds) > self.turns
+
+
+def test_a_lease_that_could_not_be_renewed_is_tried_again_soon():
+    keeper = LeaseKeeper(Leases(failures=2), "me")
+    keeper._ended = waits = Waits(4)
+    keeper._keep()
+    usual, soon = worker.RENEWED_EVERY.total_seconds(), worker.RETRIED_EVERY.total_seconds()
+    assert waits.seconds == [usual, soon, soon, usual, usual]
+
+
+def test_an_outage_is_one_line_a_minute(caplog):
+    keeper = LeaseKeeper(Leases(failures=50), "me")
+    keeper.start(lambda: False)
+    keeper.end()
+    said = [one for one in caplog.records if "owner_lease_not_renewed" in one.message]
+    assert len(said) == 1
