@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from adapters.tcp_proxy import LossyProxy
 from chaos.disturbances import SETTLE, Disturbance, Outage, What
 from chaos.faults import GAP, Fault
 from chaos.fleet import Fleet, Worker, wait_end
-from chaos.history import Reader
+from chaos.history import Reader, Run
 from chaos.publisher import Publisher
 from chaos.servers import Servers, children_of
 
@@ -97,7 +98,7 @@ class Injector:
         """
         deadline = time.monotonic() + BUSY
         while True:
-            busy = {run.worker for run in self.reader.runs() if run.closed is None}
+            busy = {run.worker for run in self.reader.runs() if _runs_now(run)}
             victims = self.fleet.victims(told.fault.target, pool)
             late = time.monotonic() > deadline
             for victim in victims:
@@ -230,6 +231,11 @@ class Injector:
     def _redis_was_away(self, told: Injected, began: float) -> None:
         told.over = time.monotonic()
         self.store_outages.append(Outage(start=began, end=told.over))
+
+
+def _runs_now(run: Run) -> bool:
+    """Tell whether *run* goes on; one that was cut short has no end either."""
+    return run.closed is None and Path(f"/proc/{run.pid}").exists()
 
 
 def _cut(way: str) -> Callable[[Injector, Injected], None]:
