@@ -35,7 +35,7 @@ RETURN: Final = 5.0
 #: Seconds of Redis's absence from which on leases (8 s, renewed every 2 s) may have ended.
 LEASE_AT_RISK: Final = 4.0
 #: Seconds within which a worker is to end after SIGTERM; later it may cut what runs.
-DEADLINE: Final = 8.0
+DEADLINE: Final = 7.0
 
 
 class What(StrEnum):
