@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from chaos.disturbances import Circumstances
-from chaos.fates import MOST_ATTEMPTS, MOST_STARTS
+from chaos.fates import LIMITED, MOST_ATTEMPTS, MOST_STARTS
 from chaos.history import DYING, EFFECTS, FAILED, POSTPONED, Run
 
 #: Seconds by which a delayed event may begin early: a wait of up to this is slept elsewhere, and
@@ -51,8 +51,18 @@ def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, s
     for earlier, later in pairwise(runs):
         if later.attempt < earlier.attempt:
             yield BACKWARDS, f"attempt {later.attempt} began after attempt {earlier.attempt}"
-        if later.attempt > earlier.attempt + 1:
+        if later.attempt > earlier.attempt + 1 and not _limit_struck_first(earlier, later, around):
             yield JUMPED, f"attempt {later.attempt} came after attempt {earlier.attempt}"
+
+
+def _limit_struck_first(earlier: Run, later: Run, around: Circumstances) -> bool:
+    """Tell whether a hard time limit may have used an attempt up before its handler began.
+
+    The limit runs from when a child takes the message: a claim that waits for a store counts.
+    """
+    return earlier.pair.handler == LIMITED and any(
+        one.start <= later.began and one.end >= earlier.began for one in around.outages
+    )
 
 
 def _unexcused(earlier: Run, later: Run) -> Iterator[tuple[str, str]]:

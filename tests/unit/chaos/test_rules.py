@@ -7,7 +7,7 @@ from tests.unit.chaos.conftest import a_run, around, cut, disturbed
 
 from chaos import rules
 from chaos.disturbances import Outage, What
-from chaos.fates import MOST_ATTEMPTS, MOST_STARTS
+from chaos.fates import LIMITED, MOST_ATTEMPTS, MOST_STARTS
 from chaos.history import DYING, FAILED, POSTPONED, SKIPPED
 
 
@@ -99,6 +99,15 @@ def test_attempts_must_not_go_down():
 
 def test_no_attempt_is_left_out():
     assert kinds(a_run(1, 2, FAILED), a_run(3, 4, attempt=3, hop=2)) == [rules.JUMPED]
+
+
+def test_a_time_limit_may_use_an_attempt_up_while_its_claim_waits_for_the_store():
+    limited = {"handler": LIMITED, "how": DYING}
+    runs = [a_run(1, 1, **limited), a_run(9, 9, attempt=3, hop=2, **limited)]
+    assert kinds(*runs) == [rules.JUMPED]
+    assert kinds(*runs, around=around(outages=[Outage(start=2, end=4)])) == []
+    other = [a_run(1, 2, FAILED), a_run(9, 9.5, attempt=3, hop=2)]
+    assert kinds(*other, around=around(outages=[Outage(start=2, end=4)])) == [rules.JUMPED]
 
 
 def test_attempts_stay_within_the_policy():
