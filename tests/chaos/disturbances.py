@@ -8,7 +8,8 @@ only then may the event run again. Each rule rests on a guarantee:
   after that server was back: that is how long a held message may wait for its next try.
 * A worker that was killed, and a child that was: what it had not settled by then.
 * A worker that was frozen beyond its lease counts as dead (decisions 2): what it had not settled
-  when it was frozen; its runs may overlap with their successors'.
+  when it was frozen; its runs may overlap with their successors'. What it had claimed and not yet
+  begun it begins when it goes on, though others may have handled it: *stale* runs.
 * A worker that was stopped finishes or gives back (decisions 16): a run without an end mark is
   excused, one with an end mark only if it was held for a server that was away, or if the stop
   took so long that it was cut at its deadline.
@@ -86,6 +87,15 @@ class Circumstances:
         """Return what excuses *run* and began *before* another run did, or None."""
         found = (one for one in self.disturbances if one.start <= before and self.covers(one, run))
         return next(found, None)
+
+    def is_stale(self, run: Run) -> bool:
+        """Tell whether *run* may go by a claim from before its worker was frozen."""
+        return any(
+            one.what is What.FROZEN
+            and one.worker == run.worker
+            and one.start <= run.began <= one.end + SETTLE
+            for one in self.disturbances
+        )
 
     def settled_by(self, run: Run) -> float:
         """Return the time by which *run*, which wrote how it ended, is settled at the latest."""

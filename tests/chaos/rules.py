@@ -46,9 +46,9 @@ def check_runs(event: str, runs: Sequence[Run], around: Circumstances) -> Iterat
 
 def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, str]]:
     for earlier, later in combinations(runs, 2):
-        if around.excuse(earlier, later.began) is None:
+        if around.excuse(earlier, later.began) is None and not around.is_stale(later):
             yield from _unexcused(earlier, later)
-    for earlier, later in pairwise(runs):
+    for earlier, later in pairwise([run for run in runs if not around.is_stale(run)]):
         if later.attempt < earlier.attempt:
             yield BACKWARDS, f"attempt {later.attempt} began after attempt {earlier.attempt}"
         if later.attempt > earlier.attempt + 1 and not _limit_struck_first(earlier, later, around):
