@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 
 from chaos.disturbances import Circumstances
 from chaos.fates import LIMITED, MOST_ATTEMPTS, MOST_STARTS
@@ -48,11 +48,13 @@ def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, s
     for earlier, later in combinations(runs, 2):
         if around.excuse(earlier, later.began) is None and not around.is_stale(later):
             yield from _unexcused(earlier, later)
-    for earlier, later in pairwise([run for run in runs if not around.is_stale(run)]):
-        if later.attempt < earlier.attempt:
-            yield BACKWARDS, f"attempt {later.attempt} began after attempt {earlier.attempt}"
-        if later.attempt > earlier.attempt + 1 and not _limit_struck_first(earlier, later, around):
-            yield JUMPED, f"attempt {later.attempt} came after attempt {earlier.attempt}"
+    highest = runs[0]
+    for run in runs[1:]:
+        if run.attempt < highest.attempt and not around.is_stale(run):
+            yield BACKWARDS, f"attempt {run.attempt} began after attempt {highest.attempt}"
+        if run.attempt > highest.attempt + 1 and not _limit_struck_first(highest, run, around):
+            yield JUMPED, f"attempt {run.attempt} came after attempt {highest.attempt}"
+        highest = max(highest, run, key=lambda one: one.attempt)
 
 
 def _limit_struck_first(earlier: Run, later: Run, around: Circumstances) -> bool:

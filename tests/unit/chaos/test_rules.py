@@ -89,6 +89,16 @@ def test_a_frozen_worker_may_begin_what_it_had_claimed_when_it_goes_on():
     assert kinds(*behind, a_run(15.1, 15.2, FAILED), around=frozen) == []
 
 
+def test_a_run_soon_after_the_worker_goes_on_counts_as_an_attempt():
+    frozen = around(disturbed(What.FROZEN, 3.0, 15.0))
+    runs = [
+        a_run(1, 2, FAILED, worker="w2"),
+        a_run(16, 16.1, FAILED, attempt=2, hop=1, worker="w1"),
+        a_run(18, 19, attempt=3, hop=2, worker="w2"),
+    ]
+    assert kinds(*runs, around=frozen) == []
+
+
 # -- attempts --------------------------------------------------------------------------------------
 
 
