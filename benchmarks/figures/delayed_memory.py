@@ -124,7 +124,8 @@ FIGURES = (
             " children; beside it a bare Celery worker is sent as many tasks. The proportional set"
             " size of all its processes, once the queue is empty and it no longer moves, minus what"
             " it was after the first thousand (of bare Celery's: after one). One run on each"
-            " broker; the worst counts. On quorum queues RabbitMQ itself delays, so the worker sees none."
+            " broker; the worst counts. On quorum queues RabbitMQ itself delays: its worker sees"
+            " none of them."
         ),
         measure=measure,
     ),
