@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from figures import (
+    chaos,
     claims,
     commands,
     delayed_memory,
@@ -18,6 +19,7 @@ from figures import (
 FIGURES = {
     figure.key: figure
     for figure in (
+        *chaos.FIGURES,
         *kill_loss.FIGURES,
         *give_back.FIGURES,
         *shutdown.FIGURES,
