@@ -12,10 +12,14 @@ from typing import Any
 
 from celery.exceptions import InvalidTaskError
 
+from angzarr.adapters.celery.envelope import FIELD, TOLD
+
 #: args, kwargs and what is embedded: callbacks, errbacks, chain, chord.
 _PARTS = 3
 #: Hard and soft.
 _LIMITS = 2
+#: What only this worker may say of a request. What a body embeds overrules the fields of a request.
+_OURS = frozenset({FIELD, TOLD})
 
 
 def check_headers(found: Mapping[str, Any]) -> None:
@@ -26,6 +30,10 @@ def check_headers(found: Mapping[str, Any]) -> None:
     limits = found.get("timelimit")
     if limits and not _are_limits(limits):
         msg = f"its timelimit is not [hard, soft] in seconds: {limits!r:.100}"
+        raise InvalidTaskError(msg)
+    shadow = found.get("shadow")
+    if shadow and not isinstance(shadow, str):
+        msg = f"the name that it is shown by is no text: {shadow!r:.100}"
         raise InvalidTaskError(msg)
     stamped, stamps = found.get("stamped_headers"), found.get("stamps")
     if stamped and not _are_names(stamped):
@@ -50,6 +58,9 @@ def checked_body(body: Any) -> tuple[Any, dict[str, Any], dict[str, Any] | None]
         raise InvalidTaskError(msg)
     if embed is not None and not isinstance(embed, dict):
         msg = f"what its body embeds is no mapping but {_kind(embed)}"
+        raise InvalidTaskError(msg)
+    if embed and (taken := _OURS & embed.keys()):
+        msg = f"what its body embeds has names that are this worker's own: {sorted(taken)}"
         raise InvalidTaskError(msg)
     return args, kwargs, embed
 
