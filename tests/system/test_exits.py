@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from system.bad_messages import all_bad
+from system.bad_messages import Bad, all_bad, good_headers
 from system.conftest import wait_for
 
 BROKERS = ["redis", "amqp"]
@@ -54,6 +54,26 @@ def name_of(letter, bad):
         and one.headers.get("timelimit") == letter.message.headers.get("timelimit")
     )
     return found
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("site", BROKERS, indirect=True)
+def test_what_is_nested_too_deep_for_a_child_is_a_letter_and_keeps_no_slot(site, pool):
+    bad = [
+        Bad(
+            f"nested {depth} deep", b"[[" + b"[" * depth + b"]" * depth + b"], {}, {}]", "",
+            headers=good_headers(task="road_app.routed"),
+        )
+        for depth in range(100, 850, 50)
+    ]  # fmt: skip
+    with site.worker(pool=pool, ROAD_ASYNC="0") as worker:
+        for one in bad:
+            publish_raw(site, one)
+        letters = site.letters("unknown", len(bad))
+        site.module.add.delay(2, 3)
+        site.wait_ran("add")
+        assert worker.poll() is None
+    assert {letter.message.body for letter in letters} == {one.body for one in bad}
 
 
 @pytest.mark.parametrize(

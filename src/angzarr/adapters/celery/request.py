@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from functools import partial
-from typing import Any
+from pickle import PicklingError
+from typing import Any, Final
 
 from billiard.einfo import ExceptionWithTraceback
-from celery.exceptions import TimeLimitExceeded
+from celery.exceptions import TaskRevokedError, TimeLimitExceeded
 from celery.worker import state
 from celery.worker.request import Request
 
@@ -22,6 +23,9 @@ from angzarr.errors import DeliveryError, ExpiredError, RevokedError
 
 _log = logging.getLogger("angzarr.worker")
 
+#: What pickle raises on a message that cannot go to a child: JSON may be nested deeper than that.
+_CANNOT_TRAVEL: Final = (RecursionError, PicklingError, TypeError, ValueError, AttributeError)
+
 
 class RoadRequest(Request):
     """Celery's request plus the raw message, a token, and the owner whose lease covers it.
@@ -30,16 +34,23 @@ class RoadRequest(Request):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap the `on_success` that Celery writes into the class it makes for each task."""
+        """Wrap the two methods that Celery writes into the class it makes for each task."""
         super().__init_subclass__(**options)
-        acknowledge_success = cls.on_success
+        acknowledge_success, hand_over = cls.on_success, cls.execute_using_pool
 
         def on_success(request: Any, told: Any, **kwargs: Any) -> Any:
             if type(told[1]) is LeftToAck:
                 request.leave_to_ack(told[1].kept)
             return acknowledge_success(request, told, **kwargs)
 
-        cls.on_success = on_success
+        def execute_using_pool(request: Any, pool: Any, **kwargs: Any) -> Any:
+            try:
+                return hand_over(request, pool, **kwargs)
+            except _CANNOT_TRAVEL as error:
+                request.cannot_travel(pool, error)
+                raise TaskRevokedError(request.id) from error  # Celery frees its slot
+
+        cls.on_success, cls.execute_using_pool = on_success, execute_using_pool
 
     def __init__(self, message: Any, **options: Any) -> None:
         check_headers(options.get("headers") or message.headers)
@@ -124,6 +135,14 @@ class RoadRequest(Request):
 
     def _requeue(self) -> None:
         super().reject(requeue=True)
+
+    def cannot_travel(self, pool: Any, error: Exception) -> None:
+        """Make a letter of a message that cannot be written for a child; its job is forgotten."""
+        state.task_ready(self)
+        for job in list(getattr(getattr(pool, "_pool", None), "_cache", {}).values()):
+            if job.correlation_id == self.id and getattr(job, "_payload", None) is None:
+                job.discard()
+        self._app.settlement.bury(self._envelope, error, "INVALID_TASK", self.acknowledge)
 
     @property
     def _ended_by_us(self) -> bool:

@@ -9,6 +9,7 @@ import time
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -20,10 +21,10 @@ from billiard.exceptions import (
     WorkerLostError,
 )
 from celery.app.trace import build_tracer
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore, Reject, TaskRevokedError
 from celery.states import FAILURE, IGNORED, REJECTED, SUCCESS
 from celery.states import RETRY as RETRIED
-from celery.worker.request import Request
+from celery.worker.request import Request, create_request_cls
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.envelope import FIELD, Envelope
@@ -422,3 +423,30 @@ def test_a_message_of_protocol_1_goes_on_as_one_of_protocol_2(app):
 def test_a_copy_of_a_compressed_message_does_not_claim_to_be_compressed(request_of):
     request = request_of(compression="application/x-gzip")
     assert "compression" not in Envelope._make(request._request_dict[FIELD]).message("q").headers
+
+
+@pytest.mark.parametrize("error", [RecursionError("too deep"), pickle.PicklingError("no")])
+def test_what_no_child_can_be_sent_is_a_letter_and_frees_its_slot(app, ended, error):
+    put = []
+    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    request, told = ended()
+    forgotten = []
+    jobs = [
+        SimpleNamespace(correlation_id=name, _payload=sent, discard=partial(forgotten.append, at))
+        for at, (name, sent) in enumerate([("task-1", None), ("task-1", b"sent"), ("other", None)])
+    ]
+
+    def apply_async(*_args, **_options):
+        raise error
+
+    pool = SimpleNamespace(
+        apply_async=apply_async, _pool=SimpleNamespace(_cache=dict(enumerate(jobs)))
+    )
+    made = create_request_cls(RoadRequest, request.task, pool, "host", None, app=app)
+    request.__class__ = made
+    with pytest.raises(TaskRevokedError):  # on which Celery frees the slot
+        request.execute_using_pool(pool)
+    wait_until(lambda: told)
+    assert told == ["ack"]
+    assert [letter.error_code for letter in put] == ["INVALID_TASK"]
+    assert forgotten == [0], "and no job of another message, or one that is under way"
