@@ -44,6 +44,11 @@ _AMBIGUOUS = (LookupError, ValueError, TypeError, AttributeError)
 class RoadConsumer(Consumer):
     """Celery's consumer with every way out of it guarded."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # It outlives a connection: what it has closed stays closed when Celery consumes anew.
+        self._valve = Valve(self, self.app.held_domains)
+
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Bury what cannot be decoded; Celery would acknowledge it."""
         self._bury(message, exc, "UNDECODABLE")
@@ -77,7 +82,7 @@ class RoadConsumer(Consumer):
         maintain = getattr(getattr(self.pool, "_pool", None), "maintain_pool", None)
         if maintain is not None:
             hub.call_repeatedly(LOOKED_EVERY, maintain)
-        hub.call_repeatedly(VALVE_EVERY, Valve(self, self.app.held_domains).turn)
+        hub.call_repeatedly(VALVE_EVERY, self._valve.turn)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
         """Return what takes each message; nothing but a lost connection leaves it."""
