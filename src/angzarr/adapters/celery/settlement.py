@@ -76,13 +76,14 @@ class Settlement:
     ) -> None:
         """Settle a delivery that ended with *error* and not by its handler's return.
 
-        Whoever may still run it is fenced first: a killed process can take its time to die.
+        Whoever may still run it is fenced first: a killed process can take its time to die. All
+        tries have one token: a claim that one of them could not give back is the next one's.
         """
+        again = envelope._replace(token=os.urandom(16).hex(), answer=None)
 
         def step() -> None:
             if error is not None:
                 self._free(envelope, counted=False)
-            again = envelope._replace(token=os.urandom(16).hex(), answer=None)
             told(self._road.take(delivery_of(self._app, again, args, kwargs), error))
 
         self._thread.submit(step, what=f"task {envelope.headers.get('id')!r}")

@@ -450,3 +450,29 @@ def test_what_no_child_can_be_sent_is_a_letter_and_frees_its_slot(app, ended, er
     assert told == ["ack"]
     assert [letter.error_code for letter in put] == ["INVALID_TASK"]
     assert forgotten == [0], "and no job of another message, or one that is under way"
+
+
+def test_a_claim_that_could_not_be_given_back_is_the_next_tries_own(ended, app, monkeypatch, sent):
+    put, refused = [], [OSError("the dead-letter queue is away")]
+    queue, store = app.settlement._road.settler.dead_letters, app.settlement._road.store
+    settle = store.settle
+
+    def put_later(letters):
+        if refused:
+            raise refused[0]
+        put.extend(letters)
+        return [None]
+
+    def settled(key, token, ending):
+        if refused and isinstance(ending, Release) and store.owns(key, token):
+            refused.clear()
+            raise StoreUnavailable("so is the store, when the claim is to be given back")
+        return settle(key, token, ending)
+
+    monkeypatch.setattr(queue, "put", put_later)
+    monkeypatch.setattr(store, "settle", settled)
+    request, told = ended()
+    request._announce_revoked("revoked", None, None, expired=False)
+    wait_until(lambda: "ack" in told)
+    assert [letter.reason for letter in put] == [Reason.REVOKED]
+    assert sent("q") == [], "it was not taken for one in another worker's hands"
