@@ -25,6 +25,7 @@ from kombu.utils.json import dumps
 from angzarr.adapters.celery.announce import announce_unknown
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.held_domains import Valve
+from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import DecodeError, text_of
@@ -157,8 +158,9 @@ class RoadConsumer(Consumer):
         headers = message.headers if isinstance(message.headers, dict) else {}
         info = message.delivery_info if isinstance(message.delivery_info, dict) else {}
         properties = message.properties if isinstance(message.properties, dict) else {}
+        ride: Ride | None = getattr(message, RIDE, None)
         return Envelope(
-            os.urandom(16).hex(),
+            ride.token if ride else os.urandom(16).hex(),
             self.app.owner,
             body,
             message.content_type or "",
@@ -166,4 +168,5 @@ class RoadConsumer(Consumer):
             headers,
             properties,
             info,
+            ride and sent_as(ride.answer),
         )

@@ -48,10 +48,16 @@ class Settlement:
     def bury(
         self, envelope: Envelope, error: Exception, code: str, then: Callable[[], object]
     ) -> None:
-        """Make a dead letter of a message that cannot be read, then call *then*."""
+        """Make a dead letter of a message that cannot be read, then call *then*.
+
+        A claim that was made when it was fetched ends before: nobody else would end it while this
+        worker lives, and a replay would wait for it.
+        """
         message = message_of(self._app, envelope)
 
         def step() -> None:
+            if envelope.answer is not None:
+                self._free(envelope, counted=False)
             try:
                 self._salvage.take(message, error, code)
             except LetterTooLarge as large:

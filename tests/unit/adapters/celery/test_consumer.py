@@ -1,13 +1,17 @@
-"""The consumer in a worker's parent: what it holds back."""
+"""The consumer in a worker's parent: what it holds back, and what it buries."""
 
 from __future__ import annotations
 
+import json
+import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from angzarr.adapters.celery.consumer import RoadConsumer
+from angzarr.adapters.celery.riding import RIDE, Ride, Riding
+from angzarr.resilience.idempotency import Claim, Claimed, InProgress, Position, key_for
 
 
 class Hub:
@@ -70,3 +74,36 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
     app.held_domains.hold("order", datetime.now(UTC) - timedelta(minutes=1))
     turn()
     assert consumed == {"orders"}
+
+
+def wait_until(truth):
+    until = time.monotonic() + 10
+    while not truth():
+        assert time.monotonic() < until, "waited 10 s"
+        time.sleep(0.005)
+
+
+def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer):
+    put, acknowledged = [], []
+    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    store = app.settlement._road.store
+    riding = Riding(app.handlers, store, app.owner, lambda *_: None)
+    message = SimpleNamespace(
+        headers={"task": "t", "id": "a", "timelimit": "soon"}, body=json.dumps([[], {}, {}]),
+        payload=[[], {}, {}], content_type="application/json", content_encoding="utf-8",
+        properties={}, delivery_info={"routing_key": "q"}, acknowledged=False,
+        ack_log_error=lambda *_: acknowledged.append(True),
+    )  # fmt: skip
+    riding.board([message])
+    ride: Ride = getattr(message, RIDE)
+    assert isinstance(ride.answer, Claimed)
+    key = key_for("t", "a")
+    replay = Claim(
+        key=key, token="replay", owner=app.owner, position=Position(1, 0), fingerprint=""
+    )
+    assert store.claim([replay]) == [InProgress()], "as long as this worker lives"
+    consumer.on_invalid_task(None, message, ValueError("malformed"))
+    wait_until(lambda: acknowledged)
+    assert [letter.error_code for letter in put] == ["INVALID_TASK"]
+    (answer,) = store.claim([replay])
+    assert isinstance(answer, Claimed)
