@@ -13,7 +13,7 @@ BROKERS = ["redis", "amqp"]
 POOLS = ["prefork", "threads", "solo"]
 
 
-def publish_raw(site, bad):
+def publish_raw(site, bad, **properties):
     """Publish *bad* as a publisher of any language could."""
     queue = site.app.amqp.queues[site.app.conf.task_default_queue]
     with site.app.connection_for_write() as connection:
@@ -23,6 +23,7 @@ def publish_raw(site, bad):
         producer.publish(
             bad.body, exchange=queue.exchange, routing_key=queue.routing_key, headers=headers,
             content_type=bad.content_type, content_encoding=bad.content_encoding,
+            **properties,
         )  # fmt: skip
 
 
@@ -138,6 +139,17 @@ def test_a_task_revoked_while_it_runs_is_killed_and_a_letter(site):
     assert (letter.reason, letter.message.id) == ("revoked", sent.id)
     assert len(site.ran("long")) == 1
     assert site.ran("long done") == []
+
+
+@pytest.mark.parametrize("site", ["amqp"], indirect=True)
+def test_a_property_that_is_no_utf_8_ends_no_worker_and_its_task_runs(site):
+    with site.worker(ROAD_ASYNC="0") as worker:
+        good = Bad("", b"[[1, 2], {}, {}]", "", headers=good_headers())
+        publish_raw(site, good, correlation_id=b"caf\xe9")
+        site.module.add.delay(3, 4)
+        site.wait_ran("add", 2)
+        assert worker.poll() is None
+    assert sorted(line["args"] for line in site.ran("add")) == [[1, 2], [3, 4]]
 
 
 #: What is no message of kombu's at all, put on an SQS queue by somebody else.

@@ -36,6 +36,8 @@ FIRST_ATTEMPT_AT: Final = "angzarr-first-attempt-at"
 NOT_BEFORE: Final = "angzarr-not-before"
 #: The queue the message was first sent to.
 QUEUE: Final = "angzarr-queue"
+#: The bytes of headers that cannot be read, in their place (RabbitMQ).
+UNREAD: Final = "angzarr-unread-headers"
 
 #: Set on a replay (spec A4).
 REPLAYED: Final = "X-Retry-From-DLQ"

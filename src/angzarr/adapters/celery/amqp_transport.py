@@ -1,7 +1,8 @@
 """kombu's RabbitMQ transport, but a mandatory message that no queue takes is an error.
 
 RabbitMQ confirms such a message as well, after it has returned it. py-amqp raises the return and
-leaves the confirm unread, which the next publish would take for its own.
+leaves the confirm unread, which the next publish would take for its own. And what it says of a
+message is read even where py-amqp cannot.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from kombu.transport import pyamqp
 
+from angzarr.adapters.celery.amqp_frames import frame_handler
 from angzarr.adapters.celery.parcel import no_queue
 
 
@@ -41,6 +43,9 @@ class Connection(pyamqp.Connection):
     """A connection with such channels."""
 
     Channel = Channel
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"frame_handler": frame_handler, **options})
 
 
 class Transport(pyamqp.Transport):
