@@ -1,7 +1,7 @@
 """Protocol 1: messages of Celery 3 and of clients in other languages, read as protocol 2. Pure.
 
-Celery still takes them. Their task and id stand in the body, where a copy's own headers could not
-go: a copy, and a letter, is of protocol 2.
+Celery still takes them, and those that are half of either. Their id, at least, stands in the body,
+where a copy's own headers could not go: a copy, and a letter, is of protocol 2.
 """
 
 from __future__ import annotations
@@ -22,11 +22,6 @@ class Upgraded(NamedTuple):
 
     body: str
     headers: dict[str, Any]
-
-
-def is_protocol_1(headers: Mapping[str, Any]) -> bool:
-    """Tell whether a message with these headers is of protocol 1, if it is a task at all."""
-    return "task" not in headers
 
 
 def upgraded(body: Any, told: Mapping[str, Any]) -> Upgraded:

@@ -15,7 +15,7 @@ from celery.worker.request import Request
 
 from angzarr.adapters.celery.announce import announce_end, announce_revoked
 from angzarr.adapters.celery.envelope import FIELD, Envelope
-from angzarr.adapters.celery.protocol_1 import is_protocol_1, upgraded
+from angzarr.adapters.celery.protocol_1 import upgraded
 from angzarr.adapters.celery.riding import RIDE, LeftToAck, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.delivery.outcome import Outcome
@@ -76,9 +76,9 @@ class RoadRequest(Request):
 
     def _raw(self, message: Any) -> tuple[Any, str, str, Any]:
         """Return body, content type, encoding and headers as a copy is to have them."""
-        if is_protocol_1(message.headers):
+        if self._decoded:  # Celery made it of a body that says more than the arguments
             body, headers = upgraded(self._body, self._request_dict)
-            return body, "application/json", "utf-8", headers
+            return body, "application/json", "utf-8", {**message.headers, **headers}
         return message.body, message.content_type, message.content_encoding, message.headers
 
     def _hand_on_decoded(self) -> None:

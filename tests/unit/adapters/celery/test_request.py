@@ -25,9 +25,11 @@ from celery.exceptions import Ignore, Reject, TaskRevokedError
 from celery.states import FAILURE, IGNORED, REJECTED, SUCCESS
 from celery.states import RETRY as RETRIED
 from celery.worker.request import Request, create_request_cls
+from celery.worker.strategy import hybrid_to_proto2
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.envelope import FIELD, Envelope
+from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request import RoadRequest
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import GivenBack, StoreUnavailable
@@ -418,6 +420,27 @@ def test_a_message_of_protocol_1_goes_on_as_one_of_protocol_2(app):
     assert json.loads(raw.body) == [[1], {}, {"callbacks": None}]
     assert (raw.task, raw.id, raw.headers["retries"]) == ("t", "old", 2)
     assert raw.headers["mine"] == "yes"
+
+
+def test_messages_half_of_protocol_1_are_told_apart_by_the_id_in_their_body(app):
+    task = task_of(app, lambda *_: None)
+    app.finalize(auto=True)
+    keys = set()
+    for name in ("one", "other"):
+        told = {"id": name, "args": [1], "kwargs": {}}
+        message = SimpleNamespace(
+            headers={"task": "t", "mine": "yes"}, body=dumps(told), payload=told, properties={},
+            content_type="application/json", content_encoding="utf-8", delivery_info={},
+        )  # fmt: skip
+        body, headers, decoded, _ = hybrid_to_proto2(message, told)
+        request = RoadRequest(
+            message, app=app, task=task, body=body, headers=headers, decoded=decoded
+        )
+        delivery = delivery_of(app, request._request_dict[FIELD], request.args, request.kwargs)
+        assert (delivery.message.id, delivery.message.headers["mine"]) == (name, "yes")
+        assert json.loads(delivery.message.body)[:2] == [[1], {}]
+        keys.add(delivery.key)
+    assert len(keys) == 2, "or the second would be taken for a duplicate, and be lost"
 
 
 def test_a_copy_of_a_compressed_message_does_not_claim_to_be_compressed(request_of):

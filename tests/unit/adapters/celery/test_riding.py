@@ -170,3 +170,10 @@ def test_an_answer_reaches_the_child_as_it_is(answer):
 def test_a_completion_reaches_the_parent_with_the_result():
     left = pickle.loads(pickle.dumps(LeftToAck.of("None", Complete(result="1"))))  # noqa: S301
     assert (type(left), str(left), left.kept) == (LeftToAck, "None", "1")
+
+
+def test_a_body_with_three_names_is_no_body_of_three_parts(riding):
+    half = message()
+    half.payload = {"args": [1], "kwargs": {}, "id": "1"}
+    riding.board([half])
+    assert not hasattr(half, RIDE)
