@@ -22,6 +22,10 @@ TOLD = "angzarr_told"
 #: What RabbitMQ's native delayed delivery puts before a routing key: 28 bits of the delay.
 _DELAY_PREFIX = re.compile(r"\A(?:[01]\.){28}")
 _DELAYED = ("0.", "1.")
+#: What RabbitMQ keeps for itself, nothing at all, and what no name can be written with.
+_NO_QUEUE = re.compile("(?s)amq\\.|\\Z|.*[\x00-\x1f\x7f\ud800-\udfff]")
+#: Bytes of UTF-8, in RabbitMQ.
+_LONGEST_QUEUE = 255
 #: What kombu undoes before anybody sees the body.
 _COMPRESSION = "compression"
 #: Message properties that a copy takes along; the others belong to one publish.
@@ -67,6 +71,15 @@ class Envelope(NamedTuple):
 
     @property
     def named_queue(self) -> str | None:
-        """The queue named in a header, if any."""
+        """The queue named in a header, if any broker could have a queue of that name.
+
+        A copy could never be sent to another, and would be held for ever.
+        """
         queue = self.headers.get(names.QUEUE)
-        return queue if isinstance(queue, str) and queue else None
+        return queue if isinstance(queue, str) and _may_be_queue(queue) else None
+
+
+def _may_be_queue(name: str) -> bool:
+    if _NO_QUEUE.match(name):
+        return False
+    return len(name.encode()) <= _LONGEST_QUEUE

@@ -73,3 +73,15 @@ def test_a_body_that_travels_twice_is_pickled_once():
     body = b"x" * 100_000
     assert len(pickle.dumps((envelope(body), body))) < 110_000
     assert pickle.loads(pickle.dumps(envelope(body))) == envelope(body)  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize(
+    "name", ["", "amq.direct", "q" * 256, "é" * 128, "a\x00", "a\nb", "\ud800", 7, ["q"], None]
+)
+def test_a_name_that_no_queue_can_have_is_not_taken_from_a_header(name):
+    assert envelope(headers={names.QUEUE: name}).named_queue is None
+
+
+@pytest.mark.parametrize("name", ["orders", "q" * 255, "é" * 127, "amqp", "a b/c:d"])
+def test_the_name_of_a_queue_is_taken_from_its_header(name):
+    assert envelope(headers={names.QUEUE: name}).named_queue == name
