@@ -106,6 +106,16 @@ class RoadRequest(Request):
         _log.error("process_lost: of task %s[%s]: %s", self.name, self.id, error)
         self.give_back()
 
+    def on_accepted(self, pid: int, time_accepted: float) -> None:
+        """Note that it runs. What cannot be told to listeners must not keep a thread from it.
+
+        A pool of threads would never run it, nor ever tell how it ended.
+        """
+        try:
+            super().on_accepted(pid, time_accepted)
+        except Exception as error:  # noqa: BLE001 - the broker of events is away
+            _log.warning("not_announced: the task runs all the same: %r", error)
+
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
         """Log it; a hard limit was settled by `on_failure`, which comes first."""
         if soft:

@@ -21,6 +21,7 @@ from billiard.exceptions import (
     WorkerLostError,
 )
 from celery.app.trace import build_tracer
+from celery.concurrency.thread import TaskPool
 from celery.exceptions import Ignore, Reject, TaskRevokedError
 from celery.states import FAILURE, IGNORED, REJECTED, SUCCESS
 from celery.states import RETRY as RETRIED
@@ -499,3 +500,22 @@ def test_a_claim_that_could_not_be_given_back_is_the_next_tries_own(ended, app, 
     wait_until(lambda: "ack" in told)
     assert [letter.reason for letter in put] == [Reason.REVOKED]
     assert sent("q") == [], "it was not taken for one in another worker's hands"
+
+
+def test_a_task_runs_where_its_start_cannot_be_told_to_listeners(ended, monkeypatch):
+    request, _ = ended()
+
+    def away(*_args, **_fields):
+        raise ConnectionError("the broker of events")
+
+    monkeypatch.setattr(request, "_eventer", SimpleNamespace(enabled=True, send=away))
+    monkeypatch.setattr(request.task, "send_events", True)
+    ran = []
+    pool = TaskPool(1)
+    try:
+        pool.on_apply(
+            ran.append, (True,), callback=ran.append, accept_callback=request.on_accepted
+        ).wait(10)
+    finally:
+        pool.on_stop()
+    assert ran == [True, None], "and its end was told"
