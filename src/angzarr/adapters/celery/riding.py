@@ -119,7 +119,6 @@ class Riding:
             and not message.delivery_info.get("redelivered")
             and not any(map(found.get, _LATER))
             and not getattr(message, "errors", None)  # kombu could not unpack it
-            and isinstance(message.payload, list)  # of protocol 2
         )
 
     def _claim(self, message: Any) -> Claim:

@@ -89,7 +89,7 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     store = app.settlement._road.store
     riding = Riding(app.handlers, store, app.owner, lambda *_: None)
     message = SimpleNamespace(
-        headers={"task": "t", "id": "a", "timelimit": "soon"}, body=json.dumps([[], {}, {}]),
+        headers={"task": "t", "id": "a"}, body=json.dumps([[], {}, {}]),
         payload=[[], {}, {}], content_type="application/json", content_encoding="utf-8",
         properties={}, delivery_info={"routing_key": "q"}, acknowledged=False,
         ack_log_error=lambda *_: acknowledged.append(True),
