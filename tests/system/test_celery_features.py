@@ -23,7 +23,9 @@ def test_each_pool_handles_retries_and_dead_letters(site, pool):
         for n, fate in enumerate(["fine", "flaky", "give up", "skip"]):
             site.app.publish(site.module.Thing(n=n, fate=fate), id=f"{site.module.PREFIX}-{n}")
         site.wait_ran("handled", 2)
-        (letter,) = site.letters("thing")
+        # A worker without the asynchronous handler makes a letter of each message for it.
+        letters = site.letters("thing", 1 if asynchronous == "1" else 5)
+    (letter,) = (one for one in letters if one.error_code != "UNKNOWN_TASK")
     assert [line["attempt"] for line in site.ran("handle") if line["n"] == 1] == [1, 2, 3]
     assert letter.event.data["n"] == 2
     assert "never" in letter.explanation
