@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from celery import signals
 
 from angzarr import wiring
-from angzarr.adapters.celery import safety
+from angzarr.adapters.celery import decompression, safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.dropped import DroppedStep
 from angzarr.adapters.celery.held_domains import HeldDomains
@@ -162,6 +162,7 @@ class Angzarr(Registering, Publishing):
         Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
         """
         self.finalize(auto=True)
+        decompression.bound()
         safety.check(self, transport_of(self))
         safety.check_pool(self, pool, self._is_async)
         wiring.check_servers(self.settings, self.broker_url)

@@ -118,6 +118,7 @@ def _waves(app: Any, road: Road) -> Waves | None:
         facts=road.settler.facts,
         clock=road.pipeline.clock,
         chance=random.random,
+        known=frozenset(wiring.domains_to_read(app.settings, list(app.handlers.domains()))),
         on_held=app.held_domains.hold,
     )
 

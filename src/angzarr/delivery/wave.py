@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from angzarr.clock import Clock
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handlers
@@ -40,6 +41,9 @@ class Waves:
     facts: FactLog
     clock: Clock
     chance: Callable[[], float]
+    #: The domains that are told apart; a name that only a message gives is counted as unknown, or
+    #: whoever sends messages could make up any number of them.
+    known: frozenset[str]
     #: Told a domain and until when it is held back.
     on_held: Callable[[str, datetime], object]
     _alarms: dict[str, datetime] = field(default_factory=dict)
@@ -96,7 +100,8 @@ class Waves:
 
     def _domain(self, delivery: Delivery) -> str:
         handler = self.handlers.get(delivery.handler)
-        return self.autopsy.domain(handler, delivery.event.domain, delivery.message.queue)
+        domain = self.autopsy.domain(handler, delivery.event.domain, delivery.message.queue)
+        return domain if domain in self.known else UNKNOWN_DOMAIN
 
     def _is_old(self, delivery: Delivery) -> bool:
         handler = self.handlers.get(delivery.handler)

@@ -35,7 +35,8 @@ class Guarded:
         waves = Waves(
             breakers=InProcessBreakers(default=settings), handlers=world.handlers,
             autopsy=plain.pipeline.judge.autopsy, facts=plain.settler.facts, clock=world.clock,
-            chance=lambda: 0.0, on_held=lambda domain, until: self.held.append((domain, until)),
+            chance=lambda: 0.0, known=frozenset(self.ill),
+            on_held=lambda domain, until: self.held.append((domain, until)),
         )  # fmt: skip
         self.road = replace(plain, waves=waves)
 
@@ -143,3 +144,10 @@ def test_duplicates_say_nothing_about_a_domain(guarded, world):
     assert guarded.letters() == LEAST - 2
     guarded.take("invoice")
     assert guarded.letters() == LEAST - 2, "one handled and nine dead are a wave"
+
+
+def test_domains_that_only_messages_name_are_one(guarded, world):
+    world.handler(guarded.handle_for("order"), name="plain")
+    outcomes = [guarded.take("plain", **{"angzarr-domain": f"made-up-{n}"}) for n in range(LEAST)]
+    assert isinstance(outcomes[-1], Postponed)
+    assert outcomes[-1].wave == "unknown"

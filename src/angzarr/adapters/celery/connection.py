@@ -17,9 +17,9 @@ _REDIS: Final = {
     "sentinel": "angzarr.adapters.redis.transport:SentinelTransport",
 }
 _OTHERS: Final = {
-    "amqp": "angzarr.adapters.celery.amqp_transport:Transport",
-    "pyamqp": "angzarr.adapters.celery.amqp_transport:Transport",
-    "amqps": "angzarr.adapters.celery.amqp_transport:TlsTransport",
+    "amqp": "angzarr.adapters.rabbitmq.transport:Transport",
+    "pyamqp": "angzarr.adapters.rabbitmq.transport:Transport",
+    "amqps": "angzarr.adapters.rabbitmq.transport:TlsTransport",
     "sqs": "angzarr.adapters.sqs.transport:Transport",
 }
 

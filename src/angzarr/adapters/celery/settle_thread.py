@@ -36,7 +36,8 @@ class _Job:
 class SettleThread:
     """Takes steps, each until it works; one that fails waits and keeps no other from its turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "angzarr-settle") -> None:
+        self._name = name
         self._jobs: list[_Job] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -57,9 +58,7 @@ class SettleThread:
             due = time.monotonic() + after
             heapq.heappush(self._jobs, _Job(due, next(self._numbers), step, what))
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="angzarr-settle", daemon=True
-                )
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 

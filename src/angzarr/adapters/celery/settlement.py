@@ -1,8 +1,8 @@
 """Settlement: the parent settles what no child will: D7, decisions 1 to 3.
 
 Messages that nobody can read, and deliveries that ended outside their child. Never an outcome that
-a child returned. All of it happens on the settle thread; whoever asks is told there when it is
-done, and acknowledges then.
+a child returned. All of it happens on the settle thread; whoever asks is told on another one when
+it is done, and acknowledges then.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Settlement:
         self._salvage = salvage
         self._publisher = publisher
         self._thread = SettleThread()
+        #: Users' hooks and result backends may take their time: they keep no settlement waiting.
+        self._teller = SettleThread("angzarr-tell")
 
     def bury(
         self, envelope: Envelope, error: Exception, code: str, then: Callable[[], object]
@@ -90,9 +92,11 @@ class Settlement:
         def step() -> None:
             if error is not None:
                 self._free(envelope, counted=False)
-            told(self._road.take(delivery_of(self._app, again, args, kwargs), error))
+            outcome = self._road.take(delivery_of(self._app, again, args, kwargs), error)
+            self._teller.submit(lambda: told(outcome), what=what)
 
-        self._thread.submit(step, what=f"task {envelope.headers.get('id')!r}")
+        what = f"task {envelope.headers.get('id')!r}"
+        self._thread.submit(step, what=what)
 
     def give_back(
         self, envelope: Envelope, *, counted: bool, then: Callable[[], object] | None
@@ -129,8 +133,9 @@ class Settlement:
 
         What was not settled goes back to the broker with its connection.
         """
-        self._thread.finish(patience)
-        self._thread.stop()
+        for thread in (self._thread, self._teller):
+            thread.finish(patience)
+            thread.stop()
         self._road.close()
         self._salvage.close()
         self._publisher.close()

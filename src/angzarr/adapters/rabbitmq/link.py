@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import amqp
 
+from angzarr.adapters.rabbitmq.frames import frame_handler
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 
@@ -117,6 +118,7 @@ class Link:
             read_timeout=timeout,
             write_timeout=timeout,
             heartbeat=heartbeat,
+            frame_handler=frame_handler,  # a letter of others may be written in any way
         )
         self.connection.connect()
         try:

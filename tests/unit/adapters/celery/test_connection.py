@@ -10,7 +10,7 @@ from kombu import Connection, pools
 
 from angzarr.adapters.celery.connection import RoadConnection
 
-AMQP = "angzarr.adapters.celery.amqp_transport"
+AMQP = "angzarr.adapters.rabbitmq.transport"
 
 
 def transport_of(connection):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from amqp.exceptions import RecoverableConnectionError
 from kombu.transport import pyamqp
 
-from angzarr.adapters.celery.amqp_frames import frame_handler
-from angzarr.adapters.celery.parcel import no_queue
+from angzarr.adapters.rabbitmq.frames import frame_handler
 
 
 class Channel(pyamqp.Channel):
@@ -26,13 +26,14 @@ class Channel(pyamqp.Channel):
     def basic_publish_confirm(
         self, msg: Any, exchange: str = "", routing_key: str = "", **options: Any
     ) -> Any:
-        """Publish and wait for the confirm; raises what `no_queue` returns if *msg* came back."""
+        """Publish and wait for the confirm; raises RecoverableConnectionError if it came back."""
         self._returned = False
         answer = super().basic_publish_confirm(msg, exchange, routing_key, **options)
         if self._returned:
             # The queue was deleted: kombu must not think that it has declared it.
             self.connection.client.declared_entities.clear()
-            raise no_queue(exchange, routing_key)
+            msg = f"no queue takes {routing_key!r} at the exchange {str(exchange)!r}"
+            raise RecoverableConnectionError(msg)  # kombu connects anew and declares the queue
         return answer
 
     def _on_return(self, *_: Any) -> None:

@@ -22,21 +22,8 @@ _HEADER: Final = 2
 _BEFORE, _FLAGS = 12, 14
 #: The basic properties in the order of their flags, by type: text, table, or that many bytes.
 _LAYOUT: Final[tuple[str | int, ...]] = (
-    "s",
-    "s",
-    "F",
-    1,
-    1,
-    "s",
-    "s",
-    "s",
-    "s",
-    8,
-    "s",
-    "s",
-    "s",
-    "s",
-)
+    "s", "s", "F", 1, 1, "s", "s", "s", "s", 8, "s", "s", "s", "s",
+)  # fmt: skip
 #: The longest short text, in bytes.
 _LONGEST = 255
 
