@@ -1,7 +1,7 @@
 # Everything a person does here, by name. `make help` lists it.
 
 PYTHON ?= python3
-# How many processes share the tests that do not stop servers or spawn workers.
+# How many processes share the tests. More than two of those that start workers need more cores.
 JOBS ?= 2
 ARGS ?=
 ONLY ?=
@@ -81,7 +81,7 @@ verify: env
 	@rm -rf build/reports; code=0; \
 	$(MAKE) --no-print-directory check || code=1; \
 	$(BIN)/pytest --ignore=tests/system -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
-	$(BIN)/pytest tests/system --junitxml=build/reports/system.xml || code=1; \
+	$(BIN)/pytest tests/system -n $(JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 

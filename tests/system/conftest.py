@@ -10,10 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+
+from adapters.tcp_proxy import LossyProxy
 
 HERE = Path(__file__).parent
 #: Where workers find the app, and the sources that this process was told to test.
@@ -121,6 +124,41 @@ def site(request, tmp_path, monkeypatch, unique_name):
     site = Site(tmp_path, {"ROAD_PREFIX": unique_name, **made}, monkeypatch)
     yield site
     site.close()
+
+
+@pytest.fixture
+def make_site(tmp_path, monkeypatch, unique_name, redis_url, amqp_url):
+    """Make sites of servers that a test names: on RabbitMQ with a Redis store unless it does."""
+    with ExitStack() as stack:
+
+        def make(*, broker=amqp_url, store=redis_url, letters=amqp_url, make=Site, **environment):
+            everything = {
+                "ROAD_PREFIX": unique_name,
+                "ROAD_BROKER": broker,
+                "ANGZARR_STORE": store,
+                "ROAD_DLQ": json.dumps({"backend": "amqp", "amqp_url": letters}),
+                "ROAD_ASYNC": "0",
+                **environment,
+            }
+            site = make(tmp_path, everything, monkeypatch)
+            stack.callback(site.close)
+            return site
+
+        yield make
+
+
+@pytest.fixture
+def cable():
+    """Make a proxy before the server at a URL; returns (proxy, url through it)."""
+    with ExitStack() as stack:
+
+        def make(url: str):
+            parts = urlsplit(url)
+            proxy = stack.enter_context(LossyProxy(parts.hostname, parts.port))
+            login = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+            return proxy, parts._replace(netloc=f"{login}127.0.0.1:{proxy.port}").geturl()
+
+        yield make
 
 
 @pytest.fixture

@@ -7,51 +7,12 @@ import os
 import signal
 import time
 from collections import Counter
-from urllib.parse import urlsplit
 
 import pytest
 
-from adapters.tcp_proxy import LossyProxy
-from system.conftest import PATH, Site, stop, wait_for
+from system.conftest import PATH, stop, wait_for
 
 EVENTS = 40
-
-
-@pytest.fixture
-def cable(request):
-    """Make a proxy before the server at a URL; returns (proxy, url through it)."""
-    open_cables = []
-
-    def make(url: str):
-        parts = urlsplit(url)
-        proxy = LossyProxy(parts.hostname, parts.port).__enter__()
-        open_cables.append(proxy)
-        login = f"{parts.username}:{parts.password}@" if parts.username else ""
-        return proxy, parts._replace(netloc=f"{login}127.0.0.1:{proxy.port}").geturl()
-
-    yield make
-    for proxy in open_cables:
-        proxy.__exit__()
-
-
-@pytest.fixture
-def make_site(tmp_path, monkeypatch, unique_name, redis_url, amqp_url):
-    made = []
-
-    def make(*, broker=amqp_url, store=redis_url, letters=amqp_url):
-        environment = {
-            "ROAD_PREFIX": unique_name,
-            "ROAD_BROKER": broker,
-            "ANGZARR_STORE": store,
-            "ROAD_DLQ": json.dumps({"backend": "amqp", "amqp_url": letters}),
-            "ROAD_ASYNC": "0",
-        }
-        made.append(Site(tmp_path, environment, monkeypatch))
-        return made[-1]
-
-    yield make
-    for site in made:
-        site.close()
 
 
 def publish(site, numbers, **event):

@@ -5,34 +5,12 @@ Decisions 18: said in docs/guarantees.md, shown here.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from redis_servers import PrivateRedis
-from system.conftest import Site, wait_for
+from system.conftest import wait_for
 
 EVENTS = 60
-
-
-@pytest.fixture
-def make_site(tmp_path, monkeypatch, unique_name, amqp_url):
-    made = []
-
-    def make(broker, store):
-        environment = {
-            "ROAD_PREFIX": unique_name,
-            "ROAD_BROKER": broker,
-            "ANGZARR_STORE": store,
-            "ROAD_DLQ": json.dumps({"backend": "amqp", "amqp_url": amqp_url}),
-            "ROAD_ASYNC": "0",
-        }
-        made.append(Site(tmp_path, environment, monkeypatch))
-        return made[-1]
-
-    yield make
-    for site in made:
-        site.close()
 
 
 @pytest.fixture
@@ -52,8 +30,8 @@ def handled(site):
 
 
 @pytest.mark.parametrize("how", ["flush", "restart"])
-def test_a_claim_store_that_forgets_everything_loses_no_event(make_site, forgetful, amqp_url, how):
-    site = make_site(amqp_url, forgetful.url)
+def test_a_claim_store_that_forgets_everything_loses_no_event(make_site, forgetful, how):
+    site = make_site(store=forgetful.url)
     with site.worker() as worker:
         publish(site, range(EVENTS))
         wait_for(lambda: len(handled(site)) >= 10, what="ten events handled")
@@ -69,7 +47,7 @@ def test_a_claim_store_that_forgets_everything_loses_no_event(make_site, forgetf
 def test_a_broker_that_forgets_everything_has_lost_what_waited_and_the_worker_goes_on(
     make_site, forgetful
 ):
-    site = make_site(forgetful.url, forgetful.url)
+    site = make_site(broker=forgetful.url, store=forgetful.url)
     with site.worker() as worker:
         publish(site, range(EVENTS))
         wait_for(lambda: len(handled(site)) >= 10, what="ten events handled")

@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from adapters.tcp_proxy import LossyProxy
-from system.conftest import Site, wait_for
+from system.conftest import wait_for
 
 OUTAGE = float(os.environ.get("ANGZARR_TEST_OUTAGE", "6"))
 EVENTS = 90
@@ -29,20 +25,16 @@ MOST_CPU = 0.5
 
 
 class Cables:
-    """A proxy before each server of a site."""
+    """A proxy before each server of a site, by name."""
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._proxies: dict[str, LossyProxy] = {}
+    def __init__(self, cable) -> None:
+        self._cable = cable
+        self._proxies = {}
 
     def through(self, name: str, url: str) -> str:
         """Return *url* by way of the cable *name*; two names of one server are two cables."""
-        parts = urlsplit(url)
-        if name not in self._proxies:
-            proxy = LossyProxy(parts.hostname, parts.port)
-            self._proxies[name] = self._stack.enter_context(proxy)
-        login = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
-        return parts._replace(netloc=f"{login}127.0.0.1:{self._proxies[name].port}").geturl()
+        self._proxies[name], by_way = self._cable(url)
+        return by_way
 
     def fail(self, names: str, how: str) -> None:
         for name in names.split("+"):
@@ -52,40 +44,25 @@ class Cables:
         for proxy in self._proxies.values():
             proxy.mend()
 
-    def close(self) -> None:
-        self._stack.close()
+
+@pytest.fixture
+def cables(cable):
+    return Cables(cable)
 
 
 @pytest.fixture
-def cables():
-    made = Cables()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def make_site(tmp_path, monkeypatch, unique_name, redis_url, amqp_url, postgresql_url, cables):
-    made = []
-
+def site_on(make_site, redis_url, amqp_url, postgresql_url, cables):
     def make(broker: str):
         kind, _, riding = broker.partition("+")
         url = cables.through("broker", {"redis": redis_url, "amqp": amqp_url}[kind])
-        store = url if riding else cables.through("store", redis_url)
-        letters = cables.through("letters", amqp_url)
-        environment = {
-            "ROAD_PREFIX": unique_name,
-            "ROAD_BROKER": url,
-            "ANGZARR_STORE": store,
-            "ROAD_DLQ": json.dumps({"backend": "amqp", "amqp_url": letters}),
-            "ROAD_ASYNC": "0",
-            "ANGZARR_FACTS__URL": cables.through("facts", postgresql_url),
-        }
-        made.append(Site(tmp_path, environment, monkeypatch))
-        return made[-1]
+        return make_site(
+            broker=url,
+            store=url if riding else cables.through("store", redis_url),
+            letters=cables.through("letters", amqp_url),
+            ANGZARR_FACTS__URL=cables.through("facts", postgresql_url),
+        )
 
-    yield make
-    for site in made:
-        site.close()
+    return make
 
 
 #: Broker (``redis+one``: it is the store as well), what is away, how.
@@ -116,8 +93,8 @@ if "ANGZARR_TEST_OUTAGE" in os.environ:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("broker", "away", "how"), OUTAGES)
-def test_what_is_away_costs_time_and_nothing_else(make_site, cables, broker, away, how):
-    site = make_site(broker)
+def test_what_is_away_costs_time_and_nothing_else(site_on, cables, broker, away, how):
+    site = site_on(broker)
     with site.worker() as worker:
         published = publish(site)
         wait_for(lambda: len(handled(site)) >= 10, what="ten events handled")

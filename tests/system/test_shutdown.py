@@ -6,7 +6,6 @@ that they need not wait for it.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -28,23 +27,12 @@ FOR_EVER = 300
 
 
 @pytest.fixture
-def make_site(tmp_path, monkeypatch, unique_name, redis_url, amqp_url, request):
-    with ExitStack() as stack:
+def site_on(make_site, redis_url, amqp_url, request):
+    def make(broker: str = "redis", **environment: str) -> Site:
+        url = _broker_url(broker, redis_url, amqp_url, request)
+        return make_site(broker=url, **environment)
 
-        def make(broker: str = "redis", **environment: str) -> Site:
-            environment = {
-                "ROAD_PREFIX": unique_name,
-                "ROAD_BROKER": _broker_url(broker, redis_url, amqp_url, request),
-                "ANGZARR_STORE": redis_url,
-                "ROAD_DLQ": json.dumps({"backend": "amqp", "amqp_url": amqp_url}),
-                "ROAD_ASYNC": "0",
-                **environment,
-            }
-            site = Site(tmp_path, environment, monkeypatch)
-            stack.callback(site.close)
-            return site
-
-        yield make
+    return make
 
 
 def _broker_url(broker, redis_url, amqp_url, request) -> str:
@@ -93,9 +81,9 @@ def ask(process, number=signal.SIGTERM) -> float:
     [("redis", [*POOLS, "prefork", "threads"]), ("amqp", POOLS), ("sqs", POOLS)],
     ids=["redis", "amqp", "sqs"],
 )
-def test_sigterm_under_load_finishes_or_gives_back_everything(make_site, broker, pools):
+def test_sigterm_under_load_finishes_or_gives_back_everything(site_on, broker, pools):
     """One handler outlasts every grace: it is cut each time, uses no attempt, is no poison."""
-    site = make_site(broker, ROAD_GRACE="1")
+    site = site_on(broker, ROAD_GRACE="1")
     publish(site, [0], fate="long", seconds=FOR_EVER, times=len(pools))
     published, victims, asked = 1, [], 0.0
     with ExitStack() as stack:
@@ -124,8 +112,8 @@ def test_sigterm_under_load_finishes_or_gives_back_everything(make_site, broker,
     ("broker", "pool"),
     [("redis", "prefork"), ("amqp", "threads")],
 )
-def test_what_was_prefetched_runs_elsewhere_while_a_long_task_is_finished(make_site, broker, pool):
-    site = make_site(broker)
+def test_what_was_prefetched_runs_elsewhere_while_a_long_task_is_finished(site_on, broker, pool):
+    site = site_on(broker)
     with worker(site, pool, "--prefetch-multiplier", "4") as first:
         publish(site, [0, 1], fate="slow", seconds=4)
         site.wait_ran("handle", 2)
@@ -143,8 +131,8 @@ def test_what_was_prefetched_runs_elsewhere_while_a_long_task_is_finished(make_s
     assert {run[0] for n in range(2, 8) for run in runs_of(site, n)} != {first.pid}
 
 
-def test_by_default_a_worker_ends_within_10_s_whatever_runs(make_site):
-    site = make_site()
+def test_by_default_a_worker_ends_within_10_s_whatever_runs(site_on):
+    site = site_on()
     with worker(site, "prefork") as only:
         publish(site, [0, 1], fate="long", seconds=FOR_EVER)
         site.wait_ran("handle", 2)
@@ -161,8 +149,8 @@ def test_by_default_a_worker_ends_within_10_s_whatever_runs(make_site):
         ("solo", signal.SIGINT, signal.SIGINT),
     ],
 )
-def test_a_second_signal_ends_the_grace(make_site, pool, number, again):
-    site = make_site(ROAD_GRACE=str(FOR_EVER))
+def test_a_second_signal_ends_the_grace(site_on, pool, number, again):
+    site = site_on(ROAD_GRACE=str(FOR_EVER))
     with worker(site, pool) as first:
         publish(site, [0], fate="long", seconds=FOR_EVER)
         site.wait_ran("handle", 1)
@@ -174,9 +162,9 @@ def test_a_second_signal_ends_the_grace(make_site, pool, number, again):
     assert handled(site) == {}
 
 
-def test_sigterm_to_all_processes_of_a_worker_lets_handlers_finish(make_site):
+def test_sigterm_to_all_processes_of_a_worker_lets_handlers_finish(site_on):
     """As service managers send it."""
-    site = make_site()
+    site = site_on()
     with worker(site, "prefork") as only:
         publish(site, [0, 1], fate="slow", seconds=2)
         site.wait_ran("handle", 2)
@@ -186,8 +174,8 @@ def test_sigterm_to_all_processes_of_a_worker_lets_handlers_finish(make_site):
     assert len(site.ran("handle")) == 2
 
 
-def test_a_shutdown_by_remote_control_is_as_sigterm(make_site):
-    site = make_site(ROAD_GRACE="1")
+def test_a_shutdown_by_remote_control_is_as_sigterm(site_on):
+    site = site_on(ROAD_GRACE="1")
     with worker(site, "threads") as first:
         publish(site, [0], fate="long", seconds=FOR_EVER)
         publish(site, [1], fate="slow", seconds=0.7)
@@ -201,8 +189,8 @@ def test_a_shutdown_by_remote_control_is_as_sigterm(make_site):
     assert runs_of(site, 1) == [(first.pid, 1)]
 
 
-def test_a_rolling_update_under_load_loses_and_repeats_nothing(make_site):
-    site = make_site()
+def test_a_rolling_update_under_load_loses_and_repeats_nothing(site_on):
+    site = site_on()
     total = 160
     load = threading.Thread(target=_publish_slowly, args=(site, total))
     with ExitStack() as stack:
@@ -226,8 +214,8 @@ def _publish_slowly(site, total):
         time.sleep(0.02)
 
 
-def test_children_that_are_replaced_lose_and_repeat_nothing(make_site):
-    site = make_site()
+def test_children_that_are_replaced_lose_and_repeat_nothing(site_on):
+    site = site_on()
     with worker(site, "prefork", "--max-tasks-per-child", "3") as first:
         publish(site, range(40), fate="slow", seconds=0.02)
         site.wait_ran("handled", 12)
@@ -239,8 +227,8 @@ def test_children_that_are_replaced_lose_and_repeat_nothing(make_site):
     assert len(site.ran("handle")) == 40
 
 
-def test_a_pool_that_shrinks_loses_and_repeats_nothing(make_site):
-    site = make_site()
+def test_a_pool_that_shrinks_loses_and_repeats_nothing(site_on):
+    site = site_on()
     with worker(site, "prefork", "--concurrency", "3") as only:
         publish(site, range(150), fate="slow", seconds=0.01)
         for grows in (False, True) * 2:

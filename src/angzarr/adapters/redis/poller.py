@@ -102,9 +102,9 @@ class Poller(MultiChannelPoller):
     def turn_soon(self, fetcher: Any) -> None:
         """Wake the loop when *fetcher* is to turn. Not from within `tick`.
 
-        The loop has decided by then how long it waits.
+        The loop has decided by then how long it waits. Without one, whoever drains turns it.
         """
-        if self._turning_soon:
+        if self._turning_soon or self.loop is None:
             return
         delay = fetcher.turn_in()
         if delay is not None:
