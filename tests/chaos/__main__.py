@@ -83,7 +83,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--fates", default="", help="only these, by commas")
     add("--faults", default="", help="only these kinds, by commas")
     add("--mutation", default="", help="break angzarr on purpose: a name of mutations.py")
-    add("--patience", type=float, default=90, help="longest wait for the fleet to rest, seconds")
+    add(
+        "--patience",
+        type=float,
+        default=90,
+        help="longest wait for anything new before the fleet rests, seconds",
+    )
     add("--long", type=float, default=120, help="from this duration on servers are away long too")
     return parser
 

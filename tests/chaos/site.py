@@ -161,15 +161,19 @@ def _make_havoc(order: Order, work: _Work, began: float) -> None:
 
 
 def _rest(work: _Work, patience: float) -> bool:
-    """Wait until nothing is in any queue, nothing is held, and no handler has said anything."""
-    deadline = time.monotonic() + patience
-    since, seen = time.monotonic(), -1
-    while time.monotonic() < deadline:
+    """Wait until nothing is in any queue, nothing is held, and no handler has said anything.
+
+    However long a backlog takes: what is no rest is *patience* seconds without anything new.
+    """
+    since, seen, moved = time.monotonic(), -1, time.monotonic()
+    while time.monotonic() - moved < patience:
         lines = len(work.reader.runs()) + sum(run.closed is not None for run in work.reader.runs())
         try:
             busy = any(remains.left(work.servers).values())
         except httpx.HTTPError:
             busy = True
+        if lines != seen:
+            moved = time.monotonic()
         if busy or lines != seen:
             since, seen = time.monotonic(), lines
         elif time.monotonic() - since > QUIET:
