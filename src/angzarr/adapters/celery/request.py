@@ -156,8 +156,12 @@ class RoadRequest(Request):
 
     @property
     def _ended_by_us(self) -> bool:
-        """Whether its child was ended by its parent: a start that is no poison (16)."""
-        return bool(self._already_cancelled or self._app.stopping())
+        """Whether its child was ended by its parent: a start that is no poison (16).
+
+        Until the grace has ended a worker that stops ends none: who died then died of itself.
+        """
+        stopping = self._app.stopping
+        return bool(self._already_cancelled or stopping.cutting or state.should_terminate)
 
     @property
     def _envelope(self) -> Envelope:
