@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -22,9 +21,10 @@ from kombu import Consumer, Queue
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.dead_letters.names import dropped_queue
-from angzarr.delivery.hold import LOG_EVERY, LONGEST_WAIT
+from angzarr.delivery.hold import LONGEST_WAIT
 from angzarr.errors import DeliveryError
 from angzarr.events.message import Message
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -51,7 +51,7 @@ class DroppedReader:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._in_hand: list[Any] = []
-        self._said_at = -LOG_EVERY.total_seconds()
+        self._seldom = Seldom()
 
     @classmethod
     def of(cls, app: Any) -> DroppedReader:
@@ -109,9 +109,7 @@ class DroppedReader:
         return True
 
     def _say(self, text: str, *values: object) -> None:
-        now = time.monotonic()
-        if now - self._said_at >= LOG_EVERY.total_seconds():
-            self._said_at = now
+        if self._seldom.now():
             _log.critical(text, *values)
 
 

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from angzarr.delivery.hold import FIRST_WAIT, LOG_EVERY, LONGEST_WAIT
+from angzarr.delivery.hold import FIRST_WAIT, LONGEST_WAIT
 from angzarr.errors import NotYet
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -44,7 +45,7 @@ class SettleThread:
         self._thread: threading.Thread | None = None
         self._ended = False
         self._busy = False
-        self._logged_at = -LOG_EVERY.total_seconds()
+        self._seldom = Seldom()
 
     def submit(self, step: Callable[[], object], *, what: str, after: float = 0.0) -> None:
         """Take *step* as soon as possible, but not before *after* seconds from now.
@@ -115,10 +116,8 @@ class SettleThread:
                 heapq.heappush(self._jobs, job)
 
     def _report(self, job: _Job, error: BaseException) -> None:
-        now = time.monotonic()
-        if now - self._logged_at < LOG_EVERY.total_seconds():
+        if not self._seldom.now():
             return
-        self._logged_at = now
         _log.critical(
             "holding %s: it could not be settled, trying again: %r", job.what, error,
             exc_info=None if isinstance(error, OSError) else error,

@@ -8,7 +8,6 @@ import logging
 import mmap
 import os
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -20,6 +19,7 @@ from celery.worker import state
 from angzarr.delivery.cut import BLADE
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.idempotency import OwnerLeases
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -29,8 +29,6 @@ RENEWED_EVERY = timedelta(seconds=2)
 #: How long after a renewal failed the next is tried: until one works, whatever this worker claims
 #: looks like a dead worker's.
 RETRIED_EVERY = timedelta(milliseconds=250)
-#: Seconds between two lines that say so.
-_SAID_EVERY = 60.0
 #: After how many renewals expired records are swept, where the store does not do it itself (D4).
 _SWEPT_EVERY = 30
 #: What `Stopping` says besides 0.
@@ -103,7 +101,7 @@ class LeaseKeeper:
         self._owner = owner
         self._pid = os.getpid()
         self._ended = threading.Event()
-        self._said_at = -_SAID_EVERY
+        self._seldom = Seldom()
 
     def start(self, stopping: Callable[[], bool]) -> None:
         """Take the lease before the first message, however long the store is away.
@@ -145,9 +143,7 @@ class LeaseKeeper:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - a lease that is not renewed is a lost worker
-            now = time.monotonic()
-            if now - self._said_at >= _SAID_EVERY:
-                self._said_at = now
+            if self._seldom.now():
                 _log.error("%s: %s", failed, error)
             return False
         return True

@@ -18,6 +18,7 @@ from datetime import timedelta
 from itertools import islice
 
 from angzarr.facts import Fact
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.facts")
 
@@ -30,8 +31,6 @@ LINGER = 0.05
 #: Waits between two tries while the sink is away, in seconds, before jitter.
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
-#: How often a sink that stays away is logged, in seconds.
-LOG_EVERY = 60.0
 #: How long `close` may take.
 CLOSE_WITHIN = timedelta(seconds=2)
 #: The share of that time after which the writer stops trying and counts what is lost.
@@ -64,8 +63,8 @@ class FactSpool:
         self._some = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
-        self._seldom = Seldom(LOG_EVERY)
-        self._seldom_full = Seldom(LOG_EVERY)
+        self._seldom = Seldom()
+        self._seldom_full = Seldom()
         self.dropped = 0
 
     def append(self, facts: Sequence[Fact]) -> None:
@@ -164,22 +163,6 @@ class FactSpool:
             self._waiting.clear()
             self.dropped += lost
         _log.error("facts_lost: %d could not be written before the process ended", lost)
-
-
-class Seldom:
-    """Says yes at most once in so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._next = float("-inf")
-
-    def now(self) -> bool:
-        """Return whether it is time again."""
-        moment = time.monotonic()
-        if moment < self._next:
-            return False
-        self._next = moment + self._seconds
-        return True
 
 
 def _if_alive(known: weakref.ref[FactSpool], call: Callable[[FactSpool], None]) -> None:

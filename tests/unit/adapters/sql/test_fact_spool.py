@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from tests.contracts.facts import eventually, facts_of
 
-from angzarr.adapters.sql.fact_spool import FactSpool, Seldom
+from angzarr.adapters.sql.fact_spool import FactSpool
+from angzarr.seldom import Seldom
 
 
 class Sink:
