@@ -11,19 +11,22 @@ A_MINUTE: Final = 60.0
 
 
 class Seldom:
-    """Says yes at most once in so many seconds, the first time at once."""
+    """Says yes at most once in so many seconds for each cause, the first time at once.
+
+    It remembers every cause it was asked about, so causes are few: never what a message names.
+    """
 
     def __init__(
         self, seconds: float = A_MINUTE, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._seconds = seconds
         self._monotonic = monotonic
-        self._next = float("-inf")
+        self._next: dict[str, float] = {}
 
-    def now(self) -> bool:
-        """Return whether it is time again."""
+    def now(self, cause: str = "") -> bool:
+        """Return whether it is time to speak of *cause* again."""
         moment = self._monotonic()
-        if moment < self._next:
+        if moment < self._next.get(cause, float("-inf")):
             return False
-        self._next = moment + self._seconds
+        self._next[cause] = moment + self._seconds
         return True

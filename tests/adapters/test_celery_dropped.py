@@ -14,8 +14,8 @@ from kombu.transport.native_delayed_delivery import (
     bind_queue_to_native_delayed_delivery_exchange,
     declare_native_delayed_delivery_exchanges_and_queues,
 )
+from tests.apps import apps
 
-from angzarr import Angzarr
 from angzarr.adapters.celery import amqp_queues
 from angzarr.adapters.celery.dropped import DroppedReader
 from angzarr.dead_letters.names import dropped_queue
@@ -30,18 +30,13 @@ LIMIT = 2
 @pytest.fixture
 def make_app(amqp_url, unique_name, monkeypatch):
     monkeypatch.setenv("ANGZARR_PREFIX", unique_name)
-    made = []
 
-    def make(broker=amqp_url, **options):
-        app = Angzarr("shop", broker=broker, store="redis://127.0.0.1:1", **options)
+    def prepare(app):
         app.conf.task_default_queue = f"{unique_name}-tasks"
         app.handler("placed", name="one", domain=unique_name)(ignore)
-        made.append(app)
-        return app
 
-    yield make
-    for app in made:
-        app.close()
+    with apps(prepare, broker=amqp_url, store="redis://127.0.0.1:1") as make:
+        yield make
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 from celery import signals
 from kombu import Queue
 from tests.adapters.tcp_proxy import LossyProxy
+from tests.apps import apps
 
-from angzarr import Angzarr, NotAllPublished, Publication
+from angzarr import NotAllPublished, Publication
 from angzarr.adapters.celery import confirmed_wire
 from angzarr.adapters.celery.batch import MOST_MESSAGES
 from angzarr.adapters.celery.confirmed_wire import ConfirmedWire
@@ -27,32 +28,26 @@ def ignore(event):
 
 @pytest.fixture
 def make_app(unique_name):
-    made = []
-
-    def make(broker, **options):
-        app = Angzarr("shop", broker=broker, store="redis://127.0.0.1:1", **options)
+    def prepare(app):
         app.conf.task_default_queue = unique_name
         app.conf.broker_connection_timeout = 2
         app.handler("placed", name="one")(ignore)
-        made.append(app)
-        return app
 
-    yield make
-    for app in made:
-        app.close()
+    with apps(prepare, store="redis://127.0.0.1:1") as make:
+        yield make
 
 
 @pytest.fixture(params=["redis", "redis by kombu", "rabbitmq"])
 def app(request, make_app):
     if request.param == "rabbitmq":
-        return make_app(request.getfixturevalue("amqp_url"))
+        return make_app(broker=request.getfixturevalue("amqp_url"))
     options = {"redis_transport": "kombu"} if "kombu" in request.param else {}
-    return make_app(request.getfixturevalue("redis_url"), **options)
+    return make_app(broker=request.getfixturevalue("redis_url"), **options)
 
 
 @pytest.fixture
 def rabbitmq(make_app, amqp_url):
-    return make_app(amqp_url)
+    return make_app(broker=amqp_url)
 
 
 @pytest.fixture
@@ -66,7 +61,9 @@ def proxied(make_app):
         proxy.__enter__()
         opened.append(proxy)
         login = f"{there.username}:{there.password}@" if there.username else ""
-        return make_app(there._replace(netloc=f"{login}127.0.0.1:{proxy.port}").geturl()), proxy
+        return make_app(
+            broker=there._replace(netloc=f"{login}127.0.0.1:{proxy.port}").geturl()
+        ), proxy
 
     yield proxied
     for proxy in opened:
@@ -212,7 +209,7 @@ def test_a_connection_lost_half_way_is_made_again(request, proxied, broker):
 
 def test_what_a_full_redis_refused_is_unsent_for_certain(make_app, make_redis):
     server = make_redis(options={"maxmemory": "3mb", "maxmemory-policy": "noeviction"})
-    app = make_app(server.url)
+    app = make_app(broker=server.url)
     large = [Publication({"x": "y" * 20_000}, type="placed", id=f"e-{n}") for n in range(200)]
     with pytest.raises(NotAllPublished, match="maxmemory") as caught:
         app.publish_many(large)
@@ -229,7 +226,7 @@ def test_what_a_full_redis_refused_is_unsent_for_certain(make_app, make_redis):
 
 def test_a_redis_that_is_away_got_nothing_and_later_gets_all(make_app, make_redis):
     server = make_redis()
-    app = make_app(server.url)
+    app = make_app(broker=server.url)
     app.publish_many(events(3))
     server.kill()
     with pytest.raises(BrokerUnavailable, match="none of 3 events was sent"):

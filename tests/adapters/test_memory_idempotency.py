@@ -1,27 +1,13 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from tests.contracts.idempotency import LONG, SHORT, IdempotencyContract
 from tests.contracts.idempotency_model import compare_with_memory
+from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.resilience.completed_cache import CompletedCache
 from angzarr.resilience.idempotency import Claim, Claimed, Complete
-
-
-class HandClock:
-    """A clock that moves when told."""
-
-    def __init__(self) -> None:
-        self.time = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.time
-
-    def sleep(self, span: timedelta) -> None:
-        self.time += span
 
 
 class OnMemory(IdempotencyContract):

@@ -1,24 +1,10 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from tests.contracts.schedule import ScheduleContract
+from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.schedule import MemorySchedule
-
-
-class HandClock:
-    """A clock that moves when told."""
-
-    def __init__(self) -> None:
-        self.time = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.time
-
-    def sleep(self, span: timedelta) -> None:
-        self.time += span
 
 
 class TestMemorySchedule(ScheduleContract):

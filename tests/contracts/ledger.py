@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import FailureClass, Status, Unreadable, entry_id_of
 from angzarr.analysis.ledger import Decided, EntryFilter, Ledger
@@ -20,7 +21,6 @@ from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.events.message import Message
 
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
 HOLD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="a bug")
 REPLAY = Decision(
@@ -29,19 +29,6 @@ REPLAY = Decision(
     evidence="transient",
     delay=timedelta(seconds=30),
 )
-
-
-class Clock:
-    """A clock that moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.time = START
-
-    def now(self) -> datetime:
-        return self.time
-
-    def sleep(self, span: timedelta) -> None:
-        self.time += span
 
 
 def message_of(event_id: str = "e1", task: str = "orders.sync", **headers: object) -> Message:
@@ -119,11 +106,11 @@ class LedgerContract:
     """The suite; `ledger` begins empty and reads `clock`."""
 
     @pytest.fixture
-    def clock(self) -> Clock:
-        return Clock()
+    def clock(self) -> HandClock:
+        return HandClock()
 
     @pytest.fixture
-    def ledger(self, clock: Clock) -> Ledger:
+    def ledger(self, clock: HandClock) -> Ledger:
         raise NotImplementedError
 
     @pytest.fixture

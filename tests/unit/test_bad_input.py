@@ -13,7 +13,7 @@ import pytest
 from kombu import Producer
 from pydantic import BaseModel
 
-from angzarr import Angzarr, Policy
+from angzarr import Policy
 from angzarr.errors import (
     BrokerUnavailable,
     ConfigurationError,
@@ -46,29 +46,15 @@ def other():
 
 
 @pytest.fixture
-def make_app():
-    made = []
-
-    def make(*args, **options):
-        app = Angzarr(*args, **{"broker": "memory://", "store": "memory://", **options})
-        made.append(app)
-        return app
-
-    yield make
-    for app in made:
-        app.close()
-
-
-@pytest.fixture
 def app(make_app):
     return make_app("shop")
 
 
-def sent(app, queue="celery"):
+def sent(app, queue=None):
     """Take what was published from the memory broker."""
     taken = []
     with app.connection_for_read() as connection:
-        simple = connection.SimpleQueue(queue)
+        simple = connection.SimpleQueue(queue or app.conf.task_default_queue)
         while simple.qsize():
             message = simple.get_nowait()
             message.ack()

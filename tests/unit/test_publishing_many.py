@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import json
 import pickle
-import uuid
 from datetime import UTC, datetime
 
 import pytest
@@ -20,8 +19,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel
+from tests.apps import apps
 
-from angzarr import Angzarr, NotAllPublished, Publication
+from angzarr import NotAllPublished, Publication
 from angzarr.adapters.celery import batch as batching
 from angzarr.adapters.celery.batch import MOST_MESSAGES, MOST_TEXT, chunks
 from angzarr.adapters.celery.parcel import Leg, Parcel
@@ -92,20 +92,14 @@ class TellTale:
         pass
 
 
+def try_once(app):
+    app.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0}
+
+
 @pytest.fixture
 def make_app():
-    made = []
-
-    def make(**options):
-        app = Angzarr("shop", **{"broker": "memory://", "store": "memory://", **options})
-        app.conf.task_default_queue = f"q{uuid.uuid4().hex}"
-        app.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0}
-        made.append(app)
-        return app
-
-    yield make
-    for app in made:
-        app.close()
+    with apps(try_once, broker="memory://", store="memory://") as make:
+        yield make
 
 
 @pytest.fixture

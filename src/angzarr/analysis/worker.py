@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, Protocol
 
 from angzarr.analysis.classify import Situation
@@ -20,6 +20,7 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.errors import BrokerUnavailable, Unavailable
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
 
@@ -34,8 +35,6 @@ LONGEST_WAIT: Final = timedelta(seconds=10)
 IDLE_WAIT: Final = timedelta(milliseconds=50)
 #: Replays that the broker may refuse in one round before it counts as away.
 MOST_REFUSED: Final = 3
-#: How often a dependency that stays away is logged.
-LOG_EVERY: Final = timedelta(minutes=1)
 
 #: What an outcome makes of an entry; a replay that failed again is told by its letter.
 _ENDINGS: Final = {
@@ -85,9 +84,9 @@ class AnalysisWorker:
     name: str
     chance: Callable[[], float]
     batch: int = BATCH
+    seldom: Seldom = field(default_factory=Seldom)
     _receipts: list[Receipt] = field(default_factory=list, init=False)
     _answers: list[ReplayOutcome] = field(default_factory=list, init=False)
-    _logged_at: dict[str, datetime] = field(default_factory=dict, init=False)
     _refused: set[str] = field(default_factory=set, init=False)
 
     def run(self, stop: Stop) -> None:
@@ -270,10 +269,8 @@ class AnalysisWorker:
         self.ledger.decide([held], by=self.name)
 
     def _report(self, what: str, error: Exception) -> None:
-        now, last = self.clock.now(), self._logged_at.get(what)
-        if last is not None and now - last < LOG_EVERY:
+        if not self.seldom.now(what):
             return
-        self._logged_at[what] = now
         known = isinstance(error, Unavailable)
         _log.error(
             "%s wait, nothing is lost, trying again: %s", what, error,

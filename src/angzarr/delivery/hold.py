@@ -9,18 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 from angzarr.clock import Clock
 from angzarr.errors import DeliveryError, GivenBack, NotYet, text_of
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.delivery")
 
 FIRST_WAIT = timedelta(milliseconds=100)
 LONGEST_WAIT = timedelta(seconds=5)
-#: How often a hold that goes on is logged.
-LOG_EVERY = timedelta(minutes=1)
 #: How soon a shutdown is noticed.
 NOTICE = timedelta(milliseconds=200)
 
@@ -34,7 +33,7 @@ class Hold:
     clock: Clock
     chance: Callable[[], float]
     stopping: Callable[[], bool]
-    _logged_at: datetime | None = field(default=None, init=False)
+    seldom: Seldom = field(default_factory=Seldom)
 
     def until_done(self, step: Callable[[], T], *, what: str, event_id: str) -> T:
         """Return *step*'s value once it works; raise GivenBack when the worker stops first.
@@ -72,10 +71,8 @@ class Hold:
             span -= NOTICE
 
     def _report(self, what: str, event_id: str, error: Exception) -> None:
-        now = self.clock.now()
-        if self._logged_at is not None and now - self._logged_at < LOG_EVERY:
+        if not self.seldom.now():
             return
-        self._logged_at = now
         _log.critical(
             "holding event %s: could not %s, trying again: %s", event_id, what, error,
             exc_info=None if isinstance(error, OSError) else error,

@@ -18,6 +18,7 @@ from angzarr.delivery.schedule import DueMessages, Row
 from angzarr.delivery.schedule_row import read
 from angzarr.errors import DecodeError, StoreUnavailable, Unavailable
 from angzarr.events.message import Message
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.schedule")
 
@@ -35,8 +36,6 @@ AWAY_FOR: Final = timedelta(seconds=1)
 
 FIRST_WAIT: Final = timedelta(milliseconds=100)
 LONGEST_WAIT: Final = timedelta(seconds=5)
-#: How often, in seconds, one cause is logged.
-_LOG_EVERY: Final = 60.0
 _NOTHING: Final = timedelta(0)
 
 
@@ -70,7 +69,10 @@ class Mover:
     _token: str = field(default="", init=False)
     _verdicts: _Verdicts = field(default_factory=_Verdicts, init=False)
     _wait: timedelta = field(default=FIRST_WAIT, init=False)
-    _logged_at: dict[str, float] = field(default_factory=dict, init=False)
+    _seldom: Seldom = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seldom = Seldom(monotonic=self.monotonic)
 
     def turn(self) -> timedelta:
         """Move one batch; return how long to wait before the next turn. Never raises."""
@@ -161,9 +163,7 @@ class Mover:
 
     def _report(self, cause: str, what: str, error: Exception) -> None:
         """Log an outage, each cause once a minute."""
-        now = self.monotonic()
-        if now - self._logged_at.get(cause, -_LOG_EVERY) < _LOG_EVERY:
+        if not self._seldom.now(cause):
             return
-        self._logged_at[cause] = now
         known = isinstance(error, StoreUnavailable | Unavailable | OSError)
         _log.error("%s: %s: %s", cause, what, error, exc_info=None if known else error)

@@ -186,9 +186,8 @@ class Pipeline:
         if self._age(delivery) > handler.max_age:
             open_for_long = CircuitOpenError(name, refused.retry_after)
             return self.judge.dead(delivery, handler, open_for_long, Reason.TOO_OLD, TOO_OLD)
-        spread = 1 + 0.1 * self.chance()
         return Postponed(
-            delay=refused.retry_after * spread,
+            delay=refused.spread(self.chance()),
             why=f"breaker {name} is open",
             claimed=True,
             breaker=name,

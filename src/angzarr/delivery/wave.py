@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
@@ -24,11 +24,9 @@ from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed, 
 from angzarr.delivery.record import wave_fact
 from angzarr.facts import FactLog
 from angzarr.resilience.breaker import Barred, Breakers
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.delivery")
-
-#: How often an alarm that goes on is raised again.
-ALARM_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,7 @@ class Waves:
     known: frozenset[str]
     #: Told a domain and until when it is held back.
     on_held: Callable[[str, datetime], object]
-    _alarms: dict[str, datetime] = field(default_factory=dict)
+    seldom: Seldom = field(default_factory=Seldom)
 
     def held(self, delivery: Delivery) -> Postponed | None:
         """Return a postponement if *delivery*'s domain is held back; it is none of the probes.
@@ -75,9 +73,8 @@ class Waves:
         return self._postponed(domain, barred, claimed=outcome.claimed)
 
     def _postponed(self, domain: str, barred: Barred, *, claimed: bool) -> Postponed:
-        spread = 1 + 0.1 * self.chance()
         return Postponed(
-            delay=barred.retry_after * spread,
+            delay=barred.spread(self.chance()),
             why=f"poison wave in domain {domain}",
             claimed=claimed,
             wave=domain,
@@ -85,18 +82,15 @@ class Waves:
 
     def _raise_alarm(self, domain: str, outcome: DeadLettered, until: datetime) -> None:
         self.on_held(domain, until)
-        now = self.clock.now()
-        raised_at = self._alarms.get(domain)
-        if raised_at is not None and now - raised_at < ALARM_EVERY:
+        if not self.seldom.now(domain):
             return
-        self._alarms[domain] = now
         letter = outcome.letter
         _log.critical(
             "poison_wave: nearly all events of domain %r would become dead letters; they are kept"
             " and one is tried from time to time. Mend the cause, last seen in %s: %s",
             domain, letter.handler, letter.explanation,
         )  # fmt: skip
-        self.facts.append([wave_fact(letter, now)])
+        self.facts.append([wave_fact(letter, self.clock.now())])
 
     def _domain(self, delivery: Delivery) -> str:
         handler = self.handlers.get(delivery.handler)

@@ -92,6 +92,10 @@ class Barred:
 
     retry_after: timedelta
 
+    def spread(self, chance: float) -> timedelta:
+        """Return when to ask, up to a tenth later by *chance* (0 to 1): not all at one moment."""
+        return self.retry_after * (1 + 0.1 * chance)
+
 
 class Breakers(Protocol):
     """The breakers of a process or a fleet, by name. A name nobody set up has the defaults.

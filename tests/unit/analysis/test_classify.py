@@ -3,7 +3,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.contracts.ledger import START, letter_of, unreadable_message
+from tests.contracts.ledger import letter_of, unreadable_message
+from tests.hand_clock import START
 
 from angzarr.analysis.classify import Classifier, Situation
 from angzarr.analysis.entry import FailureClass, Unreadable

@@ -3,7 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.contracts.ledger import START, letter_of, message_of
+from tests.contracts.ledger import letter_of, message_of
+from tests.hand_clock import START
 
 from angzarr.analysis.entry import Unreadable
 from angzarr.analysis.replay import ReplayTargets, replay_message

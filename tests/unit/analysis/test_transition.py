@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contracts.ledger import HOLD, REPLAY, START, letter_of
+from tests.contracts.ledger import HOLD, REPLAY, letter_of
+from tests.hand_clock import START
 
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Status

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.contracts.ledger import Clock, letter_of, message_of, unreadable_message
+from tests.contracts.ledger import letter_of, message_of, unreadable_message
+from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.classify import Classifier
@@ -131,7 +132,7 @@ class World:
     """A worker among its fakes."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = HandClock()
         self.queue = FakeQueue()
         self.outcomes = FakeOutcomes()
         self.publisher = FakePublisher()
@@ -156,6 +157,7 @@ class World:
             classify=Classifier(delay=lambda _replay: PAUSE),
             clock=self.clock,
             domains=["order"],
+            seldom=seldom_by(self.clock),
             name="analysis@here",
             chance=lambda: 0.5,
         )

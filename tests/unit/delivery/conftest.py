@@ -6,9 +6,10 @@ import json
 import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
@@ -27,19 +28,6 @@ from angzarr.events import headers as names
 from angzarr.events.message import Message
 from angzarr.resilience.policies import POLICIES
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class FakeClock:
-    def __init__(self):
-        self.time = START
-
-    def now(self):
-        return self.time
-
-    def sleep(self, span):
-        self.time += max(span, timedelta(0))
-
 
 @dataclass
 class Away:
@@ -57,7 +45,7 @@ class Away:
 class Journal:
     """Everything that left the road, in order."""
 
-    clock: FakeClock
+    clock: HandClock
     entries: list = field(default_factory=list)
     copies: list = field(default_factory=list)
     letters: list = field(default_factory=list)
@@ -145,7 +133,7 @@ class _Store(MemoryIdempotencyStore):
 
 class World:
     def __init__(self):
-        self.clock = FakeClock()
+        self.clock = HandClock()
         self.journal = Journal(self.clock)
         self.leases = MemoryOwnerLeases(self.clock)
         self.store = _Store(self.leases, clock=self.clock)
@@ -164,7 +152,10 @@ class World:
         self.handlers.add(Handler(name=name, bind=options.pop("bind", bind), **options))
 
     def road(self):
-        hold = Hold(clock=self.clock, chance=lambda: 0.5, stopping=lambda: self.stop)
+        hold = Hold(
+            clock=self.clock, chance=lambda: 0.5, stopping=lambda: self.stop,
+            seldom=seldom_by(self.clock),
+        )  # fmt: skip
         pipeline = Pipeline(
             handlers=self.handlers, store=self.store, breakers=self.breakers,
             results=Results(dumps=json.dumps, loads=json.loads),

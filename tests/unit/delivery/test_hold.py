@@ -7,6 +7,7 @@ import logging
 from datetime import timedelta
 
 import pytest
+from tests.hand_clock import seldom_by
 
 from angzarr.delivery.hold import LONGEST_WAIT, NOTICE, Hold
 from angzarr.errors import DeliveryError, GivenBack, StoreUnavailable
@@ -41,7 +42,7 @@ def failing(times, error=None, value="done"):
 
 
 def make_hold(clock, *, stopping=lambda: False, chance=0.5):
-    return Hold(clock=clock, chance=lambda: chance, stopping=stopping)
+    return Hold(clock=clock, chance=lambda: chance, stopping=stopping, seldom=seldom_by(clock))
 
 
 def until_done(hold, step):

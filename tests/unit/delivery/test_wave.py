@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.hand_clock import seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Postponed
@@ -37,6 +38,7 @@ class Guarded:
             autopsy=plain.pipeline.judge.autopsy, facts=plain.settler.facts, clock=world.clock,
             chance=lambda: 0.0, known=frozenset(self.ill),
             on_held=lambda domain, until: self.held.append((domain, until)),
+            seldom=seldom_by(world.clock),
         )  # fmt: skip
         self.road = replace(plain, waves=waves)
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.resilience.completed_cache import MAX_RESULT, CompletedCache
@@ -16,17 +17,6 @@ from angzarr.resilience.idempotency import (
     Fail,
     Position,
 )
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.time = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.time
-
-    def sleep(self, span: timedelta) -> None:
-        self.time += span
 
 
 class CountingStore(MemoryIdempotencyStore):

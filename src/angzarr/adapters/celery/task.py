@@ -85,7 +85,7 @@ class RoadTask(Task):
             if threading.current_thread() is threading.main_thread():
                 raise  # the process ends, and whoever watches it frees the claim
             # A pool of threads would neither end nor give the message back.
-            app.road.release(delivery, counted=not app.stopping())
+            app.road.release(delivery, counted=not app.stopping.cutting)
             told.append(False)
             raise Reject(error, requeue=True) from error
         finally:

@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from types import SimpleNamespace
 
 import pytest
-
-from angzarr import Angzarr
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def make_app():
-    made = []
-
-    def make(**options):
-        app = Angzarr("shop", **{"broker": "memory://", "store": "memory://", **options})
-        app.conf.task_default_queue = f"q{next(_numbers)}"
-        made.append(app)
-        return app
-
-    yield make
-    for app in made:
-        app.close()
 
 
 @pytest.fixture

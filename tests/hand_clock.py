@@ -1,0 +1,27 @@
+"""A clock that tests move by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from angzarr.seldom import Seldom
+
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class HandClock:
+    """A clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, span: timedelta) -> None:
+        self.time += max(span, timedelta(0))
+
+
+def seldom_by(clock) -> Seldom:
+    """Once a minute by *clock*, not by the machine's."""
+    return Seldom(monotonic=lambda: clock.now().timestamp())
