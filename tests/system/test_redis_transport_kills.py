@@ -79,7 +79,7 @@ def test_sigkill_of_redis_under_load_loses_and_repeats_nothing(make_site, pool, 
     site = make_site(lease=lease)
     with site.workers(pool, pool) as (one, other):
         for _ in range(KILLS):
-            running = site.publish(2, outage + 0.7)
+            running = site.publish(2, outage + 2)
             site.wait_begun(running)
             site.publish(60)
             time.sleep(random.random() * 0.1)
