@@ -156,7 +156,7 @@ class Angzarr(Registering, Publishing):
         """Return the key of this process tree's lease in Redis, which its messages hang on too."""
         return owner_lease_key(self.settings.prefix, self.owner)
 
-    def check_worker(self, pool: str) -> None:
+    def check_worker(self, pool: str, limits: Sequence[float | None] = ()) -> None:
         """Refuse to start where messages would be lost; raises ConfigurationError.
 
         Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
@@ -164,7 +164,7 @@ class Angzarr(Registering, Publishing):
         self.finalize(auto=True)
         decompression.bound()
         safety.check(self, transport_of(self))
-        safety.check_pool(self, pool, self._is_async)
+        safety.check_pool(self, pool, self._is_async, limits)
         wiring.check_servers(self.settings, self.broker_url)
         check_queues(self)
         self.held_domains.begin(list(self.handlers.domains()))

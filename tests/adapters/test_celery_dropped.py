@@ -13,6 +13,7 @@ from kombu import Exchange, Queue
 from kombu.transport.native_delayed_delivery import (
     bind_queue_to_native_delayed_delivery_exchange,
     declare_native_delayed_delivery_exchanges_and_queues,
+    level_name,
 )
 from tests.apps import apps
 
@@ -276,6 +277,35 @@ def test_the_policy_of_the_page_guards_a_queue_that_exists(
     taken = reading(app=plain)
     wait_until(lambda: taken, "the message", 30)
     assert taken[0][0].queue == existing
+
+
+@pytest.fixture
+def classic_delays(app):
+    """The queues of RabbitMQ's delay as Celery declares them with the type 'classic'."""
+
+    def delete():
+        with app.connection_for_write() as connection:
+            for level in range(28):
+                connection.default_channel.queue_delete(level_name(level))
+
+    delete()
+    with app.connection_for_write() as connection:
+        declare_native_delayed_delivery_exchanges_and_queues(connection, "classic")
+    yield
+    delete()
+
+
+def test_delay_queues_that_may_lose_what_waits_are_refused_at_start(
+    classic_delays, app, make_app, monkeypatch
+):
+    with pytest.raises(ConfigurationError, match="delete the queues celery_delayed_0 to"):
+        app.check_worker("prefork")
+    monkeypatch.setenv("ANGZARR_AMQP_QUEUES", "plain")
+    undelayed = make_app()
+    undelayed.conf.task_default_queue = f"{undelayed.conf.task_default_queue}-classic"
+    undelayed.conf.task_default_queue_type = "classic"
+    undelayed.conf.task_default_exchange_type = "direct"
+    undelayed.check_worker("prefork")  # its delays wait in the store
 
 
 def test_a_queue_that_fits_is_no_obstacle(app):

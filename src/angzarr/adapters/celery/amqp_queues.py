@@ -14,8 +14,11 @@ from typing import Any, Final
 from amqp.exceptions import PreconditionFailed
 from celery.app.amqp import Queues
 from kombu import Queue
+from kombu.transport.native_delayed_delivery import (
+    declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
+)
 
-from angzarr.adapters.celery.publisher import AWAY, transport_of
+from angzarr.adapters.celery.publisher import AWAY, native_delay, transport_of
 from angzarr.errors import ConfigurationError
 
 #: How often RabbitMQ lets a message come back. A message comes back whenever a worker dies that has
@@ -79,9 +82,25 @@ def check_queues(app: Any) -> None:
                 channel.close()
             except PreconditionFailed as error:  # RabbitMQ has closed the channel
                 differ.append(f"{queue.name!r} ({error.reply_text})")
+        if any(native_delay(app, queue) for queue in app.amqp.queues.values()):
+            _check_delays(connection)
     if differ:
         msg = (
             "angzarr refuses to start, RabbitMQ has queues with other arguments than this app"
             f" declares: {', '.join(differ)}; for each, {CURE}"
         )
         raise ConfigurationError(msg)
+
+
+def _check_delays(connection: Any) -> None:
+    """Declare RabbitMQ's delay; Celery would go on with queues that may lose what waits there."""
+    try:
+        declare_delays(connection, "quorum")
+    except PreconditionFailed as error:
+        msg = (
+            "angzarr refuses to start, the queues between which RabbitMQ hands a delayed message on"
+            f" have other arguments than it takes to lose none ({error.reply_text}): let them run"
+            " empty and delete the queues celery_delayed_0 to celery_delayed_27, so that they are"
+            " declared anew"
+        )
+        raise ConfigurationError(msg) from error

@@ -5,7 +5,7 @@ Sources of the rules: the measured facts in docs/guarantees.md; each is pinned b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kombu.utils.imports import symbol_by_name
@@ -50,6 +50,8 @@ AMQP_DEFAULTS: Final[Mapping[str, Any]] = {
 }
 
 _JSON = {"json", "application/json"}
+#: Of what type the queues are between which RabbitMQ hands a delayed message on.
+_DELAYS: Final = "broker_native_delayed_delivery_queue_type"
 
 
 def check(app: Any, transport: str) -> None:
@@ -76,14 +78,22 @@ def _settings(app: Any, transport: str) -> Iterator[str]:
             yield f"{name} is {conf[name]!r}: set it to 'json', others can be made to run code"
     if extra := set(conf.accept_content or ()) - _JSON:
         yield f"accept_content takes {', '.join(sorted(extra))}: set it to ['json']"
-    if transport == "amqp" and not (conf.broker_transport_options or {}).get("confirm_publish"):
-        yield "broker_transport_options lacks confirm_publish: set {'confirm_publish': True}"
+    if transport == "amqp":
+        yield from _amqp(conf)
     if transport in ("kafka", "confluentkafka"):
         yield "a Kafka broker commits whole partitions: use Redis, RabbitMQ or SQS for tasks"
     if not _is_ours(conf.worker_consumer):
         yield f"worker_consumer is {conf.worker_consumer!r}: derive it from {_CONSUMER!r}"
     if conf.task_always_eager:
         yield "task_always_eager is on: it is for tests, a worker never sees a task"
+
+
+def _amqp(conf: Any) -> Iterator[str]:
+    if not (conf.broker_transport_options or {}).get("confirm_publish"):
+        yield "broker_transport_options lacks confirm_publish: set {'confirm_publish': True}"
+    if (kind := conf[_DELAYS]) != "quorum":
+        # kombu gives quorum queues alone a dead-lettering that waits for the next level's confirm.
+        yield f"{_DELAYS} is {kind!r}, a delay could vanish on its way: set it to 'quorum'"
 
 
 def _is_ours(consumer: Any) -> bool:
@@ -104,29 +114,42 @@ def _tasks(app: Any) -> Iterator[str]:
 POOLS_WITHOUT_TIME_LIMITS: Final = frozenset({"threads", "solo", "gevent", "eventlet"})
 
 
-def check_pool(app: Any, pool: str, asynchronous: Callable[[Any], bool]) -> None:
-    """Refuse what a pool would ignore in silence: time limits in threads, coroutines in gevent."""
-    problems = []
-    if pool == "prefork" and transport_of(app) == "memory":
-        problems.append("a memory broker lives in one process: use the threads or solo pool")
-    for name, task in sorted(app.tasks.items()):
-        if name.startswith("celery."):
-            continue
-        if pool in POOLS_WITHOUT_TIME_LIMITS and _time_limited(app, task):
-            problems.append(
-                f"task {name} has a time limit, which the {pool} pool ignores: use the prefork"
-                " pool, or remove the limit"
-            )
-        if pool in ("gevent", "eventlet") and asynchronous(task):
-            problems.append(
-                f"task {name} is async, which the {pool} pool cannot run: use prefork or threads"
-            )
+def check_pool(
+    app: Any,
+    pool: str,
+    asynchronous: Callable[[Any], bool],
+    limits: Sequence[float | None] = (),
+) -> None:
+    """Refuse what a pool would ignore in silence: time limits in threads, coroutines in gevent.
+
+    *limits* are the worker's own, for all tasks: by its command line, or else by the settings (6).
+    """
+    problems = [*_in_one_process(app, pool), *_ignored(app, pool, asynchronous, limits)]
     if problems:
         msg = "angzarr refuses to start: " + "; ".join(problems)
         raise UnsafeSetting(msg)
 
 
-def _time_limited(app: Any, task: Any) -> bool:
-    limits = (task.time_limit, task.soft_time_limit)
-    defaults = (app.conf.task_time_limit, app.conf.task_soft_time_limit)
-    return any(limit is not None for limit in (*limits, *defaults))
+def _in_one_process(app: Any, pool: str) -> Iterator[str]:
+    if pool == "prefork" and transport_of(app) == "memory":
+        yield "a memory broker lives in one process: use the threads or solo pool"
+
+
+def _ignored(
+    app: Any, pool: str, asynchronous: Callable[[Any], bool], limits: Sequence[float | None]
+) -> Iterator[str]:
+    unlimited = pool in POOLS_WITHOUT_TIME_LIMITS
+    cure = f"which the {pool} pool ignores: use the prefork pool, or remove the limit"
+    settings = (app.conf.task_time_limit, app.conf.task_soft_time_limit)
+    if unlimited and any((*limits, *settings)):
+        yield (
+            "all tasks have a time limit (--time-limit, --soft-time-limit, task_time_limit or"
+            f" task_soft_time_limit), {cure}"
+        )
+    for name, task in sorted(app.tasks.items()):
+        if name.startswith("celery."):
+            continue
+        if unlimited and any((task.time_limit, task.soft_time_limit)):
+            yield f"task {name} has a time limit, {cure}"
+        if pool in ("gevent", "eventlet") and asynchronous(task):
+            yield f"task {name} is async, which the {pool} pool cannot run: use prefork or threads"

@@ -157,7 +157,8 @@ class RoadStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
         try:
-            worker.app.check_worker(pool_name(worker))
+            limits = (worker.time_limit, worker.soft_time_limit)
+            worker.app.check_worker(pool_name(worker), limits)
         except ConfigurationError as error:
             raise RefusedToStart(str(error)) from error
 

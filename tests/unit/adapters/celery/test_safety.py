@@ -16,9 +16,9 @@ def limited(app, **options):
     return app.task(name="limited", lazy=False, **options)(nothing)
 
 
-def check_pool(app, pool, asynchronous=lambda _task: False):
+def check_pool(app, pool, asynchronous=lambda _task: False, limits=()):
     app.finalize(auto=True)
-    safety.check_pool(app, pool, asynchronous)
+    safety.check_pool(app, pool, asynchronous, limits)
 
 
 def test_the_defaults_are_safe_on_every_transport(app):
@@ -78,10 +78,33 @@ def test_a_time_limit_for_all_tasks_is_refused_too(app, option):
         check_pool(app, "threads")
 
 
+@pytest.mark.parametrize("pool", ["threads", "solo", "gevent", "eventlet"])
+@pytest.mark.parametrize("limits", [(5, None), (None, 5.0)])
+def test_a_time_limit_of_the_command_line_is_refused_too(app, pool, limits):
+    with pytest.raises(UnsafeSetting, match=f"--time-limit.* the {pool} pool ignores"):
+        check_pool(app, pool, limits=limits)
+
+
+@pytest.mark.parametrize("limits", [(None, None), (0, 0)])
+def test_no_time_limit_is_none(app, limits):
+    limited(app, time_limit=limits[0])
+    check_pool(app, "threads", limits=limits)
+
+
 def test_prefork_keeps_time_limits(make_app):
     app = make_app(broker="redis://127.0.0.1:1", store="redis://127.0.0.1:1")
     limited(app, time_limit=5, soft_time_limit=4)
-    check_pool(app, "prefork")
+    check_pool(app, "prefork", limits=(5, 4))
+
+
+@pytest.mark.parametrize("kind", ["classic", None, "stream"])
+def test_delays_that_rabbitmq_may_lose_between_two_levels_are_refused(app, kind):
+    app.conf.broker_transport_options = {"confirm_publish": True}
+    safety.check(app, "amqp")
+    app.conf.broker_native_delayed_delivery_queue_type = kind
+    with pytest.raises(UnsafeSetting, match=r"delayed_delivery_queue_type is .* set it to 'quorum'"):
+        safety.check(app, "amqp")
+    safety.check(app, "redis")
 
 
 @pytest.mark.parametrize(

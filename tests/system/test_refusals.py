@@ -1,0 +1,124 @@
+"""What is refused at start is refused by a real worker: exit code 1, one sentence, no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+#: Seconds that a worker may take to refuse; importing Celery on a busy machine is most of it.
+PATIENCE = 60
+NOBODY = "redis://127.0.0.1:1/0"
+
+APP = """
+from angzarr import Angzarr
+
+app = Angzarr("refused", **{options!r})
+app.conf.update({conf!r})
+
+@app.task(name="plain", **{task!r})
+def plain():
+    pass
+
+if {asynchronous!r}:
+    @app.handler("placed", name="coroutine")
+    async def coroutine(event):
+        pass
+"""
+
+MEMORY = {"broker": "memory://", "store": "memory://"}
+AMQP = {"broker": "amqp://guest:guest@127.0.0.1:1//", "store": NOBODY}
+REDIS = {"broker": NOBODY, "store": NOBODY, "dlq": {"backend": "sqs"}}
+
+
+def refuse(folder, *arguments, options=MEMORY, conf=None, task=None, asynchronous=False):
+    """Start a worker of an app like this and return what it said when it had ended with 1."""
+    text = APP.format(options=options, conf=conf or {}, task=task or {}, asynchronous=asynchronous)
+    (folder / "refused.py").write_text(text)
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    ended = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "refused", "worker", *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 1, said
+    assert "Traceback" not in said
+    assert " ready." not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("pool", "option"),
+    [
+        ("threads", "--time-limit"),
+        ("threads", "--soft-time-limit"),
+        ("solo", "--time-limit"),
+        ("gevent", "--time-limit"),
+    ],
+)
+def test_a_time_limit_on_the_command_line_is_refused_by_a_worker(tmp_path, pool, option):
+    said = refuse(tmp_path, "-P", pool, option, "5")
+    assert "Error: angzarr refuses to start: all tasks have a time limit (--time-limit" in said
+    assert f"which the {pool} pool ignores: use the prefork pool, or remove the limit" in said
+
+
+@pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
+@pytest.mark.parametrize("limited", [{"task": {"time_limit": 5}}, {"task": {"soft_time_limit": 5}}])
+def test_a_time_limit_of_a_task_is_refused_by_a_worker(tmp_path, pool, limited):
+    said = refuse(tmp_path, "-P", pool, **limited)
+    assert f"task plain has a time limit, which the {pool} pool ignores" in said
+
+
+def test_a_time_limit_in_the_settings_is_refused_by_a_worker(tmp_path):
+    said = refuse(tmp_path, "-P", "threads", conf={"task_time_limit": 5})
+    assert "all tasks have a time limit" in said
+
+
+def test_an_async_handler_is_refused_by_a_worker_with_greenlets(tmp_path):
+    said = refuse(tmp_path, "-P", "gevent", asynchronous=True)
+    assert "task coroutine is async, which the gevent pool cannot run: use prefork or" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({**REDIS, "store": "memory://"}, "a memory store is not shared by workers"),
+        ({**AMQP, "store": "memory://"}, "a memory store is not shared by workers"),
+        ({**REDIS, "store": "sqlite:///claims.db"}, "SQLite keeps claims for one host only"),
+        ({**AMQP, "store": "sqlite:///claims.db"}, "SQLite keeps claims for one host only"),
+        ({**AMQP, "dlq": {"backend": "channel"}}, "'channel' dies with its process"),
+        ({**AMQP, "store": None}, "keeps no claims: set store to a Redis or PostgreSQL"),
+        ({**REDIS, "dlq": None}, "a redis broker keeps no dead letters: set dlq.backend"),
+        (MEMORY, "a memory broker lives in one process: use the threads or solo pool"),
+    ],
+)
+def test_what_is_not_shared_by_all_workers_is_refused_by_a_worker(tmp_path, options, sentence):
+    assert sentence in refuse(tmp_path, "-P", "prefork", options=options)
+
+
+@pytest.mark.parametrize(
+    ("options", "conf", "sentence"),
+    [
+        (MEMORY, {"task_acks_late": False}, "task_acks_late is False: set it to True"),
+        (MEMORY, {"accept_content": ["json", "yaml"]}, "accept_content takes yaml: set it to"),
+        (
+            AMQP,
+            {"broker_transport_options": {"confirm_publish": False}},
+            "set {'confirm_publish': True}",
+        ),
+        (
+            AMQP,
+            {"broker_native_delayed_delivery_queue_type": "classic"},
+            "broker_native_delayed_delivery_queue_type is 'classic', a delay could vanish",
+        ),
+    ],
+)
+def test_a_setting_that_would_lose_messages_is_refused_by_a_worker(
+    tmp_path, options, conf, sentence
+):
+    said = refuse(tmp_path, "-P", "solo", options=options, conf=conf)
+    assert "angzarr refuses to start, messages would be lost: " in said
+    assert sentence in said
