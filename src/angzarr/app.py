@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery import signals
 
-from angzarr import wiring
+from angzarr import checks, wiring
 from angzarr.adapters.celery import decompression, safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.dropped import DroppedStep
@@ -165,7 +165,7 @@ class Angzarr(Registering, Publishing):
         decompression.bound()
         safety.check(self, transport_of(self))
         safety.check_pool(self, pool, self._is_async, limits)
-        wiring.check_servers(self.settings, self.broker_url)
+        checks.check_servers(self)
         check_queues(self)
         self.held_domains.begin(list(self.handlers.domains()))
 
@@ -177,10 +177,11 @@ class Angzarr(Registering, Publishing):
         return choose(self.policies, priority=priority, default=self.settings.retry.default)
 
     def begin_work(self) -> None:
-        """Take the owner lease; called in the parent before its pool starts."""
+        """Take the owner lease, before the pool starts; raises ConfigurationError for its store."""
         self.stopping.reset()
         self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep)
         self._lease.start(self.stopping)
+        checks.check_store(self.settings, self.broker_url)  # it may have been away before
         self._mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
         self._mover.start()
 
@@ -238,7 +239,7 @@ class Angzarr(Registering, Publishing):
 
     def check_analysis(self) -> None:
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""
-        wiring.check_analysis(self.settings, self.broker_url)
+        checks.check_analysis(self.settings, self.broker_url)
 
     def open_ledger(self) -> Any:
         """Return the ledger."""

@@ -67,7 +67,7 @@ def open_schedule(app: Any) -> OpenSchedule:
     """Return where delays wait: beside the claims, or in this process if the broker is there too.
 
     A worker is refused where that is not shared by all who share the broker
-    (`wiring.check_servers`).
+    (`checks.check_servers`).
     """
     url = wiring.store_url(app.settings, app.broker_url)
     schedule: OpenSchedule

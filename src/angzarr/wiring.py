@@ -181,7 +181,7 @@ def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
     given = settings.dlq
     queue: DeadLetterQueue
-    match given.backend or _default_backend(broker):
+    match given.backend or default_backend(broker):
         case "channel":
             memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
             queue = memory.MemoryDeadLetterQueue()
@@ -216,7 +216,8 @@ def is_embedded(broker: str) -> bool:
     return broker.startswith("memory")
 
 
-def _default_backend(broker: str) -> str:
+def default_backend(broker: str) -> str:
+    """Return where *broker*'s dead letters go if nothing is said; raises if nowhere."""
     scheme = broker.split(":", 1)[0]
     if is_amqp(broker):
         return "amqp"
@@ -266,31 +267,3 @@ def dress_celery_logs() -> None:
 
 def _dress(logger: logging.Logger, **_signal: Any) -> None:
     importlib.import_module("angzarr.adapters.structlog.logs").dress(logger)
-
-
-def check_analysis(settings: Settings, broker: str) -> None:
-    """Refuse an analysis worker whose dead letters are in another process, or nowhere."""
-    backend = settings.dlq.backend or _default_backend(broker)
-    if backend in ("channel", "none"):
-        msg = (
-            f"dlq.backend {backend!r} leaves no letters that another process could read:"
-            " set it to amqp, kafka or sqs"
-        )
-        raise ConfigurationError(msg)
-
-
-def check_servers(settings: Settings, broker: str) -> None:
-    """Refuse at start what is not configured or not installed; connects to nothing."""
-    open_claims(settings, broker)
-    open_dead_letters(settings, broker).close()
-    if is_embedded(broker):
-        return
-    if settings.dlq.backend == "channel":
-        msg = "dlq.backend 'channel' dies with its process: use it with a memory broker only"
-        raise ConfigurationError(msg)
-    if store_url(settings, broker).startswith("memory"):
-        msg = (
-            "a memory store is not shared by workers, and what waits in it dies with one:"
-            " set store to Redis or PostgreSQL"
-        )
-        raise ConfigurationError(msg)

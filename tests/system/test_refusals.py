@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
+
+from redis_servers import PrivateRedis, wait_until
 
 #: Seconds that a worker may take to refuse; importing Celery on a busy machine is most of it.
 PATIENCE = 60
@@ -33,18 +36,33 @@ AMQP = {"broker": "amqp://guest:guest@127.0.0.1:1//", "store": NOBODY}
 REDIS = {"broker": NOBODY, "store": NOBODY, "dlq": {"backend": "sqs"}}
 
 
-def refuse(folder, *arguments, options=MEMORY, conf=None, task=None, asynchronous=False):
+def refuse(folder, *arguments, **app):
     """Start a worker of an app like this and return what it said when it had ended with 1."""
+    with begun(folder, *arguments, **app) as worker:
+        return ended(worker, folder)
+
+
+@contextmanager
+def begun(folder, *arguments, options=MEMORY, conf=None, task=None, asynchronous=False):
     text = APP.format(options=options, conf=conf or {}, task=task or {}, asynchronous=asynchronous)
     (folder / "refused.py").write_text(text)
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-    ended = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "refused", "worker", *arguments],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    said = ended.stdout + ended.stderr
-    assert ended.returncode == 1, said
+    with (folder / "log").open("wb") as log:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "refused", "worker", *arguments],
+            cwd=folder, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+    try:
+        yield worker
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def ended(worker, folder):
+    code = worker.wait(PATIENCE)
+    said = (folder / "log").read_text()
+    assert code == 1, said
     assert "Traceback" not in said
     assert " ready." not in said
     return said
@@ -122,3 +140,34 @@ def test_a_setting_that_would_lose_messages_is_refused_by_a_worker(
     said = refuse(tmp_path, "-P", "solo", options=options, conf=conf)
     assert "angzarr refuses to start, messages would be lost: " in said
     assert sentence in said
+
+
+# -- a Redis that deletes keys when it is full -------------------------------------------------
+
+EVICTING = {"maxmemory": "32mb", "maxmemory-policy": "volatile-lru"}
+DELETES = "deletes keys when its memory is full (maxmemory 33554432, maxmemory-policy volatile-lru)"
+
+
+@pytest.mark.parametrize("use", ["broker", "store"])
+def test_a_redis_that_evicts_is_refused_by_a_worker(tmp_path, use):
+    with PrivateRedis(tmp_path / "redis", options=EVICTING) as server:
+        options = {**REDIS, "broker": server.url, "store": server.url}
+        if use == "store":
+            options |= {"broker": AMQP["broker"]}
+        said = refuse(tmp_path, "-P", "threads", options=options)
+    assert "Error: angzarr refuses to start, messages would be lost: Redis at " in said
+    assert DELETES in said
+    assert "set maxmemory-policy noeviction on that server" in said
+
+
+def test_a_redis_that_evicts_and_was_away_is_refused_by_a_worker_once_it_is_there(tmp_path):
+    with PrivateRedis(tmp_path / "redis", options=EVICTING) as server:
+        server.stop()
+        options = {**AMQP, "store": server.url}
+        with begun(tmp_path, "-P", "solo", options=options) as worker:
+            log = tmp_path / "log"
+            wait_until(lambda: "owner_lease_not_renewed" in log.read_text(), "its wait", PATIENCE)
+            assert worker.poll() is None
+            server.start()
+            said = ended(worker, tmp_path)
+    assert DELETES in said

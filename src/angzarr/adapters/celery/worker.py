@@ -163,8 +163,12 @@ class RoadStep(bootsteps.StartStopStep):
             raise RefusedToStart(str(error)) from error
 
     def start(self, worker: Any) -> None:
-        """Take the lease."""
-        worker.app.begin_work()
+        """Take the lease; ends the worker where the store that gave it would lose messages."""
+        try:
+            worker.app.begin_work()
+        except ConfigurationError as error:
+            _log.critical("%s", error)
+            raise SystemExit(1) from error
 
     def stop(self, worker: Any) -> None:
         """Let children that hold a message give it back; the lease lasts until the pool ended."""

@@ -90,13 +90,14 @@ class RedisClient:
             msg = f"Redis at {self.address} is a node of a cluster and this key is on another one"
             raise ConfigurationError(msg) from error
         except RedisError as error:
-            if not _is_not_now(error):
+            if not is_not_now(error):
                 raise
             msg = f"Redis at {self.address} did not serve a command: {error}"
             raise StoreUnavailable(msg) from error
 
 
-def _is_not_now(error: RedisError) -> bool:
+def is_not_now(error: RedisError) -> bool:
+    """Tell whether a server that says *error* may serve again in a moment."""
     return isinstance(error, _NOT_NOW) or _NOT_NOW_CODE.match(str(error)) is not None
 
 

@@ -102,7 +102,7 @@ def test_delays_that_rabbitmq_may_lose_between_two_levels_are_refused(app, kind)
     app.conf.broker_transport_options = {"confirm_publish": True}
     safety.check(app, "amqp")
     app.conf.broker_native_delayed_delivery_queue_type = kind
-    with pytest.raises(UnsafeSetting, match=r"delayed_delivery_queue_type is .* set it to 'quorum'"):
+    with pytest.raises(UnsafeSetting, match=r"delivery_queue_type is .* set it to 'quorum'"):
         safety.check(app, "amqp")
     safety.check(app, "redis")
 

@@ -1,0 +1,93 @@
+"""Eviction: a Redis that makes room by deleting keys loses queues, delays and claims in silence.
+
+Asked once when a worker starts. A server that is away is not asked; one that may not be asked
+(a managed Redis, an ACL) is taken as it is, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kombu.exceptions import KombuError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+
+from angzarr.adapters.redis.client import RedisClient, is_not_now
+from angzarr.adapters.redis.server import UnfitServer
+from angzarr.errors import ConfigurationError, StoreUnavailable, UnsafeSetting
+
+_log = logging.getLogger("angzarr.worker")
+
+#: The policy under which a full Redis answers with an error and deletes nothing.
+SAFE: Final = "noeviction"
+
+#: Servers that need not be asked again, by address.
+_ASKED: set[str] = set()
+
+#: What `INFO memory` says, by field.
+Told = Mapping[str, Any]
+
+
+def check_store(url: str) -> None:
+    """Raise UnsafeSetting if the Redis at *url*, with claims and delays, may delete keys."""
+    client = RedisClient(url)
+    try:
+        _check(lambda: _fields(client.execute("INFO", "memory")), client.address)
+    finally:
+        client.close()
+
+
+def check_broker(connect: Callable[[], Any]) -> None:
+    """Raise ConfigurationError if the Redis that *connect* makes a connection to is unfit."""
+    with connect() as connection:
+        away = (*connection.connection_errors, *connection.channel_errors, KombuError, OSError)
+        try:
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=5)
+            with connection.default_channel.conn_or_acquire() as client:
+                _check(lambda: client.info("memory"), connection.as_uri())
+        except UnfitServer as error:
+            raise ConfigurationError(str(error)) from error
+        except away:
+            return  # Celery waits for it
+
+
+def _check(ask: Callable[[], Told], where: str) -> None:
+    if where in _ASKED:
+        return
+    try:
+        told = ask()
+    except (RedisError, StoreUnavailable) as error:
+        if not _may_not_be_asked(error):
+            return  # it is away
+        told = {}
+    if "maxmemory" not in told or "maxmemory_policy" not in told:
+        _log.warning(
+            "eviction_unknown: Redis at %s does not tell its maxmemory-policy (INFO memory); make"
+            " sure that it is %s, or messages are lost when its memory is full", where, SAFE,
+        )  # fmt: skip
+    elif int(told["maxmemory"]) > 0 and told["maxmemory_policy"] != SAFE:
+        raise UnsafeSetting(_refusal(where, told))
+    _ASKED.add(where)
+
+
+def _may_not_be_asked(error: Exception) -> bool:
+    said = error.__cause__ if isinstance(error, StoreUnavailable) else error
+    if isinstance(said, NoPermissionError):
+        return True
+    return isinstance(said, ResponseError) and not is_not_now(said)
+
+
+def _refusal(where: str, told: Told) -> str:
+    return (
+        f"angzarr refuses to start, messages would be lost: Redis at {where} deletes keys when its"
+        f" memory is full (maxmemory {told['maxmemory']}, maxmemory-policy"
+        f" {told['maxmemory_policy']}), be it queues, delays or claims: set maxmemory-policy"
+        f" {SAFE} on that server"
+    )
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the fields of a reply to ``INFO``."""
+    pairs = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
+    return {name: value for name, colon, value in pairs if colon}

@@ -1,0 +1,61 @@
+"""Checks: what is refused at start because a server is not configured, not shared or not fit."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from angzarr import wiring
+from angzarr.adapters.celery.publisher import transport_of
+from angzarr.errors import ConfigurationError
+from angzarr.settings import Settings
+
+
+def check_servers(app: Any) -> None:
+    """Refuse servers that *app*'s settings cannot make one of, or that would lose messages.
+
+    Connects to none but Redis; one that is away is not asked.
+    """
+    settings, broker = app.settings, app.broker_url
+    _check_configured(settings, broker)
+    check_store(settings, broker)
+    if transport_of(app) == "redis" and wiring.store_url(settings, broker) != broker:
+        _eviction().check_broker(app.connection_for_write)
+
+
+def _check_configured(settings: Settings, broker: str) -> None:
+    wiring.open_claims(settings, broker)
+    wiring.open_dead_letters(settings, broker).close()
+    if wiring.is_embedded(broker):
+        return
+    if settings.dlq.backend == "channel":
+        msg = "dlq.backend 'channel' dies with its process: use it with a memory broker only"
+        raise ConfigurationError(msg)
+    if wiring.store_url(settings, broker).startswith("memory"):
+        msg = (
+            "a memory store is not shared by workers, and what waits in it dies with one:"
+            " set store to Redis or PostgreSQL"
+        )
+        raise ConfigurationError(msg)
+
+
+def check_store(settings: Settings, broker: str) -> None:
+    """Refuse a store that would delete claims and delays to make room; not one that is away."""
+    url = wiring.store_url(settings, broker)
+    if url.startswith("redis"):
+        _eviction().check_store(url)
+
+
+def check_analysis(settings: Settings, broker: str) -> None:
+    """Refuse an analysis worker whose dead letters are in another process, or nowhere."""
+    backend = settings.dlq.backend or wiring.default_backend(broker)
+    if backend in ("channel", "none"):
+        msg = (
+            f"dlq.backend {backend!r} leaves no letters that another process could read:"
+            " set it to amqp, kafka or sqs"
+        )
+        raise ConfigurationError(msg)
+
+
+def _eviction() -> Any:
+    return importlib.import_module("angzarr.adapters.redis.eviction")
