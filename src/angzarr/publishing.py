@@ -18,7 +18,7 @@ from angzarr import wiring
 from angzarr.adapters.celery.amqp_queues import CURE
 from angzarr.adapters.celery.batch import send_batch
 from angzarr.adapters.celery.parcel import UNSENDABLE, Leg, Parcel, account
-from angzarr.adapters.celery.publisher import AWAY
+from angzarr.adapters.celery.publisher import AWAY, refuses
 from angzarr.adapters.celery.sketch import json_of
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.fanout import Subscription, subscriptions
@@ -259,7 +259,8 @@ class Publishing(Celery):
             raise UnserializableEvent(msg) from error
         except AWAY as error:
             event_id, again = _identity(options)
-            cure = CURE if isinstance(error, PreconditionFailed) else "start it or set broker_url"
+            cure = "mend that" if refuses(error) else "start it or set broker_url"
+            cure = CURE if isinstance(error, PreconditionFailed) else cure
             msg = (
                 f"the broker at {self._broker_shown} did not confirm {name} of event {event_id}"
                 f" ({error}), which may be sent or not; {cure}, then send it"

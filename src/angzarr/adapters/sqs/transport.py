@@ -1,23 +1,62 @@
 """SQS for Celery: kombu's transport, which takes whatever is on a queue and gives it back itself.
 
 kombu ends the worker on some messages that are none of its own, and gives a message back by sending
-a copy: the original comes again after its visibility time-out all the same.
+a copy: the original comes again after its visibility time-out all the same. And it takes an error
+that SQS answers for none of a broker's: a publish that is refused would be a bug of its caller's.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
-from botocore.exceptions import BotoCoreError, ClientError
+from amqp.exceptions import ChannelError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from kombu.transport import SQS as stock  # noqa: N811 - a module
+from kombu.transport.SQS.exceptions import UndefinedQueueException
 
 _log = logging.getLogger("angzarr.transport")
 
+#: What SQS says of a queue that somebody deleted, without the prefix of older protocols.
+_GONE: Final = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
+#: What it says of one message, or of the one queue that it is for; others may be sent meanwhile.
+#: Every other error is the service's: credentials, throttling, an outage.
+_REFUSED: Final = _GONE | {
+    "413", "InvalidAddress", "InvalidAttributeName", "InvalidAttributeValue",
+    "InvalidMessageContents", "InvalidParameterCombination", "InvalidParameterValue",
+    "KmsAccessDenied", "KmsDisabled", "KmsInvalidKeyUsage", "KmsInvalidState", "KmsNotFound",
+    "MessageTooLong", "MissingParameter", "QueueAlreadyExists", "QueueDeletedRecently",
+    "QueueNameExists", "RequestEntityTooLarge", "UnsupportedOperation",
+}  # fmt: skip
+#: What it says of the rights to one queue, if these were asked for.
+_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
+_OF_ONE_QUEUE: Final = frozenset({"SendMessage", "CreateQueue"})
+
+
+class Refused(ChannelError):
+    """SQS is there and takes this message, or any message for its queue, from nobody."""
+
 
 class Channel(stock.Channel):
-    """kombu's channel with these two mended."""
+    """kombu's channel with these mended."""
+
+    def _new_queue(self, queue: str, **options: Any) -> Any:
+        """Return the address of *queue*, which is created if need be; raises `Refused`."""
+        with _refusals():
+            return super()._new_queue(queue, **options)
+
+    def _put(self, queue: str, message: Any, **options: Any) -> None:
+        """Send *message*; raises `Refused`. A queue that was deleted is created by the next try."""
+        try:
+            with _refusals():
+                super()._put(queue, message, **options)
+        except Refused as error:
+            if _code(error.__cause__) in _GONE and not self.predefined_queues:
+                self._queue_cache.pop(self.canonical_queue_name(queue), None)
+            raise
 
     def _message_to_python(self, message: Any, queue_name: str, q_url: str) -> Any:
         """Return kombu's envelope in *message*; what is none is a foreign message, as it is."""
@@ -51,6 +90,34 @@ class Transport(stock.Transport):
     """The transport of ``sqs://`` URLs in an Angzarr app."""
 
     Channel = Channel
+    # kombu's lists have botocore's own errors alone, not what SQS answers.
+    connection_errors = (*stock.Transport.connection_errors, ClientError)
+    channel_errors = (*stock.Transport.channel_errors, ClientError)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise what concerns one message or one queue as `Refused`."""
+    try:
+        yield
+    except (ClientError, ParamValidationError, UndefinedQueueException) as error:
+        if not _concerns_one(error):
+            raise
+        raise Refused(str(error)) from error
+
+
+def _concerns_one(error: Exception) -> bool:
+    if not isinstance(error, ClientError):
+        return True
+    denied = _code(error) in _DENIED and error.operation_name in _OF_ONE_QUEUE
+    return denied or _code(error) in _REFUSED
+
+
+def _code(error: BaseException | None) -> str:
+    """Return what SQS calls *error*; the empty string if it is not SQS's."""
+    if not isinstance(error, ClientError):
+        return ""
+    return str(error.response.get("Error", {}).get("Code", "")).rpartition(".")[2]
 
 
 def _is_sound(envelope: Any) -> bool:
