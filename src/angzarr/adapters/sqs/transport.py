@@ -18,13 +18,13 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from kombu.transport import SQS as stock  # noqa: N811 - a module
 from kombu.transport.SQS.exceptions import UndefinedQueueException
 
+from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
+
 _log = logging.getLogger("angzarr.transport")
 
-#: What SQS says of a queue that somebody deleted, without the prefix of older protocols.
-_GONE: Final = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
 #: What it says of one message, or of the one queue that it is for; others may be sent meanwhile.
 #: Every other error is the service's: credentials, throttling, an outage.
-_REFUSED: Final = _GONE | {
+_REFUSED: Final = GONE | {
     "413", "InvalidAddress", "InvalidAttributeName", "InvalidAttributeValue",
     "InvalidMessageContents", "InvalidParameterCombination", "InvalidParameterValue",
     "KmsAccessDenied", "KmsDisabled", "KmsInvalidKeyUsage", "KmsInvalidState", "KmsNotFound",
@@ -40,7 +40,7 @@ class Refused(ChannelError):
     """SQS is there and takes this message, or any message for its queue, from nobody."""
 
 
-class Channel(stock.Channel):
+class Channel(PollingChannel):
     """kombu's channel with these mended."""
 
     def _new_queue(self, queue: str, **options: Any) -> Any:
@@ -54,8 +54,8 @@ class Channel(stock.Channel):
             with _refusals():
                 super()._put(queue, message, **options)
         except Refused as error:
-            if _code(error.__cause__) in _GONE and not self.predefined_queues:
-                self._queue_cache.pop(self.canonical_queue_name(queue), None)
+            if code_of(error.__cause__) in GONE:
+                self.forget_address(queue)
             raise
 
     def _message_to_python(self, message: Any, queue_name: str, q_url: str) -> Any:
@@ -109,15 +109,8 @@ def _refusals() -> Iterator[None]:
 def _concerns_one(error: Exception) -> bool:
     if not isinstance(error, ClientError):
         return True
-    denied = _code(error) in _DENIED and error.operation_name in _OF_ONE_QUEUE
-    return denied or _code(error) in _REFUSED
-
-
-def _code(error: BaseException | None) -> str:
-    """Return what SQS calls *error*; the empty string if it is not SQS's."""
-    if not isinstance(error, ClientError):
-        return ""
-    return str(error.response.get("Error", {}).get("Code", "")).rpartition(".")[2]
+    denied = code_of(error) in _DENIED and error.operation_name in _OF_ONE_QUEUE
+    return denied or code_of(error) in _REFUSED
 
 
 def _is_sound(envelope: Any) -> bool:

@@ -1,0 +1,110 @@
+"""Polling of SQS by Celery's event loop, which goes on after every answer and after none.
+
+In kombu any error that SQS answers ends the worker: an expired token, one throttled request.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.response import get_response
+from kombu.transport import SQS as stock  # noqa: N811 - a module
+
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.transport")
+
+#: Seconds until a queue that could not be read is asked again: doubled up to the longest, and
+#: spread, so that a fleet does not come back at one moment.
+FIRST_WAIT: Final = 0.5
+LONGEST_WAIT: Final = 15.0
+
+_OK: Final = 200
+#: What SQS says of a queue that somebody deleted, without the prefix of older protocols.
+GONE: Final = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
+
+
+class Refusal(NamedTuple):
+    """What came instead of messages."""
+
+    code: str
+    said: str
+
+
+class PollingChannel(stock.Channel):
+    """kombu's channel, whose polls outlive errors."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._waits: dict[str, float] = {}
+        self._seldom = Seldom()
+
+    def asynsqs(self, queue: str | None = None) -> Any:
+        """Return the connection that polls, which answers with a `Refusal` instead of raising."""
+        connection = super().asynsqs(queue)
+        connection._on_list_ready = partial(_heard, connection)  # noqa: SLF001 - pinned by a test
+        return connection
+
+    def _schedule_queue(self, queue: str) -> None:
+        """Poll *queue*; where that fails at once, try again later."""
+        try:
+            super()._schedule_queue(queue)
+        except (ClientError, BotoCoreError, *self.connection.channel_errors, OSError) as error:
+            self._refused(queue, Refusal(code_of(error), str(error)))
+            self._loop1(queue)
+
+    def _on_messages_ready(self, queue: str, qname: str, messages: Any) -> int:
+        """Hand out *messages* and return how many they are; remember whether there were any."""
+        if isinstance(messages, Refusal):
+            self._refused(qname, messages)
+            return 0
+        self._waits.pop(qname, None)
+        return int(super()._on_messages_ready(queue, qname, messages))
+
+    def _loop1(self, queue: str, messages_fetched: int | None = None) -> None:
+        """Poll again: at once, after the polling interval, or after the wait of a refusal."""
+        wait = self._waits.get(queue)
+        if wait is None:
+            super()._loop1(queue, messages_fetched)
+        else:
+            spread = 0.5 + random.random()  # noqa: S311 - no secret
+            self.hub.call_later(wait * spread, self._schedule_queue, queue)
+
+    def _refused(self, queue: str, refusal: Refusal) -> None:
+        self._waits[queue] = min(2 * self._waits.get(queue, FIRST_WAIT / 2), LONGEST_WAIT)
+        if refusal.code in GONE:
+            self.forget_address(queue)
+        if self._seldom.now(queue):
+            _log.error(
+                "sqs_refuses: queue %s cannot be read, trying again: %s", queue, refusal.said
+            )
+
+    def forget_address(self, queue: str) -> None:
+        """Have *queue* looked up, and created if need be, before it is used again."""
+        if not self.predefined_queues:
+            self._queue_cache.pop(self.canonical_queue_name(queue), None)
+
+
+def code_of(error: BaseException | None) -> str:
+    """Return what SQS calls *error*; the empty string if it is not SQS's."""
+    if not isinstance(error, ClientError):
+        return ""
+    return str(error.response.get("Error", {}).get("Code", "")).rpartition(".")[2]
+
+
+def _heard(connection: Any, _parent: Any, _markers: Any, operation: str, response: Any) -> Any:
+    """Return what SQS said: the parsed answer, or a `Refusal`."""
+    try:
+        model = connection.sqs_connection.meta.service_model.operation_model(operation)
+        _, parsed = get_response(model, response.response)
+    except Exception as error:  # noqa: BLE001 - a gateway's page, half an answer
+        return Refusal("", f"HTTP {response.status}, which cannot be read ({error!r})")
+    if response.status == _OK:
+        return parsed
+    said = parsed.get("Error", {})
+    code = str(said.get("Code", "")).rpartition("#")[2].rpartition(".")[2]
+    return Refusal(code, f"{code or response.status}: {said.get('Message') or response.reason}")

@@ -1,0 +1,63 @@
+"""SQS answers a worker that asks for messages with an error: the worker waits, and goes on.
+
+kombu would end the worker or, worse, leave it alive and never ask again.
+"""
+
+from __future__ import annotations
+
+import os
+
+import boto3
+import pytest
+
+from sqs_gateway import Gateway
+from system.conftest import wait_for
+
+REFUSALS = [(403, "ExpiredToken"), (400, "ThrottlingException"), (503, "ServiceUnavailable")]
+
+
+@pytest.fixture
+def gateway(sqs_endpoint):
+    with Gateway(sqs_endpoint) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def site(make_site, gateway):
+    address = gateway.url.removeprefix("http://")
+    return make_site(broker=f"sqs://{os.environ['AWS_ACCESS_KEY_ID']}:test@{address}")
+
+
+def handled(site, n):
+    """Publish a thing and wait until it is handled."""
+    site.app.publish(site.module.Thing(n=n), root="r")
+    wait_for(lambda: n in {line["n"] for line in site.ran("handled")}, what=f"thing {n}")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_a_worker_whose_fetches_are_refused_goes_on_by_itself(site, gateway, pool):
+    with site.worker(pool=pool) as worker:
+        for n, (status, code) in enumerate(REFUSALS):
+            handled(site, n)
+            gateway.refuse("ReceiveMessage", status, code)
+            wait_for(lambda: gateway.asked["ReceiveMessage"] > 1, what=f"fetches refused: {code}")
+            gateway.admit()
+        handled(site, len(REFUSALS))
+        assert worker.poll() is None
+    assert site.text().count("sqs_refuses") == 1, "once a minute"
+
+
+def test_a_worker_goes_on_when_sqs_was_away_and_when_its_queue_was_deleted(
+    site, gateway, sqs_endpoint
+):
+    with site.worker(pool="solo") as worker:
+        handled(site, 1)
+        gateway.close()
+        wait_for(lambda: "sqs_refuses" in site.text(), what="the absence to be noticed")
+        gateway.open()
+        handled(site, 2)
+        client = boto3.client("sqs", endpoint_url=sqs_endpoint)
+        address = client.get_queue_url(QueueName=site.app.conf.task_default_queue)["QueueUrl"]
+        client.delete_queue(QueueUrl=address)
+        handled(site, 3)
+        assert worker.poll() is None
