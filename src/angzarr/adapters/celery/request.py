@@ -8,7 +8,7 @@ from functools import partial
 from pickle import PicklingError
 from typing import Any, Final
 
-from billiard.einfo import ExceptionWithTraceback
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from celery.exceptions import TaskRevokedError, TimeLimitExceeded
 from celery.worker import state
 from celery.worker.request import Request
@@ -39,6 +39,8 @@ class RoadRequest(Request):
         acknowledge_success, hand_over = cls.on_success, cls.execute_using_pool
 
         def on_success(request: Any, told: Any, **kwargs: Any) -> Any:
+            if isinstance(told, ExceptionInfo):  # a solo pool says so of what would end its process
+                return request.on_failure(told)
             if type(told[1]) is LeftToAck:
                 request.leave_to_ack(told[1].kept)
             return acknowledge_success(request, told, **kwargs)

@@ -21,6 +21,7 @@ from billiard.exceptions import (
     WorkerLostError,
 )
 from celery.app.trace import build_tracer
+from celery.concurrency.base import apply_target
 from celery.concurrency.thread import TaskPool
 from celery.exceptions import Ignore, Reject, TaskRevokedError
 from celery.states import FAILURE, IGNORED, REJECTED, SUCCESS
@@ -319,6 +320,21 @@ def test_a_lost_child_frees_its_claim_first_and_counts_only_its_own_death(
     request.on_failure(failure(WorkerLostError("signal 9")))
     wait_until(lambda: len(told) == 2)
     assert told == [Release(counted=counted), "requeue"]
+
+
+def test_what_would_end_a_process_is_given_back_counted_in_a_pool_without_any(ended):
+    """A solo pool tells of it as if it were a success."""
+    request, told = ended()
+
+    def leave():
+        raise SystemExit(3)
+
+    made = create_request_cls(
+        RoadRequest, request.task, SimpleNamespace(apply_async=None), "host", None
+    )
+    apply_target(leave, callback=partial(made.on_success, request))
+    wait_until(lambda: len(told) == 2)
+    assert told == [Release(counted=True), "requeue"]
 
 
 def test_what_breaks_off_in_a_child_comes_back_after_a_pause(ended, monkeypatch):
