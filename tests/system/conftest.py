@@ -54,6 +54,15 @@ class Site:
 
     @contextmanager
     def worker(self, *options: str, pool: str = "prefork", **environment: str):
+        """A worker that is ready."""
+        said = len(self.text())
+        with self.begun_worker(*options, pool=pool, **environment) as process:
+            wait_for(lambda: self._ready(process, said), 30, "the worker to be ready")
+            yield process
+
+    @contextmanager
+    def begun_worker(self, *options: str, pool: str = "prefork", **environment: str):
+        """A worker that is not waited for: it may die before it is ready."""
         command = [
             sys.executable, "-m", "celery", "-A", "road_app", "worker", "--pool", pool,
             "--concurrency", "2", "--loglevel", "INFO", "--without-mingle", "--without-gossip",
@@ -65,15 +74,15 @@ class Site:
                 env={**os.environ, **self.environment, **environment, "PYTHONPATH": PATH},
             )  # fmt: skip
         try:
-            wait_for(lambda: self._ready(process), 30, "the worker to be ready")
             yield process
         finally:
             stop(process)
 
-    def _ready(self, process):
+    def _ready(self, process, said):
+        """Look for its word in what was *said* since it began."""
         if process.poll() is not None:
             pytest.fail(f"the worker ended with {process.returncode}: {self.text()[-3000:]}")
-        return " ready." in self.text().rsplit("-------------- celery@", 1)[-1]
+        return " ready." in self.text()[said:]
 
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""

@@ -45,11 +45,19 @@ app.conf.worker_hijack_root_logger = True
 app.conf.broker_transport_options = {
     **(app.conf.broker_transport_options or {}),
     **(
-        {"polling_interval": 0.1, "wait_time_seconds": 1, "region": "us-east-1", "is_secure": False}
+        {
+            "polling_interval": 0.1,
+            "wait_time_seconds": 1,
+            "region": "us-east-1",
+            "is_secure": False,
+            "visibility_timeout": int(os.environ.get("ROAD_VISIBILITY", "1800")),
+        }
         if app.broker_url.startswith("sqs")
         else {}
     ),
 }
+if "ROAD_LEASE" in os.environ:  # of a Redis broker, which keeps the owner's by it too
+    app.conf.broker_transport_options["lease"] = float(os.environ["ROAD_LEASE"])
 if os.environ.get("ROAD_CLASSIC") == "1":
     app.conf.update(
         task_default_queue_type="classic",
@@ -71,6 +79,8 @@ class Thing(BaseModel):
     fate: str = "fine"
     seconds: float = 0.0
     times: int = 1
+    #: What makes a message large, and its letter larger.
+    filler: str = ""
 
 
 def _starts(n: int) -> int:
@@ -180,20 +190,38 @@ if os.environ.get("ROAD_LIMITS") == "1":
         note("hard", attempt=self.request.retries + 1)
         time.sleep(30)
 
-    @app.task
-    def dies(how: str = "exit") -> None:
-        note("dies", how=how)
-        if how == "signal":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if how == "sys.exit":
-            sys.exit(3)
-        if how == "memory":
-            resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))
-            bytearray(2**30)
-        os._exit(1)
 
-    @app.task
-    def long(seconds: float) -> None:
-        note("long", seconds=seconds)
-        time.sleep(seconds)
-        note("long done", seconds=seconds)
+@app.task
+def dies(how: str = "exit", after: float = 0.0) -> None:
+    """Take its process along, in one of the ways that there are."""
+    note("dies", how=how)
+    time.sleep(after)
+    if how == "signal":  # as the kernel does it to whoever has used up the memory
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "sys.exit":
+        sys.exit(3)
+    os._exit(1)
+
+
+@app.task
+def answers() -> object:
+    """Return what no JSON can say."""
+    note("answers")
+    return object()
+
+
+@app.task
+def greedy() -> None:
+    """Take more memory than its process may have from now on: what ``ulimit -v`` does."""
+    note("greedy")
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    most = pages * resource.getpagesize() + 2**29
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    bytearray(2**31)
+
+
+@app.task
+def long(seconds: float) -> None:
+    note("long", seconds=seconds)
+    time.sleep(seconds)
+    note("long done", seconds=seconds)

@@ -102,15 +102,6 @@ def _listen(receiver):
         receiver.capture(limit=None, timeout=20, wakeup=True)
 
 
-def test_soft_time_limit_is_a_transient_failure_and_is_retried(site):
-    with site.worker(ROAD_LIMITS="1"):
-        site.app.send_task("road_app.soft")
-        site.wait_ran("soft", 2, seconds=20)
-        (letter,) = site.letters("unknown")
-    assert letter.category == "transient"
-    assert letter.attempts == 2
-
-
 @pytest.mark.parametrize("site", ["amqp"], indirect=True)
 def test_a_killed_worker_loses_nothing_on_rabbitmq(site):
     with site.worker() as first:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 import redis
 
 from angzarr.dead_letters.letter import Reason
 
 
-def test_a_damaged_envelope_is_a_letter_with_its_bytes_and_the_worker_goes_on(site, redis_url):
-    with redis.Redis.from_url(redis_url) as client, site.worker(pool="threads"):
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_damaged_envelope_is_a_letter_with_its_bytes_and_the_worker_goes_on(
+    site, redis_url, pool
+):
+    with redis.Redis.from_url(redis_url) as client, site.worker(pool=pool):
         client.lpush(site.module.PREFIX, b"\xff{not json", b"[]", b'{"properties": {}}')
         site.app.publish(site.module.Thing(n=1))
         site.wait_ran("handle")
