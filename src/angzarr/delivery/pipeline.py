@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -92,6 +93,8 @@ class Pipeline:
     make_log: Callable[[Mapping[str, Any]], Any]
     hooks: Hooks
     most_starts: int = MOST_STARTS
+    #: Held by the event of this process whose last start runs (`_last_start`).
+    last_start: threading.Lock = field(default_factory=threading.Lock)
 
     def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:
         """Return what becomes of *delivery*; raises GivenBack if the worker stops first.
@@ -109,7 +112,7 @@ class Pipeline:
         context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
         try:
             if failed is None:
-                go_on = partial(self._admit, call=handler.bind(delivery, context))
+                go_on = partial(self._begin, call=handler.bind(delivery, context))
             else:
                 go_on = partial(self._ended, error=failed)
             # Who claimed before has read the body and found that it can be compared.
@@ -133,7 +136,7 @@ class Pipeline:
         self,
         delivery: Delivery,
         handler: Handler,
-        go_on: Callable[[Delivery, Handler], Outcome],
+        go_on: Callable[[Delivery, Handler, int], Outcome],
         claim: claims.Claim | None,
     ) -> Outcome:
         answer = delivery.answer
@@ -144,8 +147,8 @@ class Pipeline:
         match answer:
             case claims.Claimed(starts=starts) if starts > self.most_starts:
                 return self._poison(delivery, handler, starts - 1)
-            case claims.Claimed():
-                return go_on(delivery, handler)
+            case claims.Claimed(starts=starts):
+                return go_on(delivery, handler, starts)
             case claims.AlreadyCompleted(result=None):
                 return Duplicate(kept=False)
             case claims.AlreadyCompleted(result=str(result)):
@@ -166,7 +169,9 @@ class Pipeline:
             _log.warning("result_unreadable: a duplicate goes without it: %s", error)
             return Duplicate(kept=False)
 
-    def _ended(self, delivery: Delivery, handler: Handler, error: Exception) -> Outcome:
+    def _ended(
+        self, delivery: Delivery, handler: Handler, _starts: int, error: Exception
+    ) -> Outcome:
         """Return what becomes of a delivery that did not end by its handler's return (D7)."""
         match error:
             case RevokedError():
@@ -175,6 +180,31 @@ class Pipeline:
                 return self.judge.dead(delivery, handler, error, Reason.TOO_OLD, EXPIRED)
             case _:
                 return self.judge.failed(delivery, handler, error)[0]
+
+    def _begin(
+        self, delivery: Delivery, handler: Handler, starts: int, call: Callable[[], Any]
+    ) -> Outcome:
+        """Run it; the last start that it has runs beside no other last start of this process.
+
+        Whatever ran beside an event that kills its process has its starts too. Here the one is
+        told from the others (4). Who must wait waits as for an event in other hands, its claim
+        given back.
+        """
+        unsettled = starts if delivery.rides else starts - 1
+        if unsettled < self.most_starts - 1:
+            return self._admit(delivery, handler, call)
+        if not self.last_start.acquire(blocking=False):
+            release = claims.Release(counted=False, was_counted=not delivery.rides)
+            self.hold.until_done(
+                lambda: self.store.settle(delivery.key, delivery.token, release),
+                what="give its claim back",
+                event_id=delivery.event.id,
+            )
+            return Postponed(delay=IN_PROGRESS_WAIT, why="last start", claimed=False)
+        try:
+            return self._admit(delivery, handler, call)
+        finally:
+            self.last_start.release()
 
     def _admit(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
         name = handler.breaker

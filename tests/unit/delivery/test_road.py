@@ -188,15 +188,52 @@ def test_a_dead_workers_event_is_taken_over_and_its_start_counted(world):
     assert runs == ["t2"]
 
 
+def died(world, times, **made):
+    """Let *times* workers die that had begun with an event."""
+    for start in range(times):
+        world.leases.renew(f"dead{start}", timedelta(seconds=1))
+        world.store.claim([_claim_of(world.delivery(owner=f"dead{start}", **made))])
+        world.clock.sleep(timedelta(seconds=2))
+
+
 def test_the_fourth_start_is_poison(world):
     world.handler(lambda _data, _context: pytest.fail("must not run"))
-    for start in range(3):
-        world.leases.renew(f"dead{start}", timedelta(seconds=1))
-        world.store.claim([_claim_of(world.delivery(owner=f"dead{start}"))])
-        world.clock.sleep(timedelta(seconds=2))
+    died(world, 3)
     letter = world.take().letter
     assert letter.reason is Reason.POISON
     assert "started 3 times" in letter.explanation
+
+
+def side_by_side(world, deaths):
+    """Take two events that died so often, the second while the first runs; return what became."""
+    road, ran, beside = world.road(), [], []
+
+    def call(data, _context):
+        ran.append(data)
+        if data == "one":
+            beside.append(road.take(world.delivery(data="two", event_id="two")))
+
+    world.handler(call)
+    for event in ("one", "two"):
+        died(world, deaths, data=event, event_id=event)
+    assert isinstance(road.take(world.delivery(data="one", event_id="one")), Handled)
+    return road, ran, beside[0]
+
+
+def test_the_last_start_of_an_event_runs_beside_no_other_last_start(world):
+    """Or the one that kills its process could not be told from those that only ran beside it."""
+    road, ran, other = side_by_side(world, deaths=2)
+    assert (other.delay, ran) == (timedelta(seconds=2), ["one"])
+    world.clock.sleep(other.delay)
+    copy = world.delivery(world.last_copy())
+    assert isinstance(road.take(copy), Handled), "its start was not counted"
+    assert ran == ["one", "two"]
+
+
+def test_earlier_starts_run_side_by_side(world):
+    _, ran, other = side_by_side(world, deaths=1)
+    assert isinstance(other, Handled)
+    assert ran == ["one", "two"]
 
 
 def test_the_late_owner_publishes_nothing_and_says_so(world):
