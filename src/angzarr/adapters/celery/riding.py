@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from angzarr.adapters.celery.shape import check_headers, checked_body
@@ -28,6 +28,7 @@ from angzarr.resilience.idempotency import (
     Release,
     key_for,
 )
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -70,6 +71,7 @@ class Riding:
     store: IdempotencyStore
     owner: str
     make_ending: MakeEnding
+    seldom: Seldom = field(default_factory=Seldom)
 
     def board(self, messages: Sequence[Any]) -> None:
         """Claim what of *messages* may ride, in one call; the rest is claimed when it runs."""
@@ -79,7 +81,8 @@ class Riding:
         try:
             answers = self.store.claim([claim for _, claim in boarding])
         except Unavailable as error:
-            _log.warning("claims_not_made_together: each is made when it runs (%s)", error)
+            if self.seldom.now("made"):
+                _log.warning("claims_not_made_together: each is made when it runs (%s)", error)
             return
         for (message, claim), answer in zip(boarding, answers, strict=True):
             setattr(message, RIDE, Ride(claim.token, claim.key, answer))
@@ -94,7 +97,8 @@ class Riding:
                 if isinstance(ride.answer, Claimed):
                     self.store.settle(ride.key, ride.token, Release(was_counted=False))
         except Unavailable as error:
-            _log.warning("claims_not_freed: they end with this worker's lease (%s)", error)
+            if self.seldom.now("freed"):
+                _log.warning("claims_not_freed: they end with this worker's lease (%s)", error)
 
     def leave(
         self, message: Any, ride: Ride, kept: str | None, on_fenced: Callable[[], None]

@@ -13,6 +13,7 @@ from kombu.utils.imports import symbol_by_name
 from angzarr.adapters.redis.link import Link, Script
 from angzarr.adapters.redis.session import AWAY, LONGEST_JOIN, Session
 from angzarr.adapters.redis.step import Fetched
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -38,6 +39,7 @@ class Damaged:
         self._prefix = prefix
         self._hand_over: OnDamaged | None = symbol_by_name(hand_over) if hand_over else None
         self._closing = threading.Event()
+        self._seldom = Seldom()
         self._in_hand: dict[str, threading.Thread] = {}
 
     def take(self, fetched: Fetched, session: Session | None, error: Exception) -> None:
@@ -46,7 +48,8 @@ class Damaged:
             try:
                 self._set_aside(fetched, session, error)
             except AWAY as away:
-                _log.warning("damaged_message: not set aside yet (%s)", away)
+                if self._seldom.now():
+                    _log.warning("damaged_message: not set aside yet (%s)", away)
             else:
                 return
         self._in_hand[fetched.tag] = thread = threading.Thread(

@@ -20,6 +20,7 @@ from angzarr.adapters.redis.doorbell import Doorbell
 from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
 from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -83,6 +84,7 @@ class Fetcher:
         self._looked_at = 0.0
         self._lost_at: float | None = None
         self._told_lost = False
+        self._seldom = Seldom()
         self._aftermath = Aftermath()
 
     # -- what the channel says -----------------------------------------------------------------
@@ -174,7 +176,7 @@ class Fetcher:
         self._lost_at = time.monotonic()
         if self.session is not None:
             self.session.check()
-        if not self._told_lost:
+        if not self._told_lost and self._seldom.now():
             self._told_lost = True
             _log.warning(
                 "redis_lost: %s; running tasks go on, and it is tried again until it is back", error

@@ -17,6 +17,7 @@ from kombu.utils.eventio import ERR, READ
 
 from angzarr.adapters.redis.nudge import Nudge
 from angzarr.adapters.redis.session import AWAY
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -44,6 +45,7 @@ class Poller(MultiChannelPoller):
         super().__init__()
         self._nudge = Nudge()
         self._strays_at = time.monotonic()
+        self._seldom = Seldom()
 
     @property
     def looped(self) -> bool:
@@ -134,7 +136,8 @@ class Poller(MultiChannelPoller):
 
     def _lost(self, channel: Any, kind: str, error: Exception) -> None:
         if kind == LISTEN:
-            _log.warning("fanout_lost: %s; remote control is deaf until Redis is back", error)
+            if self._seldom.now():
+                _log.warning("fanout_lost: %s; remote control is deaf until Redis is back", error)
             self._deaf_until = time.monotonic() + 1.0
             if channel.subclient.connection is not None:
                 channel.subclient.connection.disconnect()

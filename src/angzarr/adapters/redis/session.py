@@ -21,6 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from angzarr.adapters.redis.link import Argument, Link, Script
 from angzarr.adapters.redis.step import STEP
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -88,6 +89,7 @@ class Session:
         self._ending = threading.Event()
         self._wake = threading.Event()
         self._steady_since: float | None = None
+        self._seldom = Seldom()
         self._thread: threading.Thread | None = None
         self._done: Sequence[Argument] = ()
         #: When the lease was last renewed (time.monotonic); None while Redis is away.
@@ -170,7 +172,7 @@ class Session:
                 self._wake.clear()
 
     def _lost(self, error: Exception) -> None:
-        if self._steady_since is not None:
+        if self._steady_since is not None and self._seldom.now():
             _log.warning("owner_lease_not_renewed: Redis is away (%s)", error)
         self.renewed_at = self._steady_since = None
 
