@@ -47,6 +47,7 @@ from angzarr.delivery.outcome import (
     Superseded,
 )
 from angzarr.delivery.results import Results
+from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import (
     CircuitOpenError,
     DecodeError,
@@ -130,7 +131,11 @@ class Pipeline:
         if delivery.not_before is None:
             return None
         left = delivery.not_before - self.clock.now()
-        return Postponed(delay=left, why="early", claimed=False) if left > EARLY else None
+        if left > EARLY:
+            return Postponed(delay=left, why="early", claimed=False)
+        if left <= SLEPT:  # RabbitMQ tells whole seconds only
+            self.clock.sleep(left)
+        return None
 
     def _claim(  # noqa: PLR0911 - one case for each answer of the store
         self,

@@ -371,6 +371,22 @@ def test_a_copy_that_comes_too_early_waits_for_the_rest_and_uses_no_attempt(worl
     assert isinstance(world.take(world.last_copy()), DeadLettered)
 
 
+@pytest.mark.parametrize("left", [0.001, 0.05, 0.1])
+def test_a_copy_that_comes_up_to_100_ms_too_early_runs_at_its_time(world, left):
+    ran = []
+
+    def work(_data, _context):
+        ran.append(world.clock.now())
+        if len(ran) == 1:
+            raise RetryLater(10)
+
+    world.handler(work)
+    world.take()
+    world.clock.sleep(timedelta(seconds=10 - left))
+    assert isinstance(world.take(world.last_copy()), Handled)
+    assert ran[1] == ran[0] + timedelta(seconds=10)
+
+
 def test_a_coroutine_is_awaited_never_reported_as_success_unawaited(world):
     ran = []
 

@@ -15,8 +15,9 @@ from kombu.transport.native_delayed_delivery import calculate_routing_key, level
 from kombu.utils.url import maybe_sanitize_url
 
 from angzarr.clock import Clock
-from angzarr.delivery.schedule import Schedule
+from angzarr.delivery.schedule import SLEPT, Schedule
 from angzarr.errors import BrokerUnavailable
+from angzarr.events import headers as names
 from angzarr.events.message import Message
 
 #: What kombu's 28 levels of delay queues can tell.
@@ -101,7 +102,7 @@ class CelerySchedule:
         self._clock = clock
 
     def put(self, copy: Message, at: datetime) -> None:
-        """Let *copy* come back at *at*; RabbitMQ rounds up to whole seconds.
+        """Let *copy* come back at *at*; RabbitMQ rounds to whole seconds, see `whole_seconds`.
 
         Raises BrokerUnavailable or StoreUnavailable, by where it was to wait.
         """
@@ -113,8 +114,7 @@ class CelerySchedule:
         if delay < SHORTEST_NATIVE or not native_delay(self._app, queue):
             self._rows().put(copy, at)
             return
-        seconds = math.ceil(min(delay, LONGEST_NATIVE).total_seconds())
-        routing_key = calculate_routing_key(seconds, queue.routing_key)
+        routing_key = calculate_routing_key(whole_seconds(copy, delay), queue.routing_key)
         self._publisher.send(copy, Exchange(level_name(27), type="topic"), routing_key)
 
 
@@ -150,6 +150,16 @@ class LonePublisher(CeleryPublisher):
         connection, self._connection, self._producer = self._connection, None, None
         if connection is not None:
             connection.collect()  # says no good-bye to a server that may be away
+
+
+def whole_seconds(copy: Message, delay: timedelta) -> int:
+    """Return for how many seconds RabbitMQ is to hold *copy*: rounded up, but for a last 100 ms.
+
+    A copy that says its time is slept out by whoever gets it that much too early (15), so none is
+    later than 0.9 s and its way. What only its publisher's ``eta`` delays never comes too early.
+    """
+    slept = SLEPT if names.NOT_BEFORE in copy.headers else timedelta(0)
+    return max(math.ceil((min(delay, LONGEST_NATIVE) - slept).total_seconds()), 1)
 
 
 def refuses(error: Exception) -> bool:

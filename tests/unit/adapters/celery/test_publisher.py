@@ -16,7 +16,9 @@ from angzarr.adapters.celery.publisher import (
     CelerySchedule,
     address,
     native_delay,
+    whole_seconds,
 )
+from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events import headers as names
 from angzarr.events.message import Message
@@ -125,12 +127,30 @@ def test_a_copy_reaches_its_own_queue(queue, exchange, key):
     assert (getattr(found, "name", found), routing_key) == (exchange, key)
 
 
-@pytest.mark.parametrize(("delay", "seconds"), [(1, 1), (1.0001, 2), (59.5, 60), (3600, 3600)])
+WEEK = 7 * 24 * 3600.0
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"),
+    [(1, 1), (1.0001, 2), (59.5, 60), (3600, 3600), (WEEK, WEEK), (WEEK + 0.01, WEEK + 1)],
+)
 def test_native_delays_are_whole_seconds_rounded_up(put, delay, seconds):
     copy, exchange, routing_key = put(timedelta(seconds=delay))
     assert exchange == "celery_delayed_27"
     assert told(routing_key)[0] == seconds
     assert "eta" not in copy.headers
+
+
+@given(st.timedeltas(timedelta(seconds=1), LONGEST_NATIVE))
+def test_a_copy_that_says_its_time_is_never_later_than_900_ms(delay):
+    held = timedelta(seconds=whole_seconds(message("q", **{names.NOT_BEFORE: "then"}), delay))
+    assert -SLEPT <= held - delay < timedelta(seconds=1) - SLEPT
+
+
+@given(st.timedeltas(timedelta(seconds=1), LONGEST_NATIVE))
+def test_a_publishers_eta_is_never_too_early(delay):
+    held = timedelta(seconds=whole_seconds(message("q", eta="then"), delay))
+    assert timedelta(0) <= held - delay < timedelta(seconds=1)
 
 
 def test_a_native_delay_ends_at_the_queues_own_key(put, amqp_app):
