@@ -21,5 +21,9 @@ class TestMemorySchedule(ScheduleContract):
         return clock.sleep
 
     @pytest.fixture
+    def pretend(self, clock):
+        return clock.sleep
+
+    @pytest.fixture
     def schedule(self, clock):
         return MemorySchedule(clock)

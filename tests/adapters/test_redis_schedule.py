@@ -38,6 +38,15 @@ class TestRedisSchedule(ScheduleContract):
         return lambda span: time.sleep(span.total_seconds() + 0.002)
 
     @pytest.fixture
+    def pretend(self, direct, unique_name):
+        def pretend(span):
+            due = f"{unique_name}:{{schedule}}:due"
+            for row in direct.zrange(due, 0, -1):
+                direct.zincrby(due, -span.total_seconds() * 1000, row)
+
+        return pretend
+
+    @pytest.fixture
     def schedule(self, client, unique_name):
         return RedisSchedule(client, prefix=unique_name)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import pytest
-from sqlalchemy import delete, inspect, text
+from sqlalchemy import delete, inspect, select, text, update
 from tests.adapters.tcp_proxy import LossyProxy, unused_port
 from tests.contracts.schedule import LONG, ScheduleContract, message
 
@@ -24,6 +24,16 @@ class OnSql(ScheduleContract):
     @pytest.fixture
     def let_pass(self):
         return lambda span: time.sleep(span.total_seconds() + 0.005)
+
+    @pytest.fixture
+    def pretend(self, engine):
+        def pretend(span):
+            with engine.begin() as connection:
+                for row in connection.execute(select(waiting_messages)).all():
+                    earlier = update(waiting_messages).where(waiting_messages.c.id == row.id)
+                    connection.execute(earlier.values(due_at=row.due_at - span))
+
+        return pretend
 
     @pytest.fixture
     def engine(self, url):

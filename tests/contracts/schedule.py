@@ -18,6 +18,7 @@ from angzarr.events import headers as names
 from angzarr.events.message import Message
 
 LONG = timedelta(minutes=10)
+WEEK = timedelta(days=7)
 #: A wait or lease in tests that let it pass on a real server.
 SHORT = timedelta(milliseconds=300)
 NOTHING = timedelta(0)
@@ -47,7 +48,10 @@ ODD = [
 
 
 class ScheduleContract:
-    """Subclasses give `schedule`, empty, and `let_pass`; `now` is the clock of who puts."""
+    """Subclasses give `schedule`, empty, and `let_pass`; `now` is the clock of who puts.
+
+    `let_pass` waits, or moves a clock of the test's; `pretend` lets time pass for all that waits.
+    """
 
     @pytest.fixture
     def schedule(self) -> OpenSchedule:
@@ -55,6 +59,10 @@ class ScheduleContract:
 
     @pytest.fixture
     def let_pass(self) -> Callable[[timedelta], None]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def pretend(self) -> Callable[[timedelta], None]:
         raise NotImplementedError
 
     @pytest.fixture
@@ -111,6 +119,20 @@ class ScheduleContract:
         put(message("now"))
         put(message("also now"))
         assert schedule.take("a", 1, LONG).next_in <= NOTHING
+
+    def test_what_waits_a_week_is_lent_at_its_time_and_not_before(
+        self, schedule, put, take, pretend
+    ):
+        week, spare = put(message(), WEEK), timedelta(seconds=5)
+        assert take() == []
+        pretend(WEEK - LONG)
+        assert take() == []
+        left = schedule.take("a", 10, LONG).next_in
+        assert LONG - timedelta(seconds=20) < left <= LONG
+        pretend(left - spare)
+        assert take() == []
+        pretend(spare)
+        assert take() == [week]
 
     def test_what_was_due_long_ago_is_due(self, put, take):
         put(message(), -timedelta(days=400))
