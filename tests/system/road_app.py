@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import resource
 import signal
@@ -16,6 +17,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+from celery.signals import after_setup_logger, after_setup_task_logger
 from pydantic import BaseModel
 
 from angzarr import Angzarr, Context, GiveUp, Policy, RetryLater, Skip
@@ -65,6 +67,28 @@ if os.environ.get("ROAD_CLASSIC") == "1":
         task_create_missing_queue_type="classic",
         task_create_missing_queue_exchange_type="direct",
     )
+
+
+class Signed(logging.Formatter):
+    """Begins each line with the process that said it, for tests that count them."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{record.process} {self._inner.format(record)}"
+
+
+def sign(logger: logging.Logger, **_signal: object) -> None:
+    for handler in logger.handlers:
+        if not isinstance(handler.formatter, Signed):
+            handler.setFormatter(Signed(handler.formatter or logging.Formatter()))
+
+
+if os.environ.get("ROAD_SIGNED") == "1":
+    after_setup_logger.connect(sign)
+    after_setup_task_logger.connect(sign)
 
 
 def note(what: str, **more: object) -> None:
