@@ -20,6 +20,8 @@ STATE = CHECKOUT / "build" / "servers" / "state.json"
 REDIS = "ANGZARR_TEST_REDIS_URL"
 AMQP = "ANGZARR_TEST_AMQP_URL"
 MANAGEMENT = "ANGZARR_TEST_AMQP_MANAGEMENT_URL"
+POSTGRESQL = "ANGZARR_TEST_POSTGRESQL_URL"
+SQS = "ANGZARR_TEST_SQS_ENDPOINT"
 
 
 class MissingServer(NotMeasured):
@@ -73,6 +75,32 @@ def virtual_host() -> Iterator[str]:
         yield base._replace(path=f"/{name}").geturl()
     finally:
         manage("DELETE", f"vhosts/{name}")
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """Lend the URL of a fresh database of PostgreSQL, dropped at the end."""
+    import psycopg
+
+    base, name = urlsplit(address(POSTGRESQL)), _name()
+    server = base._replace(scheme="postgresql").geturl()
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    try:
+        yield base._replace(path=f"/{name}").geturl()
+    finally:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def aws_account() -> dict[str, str]:
+    """Return the environment of an account of LocalStack's that nobody else uses."""
+    return {
+        "AWS_ACCESS_KEY_ID": f"{uuid.uuid4().int % 10**12:012d}",  # twelve digits are an account
+        "AWS_SECRET_ACCESS_KEY": "bench",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
 
 
 def manage(method: str, path: str, body: dict[str, str] | None = None) -> Any:
