@@ -54,6 +54,12 @@ class LossyProxy:
                 _close(end)
             self._open.clear()
 
+    def lead_to(self, host: str, port: int) -> None:
+        """Lead to another server from now on, as an address does that moved."""
+        self.cut()
+        self._target = (host, port)
+        self.mend()
+
     def stall(self) -> None:
         """Let nothing through until `mend`, with every connection open and new ones taken."""
         self._flow.clear()

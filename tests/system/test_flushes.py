@@ -1,13 +1,16 @@
-"""A Redis that forgets: as the claim store it costs repeated work, as the broker it costs messages.
+"""A Redis that forgets: as the claim store it costs repeated work, as the broker or the schedule
+it costs messages. One that fails over costs time, once its replica has what was written.
 
 Decisions 18: said in docs/guarantees.md, shown here.
 """
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from redis_servers import PrivateRedis
+from redis_servers import LOOPBACK, PrivateRedis, wait_until
 from system.conftest import wait_for
 
 EVENTS = 60
@@ -59,3 +62,66 @@ def test_a_broker_that_forgets_everything_has_lost_what_waited_and_the_worker_go
     assert len(set(handled(site))) < EVENTS + 10, (
         "Redis as a broker is as durable as it is told to be"
     )
+
+
+#: How long a retry waits, and how long it would take to be missed.
+WAIT = 4.0
+MISSED = WAIT + 3.0
+
+
+def delay(site, n):
+    """Have event *n* retried after WAIT, and return once its copy waits."""
+    site.app.publish(
+        site.module.Thing(n=n, fate="later", seconds=WAIT), id=f"{site.module.PREFIX}-{n}"
+    )
+    wait_for(lambda: "retrying_after_failure" in site.text(), 30, "the retry to be settled")
+
+
+def attempts(site, n):
+    return [line["attempt"] for line in site.ran("handle") if line["n"] == n]
+
+
+@pytest.mark.parametrize(
+    ("queues", "found"), [("classic", [1]), ("quorum", [1, 2])], ids=["classic", "quorum"]
+)
+def test_a_schedule_that_forgets_everything_has_lost_the_retries_that_wait_in_it(
+    make_site, forgetful, queues, found
+):
+    site = make_site(store=forgetful.url, ROAD_QUEUES=queues)
+    with site.worker() as worker:
+        delay(site, 0)
+        forgetful.client().flushall()
+        flushed = time.monotonic()
+        publish(site, [1])
+        wait_for(lambda: 1 in handled(site), what="what is published afterwards")
+        time.sleep(max(flushed + MISSED - time.monotonic(), 0))
+        assert attempts(site, 0) == found, "a quorum queue's retries wait in RabbitMQ, no others"
+        assert worker.poll() is None
+
+
+@pytest.mark.parametrize("broker", ["rabbitmq", "the same redis"])
+def test_a_redis_that_fails_over_keeps_claims_and_what_waits_that_its_replica_has(
+    make_site, cable, tmp_path, amqp_url, broker
+):
+    with (
+        PrivateRedis(tmp_path / "a") as master,
+        PrivateRedis(tmp_path / "b", replica_of=master) as replica,
+    ):
+        address, url = cable(master.url)
+        site = make_site(
+            broker=amqp_url if broker == "rabbitmq" else url, store=url, ROAD_QUEUES="classic"
+        )
+        with site.worker() as worker:
+            publish(site, range(1, 10))
+            wait_for(lambda: len(handled(site)) == 9, what="nine events handled")
+            delay(site, 0)
+            wait_until(lambda: master.client().wait(1, 1000) == 1, "the replica to follow")
+            master.kill()
+            replica.client().replicaof("NO", "ONE")
+            address.lead_to(LOOPBACK, replica.port)
+            publish(site, range(1, 20))  # the first nine again
+            wait_for(lambda: set(handled(site)) == set(range(20)), 60, "every event to be handled")
+            wait_for(lambda: site.text().count("duplicate") >= 9, 30, "nine duplicates")
+            assert worker.poll() is None
+        assert sorted(handled(site)) == list(range(20)), "each once: the claims moved too"
+        assert attempts(site, 0) == [1, 2]
