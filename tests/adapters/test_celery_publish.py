@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 from kombu.common import Broadcast
 from kombu.transport.native_delayed_delivery import (
     bind_queue_to_native_delayed_delivery_exchange,
     declare_native_delayed_delivery_exchanges_and_queues,
+    level_name,
 )
 
 from angzarr import Angzarr
+from angzarr.adapters.celery.publisher import CelerySchedule
+from angzarr.clock import SystemClock
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
 from angzarr.events.message import Message
@@ -39,13 +43,15 @@ def apply(app, number, **options):
     app.tasks["one"].apply_async(({"n": number},), task_id=f"e-{number}", **options)
 
 
-def copy(app, number):
-    app.open_publisher().publish(
-        Message(
-            body=b"[[], {}, {}]", content_type="application/json", content_encoding="utf-8",
-            headers={"id": f"e-{number}", "task": "one"}, queue=app.conf.task_default_queue,
-        )
+def message(app, number):
+    return Message(
+        body=b"[[], {}, {}]", content_type="application/json", content_encoding="utf-8",
+        headers={"id": f"e-{number}", "task": "one"}, queue=app.conf.task_default_queue,
     )  # fmt: skip
+
+
+def copy(app, number):
+    app.open_publisher().publish(message(app, number))
 
 
 each_way = pytest.mark.parametrize("send", [publish, apply, copy])
@@ -129,6 +135,29 @@ def test_a_delayed_message_whose_queue_is_gone_waits_until_it_is_back(app):
         declare()
         wait_until(lambda: waiting(connection, queue.name) == 2, "the messages", 30)
     assert sorted(take(app)) == ["e-1", "e-2"]
+
+
+def test_a_delay_of_a_week_waits_that_long_level_by_level_and_ends_in_its_own_queue(app):
+    queue, clock, week = app.amqp.queues[app.conf.task_default_queue], SystemClock(), 7 * 86_400
+    with app.connection_for_write() as connection:
+        # RabbitMQ refuses these if its queues have other times to live.
+        declare_native_delayed_delivery_exchanges_and_queues(connection, "quorum")
+        channel = connection.default_channel
+        bound = queue(channel)
+        bound.declare()
+        bind_queue_to_native_delayed_delivery_exchange(connection, bound)
+        schedule = CelerySchedule(app, app.open_publisher(), lambda: pytest.fail("a row"), clock)
+        schedule.put(message(app, 1), clock.now() + timedelta(seconds=week))
+        waited = 0
+        for level in range(27, -1, -1):
+            if found := channel.basic_get(level_name(level), no_ack=True):
+                waited += 2**level
+                # As RabbitMQ does when it has waited there.
+                onward = level_name(level - 1) if level else "celery_delayed_delivery"
+                key = found.delivery_info["routing_key"]
+                channel.basic_publish(found, exchange=onward, routing_key=key)
+    assert waited == week
+    assert take(app) == ["e-1"]
 
 
 def waiting(connection, queue):
