@@ -71,6 +71,9 @@ _log = logging.getLogger("angzarr.delivery")
 
 #: How long a delivery waits that finds its event in another worker's hands (spec D4).
 IN_PROGRESS_WAIT = timedelta(seconds=2)
+#: Before that a copy asks again after these: it was published before its predecessor ended its
+#: claim (10), which takes some milliseconds. In all no more than a slot may sleep (15).
+ASKED_AGAIN = tuple(timedelta(milliseconds=pause) for pause in (5, 15, 30, 50))
 #: How long a handler that says Postpone without a delay waits.
 POSTPONE_WAIT = timedelta(seconds=2)
 #: A message that arrives earlier than this before its time is sent back to wait.
@@ -144,11 +147,7 @@ class Pipeline:
         go_on: Callable[[Delivery, Handler, int], Outcome],
         claim: claims.Claim | None,
     ) -> Outcome:
-        answer = delivery.answer
-        if claim is not None:
-            (answer,) = self.hold.until_done(
-                lambda: self.store.claim([claim]), what="claim it", event_id=delivery.event.id
-            )
+        answer = delivery.answer if claim is None else self._ask(delivery, claim)
         match answer:
             case claims.Claimed(starts=starts) if starts > self.most_starts:
                 return self._poison(delivery, handler, starts - 1)
@@ -166,6 +165,17 @@ class Pipeline:
                 return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
             case _:
                 return self._conflict(delivery, handler)
+
+    def _ask(self, delivery: Delivery, claim: claims.Claim) -> claims.ClaimAnswer:
+        """Return the store's answer to *claim*, which may be sent any number of times."""
+        for pause in (*(ASKED_AGAIN if delivery.position.hop else ()), None):
+            (answer,) = self.hold.until_done(
+                lambda: self.store.claim([claim]), what="claim it", event_id=delivery.event.id
+            )
+            if pause is None or not isinstance(answer, claims.InProgress):
+                break
+            self.clock.sleep(pause)
+        return answer
 
     def _duplicate(self, result: str) -> Duplicate:
         try:

@@ -18,9 +18,11 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
+from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import DecodeError, GivenBack, GiveUp, Postpone, RetryLater, Skip
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.idempotency import Position, Wait
 from angzarr.resilience.taxonomy import Category, Verdict, VerdictRule
 
 TWICE = Policy(
@@ -175,6 +177,37 @@ def test_an_event_in_another_workers_hands_is_postponed_on_the_same_hop(world):
     assert outcome == Postponed(delay=timedelta(seconds=2), why="in progress", claimed=False)
     assert world.last_copy().headers[names.HOP] == 0
     assert world.last_copy().headers[names.ATTEMPT] == 1
+
+
+def test_a_copy_that_comes_before_its_predecessor_ended_its_claim_waits_for_that(
+    world, monkeypatch
+):
+    ran = []
+    world.handler(lambda _data, context: ran.append(context.attempt))
+    before = world.delivery()
+    world.store.claim([_claim_of(before)])
+    began, sleep = world.clock.now(), world.clock.sleep
+
+    def sleep_while_it_ends(span):
+        sleep(span)
+        if world.clock.now() - began >= timedelta(milliseconds=20):
+            ended = Wait(position=Position(0, 1), delay=timedelta(0))
+            world.store.settle(before.key, before.token, ended)
+
+    monkeypatch.setattr(world.clock, "sleep", sleep_while_it_ends)
+    copy = world.message(**{names.HOP: 1, names.ATTEMPT: 2})
+    assert isinstance(world.take(copy), Handled)
+    assert ran == [2]
+    assert world.clock.now() - began < SLEPT
+
+
+def test_a_copy_whose_event_stays_in_anothers_hands_keeps_its_slot_for_100_ms_at_most(world):
+    world.handler(lambda _data, _context: pytest.fail("must not run"))
+    world.store.claim([_claim_of(world.delivery())])
+    began = world.clock.now()
+    outcome = world.take(world.message(**{names.HOP: 1}))
+    assert outcome == Postponed(delay=timedelta(seconds=2), why="in progress", claimed=False)
+    assert world.clock.now() - began <= SLEPT
 
 
 def test_a_dead_workers_event_is_taken_over_and_its_start_counted(world):
