@@ -241,6 +241,18 @@ def through_proxy(proxy, postgresql_url):
     engine.dispose()
 
 
+def test_a_postgresql_that_takes_connections_and_never_answers_is_away(through_proxy, proxy):
+    claim = Claim(key=fresh(), token="t", owner="o")
+    assert through_proxy.claim([claim]) == [Claimed(starts=1)]
+    proxy.stall()
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        through_proxy.claim([claim])
+    assert time.monotonic() - began < 15, "a statement and a connect may take 2 s each"
+    proxy.mend()
+    assert through_proxy.claim([claim]) == [Claimed(starts=1)]
+
+
 def test_lost_commit_is_repeated_and_counts_no_start(through_proxy, proxy):
     through_proxy.claim([Claim(key=fresh(), token="t", owner="o")])
     claim = Claim(key=fresh(), token="t", owner="o")

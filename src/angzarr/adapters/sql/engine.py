@@ -35,6 +35,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from angzarr.adapters.sql.fork import GatedPool, survive_forks
+from angzarr.adapters.sql.impatient import give_up_on_the_mute
 from angzarr.errors import ConfigurationError, StoreUnavailable, Unavailable
 
 _Answer = TypeVar("_Answer")
@@ -68,6 +69,8 @@ def build_engine(
     )
     if sqlite:
         _prepare_sqlite(engine, seconds, power_safe=power_safe)
+    elif "options" not in parsed.query:  # who sets other limits there knows how long to wait
+        give_up_on_the_mute(engine, seconds)
     survive_forks(engine)
     return engine
 
