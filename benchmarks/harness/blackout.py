@@ -20,7 +20,7 @@ WARM = 20
 PATIENCE = 120.0
 LOOK = 0.005
 #: How the lines begin that an event brings, whether or not a server is away.
-USUAL = ("event_sent_to_dlq", "retrying_after_failure", "fact", "process_lost", "Task ")
+USUAL = ("event_sent_to_dlq", "retrying_after_failure", "process_lost", "Task ")
 
 
 class Cost(NamedTuple):

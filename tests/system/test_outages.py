@@ -198,7 +198,7 @@ class Complaint(NamedTuple):
 
 #: How the lines begin that are about one event, outage or not; `process_lost` is one that ran in
 #: a child when RabbitMQ took its message back.
-USUAL = ("event_sent_to_dlq", "retrying_after_failure", "fact", "process_lost", "Task road_app.")
+USUAL = ("event_sent_to_dlq", "retrying_after_failure", "process_lost", "Task road_app.")
 LEVELS = {"warning", "error", "critical"}
 
 
