@@ -139,9 +139,9 @@ FIGURES = (
             " nothing through, for half a minute. The time runs from its return to the next event"
             " that a handler ends; the slowest outage counts. Lines are those of warnings and"
             " errors from the cut on that are not about one event; CPU seconds are those of the"
-            " worker's processes while it is away, less what a child had used that ended meanwhile, as"
-            " those do whose broker is cut (so a sum may be below zero). At the end every event must be handled, or a"
-            " letter if it was given up."
+            " worker's processes while it is away, less what a child had used that ended meanwhile,"
+            " as those do whose broker is cut (so a sum may be below zero). At the end every event"
+            " must be handled, or a letter if it was given up."
         ),
         measure=measure,
     ),

@@ -126,6 +126,8 @@ MORE = [
     Cell("amqp", "store+letters", "cut", pool="threads"),
     Cell("amqp", "store", "cut", pool="solo"),
     Cell("redis", "broker", "cut", store="the broker", pool="threads"),
+    Cell("sqs", "broker", "cut"),
+    Cell("sqs", "broker", "stall"),
     Cell("sqs", "store", "cut"),
 ]
 if "ANGZARR_TEST_OUTAGE" in os.environ:
