@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -20,6 +21,9 @@ class Gateway:
     def __init__(self, server: str) -> None:
         self.server = server.rstrip("/")
         self.asked: Counter[str] = Counter()
+        #: Cleared: whoever asks gets no answer, nor does the server hear of it.
+        self.speaking = threading.Event()
+        self.speaking.set()
         self._refused: dict[str, tuple[int, str]] = {}
         self.port = 0
         self._http: ThreadingHTTPServer | None = None
@@ -40,6 +44,7 @@ class Gateway:
     def close(self) -> None:
         """Refuse connections; those that are open end with what is being answered."""
         if self._http is not None:
+            self.speaking.set()
             self._http.shutdown()
             self._http.server_close()
             self._http = None
@@ -94,13 +99,18 @@ class Gateway:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
+                if not gateway.speaking.is_set():
+                    gateway.speaking.wait()
+                    self.close_connection = True
+                    return  # what was asked meanwhile is never passed on
                 self.close_connection = gateway._http is None
                 status, headers, body = gateway.answer(self)
                 self.send_response(status)
                 for name, value in {**headers, "Content-Length": str(len(body))}.items():
                     self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
+                with suppress(BrokenPipeError):  # who waited too long is gone
+                    self.end_headers()
+                    self.wfile.write(body)
 
             do_GET = do_POST  # noqa: N815 - http.server's name
 

@@ -47,6 +47,16 @@ def test_a_worker_whose_fetches_are_refused_goes_on_by_itself(site, gateway, poo
     assert site.text().count("sqs_refuses") == 1, "once a minute"
 
 
+def test_a_worker_goes_on_when_sqs_was_mute(site, gateway):
+    with site.worker(pool="solo") as worker:
+        handled(site, 1)
+        gateway.speaking.clear()
+        wait_for(lambda: "sqs_refuses" in site.text(), what="the silence to be noticed")
+        gateway.speaking.set()
+        handled(site, 2)
+        assert worker.poll() is None
+
+
 def test_a_worker_goes_on_when_sqs_was_away_and_when_its_queue_was_deleted(
     site, gateway, sqs_endpoint
 ):

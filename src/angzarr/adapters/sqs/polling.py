@@ -10,10 +10,13 @@ import random
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.response import get_response
+from kombu.asynchronous.aws.connection import AsyncHTTPSConnection
 from kombu.transport import SQS as stock  # noqa: N811 - a module
 
+from angzarr.adapters.sqs import patient_client
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
@@ -22,6 +25,10 @@ _log = logging.getLogger("angzarr.transport")
 #: spread, so that a fleet does not come back at one moment.
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 15.0
+
+#: Seconds beyond the long poll until SQS counts as away. kombu waits for 20 in all, which is no
+#: longer than the longest poll itself.
+PATIENCE: Final = 5.0
 
 _OK: Final = 200
 #: What SQS says of a queue that somebody deleted, without the prefix of older protocols.
@@ -45,9 +52,29 @@ class PollingChannel(stock.Channel):
 
     def asynsqs(self, queue: str | None = None) -> Any:
         """Return the connection that polls, which answers with a `Refusal` instead of raising."""
+        patient_client.give(self.hub)
         connection = super().asynsqs(queue)
         connection._on_list_ready = partial(_heard, connection)  # noqa: SLF001 - pinned by a test
+        connection.get_http_connection = partial(
+            AsyncHTTPSConnection,
+            http_client=connection._httpclient,  # noqa: SLF001
+            timeout=self.wait_time_seconds + PATIENCE,
+        )
         return connection
+
+    def _new_boto_client(self, *args: Any, config: Config | None = None, **options: Any) -> Any:
+        """Return a client that waits for seconds, as `client-config` says or by default.
+
+        botocore's own minutes would hold up the worker's loop, on which messages are deleted.
+        """
+        patient = Config(
+            connect_timeout=PATIENCE,
+            read_timeout=self.wait_time_seconds + PATIENCE,
+            retries={"mode": "standard", "total_max_attempts": 2},
+        )
+        wanted = patient.merge(Config(**(self.transport_options.get("client-config") or {})))
+        config = wanted if config is None else wanted.merge(config)
+        return super()._new_boto_client(*args, config=config, **options)
 
     def _schedule_queue(self, queue: str) -> None:
         """Poll *queue*; where that fails at once, try again later."""

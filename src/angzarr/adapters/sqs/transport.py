@@ -16,7 +16,7 @@ from typing import Any, Final
 from amqp.exceptions import ChannelError
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from kombu.transport import SQS as stock  # noqa: N811 - a module
-from kombu.transport.SQS.exceptions import UndefinedQueueException
+from kombu.transport.SQS.exceptions import AccessDeniedQueueException, UndefinedQueueException
 
 from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
 
@@ -57,6 +57,14 @@ class Channel(PollingChannel):
             if code_of(error.__cause__) in GONE:
                 self.forget_address(queue)
             raise
+
+    def basic_ack(self, delivery_tag: Any, multiple: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
+        """Delete a message; without the right to it, it comes again and is a duplicate."""
+        try:
+            super().basic_ack(delivery_tag, multiple)
+        except AccessDeniedQueueException as error:
+            if self._seldom.now("delete"):
+                _log.error("sqs_not_deleted: allow this role sqs:DeleteMessage (%s)", error)
 
     def _message_to_python(self, message: Any, queue_name: str, q_url: str) -> Any:
         """Return kombu's envelope in *message*; what is none is a foreign message, as it is."""
