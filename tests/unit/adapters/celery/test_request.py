@@ -197,6 +197,27 @@ def test_an_exit_in_a_pool_thread_is_given_back_with_its_start_counted(app, lett
     assert [letter.reason for letter in letters] == [Reason.POISON]
 
 
+@pytest.mark.parametrize(("worker_does", "counted"), [("begin", True), ("cut", False)])
+def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
+    app, monkeypatch, worker_does, counted
+):
+    released = []
+    settle = app.road.store.settle
+    monkeypatch.setattr(
+        app.road.store, "settle", lambda *given: (released.append(given[2]), settle(*given))[1]
+    )
+
+    def leave():
+        getattr(app.stopping, worker_does)()  # meanwhile the worker was asked to stop
+        raise SystemExit
+
+    task = task_of(app, leave)
+    with ThreadPoolExecutor(1) as pool:
+        state, _ = pool.submit(traced, app, task).result(10)
+    assert state == REJECTED
+    assert released == [Release(counted=counted)]
+
+
 def test_an_exit_on_the_main_thread_ends_the_process(app):
     def leave():
         raise SystemExit(1)
@@ -311,12 +332,21 @@ def wait_until(truth):
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize(("terminated", "counted"), [(False, True), (True, False)])
+#: What the worker does while a child of its dies → whether the child died of itself, a start.
+DIED = {
+    "works": (lambda _app: None, True),
+    "lets what runs end": (lambda app: app.stopping.begin(), True),
+    "has closed its queues": (lambda app: app.stopping.close(), True),
+    "cuts what runs": (lambda app: app.stopping.cut(), False),
+}
+
+
+@pytest.mark.parametrize(("worker_does", "counted"), DIED.values(), ids=DIED)
 def test_a_lost_child_frees_its_claim_first_and_counts_only_its_own_death(
-    ended, monkeypatch, terminated, counted
+    ended, app, worker_does, counted
 ):
-    monkeypatch.setattr("celery.worker.state.should_terminate", terminated)
     request, told = ended()
+    worker_does(app)
     request.on_failure(failure(WorkerLostError("signal 9")))
     wait_until(lambda: len(told) == 2)
     assert told == [Release(counted=counted), "requeue"]
@@ -335,6 +365,14 @@ def test_what_would_end_a_process_is_given_back_counted_in_a_pool_without_any(en
     apply_target(leave, callback=partial(made.on_success, request))
     wait_until(lambda: len(told) == 2)
     assert told == [Release(counted=True), "requeue"]
+
+
+def test_a_child_lost_in_a_cold_shutdown_counts_no_start(ended, monkeypatch):
+    monkeypatch.setattr("celery.worker.state.should_terminate", True)
+    request, told = ended()
+    request.on_failure(failure(WorkerLostError("signal 9")))
+    wait_until(lambda: len(told) == 2)
+    assert told == [Release(counted=False), "requeue"]
 
 
 def test_what_breaks_off_in_a_child_comes_back_after_a_pause(ended, monkeypatch):
