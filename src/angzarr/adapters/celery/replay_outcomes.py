@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from queue import Empty
-from typing import Any
+from typing import Any, Final
 
 from angzarr.adapters.celery.publisher import AWAY, CeleryPublisher
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
@@ -19,6 +19,9 @@ _log = logging.getLogger("angzarr.analysis")
 
 #: How long the next outcome may take once there was one, in seconds.
 _AT_HAND = 0.01
+#: How long RabbitMQ may take to answer what it must answer, in seconds. By itself kombu waits for
+#: ever: one that came back ill would keep the analysis worker from its letters, and from ending.
+_ANSWER: Final = 10
 
 _TEXT = ("letter_id", "outcome", "handler", "event_id")
 
@@ -93,6 +96,8 @@ class CeleryReplayOutcomes:
     def _open(self) -> Any:
         if self._queue is None:
             self._connection = self._app.connection_for_read()
+            if self._connection.transport.driver_type == "amqp":
+                self._connection.transport_options.setdefault("read_timeout", _ANSWER)
             self._connection.ensure_connection(max_retries=1, timeout=5)
             queue = self._publisher.queue(self._name)
             taken = self._connection.SimpleQueue(queue)
