@@ -44,8 +44,15 @@ class Fate:
     lethal: bool = False
     #: A message that is no event of ours: it has no handler, its letter is known by its bytes.
     raw: bool = False
+    #: Its handlers are to begin.
+    begins: bool = True
     #: The brokers on which it makes sense; empty: all.
     brokers: frozenset[str] = frozenset()
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether its handlers run one after the other, each a task with an id of its own."""
+        return self.handlers == STEPS
 
 
 def _fate(name: str, *ends: str, **more: object) -> Fate:
@@ -73,12 +80,12 @@ _ALL = (
     _fate("poison", POISON, weight=0.5, handlers=(LETHAL,), lethal=True),
     _fate("overtime", HANDLED, weight=0.5, handlers=(LIMITED,), lethal=True),
     _fate("endless", "exhausted", weight=0.3, handlers=(LIMITED,), lethal=True),
-    _fate("unknown", "undeliverable", weight=1, handlers=("chaos.nobody",)),
+    _fate("unknown", "undeliverable", weight=1, handlers=("chaos.nobody",), begins=False),
     _fate("garbage", "undeliverable", weight=4, raw=True),
     _fate("damaged", "undeliverable", weight=1, raw=True, brokers=frozenset({"redis"})),
-    # Workers that were restarted know of no revocation: what they get is handled.
-    _fate("revoked", HANDLED, "revoked", weight=0.5),
-    _fate("expired", "too_old", weight=0.5),
+    # Workers that did not hear of a revocation handle it: `revocations` says who may not have.
+    _fate("revoked", HANDLED, "revoked", weight=0.5, begins=False),
+    _fate("expired", "too_old", weight=0.5, begins=False),
 )
 
 FATES: Final = {fate.name: fate for fate in _ALL}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 #: Seconds before the first fault, for the fleet to work; seconds between two of a lane.
-WARM_UP: Final = 2.0
+WARM_UP: Final = 1.0
 GAP: Final = (0.7, 2.0)
 #: Seconds between two faults that both take the claim store away: leases are to be renewed.
 STORE_GAP: Final = 4.5

@@ -1,7 +1,8 @@
 """Fleet: worker processes as a supervisor keeps them, and the analysis worker beside them.
 
 Each *slot* has one worker at a time; its successors are named p1.1, p1.2, … A worker that ends
-though nobody told it to is started again and remembered: that is a breach.
+though nobody told it to is started again and remembered: that is a breach, as is one that does not
+end when it is told to.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Slot(NamedTuple):
 
 
 class Death(NamedTuple):
-    """A worker that ended though nobody told it to: when that was noticed, and how it ended."""
+    """A worker that ended though nobody told it to, or did not: when that was noticed, and how."""
 
     at: float
     worker: str
@@ -106,7 +107,7 @@ class Fleet:
         self._lock = threading.RLock()
         self._numbers = dict.fromkeys([slot.name for slot in (*SLOTS, ANALYST)], 0)
         self.workers: dict[str, Worker] = {}
-        #: Workers that ended by themselves.
+        #: Workers that ended by themselves, or had to be killed when they should end.
         self.deaths: list[Death] = []
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="chaos-supervisor", daemon=True)
@@ -156,6 +157,12 @@ class Fleet:
             workers = [self.workers[slot.name] for slot in turned]
         return [worker for worker in workers if worker.running and worker.ready]
 
+    def readiness(self) -> dict[str, bool]:
+        """Return the names of the workers that were not told to end, and whether they are ready."""
+        with self._lock:
+            workers = [self.workers[slot.name] for slot in SLOTS]
+        return {one.name: one.ready for one in workers if one.running and not one.ending}
+
     def end(self) -> float:
         """Stop all in order; return how many seconds the slowest worker took."""
         self._over.set()
@@ -167,9 +174,22 @@ class Fleet:
             worker.signal(signal.SIGTERM)
         slowest = 0.0
         for worker in leaving:
-            wait_end(worker)
+            self.wait_end(worker)
             slowest = max(slowest, time.monotonic() - began)
         return slowest
+
+    def wait_end(self, worker: Worker) -> bool:
+        """Wait for a worker that was asked to end; return False if it had to be killed."""
+        try:
+            worker.process.wait(STOP_PATIENCE)
+        except subprocess.TimeoutExpired:
+            worker.tell_where()
+            worker.kill()
+            text = f"{worker.name} did not end within {STOP_PATIENCE:.0f} s of SIGTERM"
+            self.deaths.append(Death(time.monotonic(), worker.name, text))
+            return False
+        worker.signal(signal.SIGKILL, group=True)  # children it left behind
+        return True
 
     def tell_where(self) -> None:
         """Let all write their stacks into their logs: they should be at rest and are not."""
@@ -196,18 +216,6 @@ class Fleet:
             if dead and not self._over.wait(RESTARTED_AFTER):
                 for worker in dead:
                     self.replace(worker)
-
-
-def wait_end(worker: Worker) -> bool:
-    """Wait for a worker that was asked to end; return False if it had to be killed."""
-    try:
-        worker.process.wait(STOP_PATIENCE)
-    except subprocess.TimeoutExpired:
-        worker.tell_where()
-        worker.kill()
-        return False
-    worker.signal(signal.SIGKILL, group=True)  # children it left behind
-    return True
 
 
 def _command(slot: Slot, name: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -86,24 +87,29 @@ class Journal:
 
 
 class Reader:
-    """Reads the lines that *file* has got since it was last asked."""
+    """Reads the lines that *file* has got since it was last asked; any thread may ask."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._read = 0
         self._runs: dict[str, Run] = {}
+        self._lock = threading.Lock()
 
     def runs(self) -> list[Run]:
         """Return all runs so far, in the order in which they began."""
-        if self._file.exists():
-            with self._file.open("rb") as lines:
-                lines.seek(self._read)
-                for line in lines:
-                    if not line.endswith(b"\n"):
-                        break  # it is being written
-                    self._read += len(line)
-                    self._take(json.loads(line))
-        return sorted(self._runs.values(), key=lambda run: run.began)
+        with self._lock:
+            if self._file.exists():
+                self._read_on()
+            return sorted(self._runs.values(), key=lambda run: run.began)
+
+    def _read_on(self) -> None:
+        with self._file.open("rb") as lines:
+            lines.seek(self._read)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break  # it is being written
+                self._read += len(line)
+                self._take(json.loads(line))
 
     def _take(self, line: dict) -> None:
         name, at, what = line["run"], line["at"], line["what"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from adapters.tcp_proxy import LossyProxy
 from chaos.disturbances import SETTLE, Disturbance, Outage, What
 from chaos.faults import GAP, Fault
-from chaos.fleet import Fleet, Worker, wait_end
+from chaos.fleet import Fleet, Worker
 from chaos.history import Reader, Run
 from chaos.publisher import Publisher
 from chaos.servers import Servers, children_of
@@ -71,6 +71,13 @@ class Injector:
             self._threads.pop().join()
         if self.errors:
             raise self.errors[0]
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """From when the first fault began until the last was over; None without any."""
+        if not self.done:
+            return None
+        return min(one.began for one in self.done), max(one.over for one in self.done)
 
     def _lane(self, faults: Sequence[Fault], began: float, seconds: float) -> None:
         try:
@@ -131,7 +138,7 @@ class Injector:
         self._threads.append(waiting)
 
     def _wait_end(self, told: Injected, victim: Worker, began: float) -> None:
-        in_order = wait_end(victim)
+        in_order = self.fleet.wait_end(victim)
         told.over = time.monotonic()
         self.stops.append(told.over - began)
         self._disturbed(told, What.STOPPED, victim, began)

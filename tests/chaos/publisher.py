@@ -1,82 +1,138 @@
 """Publisher: sends the stream, each event until the broker confirmed it, and remembers what was.
 
-It sends by the same doors as an application would; what is garbage it sends raw. An event whose
-publishing failed is sent again under the same id, so it may reach the broker twice.
+An event whose publishing failed is sent again under the same id, so it may reach the broker twice.
+While more waits than the fleet does in a few seconds, the publisher waits (`load`).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import cycle, islice
+
+import redis
 
 from angzarr.errors import BrokerUnavailable, PublishError
-from angzarr.events.event import task_id_for
-from angzarr.events.message import Message
-from chaos.fates import LIMITED, MAIN, PAIR, QUEUE, STEPS
 from chaos.fleet import NotRunning
-from chaos.garbage import raw
+from chaos.history import EFFECTS, Pair, Reader
+from chaos.load import MOST_WAITING, awaited, seconds_waiting
+from chaos.revocations import Revocation
+from chaos.sender import Sender
 from chaos.stream import Planned
 
-#: Seconds between two tries.
-PAUSE = 0.3
+#: Seconds between two tries, and between two looks at what waits.
+PAUSE, LOOK = 0.3, 0.2
 #: Events that a flood sends again, and how often each.
 FLOOD, TIMES = 20, 8
 
 
 class Publisher:
-    """Sends with *module* (the app under test) to the broker itself."""
+    """Sends with *sender*; *reader* tells what has begun, *readiness* which workers are up."""
 
-    def __init__(self, module: Any, push_raw: Callable[[bytes], None]) -> None:
-        self._module = module
-        self._push_raw = push_raw
+    def __init__(
+        self, sender: Sender, reader: Reader, readiness: Callable[[], Mapping[str, bool]]
+    ) -> None:
+        self._sender, self._reader, self._readiness = sender, reader, readiness
         #: Confirmed, in order; when each was first sent; how many sends were confirmed in all.
         self.published: list[Planned] = []
         self.sent_at: dict[str, float] = {}
         self.sends = 0
+        #: Event id → who heard that it is revoked.
+        self.revocations: dict[str, Revocation] = {}
         #: Event id → what the app said when it would not send it.
         self.refused: dict[str, str] = {}
+        #: Seconds for which it waited since too much was waiting.
+        self.held = 0.0
+        #: When each pair is due that has not begun.
+        self._due: dict[Pair, float] = {}
         self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
+        self._errors: list[BaseException] = []
 
-    def start(self, stream: Sequence[Planned]) -> None:
-        """Begin to send *stream*, each event at its time."""
-        began = time.monotonic()
-        self._thread = threading.Thread(target=self._run, args=(stream, began), daemon=True)
-        self._thread.start()
+    def start(self, stream: Iterable[Planned], seconds: float) -> None:
+        """Begin to send *stream*; nothing is begun that was not within *seconds*."""
+        until = time.monotonic() + seconds
+        self._begin(partial(self._run, stream, until))
 
     def finish(self, patience: float) -> None:
-        """Wait until all is sent; raises NotRunning if it takes longer than *patience*."""
-        assert self._thread is not None
-        self._thread.join(patience)
-        if self._thread.is_alive():
-            self._over.set()
-            raise NotRunning(f"the stream was not published within {patience:.0f} s more")
+        """Wait until all is sent; raises what ended it, NotRunning if *patience* seconds do."""
+        deadline = time.monotonic() + patience
+        while self._threads:
+            thread = self._threads.pop(0)  # the first one begins the others
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                self._over.set()
+                raise NotRunning(f"the stream was not published within {patience:.0f} s more")
+        if self._errors:
+            raise self._errors[0]
 
     def flood(self, target: int) -> int:
-        """Send some of what was confirmed again and again, under the same ids; return how often."""
-        known = [one for one in self.published if not one.fate.raw and not one.fate.lethal]
-        again = [known[(target + i) % len(known)] for i in range(FLOOD if known else 0)] * TIMES
+        """Send some of what was handled again and again, under the same ids; return how often.
+
+        What is not known to be handled is not sent again: that could revive what was lost.
+        """
+        done = {run.pair for run in self._reader.runs() if run.how in EFFECTS}
+        known = [
+            one
+            for one in self.published
+            if one.pairs and not one.fate.lethal and done.issuperset(one.pairs)
+        ]
+        first = target % max(len(known), 1)
+        again = list(islice(cycle(known), first, first + FLOOD)) * TIMES
         for one in again:
             self._until_confirmed(one)
         return len(again)
 
-    def _run(self, stream: Sequence[Planned], began: float) -> None:
+    def _begin(self, call: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                call()
+            except BaseException as error:
+                self._errors.append(error)
+
+        self._threads.append(threading.Thread(target=run, name="chaos-publisher", daemon=True))
+        self._threads[-1].start()
+
+    def _run(self, stream: Iterable[Planned], until: float) -> None:
+        due = time.monotonic()
         for planned in stream:
-            self._over.wait(max(0.0, began + planned.at - time.monotonic()))
-            self.sent_at[planned.id] = time.monotonic()
-            confirmed = all(self._until_confirmed(planned) for _ in range(planned.copies))
-            if confirmed:
-                self.published.append(planned)
+            due += planned.gap
+            self._over.wait(max(0.0, due - time.monotonic()))
+            while self._waiting() > MOST_WAITING and time.monotonic() < until:
+                self._over.wait(LOOK)
+                self.held += LOOK
+                due = time.monotonic()
+            if self._over.is_set() or time.monotonic() >= until:
+                return
+            if planned.fate.name == "revoked":  # the others do not wait until it is heard
+                self._begin(partial(self._revoke_and_send, planned, until))
+            else:
+                self._send(planned)
+
+    def _waiting(self) -> float:
+        runs = self._reader.runs()
+        for run in runs:
+            self._due.pop(run.pair, None)
+        return seconds_waiting(self._due, runs, time.monotonic())
+
+    def _revoke_and_send(self, planned: Planned, until: float) -> None:
+        self.revocations[planned.id] = self._sender.revoke(planned, self._readiness, until)
+        self._send(planned)
+
+    def _send(self, planned: Planned) -> None:
+        now = self.sent_at[planned.id] = time.monotonic()
+        self._due.update(dict.fromkeys(awaited(planned), now + planned.delay))
+        if all(self._until_confirmed(planned) for _ in range(planned.copies)):
+            self.published.append(planned)
 
     def _until_confirmed(self, planned: Planned) -> bool:
         """Send one message; return False if it is refused, or the run is over before."""
         while not self._over.is_set():
             try:
-                self._send(planned)
-            except (PublishError, BrokerUnavailable, OSError):
+                self._sender.send(planned)
+            except (PublishError, BrokerUnavailable, OSError, redis.RedisError):
                 self._over.wait(PAUSE)
             except Exception as error:
                 self.refused[planned.id] = repr(error)
@@ -85,47 +141,3 @@ class Publisher:
                 self.sends += 1
                 return True
         return False
-
-    def _send(self, planned: Planned) -> None:
-        if planned.fate.raw:
-            self._send_raw(planned)
-        elif planned.fate.handlers == STEPS:
-            first, second = (
-                self._module.app.tasks[name].si(planned.id).set(task_id=task_id)
-                for name, task_id in planned.pairs
-            )
-            (first | second).apply_async()
-        elif planned.fate.name == "unknown":
-            name = planned.fate.handlers[0]
-            self._module.app.send_task(name, [planned.data], task_id=planned.id)
-        else:
-            self._publish(planned)
-
-    def _publish(self, planned: Planned) -> None:
-        options: dict[str, Any] = {}
-        if planned.delay:
-            options["countdown"] = planned.delay
-        if planned.fate.name == "expired":
-            options["expires"] = datetime.now(UTC) - timedelta(seconds=5)
-        if planned.fate.name == "revoked":
-            self._module.app.control.revoke(task_id_for(planned.id, MAIN))
-        self._module.app.publish(self._event(planned), id=planned.id, **options)
-
-    def _event(self, planned: Planned) -> object:
-        module, handlers = self._module, planned.fate.handlers
-        if handlers == PAIR:
-            return module.PairTrial(**planned.data)
-        if handlers == (LIMITED,):
-            return module.LimitedTrial(**planned.data)
-        return (module.LethalTrial if planned.fate.lethal else module.Trial)(**planned.data)
-
-    def _send_raw(self, planned: Planned) -> None:
-        wrong = raw(planned.kind, planned.id)
-        if wrong.envelope:
-            self._push_raw(wrong.body)
-            return
-        message = Message(
-            body=wrong.body, headers=wrong.headers, content_type=wrong.content_type,
-            content_encoding=wrong.content_encoding, queue=QUEUE,
-        )  # fmt: skip
-        self._module.app.open_publisher().publish(message)

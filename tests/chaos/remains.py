@@ -10,10 +10,10 @@ import redis
 
 from angzarr.analysis.entry import EntryDetail, Unreadable
 from angzarr.analysis.ledger import LONGEST_PAGE, Ledger
+from chaos.evidence import Entry
 from chaos.fates import QUEUES
 from chaos.history import Pair
 from chaos.servers import Servers
-from chaos.verdict import Entry
 
 #: The suffixes of a queue's lists in kombu's Redis transport, one for each priority step.
 STEPS = ("", "\x06\x163", "\x06\x166", "\x06\x169")

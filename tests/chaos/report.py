@@ -10,6 +10,7 @@ from typing import Any
 from chaos.disturbances import What
 from chaos.history import DYING, EFFECTS, ENDED, Run
 from chaos.injectors import Injected
+from chaos.load import begun_within
 from chaos.rules import Breach
 from chaos.site import Outcome
 
@@ -41,7 +42,9 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "seed": outcome.order.seed,
         "events": len(outcome.evidence.published),
         "messages": outcome.sends,
+        "held_s": round(outcome.held, 1),
         "runs": len(outcome.evidence.runs),
+        "begun_under_faults": _begun_under_faults(outcome),
         "cut": sum(len(_cut(outcome, one)) for one in outcome.injected),
         "faults": Counter(one.fault.kind for one in outcome.injected),
         "ends": {f"{fate}: {end}": n for (fate, end), n in outcome.verdict.ends.items()},
@@ -145,10 +148,21 @@ def _account(outcome: Outcome) -> Iterator[str]:
         f" {len(outcome.injected)} faults; {len(runs)} runs, {reruns} of them cut short;"
         f" slowest stop {max(outcome.stops):.1f} s; {outcome.seconds:.0f} s in all"
     )
+    under = _begun_under_faults(outcome)
+    share = f"{under / len(runs):.0%}" if runs else "none"
+    yield (
+        f"begun under faults: {under} of {len(runs)} runs ({share});"
+        f" the publisher waited {outcome.held:.0f} s for the fleet"
+    )
     told = " + ".join(f"{ends[end]} {end}" for end in ("handled", "skipped", "in the ledger"))
     yield f"{ends.total()} published = {told}; lost {ends['lost']}"
     breaches = outcome.verdict.breaches
     yield "Everything is accounted for." if not breaches else f"BREACHES: {len(breaches)}"
+
+
+def _begun_under_faults(outcome: Outcome) -> int:
+    span = outcome.evidence.faulted
+    return begun_within(outcome.evidence.runs, span) if span else 0
 
 
 # -- breaches --------------------------------------------------------------------------------------

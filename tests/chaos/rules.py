@@ -17,13 +17,10 @@ from chaos.disturbances import Circumstances
 from chaos.fates import LIMITED, MOST_ATTEMPTS, MOST_STARTS
 from chaos.history import DYING, EFFECTS, FAILED, POSTPONED, Run
 
-#: Seconds by which a delayed event may begin early: a wait of up to this is slept elsewhere, and
-#: clocks of hosts differ.
-EARLY = 1.0
-
 REPEATED, OVERLAP, CUT = "repeated", "overlap", "ran again"
 TWICE, BACKWARDS, JUMPED = "attempt twice", "attempts backwards", "attempt left out"
-TOO_MANY, STARTS, SOON = "too many attempts", "too many starts", "too early"
+TOO_MANY, STARTS = "too many attempts", "too many starts"
+SOON, LATE = "too early", "too late"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,5 +110,23 @@ def unsettled(runs: Sequence[Run], around: Circumstances) -> int:
             continue
         if around.excuse(run, float("inf")) is None:
             row += 1
+        longest = max(longest, row)
+    return longest
+
+
+def starts_left_open(runs: Sequence[Run], around: Circumstances) -> int:
+    """Return how many runs in a row were not settled at most, within one attempt: what poison is.
+
+    Those that ended their process or were cut, and those whose settling a fault may have kept from
+    becoming true before the next one began (or at all). A run that failed in order is settled.
+    """
+    longest = row = 0
+    attempt = (0, 0)
+    for run, following in zip(runs, [*runs[1:], None], strict=True):
+        if (run.replay, run.attempt) != attempt:
+            row, attempt = 0, (run.replay, run.attempt)
+        before = following.began if following else float("inf")
+        open_ = run.closed is None or run.how == DYING or around.excuse(run, before) is not None
+        row = row + 1 if open_ else 0
         longest = max(longest, row)
     return longest

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ import httpx
 from chaos import faults, remains
 from chaos.canary import Canary, lapses
 from chaos.disturbances import Circumstances, Disturbance, Outage, What
+from chaos.evidence import Evidence
 from chaos.fates import QUEUE, fates_for
 from chaos.fleet import Death, Fleet
 from chaos.history import Reader
 from chaos.injectors import Injected, Injector
+from chaos.load import MOST_WAITING
 from chaos.publisher import Publisher
+from chaos.sender import Sender
 from chaos.servers import Servers
 from chaos.stream import Planned, stream
-from chaos.verdict import Evidence, Verdict, judge
+from chaos.verdict import Verdict, judge
 
 TESTS = Path(__file__).resolve().parents[1]
 #: Seconds without a message anywhere and without a line of history after which the fleet is quiet:
@@ -34,7 +37,7 @@ QUIET = 3.0
 NEARLY = "nearly-over"
 #: Seconds that servers and workers take to start.
 START = 8.0
-#: Seconds that the stream may be late at the end of the faults.
+#: Seconds that the last events may take to be confirmed when the faults are over.
 LATE = 60.0
 
 
@@ -46,7 +49,7 @@ class Order:
     seconds: float
     seed: int
     folder: Path
-    #: Events a second.
+    #: Events a second at most; fewer while much is waiting.
     rate: float = 12.0
     #: Only these fates and kinds of fault; empty: all that the broker knows.
     fates: frozenset[str] = frozenset()
@@ -57,10 +60,14 @@ class Order:
     #: Outages of half a minute as well.
     long: bool = False
 
-    def stream(self) -> list[Planned]:
-        """Return the events of this run."""
-        fates = fates_for(self.broker, self.fates)
-        return stream(self.seed, round(self.seconds * self.rate), self.seconds, fates)
+    def stream(self) -> Iterator[Planned]:
+        """Return the events of this run, without an end."""
+        return stream(self.seed, self.rate, fates_for(self.broker, self.fates))
+
+    @property
+    def streaming(self) -> float:
+        """Seconds of publishing: what waits at their end is to begin while faults go on."""
+        return self.seconds - min(MOST_WAITING, self.seconds / 4)
 
     def plan(self) -> list[faults.Fault]:
         """Return the faults of this run."""
@@ -75,8 +82,10 @@ class Outcome:
     evidence: Evidence
     verdict: Verdict
     injected: tuple[Injected, ...]
-    #: Messages whose publishing was confirmed; seconds that each orderly stop took.
+    #: Messages whose publishing was confirmed; seconds for which the publisher waited for the
+    #: fleet; seconds that each orderly stop took.
     sends: int
+    held: float
     stops: tuple[float, ...]
     seconds: float
 
@@ -120,7 +129,8 @@ def _work(order: Order, servers: Servers, fleet: Fleet) -> _Work:
     os.environ.update(_environment(order, servers, proxied=False))
     module = importlib.import_module("chaos.app")
     reader = Reader(order.folder / "history")
-    publisher = Publisher(module, lambda raw: servers.client().lpush(QUEUE, raw))
+    sender = Sender(module, lambda raw: servers.client().lpush(QUEUE, raw))
+    publisher = Publisher(sender, reader, fleet.readiness)
     injector = Injector(fleet=fleet, servers=servers, publisher=publisher, reader=reader)
     return _Work(
         servers=servers, fleet=fleet, publisher=publisher, injector=injector, reader=reader,
@@ -140,7 +150,7 @@ def _make_havoc(order: Order, work: _Work, began: float) -> None:
     canary.start()
     nearly = threading.Timer(max(0.0, order.seconds - START), (order.folder / NEARLY).touch)
     nearly.start()
-    work.publisher.start(order.stream())
+    work.publisher.start(order.stream(), order.streaming)
     work.injector.start(order.plan(), order.seconds)
     work.injector.finish()
     _say(
@@ -148,7 +158,7 @@ def _make_havoc(order: Order, work: _Work, began: float) -> None:
         began,
         f"{len(work.injector.done)} faults are over, {work.injector.left_out} left out",
     )
-    work.publisher.finish(order.seconds + LATE)
+    work.publisher.finish(LATE)
     _say(order, began, f"{len(work.publisher.published)} events are published")
     work.quiet = _rest(work, order.patience)
     _say(order, began, "all is quiet" if work.quiet else "it does not come to rest")
@@ -199,12 +209,15 @@ def _outcome(order: Order, work: _Work, seconds: float) -> Outcome:
         claims=work.claims,
         deaths=[death.text for death in deaths],
         refused=work.publisher.refused,
+        revocations=work.publisher.revocations,
+        faulted=work.injector.span,
         quiet=work.quiet,
     )
     return Outcome(
         order=order, evidence=evidence, verdict=judge(evidence),
         injected=tuple(sorted(work.injector.done, key=lambda done: done.began)),
-        sends=work.publisher.sends, stops=(*work.injector.stops, work.slowest), seconds=seconds,
+        sends=work.publisher.sends, held=work.publisher.held,
+        stops=(*work.injector.stops, work.slowest), seconds=seconds,
     )  # fmt: skip
 
 

@@ -1,10 +1,14 @@
-"""Stream: which events are published when, by a seed. Pure: the same seed, the same stream."""
+"""Stream: which events are published in which order, by a seed. Pure.
+
+The same seed gives the same events in the same order, however many of them are taken.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count, repeat
 
 from chaos.fates import MOST_ATTEMPTS, STEPS, Fate
 from chaos.garbage import KINDS
@@ -15,12 +19,12 @@ OVERSIZE = 1_200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """One event to be published *at* seconds after the start."""
+    """One event, to be published `gap` seconds after the one before it at the earliest."""
 
     number: int
     id: str
     fate: Fate
-    at: float
+    gap: float
     #: Failures before it succeeds.
     failures: int = 0
     #: How long its handler works, in seconds.
@@ -37,7 +41,7 @@ class Planned:
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The (handler, event id) pairs that must be accounted for; none for a raw message."""
-        if self.fate.handlers == STEPS:  # each step of a chain is a task with an id of its own
+        if self.fate.in_steps:
             return tuple((name, f"{self.id}-{i}") for i, name in enumerate(STEPS, 1))
         return () if self.fate.raw else tuple((name, self.id) for name in self.fate.handlers)
 
@@ -53,23 +57,24 @@ class Planned:
         }
 
 
-def stream(seed: int, count: int, seconds: float, fates: Sequence[Fate]) -> list[Planned]:
-    """Return *count* events spread over *seconds*; every fate comes before any comes by weight."""
+def stream(seed: int, rate: float, fates: Sequence[Fate]) -> Iterator[Planned]:
+    """Yield events without end, *rate* a second in the mean.
+
+    Every fate comes before any comes by weight.
+    """
     chance = random.Random(f"stream {seed}")
-    drawn = list(fates)
-    chance.shuffle(drawn)
-    drawn += chance.choices(fates, [fate.weight for fate in fates], k=max(count - len(drawn), 0))
-    moments = sorted(chance.uniform(0, seconds) for _ in drawn)
+    first = list(fates)
+    chance.shuffle(first)
     kinds = list(KINDS)
     chance.shuffle(kinds)
-    return [
-        _planned(chance, number, fate, at, kinds)
-        for number, (fate, at) in enumerate(zip(drawn, moments, strict=True))
-    ]
+    weights = [fate.weight for fate in fates]
+    by_weight = (chance.choices(fates, weights)[0] for _ in repeat(None))
+    for number, fate in zip(count(), chain(first, by_weight)):
+        yield _planned(chance, number, fate, chance.expovariate(rate), kinds)
 
 
 def _planned(
-    chance: random.Random, number: int, fate: Fate, at: float, kinds: Sequence[str]
+    chance: random.Random, number: int, fate: Fate, gap: float, kinds: Sequence[str]
 ) -> Planned:
     """Draw what *fate* leaves open, always in the same order."""
     brief, long = chance.uniform(0, 0.03), chance.uniform(0.3, 2.0)
@@ -80,7 +85,7 @@ def _planned(
         number=number,
         id=f"{name}-{number}",
         fate=fate,
-        at=at,
+        gap=gap,
         failures={"transient": failures, "exhausted": MOST_ATTEMPTS}.get(name, 0),
         seconds=long if name in ("slow", "fickle", "revoked") else brief,
         copies=copies if name == "duplicates" else 1,

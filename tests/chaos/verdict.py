@@ -15,56 +15,28 @@ is a breach. `rules` says what the runs themselves must look like.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from chaos.disturbances import Circumstances
+from chaos.evidence import Entry, Evidence
 from chaos.fates import HANDLED, MOST_STARTS, POISON, SKIPPED
 from chaos.garbage import raw
 from chaos.history import ENDED, FAILED, Pair, Run
-from chaos.rules import EARLY, SOON, Breach, check_runs
+from chaos.lateness import CLOCKS, Lateness, Queued, Span
+from chaos.load import LEAST_SHARE, awaited, begun_within
+from chaos.revocations import ignored
+from chaos.rules import LATE, SOON, Breach, check_runs, starts_left_open
 from chaos.stream import Planned
 
 LOST, STRAY, BOTH, ENTRIES = "lost", "never published", "two ends", "two entries"
 END, UNDECIDED, BYTES = "wrong end", "undecided", "bytes changed"
-REFUSED = "not published"
+REFUSED, VOID = "not published", "run void"
 LEFT, CLAIM, DIED, RESTLESS = "left behind", "orphan claim", "worker died", "never quiet"
 
+#: Reasons of letters that a worker writes without running the event, so that no run tells when.
+WITHOUT_A_RUN = frozenset({POISON, "revoked"})
 #: Statuses of entries about which nothing more happens by itself.
 AT_REST = frozenset({"held", "skipped", "archived", "resolved", "escalated", "compensated"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """What the ledger says of one failure, with the message its letter carries."""
-
-    id: str
-    pair: Pair
-    reason: str
-    status: str
-    body: bytes = b""
-    headers: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """All that is known at the end of a run."""
-
-    #: Events whose publishing was confirmed, and when they were first sent.
-    published: Sequence[Planned]
-    sent_at: Mapping[str, float]
-    runs: Sequence[Run]
-    entries: Sequence[Entry]
-    around: Circumstances = field(default_factory=Circumstances)
-    #: Queue or key → messages that are still there.
-    left: Mapping[str, int] = field(default_factory=dict)
-    #: Record of a claim → what is wrong with it.
-    claims: Mapping[str, str] = field(default_factory=dict)
-    #: Sentences about workers that ended though nobody had told them to.
-    deaths: Sequence[str] = ()
-    #: Event id → what the app said when it would not publish it.
-    refused: Mapping[str, str] = field(default_factory=dict)
-    quiet: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +64,7 @@ class _Court:
         self._entries: dict[object, list[Entry]] = defaultdict(list)
         for entry in evidence.entries:
             self._entries[entry.pair if entry.pair.event else entry.id].append(entry)
+        self._lateness = Lateness(around=evidence.around, queued=list(self._queued()))
         #: Entries that some published event accounts for.
         self._claimed: set[str] = set()
 
@@ -105,6 +78,7 @@ class _Court:
                 breaches += found
         breaches += self._strays()
         breaches += self._remains()
+        breaches += self._void()
         return Verdict(ends=ends, breaches=tuple(breaches))
 
     # -- one event -------------------------------------------------------------------------------
@@ -120,7 +94,8 @@ class _Court:
                 [
                     *self._ended(planned, pair, end, runs, entries),
                     *check_runs(pair.event, runs, self._all.around),
-                    *self._early(planned, runs),
+                    *self._in_time(planned, runs),
+                    *self._ignored(planned, runs),
                 ],
             )
 
@@ -132,7 +107,8 @@ class _Court:
             ran = f"began {len(runs)} times" if runs else "never ran"
             yield Breach(kind=LOST, event=pair.event, text=f"{where}: {ran}, not in the ledger")
             return
-        if end not in planned.fate.ends and not (end == POISON and len(runs) >= MOST_STARTS):
+        poisoned = end == POISON and starts_left_open(runs, self._all.around) >= MOST_STARTS
+        if end not in planned.fate.ends and not poisoned:
             wanted = " or ".join(sorted(planned.fate.ends))
             text = f"{where} ended as {end}, not as {wanted}"
             yield Breach(kind=END, event=pair.event, text=text)
@@ -150,13 +126,18 @@ class _Court:
         if not entries or any(map(self._cut_after_its_letter, runs)):
             return
         for run in runs:
-            if run.how in (ENDED, SKIPPED) and not self._was_cut(run, runs):
+            if run.how in (ENDED, SKIPPED) and not self._was_cut(run, runs, entries):
                 text = f"{where} {run.how} on {run.worker}, and is in the ledger as well"
                 yield Breach(kind=BOTH, event=pair.event, text=text)
 
-    def _was_cut(self, run: Run, runs: Sequence[Run]) -> bool:
-        """Tell whether *run* may not have been settled, and another run may have taken over."""
+    def _was_cut(self, run: Run, runs: Sequence[Run], entries: Sequence[Entry]) -> bool:
+        """Tell whether *run* may not have been settled, and another run may have taken over.
+
+        Or another worker without a run: what is poison, or revoked, has its letter before it runs.
+        """
         others = [other.began for other in runs if other is not run]
+        if any(entry.reason in WITHOUT_A_RUN for entry in entries):
+            others.append(float("inf"))
         last = max(others, default=float("-inf"))
         return self._all.around.excuse(run, max(last, run.began)) is not None
 
@@ -168,14 +149,33 @@ class _Court:
             for one in around.disturbances
         )
 
-    def _early(self, planned: Planned, runs: Sequence[Run]) -> Iterator[Breach]:
+    def _ignored(self, planned: Planned, runs: Sequence[Run]) -> Iterator[Breach]:
+        told = self._all.revocations.get(planned.id)
+        if told is not None:
+            yield from ignored(planned.id, runs, told, self._all.around)
+
+    def _in_time(self, planned: Planned, runs: Sequence[Run]) -> Iterator[Breach]:
         sent = self._all.sent_at.get(planned.id)
         if not planned.delay or sent is None or not runs:
             return
-        waited = runs[0].began - sent
-        if waited < planned.delay - EARLY:
-            text = f"began {waited:.2f} s after it was sent, to be delayed by {planned.delay} s"
+        waited, due = runs[0].began - sent, sent + planned.delay
+        text = f"began {waited:.2f} s after it was sent, to be delayed by {planned.delay} s"
+        if waited < planned.delay - CLOCKS:
             yield Breach(kind=SOON, event=planned.id, text=text)
+        allowed = self._lateness.allowed(Span(due, max(due, runs[0].began)))
+        if runs[0].began > due + allowed:
+            text = f"{text}; {allowed:.1f} s more are explained"
+            yield Breach(kind=LATE, event=planned.id, text=text)
+
+    def _queued(self) -> Iterator[Queued]:
+        """Yield how long events waited that any worker of the main queue could begin at once."""
+        for planned in self._all.published:
+            sent = self._all.sent_at.get(planned.id)
+            if planned.delay or planned.fate.lethal or sent is None:
+                continue
+            for pair in awaited(planned):
+                if runs := self._runs.get(pair):
+                    yield Queued(sent, runs[0].began - sent)
 
     # -- one raw message -------------------------------------------------------------------------
 
@@ -219,6 +219,16 @@ class _Court:
             if entry.id not in self._claimed:
                 text = f"the ledger has {entry.reason} of {entry.pair.handler}: {entry.body[:80]!r}"
                 yield Breach(kind=STRAY, event=entry.pair.event or entry.id[:12], text=text)
+
+    def _void(self) -> Iterator[Breach]:
+        """Yield a breach if most of the work was done in peace: it shows nothing."""
+        runs = self._all.runs
+        if self._all.faulted is None or not runs:
+            return
+        begun = begun_within(runs, self._all.faulted)
+        if begun < LEAST_SHARE * len(runs):
+            text = f"{begun} of {len(runs)} runs began while faults went on, {LEAST_SHARE:.0%} must"
+            yield Breach(kind=VOID, event="", text=text)
 
     def _remains(self) -> Iterator[Breach]:
         evidence = self._all

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chaos.disturbances import Circumstances, Disturbance, What
+from chaos.evidence import Entry, Evidence
 from chaos.fates import FATES, MAIN
 from chaos.garbage import raw
 from chaos.history import ENDED, Pair, Run
 from chaos.stream import Planned
-from chaos.verdict import Entry, Evidence, judge
+from chaos.verdict import judge
 
 
 def a_run(
@@ -37,7 +38,7 @@ def around(*disturbances, outages=()):
 
 
 def planned(fate="ok", number=1, **more):
-    return Planned(number=number, id=f"{fate}-{number}", fate=FATES[fate], at=0.0, **more)
+    return Planned(number=number, id=f"{fate}-{number}", fate=FATES[fate], gap=0.0, **more)
 
 
 def an_entry(event="permanent-1", reason="refused", *, status="held", id="e1", handler=MAIN):

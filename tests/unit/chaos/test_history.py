@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -51,6 +53,25 @@ def test_a_run_that_ends_its_own_process_says_so(file):
         journal.write(DYING, run=run)
         raise SystemExit
     assert [run.how for run in Reader(file).runs()] == [DYING]
+
+
+def test_a_reader_that_many_threads_ask_misses_no_line(file):
+    reader, journal = Reader(file), Journal(file, "w1")
+    over = threading.Event()
+
+    def ask():
+        while not over.is_set():
+            reader.runs()
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask) for _ in range(4)]
+        for _ in range(500):
+            with journal.run(PAIR, attempt=1, replay=0, hop=0):
+                pass
+        over.set()
+        for one in asking:
+            one.result(10)
+    assert [run.how for run in reader.runs()] == [ENDED] * 500
 
 
 def test_a_reader_takes_whole_lines_only_and_goes_on_where_it_was(file):

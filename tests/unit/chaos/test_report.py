@@ -9,10 +9,11 @@ from tests.unit.chaos.conftest import a_run, around, cut, disturbed, planned
 
 from chaos import report
 from chaos.disturbances import What
+from chaos.evidence import Evidence
 from chaos.faults import Fault
 from chaos.injectors import Injected
 from chaos.site import Order, Outcome
-from chaos.verdict import Evidence, judge
+from chaos.verdict import judge
 
 KILL = Fault(number=1, kind="kill worker", lane="fleet", at=1.0, seconds=0.0, target=0)
 
@@ -33,7 +34,7 @@ def outcome():
         killed = Injected(fault=KILL, began=1.4, over=1.5, victim="w1", successor="w2")
         return Outcome(
             order=Order(broker="redis", seconds=10, seed=1, folder=Path()),
-            evidence=evidence, verdict=judge(evidence), injected=(killed,), sends=2,
+            evidence=evidence, verdict=judge(evidence), injected=(killed,), sends=2, held=0.5,
             stops=(2.0,), seconds=20.0,
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 
 import pytest
 
@@ -12,25 +13,36 @@ from chaos.garbage import KINDS, raw
 from chaos.stream import stream
 
 
+def events(seed, number, broker="redis", rate=12.0):
+    return list(islice(stream(seed, rate, fates_for(broker)), number))
+
+
 @pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
 def test_the_same_seed_gives_the_same_events_and_the_same_faults(broker):
-    fates = fates_for(broker)
-    assert stream(1, 200, 10.0, fates) == stream(1, 200, 10.0, fates)
-    assert stream(1, 200, 10.0, fates) != stream(2, 200, 10.0, fates)
+    assert events(1, 200, broker) == events(1, 200, broker)
+    assert events(1, 200, broker) != events(2, 200, broker)
     assert faults.plan(1, 60, broker) == faults.plan(1, 60, broker)
     assert faults.plan(1, 60, broker) != faults.plan(2, 60, broker)
 
 
+def test_a_run_that_takes_fewer_events_takes_the_first_of_the_same():
+    assert events(1, 80) == events(1, 200)[:80]
+
+
 def test_every_fate_comes_even_in_a_short_stream():
-    events = stream(1, 10, 5.0, fates_for("redis"))
-    assert {event.fate.name for event in events} == set(FATES)
-    assert [event.at for event in events] == sorted(event.at for event in events)
+    assert {event.fate.name for event in events(1, len(FATES))} == set(FATES)
+
+
+def test_events_come_at_the_rate_that_was_asked_for():
+    gaps = [event.gap for event in events(1, 1000, rate=20.0)]
+    assert min(gaps) >= 0
+    assert 0.045 < sum(gaps) / len(gaps) < 0.055
 
 
 def test_ids_are_unique_and_name_their_fate():
-    events = stream(3, 500, 10.0, fates_for("redis"))
-    assert len({event.id for event in events}) == 500
-    assert all(event.id.startswith(event.fate.name) for event in events)
+    some = events(3, 500)
+    assert len({event.id for event in some}) == 500
+    assert all(event.id.startswith(event.fate.name) for event in some)
 
 
 def test_damaged_envelopes_are_for_redis_alone():

@@ -12,6 +12,7 @@ from chaos import verdict as v
 from chaos.disturbances import Outage, What
 from chaos.fates import FATES, LETHAL, PAIR, STEPS
 from chaos.history import DYING, FAILED
+from chaos.revocations import IGNORED, Revocation
 
 OK, PERMANENT = planned("ok"), planned("permanent")
 
@@ -70,6 +71,22 @@ def test_poison_fits_any_fate_that_was_cut_often_enough(verdict):
     entry = an_entry("ok-1", "poison")
     assert verdict(OK, runs=runs, entries=[entry], around=killed)[0] == []
     assert verdict(OK, runs=runs[:2], entries=[entry], around=killed)[0] == [(v.END, "ok-1")]
+
+
+def test_poison_fits_no_event_that_failed_in_order(verdict):
+    transient, entry = planned("transient"), an_entry("transient-1", "poison")
+    runs = [a_run(n, n + 0.5, FAILED, event="transient-1", attempt=n, hop=n - 1) for n in (1, 2, 3)]
+    assert verdict(transient, runs=runs, entries=[entry])[0] == [(v.END, "transient-1")]
+    mixed = [*runs[:1], *(cut(n, event="transient-1", attempt=2, hop=1) for n in (5, 7))]
+    killed = around(disturbed(start=5.5), disturbed(start=7.5))
+    found, _ = verdict(transient, runs=mixed, entries=[entry], around=killed)
+    assert found == [(v.END, "transient-1")], "two starts were left open, not three"
+
+
+def test_a_failure_that_a_kill_kept_from_being_settled_counts_for_poison(verdict):
+    runs = [a_run(n, n + 0.5, FAILED, worker=f"w{n}") for n in (1, 4, 7)]
+    killed = around(*(disturbed(start=n + 0.6, worker=f"w{n}") for n in (1, 4, 7)))
+    assert verdict(OK, runs=runs, entries=[an_entry("ok-1", "poison")], around=killed)[0] == []
 
 
 def test_two_entries_of_one_event_are_found(verdict):
@@ -131,11 +148,85 @@ def test_runs_are_taken_in_the_order_in_which_they_began(verdict):
     assert verdict(OK, runs=runs)[0] == []
 
 
-def test_a_delayed_event_must_not_begin_early(verdict):
-    delayed = planned("delayed", delay=5.0)
-    assert verdict(delayed, runs=[a_run(4.5, 5, event="delayed-1")])[0] == []
-    found, _ = verdict(delayed, runs=[a_run(3.0, 4, event="delayed-1")])
-    assert found == [(rules.SOON, "delayed-1")]
+@pytest.mark.parametrize("delay", [0.2, 1.0, 5.0])
+def test_a_delayed_event_must_not_begin_early(verdict, delay):
+    delayed = planned("delayed", delay=delay)
+    assert verdict(delayed, runs=[a_run(delay, 6, event="delayed-1")])[0] == []
+    for early in (0.0, delay - 0.1):
+        found, _ = verdict(delayed, runs=[a_run(early, 6, event="delayed-1")])
+        assert found == [(rules.SOON, "delayed-1")]
+
+
+def test_a_delayed_event_must_not_begin_late(verdict):
+    delayed = planned("delayed", delay=1.0)
+    assert verdict(delayed, runs=[a_run(3.0, 4, event="delayed-1")])[0] == []
+    late = [a_run(500, 501, event="delayed-1")]
+    assert verdict(delayed, runs=late)[0] == [(rules.LATE, "delayed-1")]
+    troubled = around(
+        *(disturbed(start=n, end=n + 10) for n in range(0, 500, 16)),
+        outages=[Outage(start=n, end=n + 2.0) for n in range(0, 500, 8)],
+    )
+    found, _ = verdict(delayed, runs=late, around=troubled)
+    assert found == [(rules.LATE, "delayed-1")], "faults all the time excuse no more than they last"
+
+
+def test_a_delayed_event_may_wait_as_long_as_others_do_then(verdict):
+    delayed = planned("delayed", delay=1.0)
+    late = a_run(28, 29, event="delayed-1")
+    others = [planned("ok", number) for number in range(3)]
+    runs = [a_run(25, 26, event=one.id) for one in others]
+    assert verdict(delayed, *others, runs=[late, *runs])[0] == []
+    quick = [a_run(1, 2, event=one.id) for one in others]
+    assert verdict(delayed, *others, runs=[late, *quick])[0] == [(rules.LATE, "delayed-1")]
+
+
+# -- revocations -----------------------------------------------------------------------------------
+
+REVOKED = planned("revoked")
+TOLD = Revocation(start=0.0, end=1.0, up=frozenset({"w1", "w2"}), heard=frozenset({"w1"}))
+
+
+def test_a_worker_that_confirmed_a_revocation_must_not_run_it(verdict):
+    run = a_run(5, 6, event="revoked-1", worker="w1")
+    killed = around(disturbed(start=0.5))  # it confirmed all the same
+    found, _ = verdict(REVOKED, runs=[run], revocations={"revoked-1": TOLD}, around=killed)
+    assert found == [(IGNORED, "revoked-1")]
+
+
+def test_a_worker_that_was_up_and_undisturbed_has_heard_a_revocation(verdict):
+    run = a_run(5, 6, event="revoked-1", worker="w2")
+    given = {"runs": [run], "revocations": {"revoked-1": TOLD}}
+    assert verdict(REVOKED, **given)[0] == [(IGNORED, "revoked-1")]
+    for reason in (
+        around(disturbed(What.FROZEN, 0.5, 9, worker="w2")),
+        around(disturbed(What.CUT_OFF, 0.5, 0.6, worker="")),
+        around(outages=[Outage(start=0.5, end=0.6)]),
+    ):
+        assert verdict(REVOKED, around=reason, **given)[0] == []
+    for elsewhere in (
+        around(disturbed(What.FROZEN, 0.5, 9, worker="w3")),
+        around(disturbed(What.FROZEN, 2, 9, worker="w2")),
+        around(outages=[Outage(start=0.5, end=0.6, letters_only=True)]),
+    ):
+        assert verdict(REVOKED, around=elsewhere, **given)[0] == [(IGNORED, "revoked-1")]
+
+
+def test_a_worker_that_started_later_may_run_what_was_revoked(verdict):
+    run = a_run(5, 6, event="revoked-1", worker="w1b")
+    assert verdict(REVOKED, runs=[run], revocations={"revoked-1": TOLD})[0] == []
+
+
+def test_an_event_that_nobody_revoked_must_not_end_as_revoked(verdict):
+    assert verdict(OK, entries=[an_entry("ok-1", "revoked")])[0] == [(v.END, "ok-1")]
+
+
+def test_a_frozen_worker_may_end_what_another_had_a_letter_of_without_a_run(verdict):
+    run = a_run(2, 12, event="revoked-1", worker="w2")
+    entry = an_entry("revoked-1", "revoked")
+    given = {"runs": [run], "entries": [entry]}
+    assert verdict(REVOKED, **given)[0] == [(v.BOTH, "revoked-1")]
+    frozen = around(disturbed(What.FROZEN, 2.5, 11.5, worker="w2"))
+    assert verdict(REVOKED, around=frozen, **given)[0] == []
 
 
 def test_too_many_starts_of_poison_are_found(verdict):
@@ -181,6 +272,18 @@ def test_garbage_with_another_reason_or_two_entries_is_found(verdict):
     assert verdict(CUT_SHORT, entries=[refused])[0] == [(v.END, "garbage-1")]
     two = [entry_of(CUT_SHORT), entry_of(CUT_SHORT, id="g2")]
     assert verdict(CUT_SHORT, entries=two)[0] == [(v.ENTRIES, "garbage-1")]
+
+
+# -- the load --------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_work_was_done_when_the_faults_were_over_is_void(verdict):
+    events = [planned("ok", number) for number in range(10)]
+    runs = [a_run(n, n + 0.5, event=f"ok-{n}") for n in range(10)]
+    assert verdict(*events, runs=runs, faulted=(0.0, 7.0))[0] == []
+    assert verdict(*events, runs=runs, faulted=(0.0, 6.9))[0] == [(v.VOID, "")]
+    assert verdict(*events, runs=runs, faulted=(3.0, 20.0))[0] == [(v.VOID, "")]
+    assert verdict(*events, runs=runs, faulted=None)[0] == [], "no faults were asked for"
 
 
 # -- the whole -------------------------------------------------------------------------------------

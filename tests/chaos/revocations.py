@@ -1,0 +1,57 @@
+"""Revocations: who was told that an event is revoked, and who may run it all the same. Pure.
+
+Celery broadcasts a revocation to the workers that are up, and a worker keeps it in memory alone.
+So an event that was revoked before it was sent may run on a worker that started later, and on one
+that the broadcast did not reach for a reason on record. On no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from chaos.disturbances import RETURN, Circumstances
+from chaos.history import Run
+from chaos.rules import Breach
+
+IGNORED = "revocation ignored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation:
+    """A broadcast from *start* to *end*, after which the event was sent.
+
+    `up`: the workers that were ready at its start; `heard`: those that confirmed it. It is repeated
+    until all have, those that start meanwhile as well, or until that takes too long.
+    """
+
+    start: float
+    end: float
+    up: frozenset[str]
+    heard: frozenset[str]
+
+
+def ignored(
+    event: str, runs: Sequence[Run], told: Revocation, around: Circumstances
+) -> Iterator[Breach]:
+    """Yield the *runs* of a revoked *event* that its revocation should have kept from beginning."""
+    for run in runs:
+        if run.worker in told.heard:
+            text = f"{run.worker} ran it and had confirmed that it is revoked"
+        elif run.worker in told.up and not _missed(run.worker, told, around):
+            text = f"{run.worker} ran it and did not hear that it is revoked, undisturbed"
+        else:
+            continue
+        yield Breach(kind=IGNORED, event=event, text=text)
+
+
+def _missed(worker: str, told: Revocation, around: Circumstances) -> bool:
+    """Tell whether something on record may have kept the broadcast from *worker*."""
+    struck = any(
+        one.worker in ("", worker) and one.start <= told.end and one.end >= told.start
+        for one in around.disturbances
+    )
+    return struck or any(
+        not one.letters_only and one.start <= told.end and one.end + RETURN >= told.start
+        for one in around.outages
+    )
