@@ -27,6 +27,7 @@ from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
 from angzarr.adapters.celery import stop_signals
+from angzarr.adapters.celery.child_pipes import forget_dead_pipes
 from angzarr.adapters.celery.ending_pools import KINDS, Pool, pass_by_ended, running, spare_begun
 from angzarr.adapters.celery.giving_back import (
     give_back_messages,
@@ -64,6 +65,7 @@ class ShutdownStep(bootsteps.StartStopStep):
         if isinstance(billiard := getattr(worker.pool, "_pool", None), AsynPool):
             spare_begun(billiard)
             pass_by_ended(billiard)
+            forget_dead_pipes(billiard)
 
 
 class Shutdown:
