@@ -43,8 +43,9 @@ def test_a_minute_of_chaos_is_accounted_for(tmp_path):
     for broker in ("redis", "rabbitmq"):
         told = summary(tmp_path, broker)
         short = {name for name, kind in KINDS.items() if broker in kind.brokers and not kind.long}
-        assert told["events"] >= 300
+        assert told["events"] >= 60, "every fate, and more than twice as many events as fates"
         assert (told["lost"], told["breaches"]) == (0, {})
+        assert told["begun_under_faults"] >= 0.8 * told["runs"]
         assert len(short & set(told["faults"])) > len(short) / 2, "most kinds of faults were there"
         assert told["cut"] > 0, "no fault struck anything: nothing was tried"
 
@@ -83,7 +84,7 @@ if LONG:
     def test_the_same_short_run_without_a_mutation_is_well(tmp_path):
         """Or the tests above would show nothing."""
         code, said = chaos(
-            tmp_path, "--broker", "redis", "--duration", "12", "--faults",
+            tmp_path, "--broker", "redis", "--duration", "30", "--faults",
             "kill worker,freeze worker,flood", "--fates",
             "ok,slow,permanent,duplicates,fickle,transient", timeout=140,
         )  # fmt: skip
