@@ -33,6 +33,9 @@ TESTS = Path(__file__).resolve().parents[1]
 #: Seconds without a message anywhere and without a line of history after which the fleet is quiet:
 #: longer than what is between a copy's confirmation and its being seen in a queue.
 QUIET = 3.0
+#: Seconds within which it must be quiet, whatever moves: what the publisher let wait is little,
+#: but an event that runs for ever would move for ever.
+LONGEST_REST = 120.0
 #: The file that says that faults and stream are nearly over: another run may begin to start.
 NEARLY = "nearly-over"
 #: Seconds that servers and workers take to start.
@@ -173,10 +176,11 @@ def _make_havoc(order: Order, work: _Work, began: float) -> None:
 def _rest(work: _Work, patience: float) -> bool:
     """Wait until nothing is in any queue, nothing is held, and no handler has said anything.
 
-    However long a backlog takes: what is no rest is *patience* seconds without anything new.
+    What is no rest is *patience* seconds without anything new, or `LONGEST_REST` with it.
     """
     since, seen, moved = time.monotonic(), -1, time.monotonic()
-    while time.monotonic() - moved < patience:
+    until = since + LONGEST_REST
+    while time.monotonic() < min(moved + patience, until):
         lines = len(work.reader.runs()) + sum(run.closed is not None for run in work.reader.runs())
         try:
             busy = any(remains.left(work.servers).values())
