@@ -4,7 +4,8 @@ Never before its time: no way of delaying rounds down. After it an event is one 
 may be late by what angzarr promises on a slow machine, and beyond that by what is on record only:
 
 * the backlog: how long events without a delay that were sent about then waited, in the middle;
-* servers that were away meanwhile, for as long as they were, and once until that was noticed;
+* servers that were away meanwhile, for as long as they were, and once until that was noticed: the
+  place for letters as well, since who waits for it keeps a slot;
 * a worker that was disturbed meanwhile, for as long as it was and until what it held is given
   back. In whose hands an event was nobody can tell, but it is in one worker's at a time, and the
   others are not disturbed by that: no more than `HANDS` such spans count, those that excuse most.
@@ -71,7 +72,7 @@ class Lateness:
 
     def _away(self, late: Span) -> Iterator[Span]:
         for one in self.around.outages:
-            if not one.letters_only and one.start <= late.end and one.end >= late.start:
+            if one.start <= late.end and one.end >= late.start:
                 yield Span(one.start, one.end)
 
     def _in_hands(self, late: Span) -> Iterator[Span]:
