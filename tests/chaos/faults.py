@@ -7,7 +7,7 @@ begins only when the one before it is over, which may be later than planned.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -54,6 +54,11 @@ KINDS: Final = {
     "broker away": Kind("servers", 10, 30, _RABBITMQ, long=True),
 }
 
+#: Faults after which every worker has to find RabbitMQ again, and how many seconds before the end
+#: they are over: what waits meanwhile is to begin while the other lane goes on.
+_OF_RABBITMQ: Final = frozenset({"restart broker", "cut broker", "broker away"})
+AFTERMATH: Final = 10.0
+
 #: Faults that take the claim store away; on a Redis broker "restart broker" is one of them.
 _OF_STORE: Final = frozenset(
     {"restart broker", "restart store", "cut store", "pause store", "client pause", "store away"}
@@ -82,8 +87,12 @@ def plan(
         if broker in kind.brokers and (not only or name in only) and (long or not kind.long)
     }
     lanes = sorted({kind.lane for kind in usable.values()})
-    of_store = _OF_STORE if broker == "redis" else _OF_STORE - {"restart broker"}
-    found = [fault for lane in lanes for fault in _lane(seed, seconds, lane, usable, of_store)]
+    on_redis = broker == "redis"
+    of_store = _OF_STORE if on_redis else _OF_STORE - {"restart broker"}
+    ends = {name: seconds - AFTERMATH for name in _OF_RABBITMQ if not on_redis}
+    found = [
+        fault for lane in lanes for fault in _lane(seed, seconds, lane, usable, of_store, ends)
+    ]
     found.sort(key=lambda fault: fault.at)
     return [
         Fault(number=number, kind=name, lane=usable[name].lane, at=at, seconds=lasts, target=target)
@@ -99,11 +108,17 @@ class _Drawn(NamedTuple):
 
 
 def _lane(
-    seed: int, seconds: float, lane: str, kinds: dict[str, Kind], of_store: frozenset[str]
+    seed: int,
+    seconds: float,
+    lane: str,
+    kinds: dict[str, Kind],
+    of_store: frozenset[str],
+    ends: Mapping[str, float],
 ) -> Iterator[_Drawn]:
     """Yield the faults of one lane: all kinds in a drawn order, then all in another, and so on.
 
-    What would not be over at the end is left out, and what comes after it is tried.
+    What would not be over at the end, or by that in *ends*, is left out, and what comes after it is
+    tried.
     """
     chance = random.Random(f"faults {lane} {seed}")
     names = [name for name, kind in kinds.items() if kind.lane == lane]
@@ -117,10 +132,10 @@ def _lane(
             target, gap = chance.randrange(1_000), chance.uniform(*GAP)
             if name in of_store:
                 at = max(at, back + STORE_GAP)
-            if at + lasts > seconds:
+            if at + lasts > ends.get(name, seconds):
                 continue
             back = at + lasts if name in of_store else back
             yield _Drawn(at, name, lasts, target)
             at += lasts + gap
-        if not any(at + kinds[name].least <= seconds for name in names):
+        if not any(at + kinds[name].least <= ends.get(name, seconds) for name in names):
             return

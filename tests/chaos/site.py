@@ -184,7 +184,7 @@ def _rest(work: _Work, patience: float) -> bool:
         lines = len(work.reader.runs()) + sum(run.closed is not None for run in work.reader.runs())
         try:
             busy = any(remains.left(work.servers).values())
-        except httpx.HTTPError:
+        except (httpx.HTTPError, KeyError):  # RabbitMQ is away, or does not know yet
             busy = True
         if lines != seen:
             moved = time.monotonic()

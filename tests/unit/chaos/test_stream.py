@@ -81,6 +81,14 @@ def test_faults_of_a_lane_do_not_overlap_and_are_over_in_time(broker):
         assert all(a < fault.at for a, fault in zip(ends, mine[1:], strict=False))
 
 
+def test_rabbitmq_is_back_before_the_end_and_the_other_lane_goes_on():
+    plan = faults.plan(1, 60, "rabbitmq")
+    away = [one for one in plan if one.kind in {"restart broker", "cut broker"}]
+    assert max(one.at + one.seconds for one in away) <= 60 - faults.AFTERMATH
+    others = [one for one in plan if one.lane == "fleet"]
+    assert max(one.at + one.seconds for one in others) > 60 - faults.AFTERMATH / 2
+
+
 @pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
 def test_three_quarters_of_a_minute_have_every_short_kind_of_fault(broker):
     plan = Counter(fault.kind for fault in faults.plan(1, 45, broker))
