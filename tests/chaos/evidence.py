@@ -43,6 +43,6 @@ class Evidence:
     refused: Mapping[str, str] = field(default_factory=dict)
     #: Event id → who heard that it is revoked, before it was sent.
     revocations: Mapping[str, Revocation] = field(default_factory=dict)
-    #: From the first fault to the end of the last; None: there was none.
+    #: From the first fault until the last was over and noticed; None: there was none.
     faulted: tuple[float, float] | None = None
     quiet: bool = True

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapters.tcp_proxy import LossyProxy
-from chaos.disturbances import SETTLE, Disturbance, Outage, What
+from chaos.disturbances import RETURN, SETTLE, Disturbance, Outage, What
 from chaos.faults import GAP, Fault
 from chaos.fleet import Fleet, Worker
 from chaos.history import Reader, Run
@@ -74,10 +74,10 @@ class Injector:
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """From when the first fault began until the last was over; None without any."""
+        """From the first fault until the last was over and noticed; None without any."""
         if not self.done:
             return None
-        return min(one.began for one in self.done), max(one.over for one in self.done)
+        return min(one.began for one in self.done), max(one.over for one in self.done) + RETURN
 
     def _lane(self, faults: Sequence[Fault], began: float, seconds: float) -> None:
         try:

@@ -18,7 +18,8 @@ MOST_WAITING: Final = 5.0
 #: Seconds over which the fleet's rate is taken, and the runs a second that it has at least: one
 #: that stands still is to find something when it goes on.
 WINDOW, LEAST_RATE = 10.0, 2.0
-#: The share of all runs that must have begun from the first fault on, before the last was over.
+#: The share of all runs that must have begun from the first fault on, until the last was over and
+#: noticed.
 LEAST_SHARE: Final = 0.8
 
 
