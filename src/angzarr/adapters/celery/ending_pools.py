@@ -196,16 +196,3 @@ def spare_begun(pool: AsynPool) -> None:
         )
 
     pool._worker_active = has_work  # noqa: SLF001 - pinned by a test
-
-
-def pass_by_ended(pool: AsynPool) -> None:
-    """Let a loop that begins anew, after a lost connection, watch only children that are alive.
-
-    Celery would watch one whose end was seen and who is not buried yet, and its worker would end.
-    """
-
-    def track(process: Any, hub: Any) -> None:
-        if getattr(process, "_sentinel_poll", hub) is not None:
-            AsynPool._track_child_process(pool, process, hub)  # noqa: SLF001 - pinned by a test
-
-    pool._track_child_process = track  # noqa: SLF001

@@ -27,8 +27,8 @@ from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
 from angzarr.adapters.celery import stop_signals
-from angzarr.adapters.celery.child_pipes import forget_dead_pipes
-from angzarr.adapters.celery.ending_pools import KINDS, Pool, pass_by_ended, running, spare_begun
+from angzarr.adapters.celery.child_pipes import watch_living
+from angzarr.adapters.celery.ending_pools import KINDS, Pool, running, spare_begun
 from angzarr.adapters.celery.giving_back import (
     give_back_messages,
     give_back_requests,
@@ -61,11 +61,10 @@ class ShutdownStep(bootsteps.StartStopStep):
             threading.Thread(target=shutdown.watch, name="angzarr-watchdog", daemon=True).start()
 
     def register_with_event_loop(self, worker: Any, _hub: Any) -> None:
-        """Mend what Celery's pool does with children that work or have ended; it runs by now."""
+        """Mend what Celery's pool does with children that work or have died; it runs by now."""
         if isinstance(billiard := getattr(worker.pool, "_pool", None), AsynPool):
             spare_begun(billiard)
-            pass_by_ended(billiard)
-            forget_dead_pipes(billiard)
+            watch_living(billiard)
 
 
 class Shutdown:

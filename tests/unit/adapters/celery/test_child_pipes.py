@@ -1,4 +1,4 @@
-"""A pool that is connected anew reads from its living children and from nothing else."""
+"""A pool that is connected anew watches its living children and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from celery.concurrency.asynpool import AsynPool
 from kombu.asynchronous import Hub
 
-from angzarr.adapters.celery.child_pipes import forget_dead_pipes
+from angzarr.adapters.celery.child_pipes import watch_living
 
 
 @pytest.fixture
@@ -34,7 +34,8 @@ def pool(pipe):
     pool = AsynPool.__new__(AsynPool)
     pool._pool, pool._cache, pool._queues = [], {}, {}
     pool._fileno_to_inq, pool._fileno_to_synq = {}, {}
-    pool._fileno_to_outq = {pipe[0]: SimpleNamespace(dead=True, outqR_fd=pipe[0])}
+    died = SimpleNamespace(dead=True, outqR_fd=pipe[0], _sentinel_poll=None)
+    pool._fileno_to_outq = {pipe[0]: died}
     pool._all_inqueues, pool._busy_workers = set(), set()
     pool._waiting_to_start, pool._active_writes = set(), set()
     pool._result_handler = SimpleNamespace(
@@ -47,17 +48,16 @@ def pool(pipe):
 
 
 def test_the_number_of_a_dead_childs_pipe_is_not_read_from(pool, hub, pipe):
-    forget_dead_pipes(pool)
-    forget_dead_pipes(pool)  # each time that the worker is connected
+    watch_living(pool)
+    watch_living(pool)  # each time that the worker is connected
     pool.register_with_event_loop(hub)
     assert pipe[0] not in hub.readers
     assert pool._fileno_to_outq == {}
 
 
-def test_a_living_child_is_read_from(pool, hub, pipe, monkeypatch):
-    monkeypatch.setattr(pool, "_track_child_process", lambda *_: None)
+def test_a_living_child_is_read_from(pool, hub, pipe):
     pool._pool = list(pool._fileno_to_outq.values())
-    forget_dead_pipes(pool)
+    watch_living(pool)
     pool.register_with_event_loop(hub)
     assert pipe[0] in hub.readers
 
@@ -69,3 +69,18 @@ def test_celery_by_itself_reads_from_whatever_has_the_number_now(pool, hub, pipe
     pool.on_process_down(dead)
     assert pool._fileno_to_outq
     assert pipe[0] in hub.readers
+
+
+def test_a_child_whose_end_was_seen_is_passed_by_until_it_is_buried(pool, hub, pipe):
+    pool._fileno_to_outq = {}
+    pool._pool = [SimpleNamespace(_sentinel_poll=None), SimpleNamespace(_sentinel_poll=pipe[0])]
+    watch_living(pool)
+    pool.register_with_event_loop(hub)
+    assert set(hub.readers) == {pipe[0]}
+
+
+def test_celery_by_itself_would_end_the_worker_of_it(pool, hub):
+    """If it does not one day, half of `child_pipes` can go."""
+    pool._fileno_to_outq, pool._pool = {}, [SimpleNamespace(_sentinel_poll=None)]
+    with pytest.raises(ValueError, match="file descriptor is None"):
+        pool.register_with_event_loop(hub)

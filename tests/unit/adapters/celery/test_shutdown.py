@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -12,10 +11,9 @@ import pytest
 from celery.bootsteps import RUN
 from celery.concurrency.asynpool import AsynPool
 from celery.worker import WorkController, state
-from kombu.asynchronous import Hub
 
 from angzarr.adapters.celery import ending_pools, giving_back, shutdown, stop_signals
-from angzarr.adapters.celery.ending_pools import Prefork, pass_by_ended, spare_begun
+from angzarr.adapters.celery.ending_pools import Prefork, spare_begun
 from angzarr.adapters.celery.giving_back import give_back_requests, unbegun
 from angzarr.adapters.celery.shutdown import Shutdown, ShutdownStep
 from angzarr.delivery.cut import BLADE, Cut
@@ -246,7 +244,6 @@ def test_every_app_puts_it_there(app):
     "name",
     [
         "_join_exited_workers", "_stop_task_handler", "_worker_active", "shrink", "flush",
-        "_track_child_process",
     ],
 )  # fmt: skip
 def test_billiards_pool_has_what_we_call(name):
@@ -282,42 +279,6 @@ def test_billiard_by_itself_does_not_spare_them():
     process = SimpleNamespace(pid=1)
     pool._cache = {1: SimpleNamespace(_write_to=process, _scheduled_for=process, worker_pids=list)}
     assert not pool._worker_active(process)
-
-
-def watched_again(pool, process):
-    """Watch *process* as the loop does that begins anew; returns the hub."""
-    pool._pool = [process]
-    pool._fileno_to_outq, pool._registered_with_event_loop = {}, True
-    for handlers in ("timelimit", "process", "write"):
-        setattr(pool, f"_create_{handlers}_handlers", lambda _hub: None)
-    pool._result_handler = SimpleNamespace(
-        register_with_event_loop=lambda _hub: None, handle_event=None
-    )
-    hub = Hub()
-    try:
-        pool.register_with_event_loop(hub)
-        return set(hub.readers)
-    finally:
-        hub.close()
-
-
-def test_a_loop_that_begins_anew_passes_by_a_child_that_ended_and_is_not_buried_yet():
-    pool = AsynPool.__new__(AsynPool)
-    pass_by_ended(pool)
-    assert watched_again(pool, SimpleNamespace(_sentinel_poll=None)) == set()
-    read, write = os.pipe()
-    try:
-        assert watched_again(pool, SimpleNamespace(_sentinel_poll=read)) == {read}
-    finally:
-        os.close(read)
-        os.close(write)
-
-
-def test_celery_by_itself_would_end_the_worker_at_such_a_child():
-    """If it does not one day, `pass_by_ended` can go."""
-    pool = AsynPool.__new__(AsynPool)
-    with pytest.raises(ValueError, match="file descriptor is None"):
-        watched_again(pool, SimpleNamespace(_sentinel_poll=None))
 
 
 # -- signals -------------------------------------------------------------------------------------
