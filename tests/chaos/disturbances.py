@@ -4,8 +4,9 @@ A run is *excused* by a disturbance of its worker that may have kept its end fro
 only then may the event run again. Each rule rests on a guarantee:
 
 * A run that wrote its end mark is *settled* `SETTLE` seconds later, since nothing but a fault
-  delays that. Where a server that settling needs was away then, it is settled `RETURN` seconds
-  after that server was back: that is how long a held message may wait for its next try.
+  delays that. Where a server that settling needs was away then, or had come back only just, it is
+  settled `RETURN` seconds after that server was back: that is how long a held message, or a
+  connection, may wait for its next try.
 * A worker that was killed, and a child that was: what it had not settled by then.
 * A worker that was frozen beyond its lease counts as dead (decisions 2): what it had not settled
   when it was frozen; its runs may overlap with their successors'. What it had claimed and not yet
@@ -103,8 +104,9 @@ class Circumstances:
         settled = run.closed + SETTLE
         for outage in sorted(self.outages, key=lambda one: one.start):
             matters = not outage.letters_only or run.how == FAILED
-            if matters and outage.start <= settled and outage.end >= run.closed:
-                settled = max(settled, outage.end + RETURN)
+            noticed = outage.end + RETURN
+            if matters and outage.start <= settled and noticed >= run.closed:
+                settled = max(settled, noticed)
         return settled
 
     def covers(self, one: Disturbance, run: Run) -> bool:

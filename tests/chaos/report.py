@@ -50,6 +50,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "ends": {f"{fate}: {end}": n for (fate, end), n in outcome.verdict.ends.items()},
         "lost": sum(breach.kind == "lost" for breach in outcome.verdict.breaches),
         "breaches": Counter(breach.kind for breach in outcome.verdict.breaches),
+        "said": [f"{one.kind}: {one.event} {one.text}" for one in outcome.verdict.breaches],
         "recovery_s": {kind: sorted(found) for kind, found in _recoveries(outcome).items()},
         "stops_s": sorted(outcome.stops),
     }

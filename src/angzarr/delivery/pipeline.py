@@ -97,7 +97,7 @@ class Pipeline:
     make_log: Callable[[Mapping[str, Any]], Any]
     hooks: Hooks
     most_starts: int = MOST_STARTS
-    #: Held by the event of this process whose last start runs (`_last_start`).
+    #: Held by the event of this process whose last start runs (`_begin`).
     last_start: threading.Lock = field(default_factory=threading.Lock)
 
     def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:

@@ -78,3 +78,9 @@ def test_letters_away_delays_what_failed_alone():
     away = around(outages=[Outage(start=1, end=5, letters_only=True)])
     assert away.settled_by(a_run(1, 2, FAILED)) == 5 + RETURN
     assert away.settled_by(a_run(1, 2)) == 2 + SETTLE
+
+
+def test_what_ended_before_a_server_that_is_back_was_noticed_is_unsettled_so_long():
+    back = around(outages=[Outage(start=1, end=5)])
+    assert back.settled_by(a_run(5.5, 5.6)) == 5 + RETURN
+    assert back.settled_by(a_run(11, 12)) == 12 + SETTLE
