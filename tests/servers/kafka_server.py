@@ -42,7 +42,7 @@ def _launch(place: Place) -> list[Process]:
     downloads.run(
         [
             *(*java, "kafka.tools.StorageTool", "format", "--ignore-formatted"),
-            *("--cluster-id", cluster, "--config", properties),
+            *(f"--cluster-id={cluster}", "--config", properties),  # may begin with a dash
         ]
     )
     return [spawn([*java, "kafka.Kafka", properties], log=place.log)]
