@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -18,11 +19,18 @@ BROKERS = ("redis", "rabbitmq")
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if anything is not accounted for."""
+    """Run what the command line asks for.
+
+    Returns 1 if anything is not accounted for, 2 if it cannot run here, 3 if it broke down itself.
+    """
     arguments = _parser().parse_args()
-    if arguments.broker:
+    if not arguments.broker:
+        return _all(arguments)
+    try:
         return _one(arguments)
-    return _all(arguments)
+    except Exception:
+        traceback.print_exc()
+        return 3
 
 
 def _all(arguments: argparse.Namespace) -> int:
@@ -37,7 +45,7 @@ def _all(arguments: argparse.Namespace) -> int:
         while running[-1].poll() is None and not nearly.exists():
             time.sleep(0.2)
     codes = [one.wait() for one in running]
-    return 1 if any(codes) else 0
+    return max(map(abs, codes))
 
 
 def _one(arguments: argparse.Namespace) -> int:
