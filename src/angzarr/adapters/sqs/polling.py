@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +32,7 @@ LONGEST_WAIT: Final = 15.0
 PATIENCE: Final = 5.0
 
 _OK: Final = 200
-#: What SQS says of a queue that somebody deleted, without the prefix of older protocols.
+#: What SQS says of a queue that somebody deleted.
 GONE: Final = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
 
 
@@ -118,9 +119,12 @@ class PollingChannel(stock.Channel):
 
 def code_of(error: BaseException | None) -> str:
     """Return what SQS calls *error*; the empty string if it is not SQS's."""
-    if not isinstance(error, ClientError):
-        return ""
-    return str(error.response.get("Error", {}).get("Code", "")).rpartition(".")[2]
+    return _code_in(error.response) if isinstance(error, ClientError) else ""
+
+
+def _code_in(answer: Mapping[str, Any]) -> str:
+    """Return the code in what botocore parsed, without the prefix of older protocols."""
+    return str(answer.get("Error", {}).get("Code", "")).rpartition(".")[2]
 
 
 def _heard(connection: Any, _parent: Any, _markers: Any, operation: str, response: Any) -> Any:
@@ -132,6 +136,5 @@ def _heard(connection: Any, _parent: Any, _markers: Any, operation: str, respons
         return Refusal("", f"HTTP {response.status}, which cannot be read ({error!r})")
     if response.status == _OK:
         return parsed
-    said = parsed.get("Error", {})
-    code = str(said.get("Code", "")).rpartition("#")[2].rpartition(".")[2]
-    return Refusal(code, f"{code or response.status}: {said.get('Message') or response.reason}")
+    code, said = _code_in(parsed), parsed.get("Error", {}).get("Message")
+    return Refusal(code, f"{code or response.status}: {said or response.reason}")

@@ -22,7 +22,7 @@ from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
 
 _log = logging.getLogger("angzarr.transport")
 
-#: What it says of one message, or of the one queue that it is for; others may be sent meanwhile.
+#: What SQS says of one message, or of the one queue that it is for; others may be sent meanwhile.
 #: Every other error is the service's: credentials, throttling, an outage.
 _REFUSED: Final = GONE | {
     "413", "InvalidAddress", "InvalidAttributeName", "InvalidAttributeValue",
