@@ -21,6 +21,8 @@ from urllib.parse import quote, urlsplit
 import hypothesis
 import pytest
 
+pytest.register_assert_rewrite("contracts")  # else a failed assertion there says nothing
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 STATE = CHECKOUT / "build" / "servers" / "state.json"
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from adapters.kafka_gateway import KafkaGateway
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.letter_consumer import Progress
 from angzarr.dead_letters.names import queue_name
@@ -130,6 +132,33 @@ class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
         second.close()
         first.close()
         assert set(ids(moved)) <= set(ids(take(opened(), [domain], len(moved))))
+
+    def test_letters_of_a_batch_that_was_refused_are_not_taken_for_written(
+        self, domain: str
+    ) -> None:
+        # A partition without a producer's state takes any first sequence number (KAFKA-15591):
+        # were a second batch under way, its success would be taken for that of the first.
+        first, second = (a_letter(domain, n, metadata={"mark": f"<mark-{n}>"}) for n in (1, 2))
+        port = int(self.brokers.rpartition(":")[2])
+        answers: dict[str, list[str | None]] = {}
+        with KafkaGateway(port, mark=b"<mark-1>") as gateway:
+            queue = KafkaDeadLetterQueue(
+                f"127.0.0.1:{gateway.port}", group=self.group, partitions=1
+            )
+            puts = [
+                threading.Thread(target=lambda one=one: answers.update({one.id: queue.put([one])}))
+                for one in (first, second)
+            ]
+            puts[0].start()
+            assert gateway.damaged.wait(10)
+            puts[1].start()
+            for put in puts:
+                put.join()
+            queue.close()
+        reader = self.open()
+        assert answers == {first.id: [None], second.id: [None]}
+        assert ids(take(reader, [domain], 2)) == [first.id, second.id]
+        reader.close()
 
     def test_a_forked_child_that_uses_no_letters_ends_in_good_order(
         self, queue: DeadLetterQueue, domain: str

@@ -62,6 +62,10 @@ class LetterProducer:
                 settings = self._cluster.settings(
                     acks="all",
                     enable_idempotence=True,
+                    # A partition new to this producer takes any first sequence number, and the
+                    # client holds a later batch's success for that of an earlier one: with two
+                    # under way a refused first batch is lost as written (KAFKA-15591).
+                    max_in_flight_requests_per_connection=1,
                     delivery_timeout_ms=int(self._cluster.timeout * 1000),
                     linger_ms=5,
                     message_max_bytes=_LARGEST,
