@@ -71,3 +71,18 @@ def test_a_worker_goes_on_when_sqs_was_away_and_when_its_queue_was_deleted(
         client.delete_queue(QueueUrl=address)
         handled(site, 3)
         assert worker.poll() is None
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException"])
+def test_a_worker_that_may_not_delete_handles_on_once_each(site, gateway, code):
+    with site.worker(pool="solo") as worker:
+        handled(site, 0)
+        gateway.refuse("DeleteMessage", 403, code)
+        for n in range(1, 13):  # more than it may hold
+            handled(site, n)
+        gateway.admit()
+        handled(site, 13)
+        assert worker.poll() is None
+    assert [line["n"] for line in site.ran("handled")] == list(range(14))
+    if code == "AccessDenied":  # what SQS says; kombu takes others for errors of one message
+        assert site.text().count("sqs_not_deleted") == 1, "once a minute"
