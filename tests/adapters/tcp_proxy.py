@@ -22,7 +22,8 @@ class LossyProxy:
         self._down = False
         self._flow = threading.Event()
         self._flow.set()
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, socket.socket] = {}  # the client's end → the server's
+        self._believed: set[socket.socket] = set()
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -35,7 +36,7 @@ class LossyProxy:
         self._listener.close()
         self._flow.set()
         with self._lock:
-            for end in self._open:
+            for end in {*self._open, *self._open.values(), *self._believed}:
                 _close(end)
 
     def lose_replies(self, marker: bytes, *, times: int = 1, cut: bool = True) -> None:
@@ -50,8 +51,16 @@ class LossyProxy:
         """Cut the cable: end every connection, and each new one at once, until `mend`."""
         with self._lock:
             self._down = True
-            for end in self._open:
+            for end in {*self._open, *self._open.values()}:
                 _close(end)
+            self._open.clear()
+
+    def forsake(self) -> None:
+        """End every connection for its client; the server, as behind a NAT, hears nothing of it."""
+        with self._lock:
+            self._believed |= set(self._open.values())
+            for client in self._open:
+                _close(client)
             self._open.clear()
 
     def lead_to(self, host: str, port: int) -> None:
@@ -86,7 +95,7 @@ class LossyProxy:
             _close(client)
             return
         with self._lock:
-            self._open |= {client, server}
+            self._open[client] = server
         lost = threading.Event()
         for run in (self._requests, self._replies):
             threading.Thread(target=run, args=(client, server, lost), daemon=True).start()
@@ -98,7 +107,8 @@ class LossyProxy:
                     lost.set()
                 self._flow.wait()
                 server.sendall(data)
-        _close(server)
+        if server not in self._believed:
+            _close(server)
 
     def _replies(self, client: socket.socket, server: socket.socket, lost: threading.Event):
         with contextlib.suppress(OSError):

@@ -37,6 +37,8 @@ app.conf.task_default_queue = PREFIX
 app.conf.task_routes = {"road_app.routed": {"queue": f"{PREFIX}-other"}}
 if "ROAD_GRACE" in os.environ:
     app.conf.worker_soft_shutdown_timeout = float(os.environ["ROAD_GRACE"])
+if "ROAD_HEARTBEAT" in os.environ:
+    app.conf.broker_heartbeat = float(os.environ["ROAD_HEARTBEAT"])
 if os.environ.get("ROAD_QUEUES") == "classic":
     app.conf.task_default_queue_type = app.conf.task_create_missing_queue_type = "classic"
     app.conf.task_default_exchange_type = "direct"

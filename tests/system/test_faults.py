@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+import uuid
 from collections import Counter
 
 import pytest
@@ -74,6 +75,28 @@ def test_a_broker_connection_cut_under_load_loses_nothing(make_site, cable, amqp
         proxy.mend()
         counts = wait_handled(site, EVENTS)
     assert set(counts) == set(range(EVENTS))
+
+
+def test_a_worker_comes_back_that_rabbitmq_has_not_missed(make_site, cable, amqp_url):
+    # Celery's own queue of remote control would be locked by the connection before.
+    proxy, through = cable(amqp_url)
+    site = make_site(broker=through)
+    with site.worker(pool="solo", ROAD_HEARTBEAT="2") as worker:
+        site.app.publish(site.module.Thing(n=1), root="r")
+        site.wait_ran("handled")
+        proxy.forsake()  # what RabbitMQ still sends there comes again after two heartbeats
+        site.app.publish(site.module.Thing(n=2), root="r")
+        site.wait_ran("handled", 2)
+        assert worker.poll() is None
+
+
+def test_a_second_worker_of_one_name_works_beside_the_first(make_site):
+    site = make_site()
+    name = f"--hostname={uuid.uuid4().hex}@%h"
+    with site.worker(name, pool="solo"), site.worker(name, pool="solo") as second:
+        site.app.publish(site.module.Thing(n=1), root="r")
+        site.wait_ran("handled")
+        assert second.poll() is None
 
 
 def test_a_flood_of_duplicates_is_handled_once_each(make_site):

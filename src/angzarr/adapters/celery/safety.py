@@ -43,6 +43,10 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 #: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.
 AMQP_DEFAULTS: Final[Mapping[str, Any]] = {
+    # An exclusive queue of remote control ends a worker that comes back, or a second one of its
+    # name, for as long as RabbitMQ has not noticed that the connection before is dead.
+    "control_queue_exclusive": False,
+    "control_queue_durable": True,  # it goes when unused (`control_queue_expires`)
     "task_default_queue_type": "quorum",
     "task_default_exchange_type": "topic",
     "task_create_missing_queue_type": "quorum",
