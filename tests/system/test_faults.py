@@ -77,11 +77,12 @@ def test_a_broker_connection_cut_under_load_loses_nothing(make_site, cable, amqp
     assert set(counts) == set(range(EVENTS))
 
 
-def test_a_worker_comes_back_that_rabbitmq_has_not_missed(make_site, cable, amqp_url):
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_a_worker_comes_back_that_rabbitmq_has_not_missed(make_site, cable, amqp_url, pool):
     # Celery's own queue of remote control would be locked by the connection before.
     proxy, through = cable(amqp_url)
     site = make_site(broker=through)
-    with site.worker(pool="solo", ROAD_HEARTBEAT="2") as worker:
+    with site.worker(pool=pool, ROAD_HEARTBEAT="2") as worker:
         site.app.publish(site.module.Thing(n=1), root="r")
         site.wait_ran("handled")
         proxy.forsake()  # what RabbitMQ still sends there comes again after two heartbeats
