@@ -6,6 +6,8 @@ test is skipped on a laptop and fails in CI, as with the servers of tests/confte
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -40,6 +42,7 @@ class PrivateRabbitMQ:
         self._folder = folder
         ports, self._processes, rabbitmq, server = _modules()
         self._server = rabbitmq.SERVER
+        self._environment = rabbitmq.environment
         folder.mkdir(parents=True)
         (numbers,) = ports.choose([self._server.ports], folder)
         self._place = server.Place(folder, numbers)
@@ -64,6 +67,15 @@ class PrivateRabbitMQ:
             if time.monotonic() > deadline:
                 pytest.fail(f"no RabbitMQ: {self._place.log.read_text()[-2000:]}", pytrace=False)
             time.sleep(0.1)
+
+    def command(self, *words: str) -> None:
+        """Run ``rabbitmqctl`` with *words*; its errors are the test's."""
+        done = subprocess.run(
+            ["/usr/lib/rabbitmq/bin/rabbitmqctl", "--quiet", *words],
+            env={**os.environ, **self._environment(self._place)},
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr + done.stdout
 
     def kill(self) -> None:
         """SIGKILL it and all that belongs to it, and wait until it is gone."""

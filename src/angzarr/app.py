@@ -60,6 +60,7 @@ class Angzarr(Registering, Publishing):
 
     task_cls = RoadTask
     amqp_cls = "angzarr.adapters.celery.amqp:RoadAMQP"
+    control_cls = "angzarr.adapters.celery.remote_control:Control"
 
     def __init__(
         self,

@@ -18,16 +18,16 @@ ADVANCED = "[{rabbit,[{dead_letter_worker_publisher_confirm_timeout,2000}]}].\n"
 
 
 def _launch(place: Place) -> list[Process]:
-    environment = _environment(place)
+    variables = environment(place)
     _write_configuration(place)
     pid_file = place.folder / "rabbitmq.pid"
     pid_file.unlink(missing_ok=True)
     epmd = spawn(
         [packages.find("epmd"), "-port", str(place.ports[3]), "-address", LOOPBACK],
         log=place.folder / "epmd.log",
-        env=environment,
+        env=variables,
     )
-    script = spawn([packages.find("rabbitmq-server", BINARIES)], log=place.log, env=environment)
+    script = spawn([packages.find("rabbitmq-server", BINARIES)], log=place.log, env=variables)
     try:
         return [_broker(pid_file, script), script, epmd]
     except CannotStart:
@@ -46,7 +46,8 @@ def _broker(pid_file: Path, script: Process) -> Process:
     raise CannotStart("RabbitMQ's start script wrote no pid file; see its server.log")
 
 
-def _environment(place: Place) -> dict[str, str]:
+def environment(place: Place) -> dict[str, str]:
+    """Return what the node runs with, and `rabbitmqctl` needs to reach it."""
     folder = place.folder
     amqp, dist, _management, epmd = map(str, place.ports)
     return {

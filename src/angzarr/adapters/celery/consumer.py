@@ -12,19 +12,27 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from amqp.exceptions import AMQPError
+from amqp.exceptions import (
+    AMQPError,
+    ChannelError,
+    PreconditionFailed,
+    RecoverableConnectionError,
+)
 from celery import signals
 from celery.exceptions import InvalidTaskError
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 from celery.worker.consumer import Consumer
 from kombu.exceptions import OperationalError
+from kombu.pools import producers
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.announce import announce_unknown
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.held_domains import Valve
+from angzarr.adapters.celery.publisher import transport_of
+from angzarr.adapters.celery.restarts import Restarts
 from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.delivery.schedule import SLEPT
@@ -42,13 +50,46 @@ VALVE_EVERY = 1.0
 _AMBIGUOUS = (LookupError, ValueError, TypeError, AttributeError)
 
 
+_HELD_TOO_LONG: Final = (
+    "RabbitMQ takes a message for lost that was not acknowledged within its consumer_timeout, 30"
+    " minutes by default, and gives it to others: give its queue a policy with a consumer-timeout"
+    " longer than your longest handler"
+)
+
+
 class RoadConsumer(Consumer):
     """Celery's consumer with every way out of it guarded."""
+
+    connection_errors: tuple[type[BaseException], ...]
+    loop: Callable[..., Any]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         # It outlives a connection: what it has closed stays closed when Celery consumes anew.
         self._valve = Valve(self, self.app.held_domains)
+        self._restart_state = Restarts()
+        self.loop = partial(self._go_on_by, self.loop)
+        if transport_of(self.app) == "amqp":
+            self.app.control.mailbox.producer_pool = producers[self._unconfirmed()]
+
+    def connection_for_write(self, url: str | None = None, heartbeat: Any = None) -> Any:
+        """Return the connection of events, which wait for no confirm: none is worth the loop."""
+        return self.ensure_connected(self._unconfirmed(url=url, heartbeat=heartbeat))
+
+    def _go_on_by(self, loop: Callable[..., Any], *args: Any) -> None:
+        """Run Celery's *loop*. From here on nothing that a broker says ends the worker.
+
+        Before, at its first start, a queue of another kind or a refused login does, in one
+        sentence.
+        """
+        if ChannelError not in self.connection_errors:
+            self.connection_errors = (*self.connection_errors, ChannelError)
+        try:
+            loop(*args)
+        except ChannelError as error:
+            if isinstance(error, PreconditionFailed) and "acknowledgement" in str(error):
+                _log.error("delivery_timeout: %s", _HELD_TOO_LONG)
+            raise RecoverableConnectionError(str(error)) from error
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Bury what cannot be decoded; Celery would acknowledge it."""
@@ -126,6 +167,17 @@ class RoadConsumer(Consumer):
             return due if due - datetime.now(UTC) > SLEPT else None
         except (InvalidTaskError, ValueError, TypeError, AttributeError, OverflowError):
             return None
+
+    def _unconfirmed(self, **where: Any) -> Any:
+        """Return a connection for what is of the moment: events, remote control, its answers.
+
+        RabbitMQ confirms nothing while it is out of memory or disk, which may last until this
+        worker has taken what fills it.
+        """
+        connection = self.app.connection_for_write(**where)
+        options = connection.transport_options
+        connection.transport_options = {**options, "confirm_publish": False}
+        return connection
 
     def _lost_connections(self) -> tuple[type[BaseException], ...]:
         known = (error for error in self.connection_errors if not issubclass(error, _AMBIGUOUS))

@@ -30,6 +30,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "result_accept_content": ["json"],
     "worker_prefetch_multiplier": 1,
     "broker_connection_retry_on_startup": True,
+    # Celery gives up after 100 tries, and three quarters of an hour.
+    "broker_connection_max_retries": None,
     "worker_cancel_long_running_tasks_on_connection_loss": True,
     "task_default_delivery_mode": "persistent",
     # Seconds that a dead child's result may still take to arrive (10 by default). Declaring it
@@ -43,10 +45,6 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 #: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.
 AMQP_DEFAULTS: Final[Mapping[str, Any]] = {
-    # An exclusive queue of remote control ends a worker that comes back, or a second one of its
-    # name, for as long as RabbitMQ has not noticed that the connection before is dead.
-    "control_queue_exclusive": False,
-    "control_queue_durable": True,  # it goes when unused (`control_queue_expires`)
     "task_default_queue_type": "quorum",
     "task_default_exchange_type": "topic",
     "task_create_missing_queue_type": "quorum",

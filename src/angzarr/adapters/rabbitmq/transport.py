@@ -1,34 +1,80 @@
-"""kombu's RabbitMQ transport, but a mandatory message that no queue takes is an error.
+"""kombu's RabbitMQ transport, whose confirmed publishes tell the truth, and within some time.
 
-RabbitMQ confirms such a message as well, after it has returned it. py-amqp raises the return and
-leaves the confirm unread, which the next publish would take for its own. And what it says of a
-message is read even where py-amqp cannot.
+RabbitMQ confirms a mandatory message that no queue takes as well, after it has returned it; one
+that is out of memory or disk takes nothing and says nothing until that is over. py-amqp leaves the
+confirm of a returned message unread, which the next publish would take for its own, and waits for
+a confirm without an end. And what RabbitMQ says of a message is read even where py-amqp cannot.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from contextlib import suppress
+from typing import Any, Final
 
-from amqp.exceptions import RecoverableConnectionError
+from amqp.exceptions import (
+    IrrecoverableConnectionError,
+    MessageNacked,
+    RecoverableConnectionError,
+)
 from kombu.transport import pyamqp
 
 from angzarr.adapters.rabbitmq.frames import frame_handler
 
+#: Seconds until RabbitMQ has confirmed a message, where its sender does not say otherwise.
+CONFIRMED_WITHIN: Final = 30.0
+#: Seconds that it may take to answer anything else, or to read what is written to it.
+ANSWERED_WITHIN: Final = 30.0
+#: Seconds that it may take to answer a farewell: who stops has little time.
+FAREWELL_WITHIN: Final = 2.0
+#: The delivery mode of what may be forgotten with the broker.
+_TRANSIENT: Final = 1
+
 
 class Channel(pyamqp.Channel):
-    """A channel whose confirmed publishes know what came back."""
+    """A channel whose confirmed publishes know what came back, and which waits for ever nowhere."""
+
+    _confirm_selected: bool
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._returned = False
+        self._sent = 0  # as RabbitMQ counts what is published in confirm mode
+        self._confirmed: bool | None = None  # or refused; None while it has said nothing
         self.events["basic_return"].add(self._on_return)
+        self.events["basic_ack"].add(self._on_ack)
+        self.events["basic_nack"].add(self._on_nack)
+
+    def basic_publish(self, msg: Any, *args: Any, **options: Any) -> Any:
+        """Publish without a confirm.
+
+        While RabbitMQ takes nothing, what is of the moment only (events, answers to remote
+        control) is dropped: it would hold up who sends it, which may be a worker's only loop.
+        """
+        if msg.properties.get("delivery_mode") == _TRANSIENT:
+            if self._is_blocked():
+                return None
+            options["timeout"] = options.get("timeout") or ANSWERED_WITHIN
+        return self._basic_publish(msg, *args, **options)
 
     def basic_publish_confirm(
         self, msg: Any, exchange: str = "", routing_key: str = "", **options: Any
     ) -> Any:
-        """Publish and wait for the confirm; raises RecoverableConnectionError if it came back."""
-        self._returned = False
-        answer = super().basic_publish_confirm(msg, exchange, routing_key, **options)
+        """Publish and wait for the confirm, as long as the option ``confirm_timeout`` says.
+
+        Raises RecoverableConnectionError if it came back, MessageNacked if its queue refuses it,
+        and IrrecoverableConnectionError if RabbitMQ said nothing in time: sent or not.
+        """
+        patience = options.pop("confirm_timeout", None) or CONFIRMED_WITHIN
+        until = time.monotonic() + patience
+        if not self._confirm_selected:
+            self._confirm_selected = True
+            self.confirm_select()
+        self._returned, self._confirmed = False, None
+        self._sent += 1
+        options["timeout"] = options.get("timeout") or patience
+        answer = self._basic_publish(msg, exchange, routing_key, **options)
+        self._await_confirm(until, patience)
         if self._returned:
             # The queue was deleted: kombu must not think that it has declared it.
             self.connection.client.declared_entities.clear()
@@ -36,17 +82,94 @@ class Channel(pyamqp.Channel):
             raise RecoverableConnectionError(msg)  # kombu connects anew and declares the queue
         return answer
 
+    def close(self, *args: Any, **options: Any) -> None:
+        """Close the channel; with a RabbitMQ that reads nothing, its connection."""
+        if self.connection is not None and self.connection.blocked:
+            self.connection.collect()
+        else:
+            super().close(*args, **options)
+
+    def wait(
+        self, method: Any, callback: Any = None, timeout: float | None = None, **options: Any
+    ) -> Any:
+        """Wait for an answer; raises TimeoutError, as if the connection were lost."""
+        return super().wait(method, callback, timeout or _patience(self), **options)
+
+    def _await_confirm(self, until: float, patience: float) -> None:
+        # Not py-amqp's wait: whatever RabbitMQ says meanwhile, its heartbeats too, prolongs that.
+        while self._confirmed is None:
+            if self.connection is None:
+                msg = "connection already closed"
+                raise RecoverableConnectionError(msg)
+            left = until - time.monotonic()
+            if left <= 0:
+                self._give_up(patience)
+            with suppress(TimeoutError):
+                self.connection.drain_events(timeout=left)
+        if not self._confirmed:
+            raise MessageNacked
+
+    def _give_up(self, patience: float) -> None:
+        why = "it is out of memory or disk" if self.connection.blocked else "it is mute"
+        # Without a farewell, which may not be read either. Who publishes next connects anew.
+        self.connection.collect()
+        msg = f"RabbitMQ confirmed nothing for {patience:g} s: {why}"
+        raise IrrecoverableConnectionError(msg)
+
+    def _is_blocked(self) -> bool:
+        """Tell whether RabbitMQ has said that it takes nothing, and not that this is over."""
+        if self.connection is None or not self.connection.blocked:
+            return False
+        with suppress(TimeoutError):
+            self.connection.drain_events(timeout=0)
+        return self.connection is not None and self.connection.blocked
+
     def _on_return(self, *_: Any) -> None:
         self._returned = True
 
+    def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        if tag == self._sent or (multiple and tag > self._sent):
+            self._confirmed = True
+
+    def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        if tag == self._sent or (multiple and tag > self._sent):
+            self._confirmed = False
+
 
 class Connection(pyamqp.Connection):
-    """A connection with such channels."""
+    """A connection with such channels, which knows whether RabbitMQ takes anything from it."""
 
     Channel = Channel
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"frame_handler": frame_handler, **options})
+        self.blocked = False
+        self.on_blocked = self._note_blocked
+        self.on_unblocked = self._note_unblocked
+
+    def close(self, *args: Any, **options: Any) -> None:
+        """Take leave of RabbitMQ, if it listens."""
+        try:
+            if not self.blocked:
+                super().close(*args, **options)
+        finally:
+            self.collect()
+
+    def wait(
+        self, method: Any, callback: Any = None, timeout: float | None = None, **options: Any
+    ) -> Any:
+        """Wait for an answer; raises TimeoutError."""
+        return super().wait(method, callback, timeout or _patience(self), **options)
+
+    def _note_blocked(self, _reason: str) -> None:
+        self.blocked = True
+
+    def _note_unblocked(self) -> None:
+        self.blocked = False
+
+
+def _patience(closing: Any) -> float:
+    return FAREWELL_WITHIN if closing.is_closing else ANSWERED_WITHIN
 
 
 class Transport(pyamqp.Transport):

@@ -27,6 +27,11 @@ def test_the_defaults_are_safe_on_every_transport(app):
     assert {name: app.conf[name] for name in safety.DEFAULTS} == dict(safety.DEFAULTS)
 
 
+def test_a_worker_never_gives_its_broker_up(app):
+    assert app.conf.broker_connection_retry
+    assert app.conf.broker_connection_max_retries is None
+
+
 def test_all_problems_are_told_at_once(app):
     app.conf.task_acks_late = False
     app.conf.task_serializer = "pickle"
