@@ -32,7 +32,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "broker_connection_retry_on_startup": True,
     # Celery gives up after 100 tries, and three quarters of an hour.
     "broker_connection_max_retries": None,
-    "worker_cancel_long_running_tasks_on_connection_loss": True,
+    # What runs goes on. Its message comes again, finds the claim alive and waits for its end.
+    "worker_cancel_long_running_tasks_on_connection_loss": False,
     "task_default_delivery_mode": "persistent",
     # Seconds that a dead child's result may still take to arrive (10 by default). Declaring it
     # lost too early is harmless: what it settled is found settled.
