@@ -63,9 +63,13 @@ class LossyProxy:
                 _close(client)
             self._open.clear()
 
-    def lead_to(self, host: str, port: int) -> None:
-        """Lead to another server from now on, as an address does that moved."""
-        self.cut()
+    def lead_to(self, host: str, port: int, *, cut: bool = True) -> None:
+        """Lead to another server from now on, as an address does that moved.
+
+        Without *cut* the connections that are there stay with the server before.
+        """
+        if cut:
+            self.cut()
         self._target = (host, port)
         self.mend()
 

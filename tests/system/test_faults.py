@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 
+from postgresql_servers import PrivatePostgreSQL
 from system.conftest import PATH, stop, wait_for
 
 EVENTS = 40
@@ -46,6 +47,32 @@ def test_an_outage_of_the_claim_store_costs_time_and_nothing_else(make_site, cab
     assert set(counts) == set(range(EVENTS))
     assert set(counts.values()) == {1}
     assert "holding event" in site.text()
+
+
+@pytest.fixture
+def postgresql(tmp_path):
+    with PrivatePostgreSQL(tmp_path / "postgresql") as server:
+        yield server
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_worker_goes_on_when_its_postgresql_stood_by_for_a_while(make_site, postgresql, pool):
+    site = make_site(store=postgresql.url, ANGZARR_FACTS__URL=postgresql.url)
+    with site.worker(pool=pool):
+        publish(site, range(EVENTS), fate="slow", seconds=0.05)
+        wait_handled(site, 5)
+        postgresql.stand_by()
+        before = len(handled(site))
+        wait_for(lambda: "holding event" in site.text(), 20, "the worker to hold")
+        time.sleep(2)
+        during = len(handled(site))
+        postgresql.promote()
+        counts = wait_handled(site, EVENTS)
+        publish(site, [EVENTS], fate="flaky")
+        wait_handled(site, EVENTS + 1)
+    assert during - before <= 4, "without claims nothing is begun"
+    assert set(counts.values()) == {1}
+    assert "fact_refused" not in site.text()
 
 
 def test_an_outage_of_the_dead_letter_queue_holds_the_failed_and_loses_no_letter(

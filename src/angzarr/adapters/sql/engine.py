@@ -36,6 +36,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from angzarr.adapters.sql.fork import GatedPool, survive_forks
 from angzarr.adapters.sql.impatient import give_up_on_the_mute
+from angzarr.adapters.sql.primary import WANTED, cure_of, keep_only_the_primary
 from angzarr.errors import ConfigurationError, StoreUnavailable, Unavailable
 
 _Answer = TypeVar("_Answer")
@@ -65,12 +66,14 @@ def build_engine(
         max_overflow=2 * pool_size,
         pool_timeout=seconds,
         poolclass=GatedPool if sqlite else QueuePool,
-        connect_args={"timeout": seconds} if sqlite else _postgresql_limits(parsed, seconds),
+        connect_args={"timeout": seconds} if sqlite else _postgresql_options(parsed, seconds),
     )
     if sqlite:
         _prepare_sqlite(engine, seconds, power_safe=power_safe)
-    elif "options" not in parsed.query:  # who sets other limits there knows how long to wait
-        give_up_on_the_mute(engine, seconds)
+    else:
+        keep_only_the_primary(engine)
+        if "options" not in parsed.query:  # who sets other limits there knows how long to wait
+            give_up_on_the_mute(engine, seconds)
     survive_forks(engine)
     return engine
 
@@ -99,7 +102,8 @@ def in_transaction(
 ) -> _Answer:
     """Run *step* in one transaction of its own; raise *away* if the database does not serve it.
 
-    *step* must be idempotent: it runs once more if its pooled connection turned out closed.
+    *step* must be idempotent: it runs once more if its pooled connection turned out closed, or to
+    lead to a server that takes no writes.
     """
     try:
         try:
@@ -111,7 +115,8 @@ def in_transaction(
     except (DBAPIError, PoolTimeoutError) as error:
         if not _is_away(error):
             raise
-        cause = str(getattr(error, "orig", error)).strip()
+        said = getattr(error, "orig", error)
+        cause = f"{str(said).strip()}{cure_of(said, engine.url)}"
         msg = f"the database {_address(engine.url)} did not serve a transaction: {cause}"
         raise away(msg) from error
 
@@ -150,15 +155,19 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
-def _postgresql_limits(url: URL, seconds: float) -> dict[str, Any]:
-    """Bound connects, statements and dead peers; what the address itself says wins (libpq)."""
+def _postgresql_options(url: URL, seconds: float) -> dict[str, Any]:
+    """Bound connects, statements and dead peers, and ask for the primary.
+
+    What the address itself says wins (libpq).
+    """
     limit_ms = max(round(seconds * 1000), 1)
-    limits = {
+    options = {
+        **WANTED,
         "connect_timeout": max(round(seconds), 2),  # libpq's least
         "tcp_user_timeout": limit_ms,
         "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}",
     }
-    return {name: value for name, value in limits.items() if name not in url.query}
+    return {name: value for name, value in options.items() if name not in url.query}
 
 
 def _prepare_sqlite(engine: Engine, seconds: float, *, power_safe: bool) -> None:
