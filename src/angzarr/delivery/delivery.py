@@ -32,6 +32,8 @@ class Delivery:
     redelivered: bool = False
     #: What its claim was answered, where that was made when the message was fetched (4).
     answer: ClaimAnswer | None = None
+    #: Whether a success is acknowledged at once by whoever can end its claim with it (4).
+    ack_follows: bool = False
     #: The idempotency key of this (handler, event) pair.
     key: str = field(init=False)
 
@@ -69,6 +71,7 @@ def read(
     owner: str,
     redelivered: bool = False,
     answer: ClaimAnswer | None = None,
+    ack_follows: bool = False,
 ) -> Delivery:
     """Read a delivery from a Celery message; malformed optional headers count as absent."""
     get, task = message.headers.get, message.task
@@ -90,6 +93,7 @@ def read(
         letter_id=str(letter_id) if (letter_id := get(names.LETTER_ID)) else None,
         redelivered=redelivered,
         answer=answer,
+        ack_follows=ack_follows,
     )
 
 

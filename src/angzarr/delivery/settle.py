@@ -189,12 +189,14 @@ def left_to_ack(delivery: Delivery, outcome: Outcome | None) -> Complete | None:
 def is_left_to_ack(delivery: Delivery, outcome: Outcome | None) -> bool:
     """Tell whether the claim's end goes with the acknowledgement of *delivery*.
 
-    Only where the claim came with the fetch (4), and only of a plain success: whatever else
-    happened is settled where it happened.
+    Only where the claim came with the fetch (4) and the acknowledgement follows at once, and only
+    of a plain success: whatever else happened is settled where it happened.
     """
+    if not (delivery.rides and delivery.ack_follows):
+        return False
     if isinstance(outcome, Handled):
-        return outcome.raised is None and delivery.rides
-    return isinstance(outcome, Skipped) and delivery.rides
+        return outcome.raised is None
+    return isinstance(outcome, Skipped)
 
 
 def _with_body(delivery: Delivery, body: bytes) -> Delivery:

@@ -10,7 +10,9 @@ from angzarr.delivery.delivery import Delivery, read
 from angzarr.events.message import Message
 
 
-def delivery_of(app: Any, sent: Any, args: Any, kwargs: Any) -> Delivery:
+def delivery_of(
+    app: Any, sent: Any, args: Any, kwargs: Any, *, ack_follows: bool = False
+) -> Delivery:
     """Return the delivery of an envelope, *sent* as a bare tuple."""
     envelope = Envelope._make(sent)
     return read(
@@ -21,6 +23,7 @@ def delivery_of(app: Any, sent: Any, args: Any, kwargs: Any) -> Delivery:
         owner=envelope.owner,
         redelivered=bool(envelope.delivery_info.get("redelivered")),
         answer=answer_in(envelope.answer),
+        ack_follows=ack_follows,
     )
 
 

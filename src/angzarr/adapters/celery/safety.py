@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kombu.utils.imports import symbol_by_name
 
+from angzarr.adapters.celery import result_backend
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.errors import UnsafeSetting
 
@@ -42,6 +43,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "worker_consumer": _CONSUMER,
     # What runs when SIGTERM comes may go on so long; 2.3 s later at most all is over (16).
     "worker_soft_shutdown_timeout": 7.5,
+    **result_backend.DEFAULTS,
 }
 
 #: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.

@@ -25,6 +25,7 @@ from angzarr.adapters.celery.envelope import FIELD, TOLD
 from angzarr.adapters.celery.followers import FOLLOWING, forget_followers
 from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request_stack import RequestStack
+from angzarr.adapters.celery.result_backend import ack_follows
 from angzarr.adapters.celery.riding import LeftToAck
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
@@ -72,7 +73,8 @@ class RoadTask(Task):
         sent = getattr(request, FIELD, None)
         if sent is None:
             return self._run_directly(args, kwargs)
-        delivery = delivery_of(app, sent, args, kwargs)
+        follows = ack_follows(self, request)
+        delivery = delivery_of(app, sent, args, kwargs, ack_follows=follows)
         told: list[Any] = getattr(request, TOLD, [])
         following = FOLLOWING.set(request)
         try:

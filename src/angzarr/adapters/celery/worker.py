@@ -16,6 +16,7 @@ import click
 from celery import bootsteps
 from celery.worker import state
 
+from angzarr.adapters.celery import result_backend
 from angzarr.delivery.cut import BLADE
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.idempotency import OwnerLeases
@@ -159,6 +160,7 @@ class RoadStep(bootsteps.StartStopStep):
         try:
             limits = (worker.time_limit, worker.soft_time_limit)
             worker.app.check_worker(pool_name(worker), limits)
+            result_backend.bound_retries(worker.app.conf)
         except ConfigurationError as error:
             raise RefusedToStart(str(error)) from error
 
