@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 
 from adapters.kafka_gateway import KafkaGateway
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
-from angzarr.adapters.kafka.letter_consumer import Progress
+from angzarr.adapters.kafka.progress import Progress
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt, TooLarge
 from angzarr.errors import ConfigurationError
@@ -60,6 +60,9 @@ class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
         topic = ConfigResource(ConfigResource.Type.TOPIC, queue_name(domain))
         [settings] = [future.result(10) for future in admin.describe_configs([topic]).values()]
         assert settings["retention.ms"].value == "-1"
+        assert settings["retention.bytes"].value == "-1"
+        assert settings["retention.bytes"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        assert settings["unclean.leader.election.enable"].value == "false"
         assert (
             len(admin.list_topics(queue_name(domain), 10).topics[queue_name(domain)].partitions)
             == 3

@@ -1,4 +1,4 @@
-"""What Kafka's producer and consumer of dead letters share: settings, topics, failures."""
+"""What Kafka's producer and consumer of dead letters share: settings, failures, forks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError, KafkaException
 
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 
 _LOG: Final = logging.getLogger(__name__)
-#: Letters are kept until somebody is done with them, not for Kafka's seven days.
-_TOPIC_SETTINGS: Final = {"retention.ms": "-1", "cleanup.policy": "delete"}
 #: What says that no broker answered, not that one refused.
 AWAY: Final = frozenset(
     {
@@ -30,6 +27,14 @@ AWAY: Final = frozenset(
         KafkaError._AUTHENTICATION,  # noqa: SLF001
         KafkaError._SSL,  # noqa: SLF001
         KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+#: What a client says once it has failed for good; it purges what it holds then, else never.
+_ENDED: Final = frozenset(
+    {
+        KafkaError._FATAL,  # noqa: SLF001  librdkafka's names for local errors
+        KafkaError._PURGE_QUEUE,  # noqa: SLF001
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
     }
 )
 
@@ -87,6 +92,15 @@ def reason_of(error: Any) -> str:
     return " ".join(text.split())[:300]
 
 
+def is_fatal(error: Any) -> bool:
+    """Tell whether the client that says *error* has failed for good: it takes nothing any more.
+
+    Only the error that `Producer.poll` raises bears confluent-kafka's flag: it raises that one
+    instead of telling `error_cb`. Reports, refusals and a consumer's messages bear the code.
+    """
+    return isinstance(error, KafkaError) and (error.fatal() or error.code() in _ENDED)
+
+
 class Owner(Protocol):
     """What holds a client of Kafka's."""
 
@@ -111,52 +125,3 @@ def _never_free_inherited() -> None:
 
 
 os.register_at_fork(after_in_child=_never_free_inherited)
-
-
-class Topics:
-    """Creates topics that are missing; existing ones are taken as they are."""
-
-    def __init__(self, cluster: Cluster, *, partitions: int, replication: int) -> None:
-        self._cluster = cluster
-        self._partitions = partitions
-        self._replication = replication
-        self._known: set[str] = set()
-
-    def ensure(self, names: set[str], client: Producer) -> dict[str, str]:
-        """Return for each of *names* that could not be created why; raises KafkaException."""
-        if not names - self._known:
-            return {}
-        self._known |= client.list_topics(timeout=self._cluster.timeout).topics.keys()
-        missing = sorted(names - self._known)
-        return self._create(missing) if missing else {}
-
-    def forget(self) -> None:
-        """Look again when a topic is next needed."""
-        self._known.clear()
-
-    def _create(self, names: list[str]) -> dict[str, str]:
-        admin = AdminClient(self._cluster.settings())
-        new = [
-            NewTopic(
-                name,
-                num_partitions=self._partitions,
-                replication_factor=self._replication,
-                config=_TOPIC_SETTINGS,
-            )
-            for name in names
-        ]
-        bound = self._cluster.timeout
-        created = admin.create_topics(new, operation_timeout=bound, request_timeout=bound)
-        refused = {name: self._refusal(future) for name, future in created.items()}
-        self._known |= {name for name, why in refused.items() if why is None}
-        return {name: why for name, why in refused.items() if why is not None}
-
-    def _refusal(self, created: Any) -> str | None:
-        try:
-            created.result()
-        except KafkaException as error:
-            reason = error.args[0]
-            if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return None
-            return f"Kafka refused to create its topic: {reason_of(reason)}"
-        return None

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from angzarr.adapters.kafka.client import Cluster, Topics
+from angzarr.adapters.kafka.client import Cluster
 from angzarr.adapters.kafka.letter_consumer import LetterConsumer
 from angzarr.adapters.kafka.letter_producer import LetterProducer
+from angzarr.adapters.kafka.topics import Topics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name

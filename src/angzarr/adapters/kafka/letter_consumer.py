@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from angzarr.adapters.kafka.client import Cluster, creating, own
+from angzarr.adapters.kafka.client import Cluster, creating, is_fatal, own, reason_of
 from angzarr.adapters.kafka.letter_producer import CONTENT_TYPE
+from angzarr.adapters.kafka.progress import Handle, Progress
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import Receipt
+from angzarr.seldom import Seldom
 
+_LOG: Final = logging.getLogger(__name__)
 #: Seconds to look for more once there is a first.
 _SOON: Final = 0.01
+#: Seconds in which a consumer that failed for good says farewell to its group.
+_FAREWELL: Final = 0.5
+#: More than waits to be read where a client is told to leave, in case it failed for good.
+_REST: Final = 1000
 #: A commit that failed because the partition is, or will be, somebody else's.
 _LEASE_ENDED: Final = frozenset(
     {
@@ -27,40 +36,9 @@ _LEASE_ENDED: Final = frozenset(
         KafkaError.FENCED_INSTANCE_ID,
         KafkaError._NO_OFFSET,  # noqa: SLF001  librdkafka's name for it
         KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001
+        KafkaError._FATAL,  # noqa: SLF001  it is replaced when next read from
     }
 )
-
-
-class Progress:
-    """How far one partition is done, while it is ours. Offsets are taken in ascending order."""
-
-    def __init__(self) -> None:
-        self._open: dict[int, None] = {}
-        self._last = -1
-        self.committed = -1
-
-    def take(self, offset: int) -> None:
-        """Note a letter handed out."""
-        self._open[offset] = None
-        self._last = offset
-
-    def done(self, offset: int) -> None:
-        """Note a letter let go."""
-        self._open.pop(offset, None)
-
-    @property
-    def position(self) -> int:
-        """The offset before which everything is done."""
-        return next(iter(self._open), self._last + 1)
-
-
-class Handle(NamedTuple):
-    """A letter's place, and the progress of the assignment that it came by."""
-
-    topic: str
-    partition: int
-    offset: int
-    progress: Progress
 
 
 class LetterConsumer:
@@ -75,19 +53,23 @@ class LetterConsumer:
         self._domains: dict[str, str] = {}
         self._progress: dict[tuple[str, int], Progress] = {}
         self._away: Any = None
+        self._ended: Any = None
+        self._seldom = Seldom()
 
     def receive(self, domains: Sequence[str], limit: int, wait: float) -> list[Receipt]:
         """Take up to *limit* letters, waiting at most *wait* seconds for the first."""
         with self._lock:
+            if self._ended:
+                self._replace()
             consumer = self._subscribed({queue_name(domain): domain for domain in domains})
             deadline = time.monotonic() + wait
             taken: list[Receipt] = []
-            while not taken and (left := deadline - time.monotonic()) >= 0:
-                taken = self._read(consumer.consume(1, timeout=max(left, _SOON)))
-            if taken and limit > 1:
-                taken += self._read(consumer.consume(limit - 1, timeout=_SOON))
-            if not taken and self._away:
-                error, self._away = self._away, None
+            while not taken and not self._ended and (left := deadline - time.monotonic()) >= 0:
+                taken = self._read(consumer, 1, max(left, _SOON))
+            if taken and limit > 1 and not self._ended:
+                taken += self._more(consumer, limit - 1)
+            if not taken and (error := self._ended or self._away):
+                self._away = None
                 raise self._cluster.unavailable(error)
             return taken
 
@@ -103,11 +85,7 @@ class LetterConsumer:
     def close(self) -> None:
         """Leave the group; what was not committed goes to another member or to the next one."""
         with self._lock:
-            if self._consumer:
-                self._consumer.close()
-            self._consumer = None
-            self._domains.clear()
-            self._progress.clear()
+            self._forget()
 
     def held(self) -> object:
         """Return the consumer, if there is one."""
@@ -134,27 +112,68 @@ class LetterConsumer:
             topic_metadata_refresh_interval_ms=10_000,
         ) | {"error_cb": self._on_error}
 
-    def _read(self, messages: Sequence[Any]) -> list[Receipt]:
+    def _read(self, consumer: Consumer, limit: int, wait: float) -> list[Receipt]:
+        try:
+            messages = consumer.consume(limit, timeout=wait)
+        except BaseException as error:
+            # It drops what it had taken: read on by it, and commits would pass over that.
+            self._ended = error.args[0] if isinstance(error, KafkaException) else repr(error)
+            raise
         return [self._receipt(message) for message in messages if self._is_letter(message)]
+
+    def _more(self, consumer: Consumer, limit: int) -> list[Receipt]:
+        """Take what is there already; a failure must not drop what its caller has in hand."""
+        try:
+            return self._read(consumer, limit, _SOON)
+        except Exception:  # noqa: BLE001  noted: the next receive begins with a new consumer
+            return []
 
     def _is_letter(self, message: Any) -> bool:
         error = message.error()
         if error is None:
             return message.topic() in self._domains
-        if error.fatal():
-            self._consumer = None
-            raise KafkaException(error)
+        if is_fatal(error):
+            self._ended = error  # what stands beside it is handed out first
         return False  # told to `_on_error` as well, or over by itself
 
     def _receipt(self, message: Any) -> Receipt:
         place = (message.topic(), message.partition())
         progress = self._progress.setdefault(place, Progress())
         progress.take(message.offset())
-        headers = dict(message.headers() or ())
-        content_type = (headers.get(CONTENT_TYPE) or b"").decode("utf-8", "replace")
         handle = Handle(*place, message.offset(), progress)
-        body = message.value() or b""
-        return read_receipt(self._domains[message.topic()], body, content_type, handle)
+        domain, body = self._domains[message.topic()], message.value() or b""
+        try:
+            return read_receipt(domain, body, _content_type(message), handle)
+        except Exception as error:  # noqa: BLE001  one message keeps no other one back
+            problem = f"its headers cannot be read ({type(error).__name__})"
+            return Receipt(
+                domain=domain,
+                letter=None,
+                raw=body,
+                content_type="",
+                problem=problem,
+                handle=handle,
+            )
+
+    def _replace(self) -> None:
+        if self._seldom.now():
+            _LOG.warning(
+                "Kafka's client can read no more dead letters, a new one goes on: %s",
+                reason_of(self._ended),
+            )
+        with contextlib.suppress(Exception):  # the group misses it in time
+            self._forget()
+
+    def _forget(self) -> None:
+        """Let go of the consumer and of all that it knew; a new one begins at what is committed."""
+        consumer, self._consumer = self._consumer, None
+        try:
+            if consumer:
+                _leave(consumer, ended=is_fatal(self._ended))
+        finally:
+            self._domains = {}
+            self._progress.clear()
+            self._ended = None
 
     def _commit(self) -> None:
         moved = {
@@ -182,3 +201,21 @@ class LetterConsumer:
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  librdkafka's name for it
             self._away = error
+
+
+def _content_type(message: Any) -> str:
+    """Return the content type; raises UnicodeDecodeError where a header's name is no UTF-8."""
+    headers = dict(message.headers() or ())
+    return (headers.get(CONTENT_TYPE) or b"").decode("utf-8", "replace")
+
+
+def _leave(consumer: Consumer, *, ended: bool) -> None:
+    """Leave the group, also if the client has *ended*: failed for good.
+
+    Closing such a client never returns: it is told to leave, which it does while it is read from,
+    and freed.
+    """
+    consumer.unsubscribe()
+    rest = consumer.consume(_REST, timeout=_FAREWELL if ended else _SOON)
+    if not ended and not any(is_fatal(message.error()) for message in rest):
+        consumer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -10,19 +11,15 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from angzarr.adapters.kafka.client import (
-    AWAY,
-    Cluster,
-    Topics,
-    creating,
-    own,
-    reason_of,
-)
+from angzarr.adapters.kafka.client import AWAY, Cluster, creating, is_fatal, own, reason_of
+from angzarr.adapters.kafka.topics import Topics
 from angzarr.dead_letters.codec import Form, encode, partition_key
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import TooLarge
+from angzarr.seldom import Seldom
 
+_LOG: Final = logging.getLogger(__name__)
 #: The header that names the letter's form.
 CONTENT_TYPE: Final = "content-type"
 #: Bytes; let the broker say what is too large, its topics differ.
@@ -40,20 +37,18 @@ class LetterProducer:
         self._form = form
         self._lock = threading.Lock()
         self._producer: Producer | None = None
+        self._seldom = Seldom()
         own(self)
 
     def produce(self, letters: Sequence[DeadLetter]) -> list[str | None]:
         """Return for each letter None once all in-sync replicas have it, else why not."""
-        producer = self.client()
-        refused = self._topics.ensure({queue_name(one.domain) for one in letters}, producer)
-        reports: dict[int, Any] = {}
-        for at, letter in enumerate(letters):
-            if why := refused.get(queue_name(letter.domain)):
-                reports[at] = why
-            else:
-                self._send(producer, letter, functools.partial(reports.__setitem__, at))
-        self._wait(producer, reports, len(letters))
-        return self._answers(letters, reports)
+        errors = self._errors(letters)
+        ended = [at for at, error in enumerate(errors) if is_fatal(error)]
+        if ended:  # at worst one is written twice, which is harmless
+            again = self._errors([letters[at] for at in ended])
+            for at, error in zip(ended, again, strict=True):
+                errors[at] = error
+        return self._answers(letters, errors)
 
     def client(self) -> Producer:
         """Return the producer."""
@@ -83,6 +78,23 @@ class LetterProducer:
         """Return the producer, if there is one."""
         return self._producer
 
+    def _errors(self, letters: Sequence[DeadLetter]) -> list[Any]:
+        """Return for each letter what the client has against it, None once it is written."""
+        producer = self.client()
+        refused = self._topics.ensure({queue_name(one.domain) for one in letters}, producer)
+        reports: dict[int, Any] = {}
+        for at, letter in enumerate(letters):
+            if why := refused.get(queue_name(letter.domain)):
+                reports[at] = why
+            else:
+                self._send(producer, letter, functools.partial(reports.__setitem__, at))
+        self._wait(producer, reports, len(letters))
+        silence = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001  its name for it
+        errors = [reports.get(at, silence) for at in range(len(letters))]
+        if fatal := next(filter(is_fatal, errors), None):
+            self._replace(producer, fatal)
+        return errors
+
     def _send(self, producer: Producer, letter: DeadLetter, report: Any) -> None:
         encoded = encode(letter, self._form)
         key = partition_key(letter).encode("utf-8", "surrogatepass") or None
@@ -102,16 +114,30 @@ class LetterProducer:
     def _wait(self, producer: Producer, reports: dict[int, Any], count: int) -> None:
         deadline = time.monotonic() + self._cluster.timeout + _GRACE
         while len(reports) < count and time.monotonic() < deadline:
-            producer.poll(0.05)
+            try:
+                producer.poll(0.05)
+            except KafkaException as error:
+                if not is_fatal(error.args[0]):
+                    raise
+                self._replace(producer, error.args[0])
+                for at in range(count):  # no answer to what is under way can be awaited now
+                    reports.setdefault(at, error.args[0])
 
-    def _answers(self, letters: Sequence[DeadLetter], reports: dict[int, Any]) -> list[str | None]:
-        silence = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001  its name for it
-        errors = [reports.get(at, silence) for at in range(len(letters))]
+    def _replace(self, ended: Producer, error: KafkaError) -> None:
+        """Let go of *ended*, which would refuse everything for ever; another thread may have."""
+        with self._lock:
+            if self._producer is not ended:
+                return
+            self._producer = None
+        if self._seldom.now():
+            _LOG.warning(
+                "Kafka's client takes no more dead letters, a new one goes on: %s", reason_of(error)
+            )
+
+    def _answers(self, letters: Sequence[DeadLetter], errors: list[Any]) -> list[str | None]:
         codes = [error.code() for error in errors if isinstance(error, KafkaError)]
         if KafkaError.UNKNOWN_TOPIC_OR_PART in codes:
             self._topics.forget()
-        if any(isinstance(error, KafkaError) and error.fatal() for error in errors):
-            self.close()
         if len(codes) == len(errors) and set(codes) <= AWAY:
             raise self._cluster.unavailable(errors[0])
         return [

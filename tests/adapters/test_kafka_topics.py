@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
+from angzarr.adapters.kafka.durability import Found, lacks_in_sync, settings_for, weaknesses
+from angzarr.dead_letters.names import queue_name
+from angzarr.seldom import Seldom
+from contracts.dead_letters import PATIENCE, a_letter
+
+SAFE = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "cleanup.policy": "delete",
+    "unclean.leader.election.enable": "false",
+    "min.insync.replicas": "2",
+}
+LINE = "Kafka could lose or delete dead letters"
+
+
+@pytest.fixture
+def domain() -> str:
+    return f"t{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def admin(kafka_brokers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka_brokers})
+
+
+@pytest.fixture
+def queue(kafka_brokers: str, caplog: pytest.LogCaptureFixture) -> Iterator[KafkaDeadLetterQueue]:
+    caplog.set_level(logging.DEBUG, "angzarr.adapters.kafka")
+    queue = KafkaDeadLetterQueue(kafka_brokers)
+    yield queue
+    queue.close()
+
+
+def create(admin: AdminClient, domain: str, **settings: str) -> None:
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    new = NewTopic(queue_name(domain), 1, config=given)
+    admin.create_topics([new])[queue_name(domain)].result(10)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if LINE in record.getMessage()]
+
+
+def wait_for_lines(caplog: pytest.LogCaptureFixture, count: int) -> list[logging.LogRecord]:
+    deadline = time.monotonic() + PATIENCE
+    while len(lines(caplog)) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return lines(caplog)
+
+
+def found(replicas: int = 3, **changes: str) -> Found:
+    given = {name.replace("_", "."): value for name, value in changes.items()}
+    return Found(name="angzarr-dlq-order", brokers=3, replicas=replicas, settings=SAFE | given)
+
+
+def test_a_topic_that_expires_letters_is_told_once_with_what_to_do(
+    queue: KafkaDeadLetterQueue,
+    admin: AdminClient,
+    domain: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    create(admin, domain, retention_ms="3600000", retention_bytes="1000000")
+    for number in range(3):
+        assert queue.put([a_letter(domain, number)]) == [None]
+    [line] = wait_for_lines(caplog, 1)
+    assert line.levelno == logging.WARNING
+    assert f"{queue_name(domain)}: retention.ms=3600000 (set it to -1)" in line.getMessage()
+    assert "retention.bytes=1000000 (set it to -1)" in line.getMessage()
+    assert "one replica (give it 3" in line.getMessage()
+
+
+def test_one_replica_where_there_is_one_broker_is_no_warning(
+    queue: KafkaDeadLetterQueue, domain: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert queue.put([a_letter(domain)]) == [None]
+    [line] = wait_for_lines(caplog, 1)
+    assert line.levelno == logging.INFO
+    assert "one replica" in line.getMessage()
+
+
+def test_a_second_topic_is_told_a_minute_after_the_first(
+    queue: KafkaDeadLetterQueue,
+    admin: AdminClient,
+    domain: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = [1000.0]
+    check = queue._topics._check
+    check._seldom = Seldom(monotonic=lambda: clock[0])
+    create(admin, domain, retention_ms="1000000")
+    other = f"{domain}x"
+    create(admin, other, retention_ms="2000000")
+    queue.put([a_letter(domain)])
+    assert queue_name(domain) in wait_for_lines(caplog, 1)[0].getMessage()
+    queue.put([a_letter(other)])
+    deadline = time.monotonic() + PATIENCE
+    while not check._unsaid and time.monotonic() < deadline:
+        time.sleep(0.02)
+    queue.put([a_letter(other)])
+    assert len(lines(caplog)) == 1
+    clock[0] += 60
+    queue.put([a_letter(other)])
+    assert "retention.ms=2000000" in wait_for_lines(caplog, 2)[1].getMessage()
+
+
+def test_a_topic_that_cannot_be_asked_about_is_nothing_but_a_debug_line(
+    queue: KafkaDeadLetterQueue,
+    domain: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    denied = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(AdminClient, "describe_configs", _denying(denied))
+    assert queue.put([a_letter(domain)]) == [None]
+    deadline = time.monotonic() + PATIENCE
+    while "could not be looked at" not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.02)
+    [line] = [one for one in caplog.records if "could not be looked at" in one.getMessage()]
+    assert line.levelno == logging.DEBUG
+    assert lines(caplog) == []
+
+
+def test_a_topic_is_created_where_nobody_may_choose_all_of_its_settings(
+    queue: KafkaDeadLetterQueue,
+    admin: AdminClient,
+    domain: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A hosted Kafka refuses settings that are not the user's, as this broker does a wrong value.
+    refused = {**SAFE, "min.insync.replicas": "none"}
+    monkeypatch.setattr("angzarr.adapters.kafka.topics.settings_for", lambda _number: refused)
+    assert queue.put([a_letter(domain)]) == [None]
+    topic = ConfigResource(ResourceType.TOPIC, queue_name(domain))
+    [settings] = [future.result(10) for future in admin.describe_configs([topic]).values()]
+    assert settings["retention.ms"].value == "-1"
+
+
+def test_letters_wait_for_no_look_at_their_topic(
+    queue: KafkaDeadLetterQueue, domain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.put([a_letter(f"{domain}x")])
+    looks: list[int] = []
+    mute = lambda *_args, **_named: looks.append(1) or time.sleep(20)  # noqa: E731
+    monkeypatch.setattr("angzarr.adapters.kafka.topic_check.TopicCheck._found", mute)
+    started = time.monotonic()
+    assert queue.put([a_letter(domain)]) == [None]
+    assert queue.put([a_letter(domain)]) == [None]
+    assert time.monotonic() - started < 15
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [
+        (found(), []),
+        (found(replicas=2, min_insync_replicas="1"), []),
+        (found(replicas=1), ["one replica (give it 3 and min.insync.replicas=2)"]),
+        (found(min_insync_replicas="1"), ["min.insync.replicas=1 (set it to 2)"]),
+        (found(retention_ms="604800000"), ["retention.ms=604800000 (set it to -1)"]),
+        (found(retention_bytes="1"), ["retention.bytes=1 (set it to -1)"]),
+        (
+            found(cleanup_policy="compact,delete"),
+            ["cleanup.policy=compact,delete (set it to delete)"],
+        ),
+        (
+            found(unclean_leader_election_enable="true"),
+            ["unclean.leader.election.enable=true (set it to false)"],
+        ),
+        (Found(name="any", brokers=3, replicas=3, settings={}), []),
+    ],
+)
+def test_what_could_lose_letters_is_told_with_what_to_do(topic: Found, told: list[str]) -> None:
+    assert weaknesses(topic) == told
+
+
+def test_two_replicas_are_asked_for_where_there_are_three() -> None:
+    assert settings_for(3)["min.insync.replicas"] == "2"
+    assert "min.insync.replicas" not in settings_for(2)
+    assert "min.insync.replicas" not in settings_for(-1)
+    assert lacks_in_sync(found(min_insync_replicas="1"))
+    assert not lacks_in_sync(found(min_insync_replicas="2"))
+    assert not lacks_in_sync(found(replicas=2, min_insync_replicas="1"))
+
+
+def _denying(error: KafkaError):
+    from concurrent.futures import Future
+
+    from confluent_kafka import KafkaException
+
+    def describe(_admin: AdminClient, resources: list[ConfigResource], **_: object):
+        futures = {resource: Future() for resource in resources}
+        for future in futures.values():
+            future.set_exception(KafkaException(error))
+        return futures
+
+    return describe
