@@ -4,13 +4,17 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from angzarr.adapters.kafka.client import Cluster
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.durability import Found, lacks_in_sync, settings_for, weaknesses
+from angzarr.adapters.kafka.topic_check import TopicCheck
 from angzarr.dead_letters.names import queue_name
 from angzarr.seldom import Seldom
 from contracts.dead_letters import PATIENCE, a_letter
@@ -194,15 +198,67 @@ def test_two_replicas_are_asked_for_where_there_are_three() -> None:
     assert not lacks_in_sync(found(replicas=2, min_insync_replicas="1"))
 
 
+class Three:
+    """An admin of three brokers as `TopicCheck` sees it; a real one was tried by hand."""
+
+    def __init__(self, refusal: KafkaError | None = None) -> None:
+        self.refusal = refusal
+        self.set: list[tuple[str, str, str]] = []
+
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        partition = SimpleNamespace(replicas=[1, 2, 3])
+        topic = SimpleNamespace(partitions={0: partition})
+        return SimpleNamespace(brokers={1: 0, 2: 0, 3: 0}, topics={"angzarr-dlq-order": topic})
+
+    def describe_configs(self, resources: list[ConfigResource], **_: object):
+        told = SAFE | {"min.insync.replicas": "1"}
+        entries = {name: SimpleNamespace(value=value) for name, value in told.items()}
+        return {resource: _answered(entries) for resource in resources}
+
+    def incremental_alter_configs(self, resources: list[ConfigResource], **_: object):
+        for resource in resources:
+            for entry in resource.incremental_configs:
+                self.set.append((resource.name, entry.name, entry.value))
+        return {resource: _answered(None, self.refusal) for resource in resources}
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_a_topic_of_ours_whose_three_replicas_the_broker_chose_wants_two_in_sync(
+    *, created: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = Three()
+    _look_at(admin, monkeypatch, created=created)
+    assert admin.set == ([("angzarr-dlq-order", "min.insync.replicas", "2")] if created else [])
+    assert len(lines(caplog)) == (0 if created else 1)
+
+
+def test_who_may_not_set_how_many_are_in_sync_is_told_what_to_set(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    _look_at(Three(refusal), monkeypatch, created=True)
+    [line] = lines(caplog)
+    assert "min.insync.replicas=1 (set it to 2)" in line.getMessage()
+
+
+def _look_at(admin: Three, monkeypatch: pytest.MonkeyPatch, *, created: bool) -> None:
+    monkeypatch.setattr("angzarr.adapters.kafka.topic_check.AdminClient", lambda _settings: admin)
+    check = TopicCheck(Cluster(brokers="any", timeout=1, options={}))
+    name = "angzarr-dlq-order"
+    check._look([name], frozenset([name] if created else []))
+
+
+def _answered(result: object, error: KafkaError | None = None) -> Future[object]:
+    future: Future[object] = Future()
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(KafkaException(error))
+    return future
+
+
 def _denying(error: KafkaError):
-    from concurrent.futures import Future
-
-    from confluent_kafka import KafkaException
-
     def describe(_admin: AdminClient, resources: list[ConfigResource], **_: object):
-        futures = {resource: Future() for resource in resources}
-        for future in futures.values():
-            future.set_exception(KafkaException(error))
-        return futures
+        return {resource: _answered(None, error) for resource in resources}
 
     return describe
