@@ -3,6 +3,8 @@
 PYTHON ?= python3
 # How many processes share the tests. More than two of those that start workers need more cores.
 JOBS ?= 2
+# Workers under test mostly wait: for a server that is away, or for what is due.
+SYSTEM_JOBS ?= 3
 ARGS ?=
 ONLY ?=
 # Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
@@ -81,7 +83,7 @@ verify: env
 	@rm -rf build/reports; code=0; \
 	$(MAKE) --no-print-directory check || code=1; \
 	$(BIN)/pytest --ignore=tests/system -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
-	$(BIN)/pytest tests/system -n $(JOBS) --junitxml=build/reports/system.xml || code=1; \
+	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 

@@ -93,7 +93,8 @@ class Channel(pyamqp.Channel):
         self, method: Any, callback: Any = None, timeout: float | None = None, **options: Any
     ) -> Any:
         """Wait for an answer; raises TimeoutError, as if the connection were lost."""
-        return super().wait(method, callback, timeout or _patience(self), **options)
+        limit = timeout or _patience(self, self.connection)
+        return super().wait(method, callback, limit, **options)
 
     def _await_confirm(self, until: float, patience: float) -> None:
         # Not py-amqp's wait: whatever RabbitMQ says meanwhile, its heartbeats too, prolongs that.
@@ -159,7 +160,7 @@ class Connection(pyamqp.Connection):
         self, method: Any, callback: Any = None, timeout: float | None = None, **options: Any
     ) -> Any:
         """Wait for an answer; raises TimeoutError."""
-        return super().wait(method, callback, timeout or _patience(self), **options)
+        return super().wait(method, callback, timeout or _patience(self, self), **options)
 
     def _note_blocked(self, _reason: str) -> None:
         self.blocked = True
@@ -168,8 +169,10 @@ class Connection(pyamqp.Connection):
         self.blocked = False
 
 
-def _patience(closing: Any) -> float:
-    return FAREWELL_WITHIN if closing.is_closing else ANSWERED_WITHIN
+def _patience(channel: Any, connection: Any) -> float:
+    """Return for how long *channel*, which may be the connection itself, waits for an answer."""
+    limit = FAREWELL_WITHIN if channel.is_closing else ANSWERED_WITHIN
+    return min(limit, getattr(connection, "read_timeout", None) or limit)
 
 
 class Transport(pyamqp.Transport):
