@@ -1,9 +1,8 @@
 # Everything a person does here, by name. `make help` lists it.
 
 PYTHON ?= python3
-# How many processes share the tests. More than two of those that start workers need more cores.
+# How many processes share the tests; those that start workers mostly wait for something.
 JOBS ?= 2
-# Workers under test mostly wait: for a server that is away, or for what is due.
 SYSTEM_JOBS ?= 3
 ARGS ?=
 ONLY ?=

@@ -24,7 +24,13 @@ from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.shutdown import ShutdownStep
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
-from angzarr.assembly import build_road, build_salvage, build_settlement, open_schedule
+from angzarr.assembly import (
+    apply_broker_defaults,
+    build_road,
+    build_salvage,
+    build_settlement,
+    open_schedule,
+)
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.eager import run_eagerly
@@ -104,7 +110,7 @@ class Angzarr(Registering, Publishing):
         self._settlement = OncePerProcess(lambda: build_settlement(self))
         super().__init__(main, **celery)
         self.add_defaults(dict(safety.DEFAULTS))
-        self.on_after_configure.connect(_apply_broker_defaults, weak=False)
+        self.on_after_configure.connect(apply_broker_defaults, weak=False)
         self.steps["worker"].update((RoadStep, ShutdownStep, DroppedStep))
         signals.worker_process_shutdown.connect(self._close_road, weak=False)
         if self.settings.logs == "structured":
@@ -287,15 +293,3 @@ class Angzarr(Registering, Publishing):
         of_handlers = {handler.queue for handler in self.handlers if handler.queue}
         of_routes = {sub.queue for subs in self.routes.values() for sub in subs if sub.queue}
         return {*self.amqp.queues, *of_handlers, *of_routes}
-
-
-def _apply_broker_defaults(sender: Angzarr, **_signal: Any) -> None:
-    """Give the broker's transport what it needs, below what the user set."""
-    conf = sender.conf
-    broker = sender.broker_url
-    given = dict(conf.broker_transport_options or {})
-    if wiring.is_amqp(broker):
-        conf.add_defaults(dict(safety.AMQP_DEFAULTS))
-        conf.broker_transport_options = {"confirm_publish": True, **given}
-    elif wiring.is_embedded(broker):
-        conf.broker_transport_options = {"polling_interval": 0.01, **given}

@@ -12,6 +12,7 @@ from typing import Any
 from kombu.utils.json import dumps, loads
 
 from angzarr import wiring
+from angzarr.adapters.celery import safety
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import (
     CeleryPublisher,
@@ -175,3 +176,15 @@ def _settler(
         facts=wiring.open_facts(app.settings, app.broker_url),
         clock=clock,
     )
+
+
+def apply_broker_defaults(sender: Any, **_signal: Any) -> None:
+    """Give the broker's transport what it needs, below what the user set."""
+    conf = sender.conf
+    broker = sender.broker_url
+    given = dict(conf.broker_transport_options or {})
+    if wiring.is_amqp(broker):
+        conf.add_defaults(dict(safety.AMQP_DEFAULTS))
+        conf.broker_transport_options = {"confirm_publish": True, **given}
+    elif wiring.is_embedded(broker):
+        conf.broker_transport_options = {"polling_interval": 0.01, **given}
