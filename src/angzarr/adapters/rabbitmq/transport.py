@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from amqp.exceptions import (
@@ -39,11 +40,11 @@ class Channel(pyamqp.Channel):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._returned = False
-        self._sent = 0  # as RabbitMQ counts what is published in confirm mode
+        self._sent = 0  # as RabbitMQ counts what it got since it was asked for confirms
         self._confirmed: bool | None = None  # or refused; None while it has said nothing
         self.events["basic_return"].add(self._on_return)
-        self.events["basic_ack"].add(self._on_ack)
-        self.events["basic_nack"].add(self._on_nack)
+        self.events["basic_ack"].add(partial(self._on_answer, True))  # noqa: FBT003
+        self.events["basic_nack"].add(partial(self._on_answer, False))  # noqa: FBT003
 
     def basic_publish(self, msg: Any, *args: Any, **options: Any) -> Any:
         """Publish without a confirm.
@@ -70,10 +71,11 @@ class Channel(pyamqp.Channel):
         if not self._confirm_selected:
             self._confirm_selected = True
             self.confirm_select()
+            self._sent = 0  # also where py-amqp has opened a channel anew that RabbitMQ closed
         self._returned, self._confirmed = False, None
-        self._sent += 1
         options["timeout"] = options.get("timeout") or patience
         answer = self._basic_publish(msg, exchange, routing_key, **options)
+        self._sent += 1  # not before: what cannot be written is not counted there either
         self._await_confirm(until, patience)
         if self._returned:
             # The queue was deleted: kombu must not think that it has declared it.
@@ -128,13 +130,10 @@ class Channel(pyamqp.Channel):
     def _on_return(self, *_: Any) -> None:
         self._returned = True
 
-    def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
-        if tag == self._sent or (multiple and tag > self._sent):
-            self._confirmed = True
-
-    def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
-        if tag == self._sent or (multiple and tag > self._sent):
-            self._confirmed = False
+    def _on_answer(self, confirmed: bool, tag: int, _multiple: bool) -> None:  # noqa: FBT001
+        """Take what is said of the last message; those before it were given up."""
+        if tag == self._sent:
+            self._confirmed = confirmed
 
 
 class Connection(pyamqp.Connection):
@@ -145,8 +144,6 @@ class Connection(pyamqp.Connection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"frame_handler": frame_handler, **options})
         self.blocked = False
-        self.on_blocked = self._note_blocked
-        self.on_unblocked = self._note_unblocked
 
     def close(self, *args: Any, **options: Any) -> None:
         """Take leave of RabbitMQ, if it listens."""
@@ -162,11 +159,13 @@ class Connection(pyamqp.Connection):
         """Wait for an answer; raises TimeoutError."""
         return super().wait(method, callback, timeout or _patience(self, self), **options)
 
-    def _note_blocked(self, _reason: str) -> None:
+    def _on_blocked(self) -> Any:
         self.blocked = True
+        return super()._on_blocked()
 
-    def _note_unblocked(self) -> None:
+    def _on_unblocked(self) -> Any:
         self.blocked = False
+        return super()._on_unblocked()
 
 
 def _patience(channel: Any, connection: Any) -> float:
