@@ -49,7 +49,6 @@ VALVE_EVERY = 1.0
 #: message raises as well.
 _AMBIGUOUS = (LookupError, ValueError, TypeError, AttributeError)
 
-
 _HELD_TOO_LONG: Final = (
     "RabbitMQ takes a message for lost that was not acknowledged within its consumer_timeout, 30"
     " minutes by default, and gives it to others: give its queue a policy with a consumer-timeout"
@@ -79,8 +78,8 @@ class RoadConsumer(Consumer):
     def _go_on_by(self, loop: Callable[..., Any], *args: Any) -> None:
         """Run Celery's *loop*. From here on nothing that a broker says ends the worker.
 
-        Before, at its first start, a queue of another kind or a refused login does, in one
-        sentence.
+        Before, at its first start, a queue of another kind or a refused login does: its settings
+        may be wrong.
         """
         if ChannelError not in self.connection_errors:
             self.connection_errors = (*self.connection_errors, ChannelError)

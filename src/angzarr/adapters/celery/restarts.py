@@ -22,7 +22,11 @@ LOOKED_EVERY = 0.1
 
 
 class Restarts:
-    """Stands where Celery counts restarts: `step` is called before each but the first."""
+    """Stands where Celery counts restarts.
+
+    `step` is called before the first start and each but the second, which has no pause: Celery
+    counts from -1, and asks whether the count is 0.
+    """
 
     def __init__(
         self,
