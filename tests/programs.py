@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from typing import NoReturn
 
 import pytest
 from tests.conftest import servers_required
@@ -13,7 +14,11 @@ def require(program: str, package: str) -> str:
     path = shutil.which(program)
     if path:
         return path
-    reason = f"no {program} on the path: install Debian's package {package}"
+    return lacking(f"no {program} on the path: install Debian's package {package}")
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip the test for *reason* on a laptop, and fail it in CI."""
     if servers_required():
         pytest.fail(reason, pytrace=False)
-    return pytest.skip(reason)
+    pytest.skip(reason)
