@@ -42,6 +42,8 @@ from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
 from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
+from angzarr.facts import FactLog
+from angzarr.flow import Flow, open_flow
 from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.registering import Registering
@@ -78,6 +80,7 @@ class Angzarr(Registering, Publishing):
         facts: Mapping[str, Any] | None = None,
         retry: Mapping[str, Any] | None = None,
         routes: Mapping[str, Any] | None = None,
+        flow: Mapping[str, Any] | None = None,
         config: str | os.PathLike[str] | None = None,
         rules: Sequence[Rule] = (),
         verdicts: Sequence[VerdictRule] = (),
@@ -91,6 +94,7 @@ class Angzarr(Registering, Publishing):
             "facts": facts and dict(facts),
             "retry": retry and dict(retry),
             "routes": routes and dict(routes),
+            "flow": flow and dict(flow),
         }
         self.settings: Settings = load(given, config)
         self.policies = policies_from(self.settings.retry.policies)
@@ -108,6 +112,8 @@ class Angzarr(Registering, Publishing):
         self._road = OncePerProcess(lambda: build_road(self))
         self._salvage = OncePerProcess(lambda: build_salvage(self))
         self._settlement = OncePerProcess(lambda: build_settlement(self))
+        self._flow = OncePerProcess(lambda: open_flow(self))
+        self._facts = OncePerProcess(lambda: wiring.open_facts(self.settings, self.broker_url))
         super().__init__(main, **celery)
         self.add_defaults(dict(safety.DEFAULTS))
         self.on_after_configure.connect(apply_broker_defaults, weak=False)
@@ -132,6 +138,16 @@ class Angzarr(Registering, Publishing):
     def schedule(self) -> OpenSchedule:
         """Where this process lets messages wait, and moves them on from."""
         return self._schedule.get()
+
+    @property
+    def flow(self) -> Flow:
+        """The flow control of this process, which the fleet shares where it can."""
+        return self._flow.get()
+
+    @property
+    def facts(self) -> FactLog:
+        """Where this process appends facts that belong to no delivery."""
+        return self._facts.get()
 
     def bury(self, message: Message, error: Exception, code: str) -> None:
         """Make a dead letter of *message*, which cannot run; raises what is away."""
@@ -229,7 +245,8 @@ class Angzarr(Registering, Publishing):
             self.__dict__.pop(made, None)
 
     def _close_road(self, **_signal: Any) -> None:
-        for made in (self._road.forget(), self._salvage.forget()):
+        closed = (self._road, self._salvage, self._flow, self._facts)
+        for made in (kept.forget() for kept in closed):
             if made is not None:
                 made.close()
 

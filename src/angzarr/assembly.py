@@ -22,9 +22,9 @@ from angzarr.adapters.celery.publisher import (
 )
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.stop_signals import heed_cut
-from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.clock import Clock, SystemClock
+from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.hold import Hold, TriedOnce
 from angzarr.delivery.hooks import Hooks
@@ -36,11 +36,7 @@ from angzarr.delivery.salvage import Salvage
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.wave import Waves
-from angzarr.resilience.breaker import BreakerSettings
 from angzarr.resilience.idempotency import IdempotencyStore
-
-#: A wave is judged by its share alone: failures in a row are common in a healthy domain.
-_NEVER = 2**31
 
 
 def build_road(app: Any) -> Road:
@@ -102,18 +98,10 @@ def build_settlement(app: Any) -> Settlement:
 
 
 def _waves(app: Any, road: Road) -> Waves | None:
-    given = app.settings.poison_wave
-    if not given.enabled:
+    if not app.settings.poison_wave.enabled:
         return None
-    settings = BreakerSettings(
-        window=given.window,
-        min_calls=given.least,
-        failure_share=given.share,
-        failures_in_a_row=_NEVER,
-        open_for=given.hold,
-    )
     return Waves(
-        breakers=InProcessBreakers(default=settings),
+        breakers=app.flow.breakers,
         handlers=app.handlers,
         autopsy=road.pipeline.judge.autopsy,
         facts=road.settler.facts,
@@ -130,12 +118,11 @@ def _pipeline(
     return Pipeline(
         handlers=app.handlers,
         store=store,
-        breakers=InProcessBreakers(),
+        admission=Admission(breakers=app.flow.breakers, clock=clock, chance=random.random),
         results=Results(dumps=dumps, loads=loads),
         judge=_judge(app, clock),
         hold=hold,
         clock=clock,
-        chance=random.random,
         make_log=wiring.bound_logger(),
         hooks=hooks,
         most_starts=app.settings.most_starts,

@@ -17,6 +17,7 @@ from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.codec import event_type_of
 from angzarr.events.event import check_domain
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.guarded import Named, guards
 from angzarr.resilience.policies import choose
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 
@@ -34,7 +35,7 @@ class Registering(Celery):
         domain: str | None = None,
         operation: str | None = None,
         policy: Policy | str | None = None,
-        breaker: str | None = None,
+        breaker: Named = None,
         queue: str | None = None,
         idempotent: bool = True,
         rules: Sequence[Rule] = (),
@@ -66,7 +67,7 @@ class Registering(Celery):
                     domain=domain,
                     operation=operation,
                     policy=self._policy(policy, operation),
-                    breaker=breaker,
+                    breakers=guards(breaker),
                     queue=queue,
                     idempotent=idempotent,
                     rules=tuple(rules),
@@ -133,7 +134,7 @@ class Registering(Celery):
                 domain=domain,
                 operation=operation,
                 policy=self._policy(getattr(task, "policy", None), operation),
-                breaker=getattr(task, "breaker", None),
+                breakers=guards(getattr(task, "breaker", None)),
                 idempotent=getattr(task, "idempotent", True),
                 finished_by=(Ignore,),
                 is_async=is_async,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import (
@@ -22,6 +24,10 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import check_domain
+from angzarr.resilience.breaker import BreakerSettings
+from angzarr.resilience.guarded import check_name
+
+T = TypeVar("T")
 
 #: Names the file where none is named in code.
 CONFIG_VARIABLE = "ANGZARR_CONFIG"
@@ -44,6 +50,14 @@ def _seconds(given: Any) -> Any:
 
 #: Seconds, or an ISO 8601 duration.
 Span = Annotated[timedelta, BeforeValidator(_seconds)]
+
+
+def _said(check: Callable[[], T]) -> T:
+    """Return what *check* does; pydantic wants a ValueError where it refuses."""
+    try:
+        return check()
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
 
 
 class _Section(BaseModel):
@@ -118,6 +132,57 @@ class PoisonWaveSettings(_Section):
     hold: Span = Field(default=timedelta(minutes=1), gt=timedelta(0))
 
 
+class BreakerSection(_Section):
+    """What is said of one breaker, or of all others as `default`; unsaid is as in D5."""
+
+    window: Span | None = None
+    min_calls: int | None = None
+    failures_in_a_row: int | None = None
+    failure_share: float | None = None
+    slow_call: Span | None = None
+    slow_share: float | None = None
+    open_for: Span | None = None
+    probes: int | None = None
+    probe_lease: Span | None = None
+    successes_to_close: int | None = None
+    ramp_up: Span | None = None
+
+    def over(self, below: BreakerSettings) -> BreakerSettings:
+        """Return *below* with what is said here put over it."""
+        return replace(below, **self.model_dump(exclude_none=True))
+
+
+class FlowSettings(_Section):
+    """Breakers, budgets and limits, and where the fleet shares them."""
+
+    #: A Redis; by default the claim store, if that is one, else each process has its own.
+    store: str | None = None
+    breakers: dict[str, BreakerSection] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _breakers_work(self) -> FlowSettings:
+        _said(lambda: [check_name(name) for name in self.breakers])
+        _said(self.named_breakers)
+        if self.store is not None and not self.store.startswith(("redis://", "rediss://")):
+            msg = "store must be a Redis, redis://… or rediss://…"
+            raise ValueError(msg)
+        return self
+
+    def default_breaker(self) -> BreakerSettings:
+        """Return the settings of breakers that have none of their own."""
+        given = self.breakers.get("default", BreakerSection())
+        return given.over(BreakerSettings())
+
+    def named_breakers(self) -> dict[str, BreakerSettings]:
+        """Return the settings of those that have some, put over the default."""
+        default = self.default_breaker()
+        return {
+            name: section.over(default)
+            for name, section in self.breakers.items()
+            if name != "default"
+        }
+
+
 class Route(_Section):
     """A handler of an event type that the publishing process does not import."""
 
@@ -147,6 +212,7 @@ class Settings(BaseSettings):
     retry: RetrySettings = RetrySettings()
     analysis: AnalysisSettings = AnalysisSettings()
     poison_wave: PoisonWaveSettings = PoisonWaveSettings()
+    flow: FlowSettings = FlowSettings()
     routes: dict[str, tuple[Route, ...]] = Field(default_factory=dict)
     #: Whose transport a Redis broker gets: ours, or kombu's, which can lose and repeat messages.
     redis_transport: Literal["angzarr", "kombu"] = "angzarr"
@@ -236,7 +302,4 @@ def _explain(error: ValidationError, path: object) -> str:
 
 
 def _checked(name: str) -> str:
-    try:
-        return check_domain(name)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
+    return _said(lambda: check_domain(name))

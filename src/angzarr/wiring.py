@@ -64,6 +64,11 @@ def _adapter(name: str, package: str) -> ModuleType:
         return importlib.import_module(f"angzarr.adapters.{name}")
 
 
+def redis_adapter(name: str) -> ModuleType:
+    """Return a module of the Redis adapter; raises MissingExtra without its client."""
+    return _adapter(f"redis.{name}", "redis")
+
+
 def store_url(settings: Settings, broker: str) -> str:
     """Return where claims live: as configured, or the default of the broker (decisions 17)."""
     if settings.store:

@@ -11,6 +11,7 @@ from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DuplicateHandler
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.guarded import Guard
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 
 #: Binds a delivery to a call without arguments. Raises DecodeError if the event does not fit.
@@ -30,7 +31,10 @@ class Handler:
     event_type: str | None = None
     domain: str | None = None
     operation: str | None = None
-    breaker: str | None = None
+    #: The breakers around it, all of which must let a delivery through.
+    breakers: tuple[Guard, ...] = ()
+    #: Called in its place while one of them is open (spec D5).
+    fallback: Bind | None = None
     queue: str | None = None
     #: Whether running it twice does no harm: then "server" errors are retried (decisions 26).
     idempotent: bool = True

@@ -17,6 +17,7 @@ from typing import Any
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.admission import FREE, Admission, Ended, Passage, Stopped
 from angzarr.delivery.colour import run as run_coroutine
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.cut import BLADE
@@ -61,11 +62,7 @@ from angzarr.errors import (
     Skip,
 )
 from angzarr.resilience import idempotency as claims
-from angzarr.resilience.breaker import Breakers
-from angzarr.resilience.taxonomy import (
-    ILLNESS,
-    Classification,
-)
+from angzarr.resilience.taxonomy import Classification
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -88,12 +85,11 @@ class Pipeline:
 
     handlers: Handlers
     store: claims.IdempotencyStore
-    breakers: Breakers
+    admission: Admission
     results: Results
     judge: Judge
     hold: Hold
     clock: Clock
-    chance: Callable[[], float]
     make_log: Callable[[Mapping[str, Any]], Any]
     hooks: Hooks
     most_starts: int = MOST_STARTS
@@ -222,56 +218,58 @@ class Pipeline:
             self.last_start.release()
 
     def _admit(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
-        name = handler.breaker
-        if name is None:
-            return self._run(delivery, handler, call)
-        refused = self.breakers.admit(name, delivery.token, self.clock.now())
-        if refused is None:
-            return self._run(delivery, handler, call)
-        if self._age(delivery) > handler.max_age:
-            open_for_long = CircuitOpenError(name, refused.retry_after)
+        passage = self.admission.enter(delivery, handler)
+        if isinstance(passage, Stopped):
+            return self._stopped(delivery, handler, passage)
+        return self._run(delivery, handler, call, passage)
+
+    def _stopped(self, delivery: Delivery, handler: Handler, stopped: Stopped) -> Outcome:
+        """Return what becomes of a delivery that may not call its handler now; no attempt used."""
+        if stopped.breaker is not None and self._age(delivery) > handler.max_age:
+            open_for_long = CircuitOpenError(stopped.breaker, stopped.delay)
             return self.judge.dead(delivery, handler, open_for_long, Reason.TOO_OLD, TOO_OLD)
         return Postponed(
-            delay=refused.spread(self.chance()),
-            why=f"breaker {name} is open",
-            claimed=True,
-            breaker=name,
+            delay=stopped.delay, why=stopped.why, claimed=True, breaker=stopped.breaker
         )
 
-    def _run(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
-        running = RUNNING.set(delivery)
+    def _run(
+        self, delivery: Delivery, handler: Handler, call: Callable[[], Any], passage: Passage
+    ) -> Outcome:
+        running, began = RUNNING.set(delivery), self.clock.now()
         try:
             with self.hooks.attempt(delivery):
-                outcome, seen = self._call(delivery, handler, call)
+                ended = self._call(delivery, handler, call)
+        except BaseException:
+            self.admission.forgo(passage)  # cut short: it says nothing
+            raise
         finally:
             RUNNING.reset(running)
-        if handler.breaker is not None:
-            well = seen is None or seen.category not in ILLNESS
-            self.breakers.record(handler.breaker, delivery.token, ok=well, now=self.clock.now())
-        return outcome
+        if passage is not FREE:
+            self.admission.leave(passage, handler, ended, self.clock.now() - began)
+        return ended.outcome
 
-    def _call(
-        self, delivery: Delivery, handler: Handler, call: Callable[[], Any]
-    ) -> tuple[Outcome, Classification | None]:
+    def _call(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Ended:  # noqa: PLR0911 - one for each end
         try:
             with BLADE:
                 value = call()
                 if inspect.iscoroutine(value):
                     value = run_coroutine(value)
-            return Handled(value=value, result=self.results.write(value)), None
+            return Ended(Handled(value=value, result=self.results.write(value)))
         except handler.finished_by as finished:
-            return Handled(raised=finished), None
+            return Ended(Handled(raised=finished))
         except Skip as said:
-            return Skipped(reason=str(said)), None
+            return Ended(Skipped(reason=str(said)))
         except Postpone as said:
             wait = POSTPONE_WAIT if said.delay is None else said.delay
-            return Postponed(
-                delay=wait, why=said.reason or "asked by the handler", claimed=True
-            ), None
+            why = said.reason or "asked by the handler"
+            return Ended(Postponed(delay=wait, why=why, claimed=True))
+        except CircuitOpenError as barred:  # of a breaker around one call inside the handler
+            stopped = Stopped(barred.retry_after, f"breaker {barred.name} is open", barred.name)
+            return Ended(self._stopped(delivery, handler, stopped))
         except GiveUp as said:
-            return self.judge.dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP), None
+            return Ended(self.judge.dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP))
         except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
-            return self.judge.failed(delivery, handler, error)
+            return Ended(*self.judge.failed(delivery, handler, error), error)
 
     def _poison(self, delivery: Delivery, handler: Handler, starts: int) -> DeadLettered:
         error = PoisonError(

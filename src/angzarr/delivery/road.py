@@ -75,9 +75,15 @@ class Road:
     def _decide(self, delivery: Delivery, failed: Exception | None) -> Outcome:
         if self.waves is None:
             return self.pipeline.decide(delivery, failed)
-        if held := self.waves.held(delivery):
-            return held
-        return self.waves.judged(delivery, self.pipeline.decide(delivery, failed))
+        entered = self.waves.enter(delivery)
+        if isinstance(entered, Postponed):
+            return entered
+        try:
+            outcome = self.pipeline.decide(delivery, failed)
+        except BaseException:
+            self.waves.forgo(entered)
+            raise
+        return self.waves.judged(delivery, outcome, entered)
 
     def _give_back_unbegun(self, delivery: Delivery) -> NoReturn:
         if delivery.rides:  # else it has no claim yet

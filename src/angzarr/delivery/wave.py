@@ -5,7 +5,7 @@ the whole queue would drain into the dead-letter queue; with it the domain's del
 back, an alarm is raised, and one event at a time shows when it is over (decisions 27).
 
 It is a breaker around a domain: a dead letter is its failure, what was handled or skipped its
-success. Everything else says nothing. Each worker process counts for itself.
+success. Everything else says nothing. It is shared by the fleet as all breakers are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
@@ -23,10 +23,16 @@ from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed, Skipped
 from angzarr.delivery.record import wave_fact
 from angzarr.facts import FactLog
-from angzarr.resilience.breaker import Barred, Breakers
+from angzarr.resilience.breaker import Barred, Breakers, Permit
+from angzarr.resilience.breaker_rules import PROBE_WAIT
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.delivery")
+
+
+def breaker_of(domain: str) -> str:
+    """Return the name of the breaker around *domain*; a colon no handler's breaker may have."""
+    return f"wave:{domain}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,35 +52,55 @@ class Waves:
     on_held: Callable[[str, datetime], object]
     seldom: Seldom = field(default_factory=Seldom)
 
-    def held(self, delivery: Delivery) -> Postponed | None:
-        """Return a postponement if *delivery*'s domain is held back; it is none of the probes.
+    def enter(self, delivery: Delivery) -> Permit | Postponed | None:
+        """Return the permit of *delivery*, or a postponement if its domain is held back.
 
-        One that has waited for its handler's maximum age is let through: nothing waits for ever.
+        None for one that has waited for its handler's maximum age: nothing waits for ever.
         """
         domain = self._domain(delivery)
-        barred = self.breakers.admit(domain, delivery.token, self.clock.now())
-        if barred is None or self._is_old(delivery):
+        answer = self.breakers.admit(breaker_of(domain), delivery.token)
+        if isinstance(answer, Permit):
+            return answer
+        if self._is_old(delivery):
             return None
-        return self._postponed(domain, barred, claimed=delivery.rides)
+        return self._postponed(domain, answer, claimed=delivery.rides)
 
-    def judged(self, delivery: Delivery, outcome: Outcome) -> Outcome:
+    def judged(self, delivery: Delivery, outcome: Outcome, permit: Permit | None) -> Outcome:
         """Return *outcome*, or a postponement where it would be one more letter of a wave."""
-        if not isinstance(outcome, DeadLettered | Handled | Skipped):
+        if permit is None:
             return outcome
-        domain, now = self._domain(delivery), self.clock.now()
+        if not isinstance(outcome, DeadLettered | Handled | Skipped):
+            self.breakers.forgo(permit)
+            return outcome
         dead = isinstance(outcome, DeadLettered)
-        self.breakers.record(domain, delivery.token, ok=not dead, now=now)
+        self.breakers.record(permit, ok=not dead, took=timedelta(0))
         if not isinstance(outcome, DeadLettered) or self._is_old(delivery):
             return outcome
-        barred = self.breakers.admit(domain, delivery.token, now)
+        barred = self._barred(permit.name, delivery.token)
         if barred is None:
             return outcome
-        self._raise_alarm(domain, outcome, now + barred.retry_after)
+        domain = self._domain(delivery)
+        self._raise_alarm(domain, outcome, self.clock.now() + barred.retry_after)
         return self._postponed(domain, barred, claimed=outcome.claimed)
+
+    def forgo(self, permit: Permit | None) -> None:
+        """Give back what `enter` gave: nothing was decided."""
+        if permit is not None:
+            self.breakers.forgo(permit)
+
+    def _barred(self, name: str, token: str) -> Barred | None:
+        """Return whether the letter of *token* belongs to a wave; its run is over, so no probe."""
+        answer = self.breakers.admit(name, token)
+        if isinstance(answer, Barred):
+            return answer
+        if not answer.probe:
+            return None
+        self.breakers.forgo(answer)
+        return Barred(retry_after=PROBE_WAIT)
 
     def _postponed(self, domain: str, barred: Barred, *, claimed: bool) -> Postponed:
         return Postponed(
-            delay=barred.spread(self.chance()),
+            delay=barred.wait(self.chance()),
             why=f"poison wave in domain {domain}",
             claimed=claimed,
             wave=domain,

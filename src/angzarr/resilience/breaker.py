@@ -1,20 +1,25 @@
 """Breakers: stop calling a dependency that is ill, and find out gently when it is well (spec D5).
 
-    closed ──enough failures──► open ──time is up──► half_open ──successes──► closed
-                                 ▲                      │
-                                 └──────any failure─────┘        isolated: held open by an operator
+    closed ──enough failures, or slow calls──► open ──time is up──► half_open ──successes──┐
+      ▲                                         ▲                       │                  │
+      │                                         └──────any failure──────┘                  │
+      └──────────────ramp-up: a growing share of the calls is let through──────────────────┘
+                                                         isolated: held open by an operator
 
-Rules are pure: (state, now) in, state out. Who keeps the state is the port's matter.
+The nouns and the port; how they change is `breaker_rules`. Who keeps them is the port's matter.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from angzarr.errors import ConfigurationError
+
+_ZERO = timedelta(0)
 
 
 class Phase(StrEnum):
@@ -26,6 +31,16 @@ class Phase(StrEnum):
     ISOLATED = "isolated"
 
 
+class Reason(StrEnum):
+    """Why a breaker changed its phase, as its fact says it."""
+
+    THRESHOLD_EXCEEDED = "threshold_exceeded"  # too many failures or slow calls
+    TIMEOUT_ELAPSED = "timeout_elapsed"  # it was open long enough to be tried
+    HALF_OPEN_FAILED = "half_open_failed"
+    THRESHOLD_MET = "threshold_met"  # enough probes went well
+    OPERATOR = "operator"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerSettings:
     """When a breaker opens and closes. Raises ConfigurationError for values that cannot work."""
@@ -35,28 +50,39 @@ class BreakerSettings:
     min_calls: int = 10
     failures_in_a_row: int = 5
     failure_share: float = 0.5
+    #: How long a call takes at least that counts as slow; None: no call does.
+    slow_call: timedelta | None = None
+    slow_share: float = 0.5
     open_for: timedelta = timedelta(seconds=60)
-    #: Calls let through at a time in half-open.
+    #: Calls let through at a time in half-open, by the whole fleet.
     probes: int = 1
     #: How long a probe is waited for; its worker may have died.
     probe_lease: timedelta = timedelta(seconds=60)
     successes_to_close: int = 2
+    #: How long it takes from the first tenth of the calls to all of them; 0: all at once.
+    ramp_up: timedelta = timedelta(seconds=30)
 
     def __post_init__(self) -> None:
-        zero = timedelta(0)
         whole = (
             self.min_calls, self.failures_in_a_row, self.probes, self.successes_to_close
         )  # fmt: skip
         checks = (
-            (self.window > zero and self.probe_lease > zero, "spans must be more than 0 s"),
-            (self.open_for > zero, "open_for must be more than 0 s"),
+            (self.window > _ZERO and self.probe_lease > _ZERO, "spans must be more than 0 s"),
+            (self.open_for > _ZERO, "open_for must be more than 0 s"),
+            (self.ramp_up >= _ZERO, "ramp_up must be 0 s or more"),
+            (self.slow_call is None or self.slow_call > _ZERO, "slow_call must be more than 0 s"),
             (min(whole) >= 1, "counts must be 1 or more"),
             (0 < self.failure_share <= 1, "failure_share must be more than 0 and at most 1"),
+            (0 < self.slow_share <= 1, "slow_share must be more than 0 and at most 1"),
         )
         wrong = [said for fits, said in checks if not fits]
         if wrong:
             msg = f"breaker settings: {'; '.join(wrong)}"
             raise ConfigurationError(msg)
+
+    def is_slow(self, took: timedelta) -> bool:
+        """Tell whether a call that *took* so long counts as slow."""
+        return self.slow_call is not None and took >= self.slow_call
 
 
 class Tally(NamedTuple):
@@ -65,6 +91,7 @@ class Tally(NamedTuple):
     began_at: datetime
     calls: int
     failures: int
+    slow: int = 0
 
 
 class Probe(NamedTuple):
@@ -74,16 +101,64 @@ class Probe(NamedTuple):
     ends_at: datetime
 
 
+class Counts(NamedTuple):
+    """What a change of phase was judged by."""
+
+    requests: int = 0
+    failures: int = 0
+    successes: int = 0
+
+
+NOTHING = Counts()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """All that is known of one breaker. A new one is closed."""
 
     phase: Phase = Phase.CLOSED
+    #: Goes up with each change of phase: a call that was let through in another era says nothing.
+    era: int = 0
     tallies: tuple[Tally, ...] = ()  # closed: oldest first
     in_a_row: int = 0  # closed: failures since the last success
+    ramp_from: datetime | None = None  # closed: since when traffic is let in gradually
     retry_at: datetime | None = None  # open
     probes: tuple[Probe, ...] = ()  # half-open
     successes: int = 0  # half-open
+    changed_at: datetime | None = None
+    reason: Reason | None = None  # of the last change
+    judged: Counts = NOTHING  # by which it was made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A change of phase, told by whoever caused it and by nobody else."""
+
+    name: str
+    before: Phase
+    after: Phase
+    reason: Reason
+    counts: Counts
+    era: int
+    at: datetime
+
+
+class Refusal(NamedTuple):
+    """Calls that are refused, of which this was one."""
+
+    name: str
+    phase: Phase
+    retry_after: timedelta
+    at: datetime
+
+
+class Permit(NamedTuple):
+    """Leave to make one call. One that is no probe is shared by all calls of its era."""
+
+    name: str
+    era: int
+    #: The token of the probe that this call is, or nothing.
+    probe: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,132 +166,59 @@ class Barred:
     """The call may not be made; ask again after `retry_after`."""
 
     retry_after: timedelta
+    #: Over how long those who wait should be spread behind it, so that none stampede.
+    spread: timedelta = _ZERO
 
-    def spread(self, chance: float) -> timedelta:
-        """Return when to ask, up to a tenth later by *chance* (0 to 1): not all at one moment."""
-        return self.retry_after * (1 + 0.1 * chance)
+    def wait(self, chance: float) -> timedelta:
+        """Return when to ask, by *chance* (0 to 1) later; a tenth at least is spread."""
+        return self.retry_after + max(self.spread, self.retry_after * 0.1) * chance
 
 
 class Breakers(Protocol):
     """The breakers of a process or a fleet, by name. A name nobody set up has the defaults.
 
-    No verb raises: a breaker store that is away lets calls through (fail open, decisions 26).
+    `admit`, `record` and `forgo` never raise: a flow store that is away lets calls through
+    (fail open, decisions 26). The other verbs, for people, raise StoreUnavailable then.
     """
 
-    def admit(self, name: str, token: str, now: datetime, /) -> Barred | None:
-        """Ask to make a call; None: make it. Asking again with the same token is harmless."""
+    def admit(self, name: str, token: str, /) -> Permit | Barred:
+        """Ask to make a call; asking again with the same token is harmless."""
 
-    def record(self, name: str, token: str, *, ok: bool, now: datetime) -> None:
-        """Say how the admitted call ended; not `ok` means that the dependency is ill.
+    def record(self, permit: Permit, /, *, ok: bool, took: timedelta) -> None:
+        """Say how the call of *permit* ended; not `ok` means that the dependency is ill.
 
         Only errors of the categories in `category.ILLNESS` are failures; a refusal is a
         healthy answer.
         """
 
+    def forgo(self, permit: Permit, /) -> None:
+        """Say that the call was not made, or tells nothing; a probe is free for another call."""
+
     def isolate(self, name: str, /) -> None:
         """Hold the breaker open until it is reset."""
 
     def reset(self, name: str, /) -> None:
-        """Close the breaker and forget what it saw."""
+        """Close the breaker and forget what it saw; traffic is let in gradually."""
+
+    def states(self) -> Mapping[str, State]:
+        """Return every breaker that is known, by name."""
 
 
-#: While probes are out: how soon to ask again at most. They usually end long before their lease.
-PROBE_WAIT = timedelta(seconds=1)
+class BreakerWatch(Protocol):
+    """Told what breakers do; it must not raise, and not take long."""
 
-#: The window is counted in this many slices, so that a busy breaker stays small.
-SLICES = 60
+    def changed(self, transition: Transition, /) -> None:
+        """See a transition that this process caused."""
 
-
-def admit(
-    state: State, token: str, now: datetime, settings: BreakerSettings
-) -> tuple[State, Barred | None]:
-    """Return the state after a call asked to be made, and why it may not, if so."""
-    match state.phase:
-        case Phase.CLOSED:
-            return state, None
-        case Phase.ISOLATED:
-            return state, Barred(retry_after=settings.open_for)
-        case Phase.OPEN if state.retry_at is not None and now < state.retry_at:
-            return state, Barred(retry_after=state.retry_at - now)
-        case _:
-            return _probe(
-                replace(state, phase=Phase.HALF_OPEN, retry_at=None), token, now, settings
-            )
+    def refused(self, refusal: Refusal, /) -> None:
+        """See that calls are refused: at most one a breaker and minute."""
 
 
-def record(
-    state: State, token: str, now: datetime, settings: BreakerSettings, *, ok: bool
-) -> State:
-    """Return the state after the call of *token* ended.
+class Unwatched:
+    """A `BreakerWatch` that looks away."""
 
-    Calls that were let through before the breaker opened, or whose probe lease ran out and was
-    given to another, change nothing any more.
-    """
-    match state.phase:
-        case Phase.CLOSED:
-            return _counted(state, now, settings, ok=ok)
-        case Phase.HALF_OPEN if any(probe.token == token for probe in state.probes):
-            return _probed(state, token, now, settings, ok=ok)
-        case _:
-            return state
+    def changed(self, transition: Transition, /) -> None:
+        """Do nothing."""
 
-
-def isolated() -> State:
-    """Return the state of a breaker that an operator holds open; `State()` resets it."""
-    return State(phase=Phase.ISOLATED)
-
-
-def _probe(
-    state: State, token: str, now: datetime, settings: BreakerSettings
-) -> tuple[State, Barred | None]:
-    out = tuple(probe for probe in state.probes if probe.ends_at > now)
-    if any(probe.token == token for probe in out):
-        return replace(state, probes=out), None
-    if len(out) < settings.probes:
-        probe = Probe(token, now + settings.probe_lease)
-        return replace(state, probes=(*out, probe)), None
-    soonest = min(probe.ends_at for probe in out) - now
-    return replace(state, probes=out), Barred(retry_after=min(soonest, PROBE_WAIT))
-
-
-def _probed(
-    state: State, token: str, now: datetime, settings: BreakerSettings, *, ok: bool
-) -> State:
-    if not ok:
-        return _opened(now, settings)
-    if state.successes + 1 >= settings.successes_to_close:
-        return State()
-    left = tuple(probe for probe in state.probes if probe.token != token)
-    return replace(state, probes=left, successes=state.successes + 1)
-
-
-def _counted(state: State, now: datetime, settings: BreakerSettings, *, ok: bool) -> State:
-    tallies = _with_call(state.tallies, now, settings, ok=ok)
-    in_a_row = 0 if ok else state.in_a_row + 1
-    if not ok and _ill(tallies, in_a_row, settings):
-        return _opened(now, settings)
-    return State(tallies=tallies, in_a_row=in_a_row)
-
-
-def _ill(tallies: tuple[Tally, ...], in_a_row: int, settings: BreakerSettings) -> bool:
-    calls = sum(tally.calls for tally in tallies)
-    failures = sum(tally.failures for tally in tallies)
-    return calls >= settings.min_calls and (
-        in_a_row >= settings.failures_in_a_row or failures >= settings.failure_share * calls
-    )
-
-
-def _with_call(
-    tallies: tuple[Tally, ...], now: datetime, settings: BreakerSettings, *, ok: bool
-) -> tuple[Tally, ...]:
-    """Return the tallies of the window that ends *now*, the call included."""
-    if tallies and now < tallies[-1].began_at + settings.window / SLICES:
-        # Most calls: the window is trimmed when a slice begins, so it is up to one slice longer.
-        began_at, calls, failures = tallies[-1]
-        return (*tallies[:-1], Tally(began_at, calls + 1, failures + (not ok)))
-    recent = (tally for tally in tallies if tally.began_at > now - settings.window)
-    return (*recent, Tally(now, 1, int(not ok)))
-
-
-def _opened(now: datetime, settings: BreakerSettings) -> State:
-    return State(phase=Phase.OPEN, retry_at=now + settings.open_for)
+    def refused(self, refusal: Refusal, /) -> None:
+        """Do nothing."""

@@ -13,6 +13,7 @@ from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.delivery import read
 from angzarr.delivery.handlers import Handler, Handlers
@@ -26,6 +27,7 @@ from angzarr.delivery.settle import Settler
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
 from angzarr.events import headers as names
 from angzarr.events.message import Message
+from angzarr.resilience.guarded import guards
 from angzarr.resilience.policies import POLICIES
 
 
@@ -140,7 +142,7 @@ class World:
         self.store.journal = self.journal
         self.stop = self.closed = False
         self.handlers = Handlers()
-        self.breakers = InProcessBreakers()
+        self.breakers = InProcessBreakers(clock=self.clock)
         self.tokens = 0
         self.hooks = Hooks()
         self.leases.renew("w1", timedelta(days=30))
@@ -149,6 +151,7 @@ class World:
         def bind(delivery, context):
             return lambda: call(delivery.args[0], context)
 
+        options["breakers"] = guards(options.pop("breaker", None))
         self.handlers.add(Handler(name=name, bind=options.pop("bind", bind), **options))
 
     def road(self):
@@ -157,13 +160,14 @@ class World:
             seldom=seldom_by(self.clock),
         )  # fmt: skip
         pipeline = Pipeline(
-            handlers=self.handlers, store=self.store, breakers=self.breakers,
+            handlers=self.handlers, store=self.store,
+            admission=Admission(breakers=self.breakers, clock=self.clock, chance=lambda: 0.0),
             results=Results(dumps=json.dumps, loads=json.loads),
             judge=Judge(
                 autopsy=Autopsy(clock=self.clock, component="app", worker="host", version="1"),
                 clock=self.clock, chance=lambda: 0.0, policies=POLICIES,
             ),
-            hold=hold, clock=self.clock, chance=lambda: 0.0,
+            hold=hold, clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"), hooks=self.hooks,
         )  # fmt: skip
         settler = Settler(

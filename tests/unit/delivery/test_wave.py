@@ -31,10 +31,11 @@ class Guarded:
         plain = world.road()
         settings = BreakerSettings(
             window=MINUTE, min_calls=LEAST, failure_share=0.8, failures_in_a_row=2**31,
-            open_for=MINUTE,
+            open_for=MINUTE, ramp_up=timedelta(0),
         )  # fmt: skip
         waves = Waves(
-            breakers=InProcessBreakers(default=settings), handlers=world.handlers,
+            breakers=InProcessBreakers(default=settings, clock=world.clock),
+            handlers=world.handlers,
             autopsy=plain.pipeline.judge.autopsy, facts=plain.settler.facts, clock=world.clock,
             chance=lambda: 0.0, known=frozenset(self.ill),
             on_held=lambda domain, until: self.held.append((domain, until)),

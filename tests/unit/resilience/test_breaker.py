@@ -10,15 +10,29 @@ from hypothesis import strategies as st
 
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import (
-    PROBE_WAIT,
-    SLICES,
     Barred,
     BreakerSettings,
+    Counts,
+    Permit,
     Phase,
+    Probe,
+    Reason,
     State,
+)
+from angzarr.resilience.breaker_rules import (
+    FIRST_SHARE,
+    PROBE_WAIT,
+    SLICES,
+    Batch,
     admit,
+    chance_of,
+    forgone,
     isolated,
-    record,
+    probed,
+    report,
+    reset,
+    share,
+    transition,
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,11 +40,25 @@ SECOND = timedelta(seconds=1)
 D5 = BreakerSettings()
 
 
-def ended(state: State, calls: str, now: datetime = START, settings: BreakerSettings = D5) -> State:
-    """Let calls end at *now*: ``+`` well, ``-`` ill."""
+def batch(calls: str) -> Batch:
+    """Return calls that ended: ``+`` well, ``-`` ill, ``s`` well and slow, ``S`` ill and slow."""
+    made = Batch()
     for call in calls:
-        state = record(state, "t", now, settings, ok=call == "+")
+        made = made.with_call(ok=call in "+s", slow=call in "sS")
+    return made
+
+
+def ended(state: State, calls: str, now: datetime = START, settings: BreakerSettings = D5) -> State:
+    """Let calls that were let through in this era end at *now*, one by one."""
+    for call in calls:
+        state = report(state, state.era, batch(call), now, settings)
     return state
+
+
+def ask(
+    state: State, token: str, now: datetime, settings: BreakerSettings = D5
+) -> tuple[State, Permit | Barred]:
+    return admit(state, "crm", token, now, settings)
 
 
 def opened() -> State:
@@ -40,8 +68,17 @@ def opened() -> State:
 
 
 def half_open(call: str = "probe") -> State:
-    state, refused = admit(opened(), call, START + 60 * SECOND, D5)
-    assert refused is None
+    state, answer = ask(opened(), call, START + 60 * SECOND)
+    assert answer == Permit("crm", 2, call)
+    return state
+
+
+def closed_again(now: datetime = START + 61 * SECOND) -> State:
+    state = half_open("one")
+    for token in ("one", "two"):
+        state, _ = ask(state, token, now)
+        state = probed(state, token, now, D5, ok=True)
+    assert state.phase is Phase.CLOSED
     return state
 
 
@@ -56,81 +93,193 @@ def half_open(call: str = "probe") -> State:
         ("+-" * 4 + "+", Phase.CLOSED),
         ("+-" * 5, Phase.OPEN),  # half of ten
         ("++-" * 10, Phase.CLOSED),
+        ("s" * 30, Phase.CLOSED),  # no call is slow unless it is said what slow is
     ],
 )
 def test_closed_breaker_opens_by_the_thresholds_of_the_spec(calls: str, phase: Phase) -> None:
-    assert ended(State(), calls).phase is phase
+    unslow = calls.replace("s", "+")
+    assert ended(State(), unslow).phase is phase
+
+
+def test_slow_calls_open_it_as_failures_do() -> None:
+    assert ended(State(), "+" * 6 + "s" * 5).phase is Phase.CLOSED
+    state = ended(State(), "+" * 5 + "s" * 5)
+    assert state.phase is Phase.OPEN
+    assert state.judged == Counts(requests=10, failures=0, successes=10)
+
+
+@given(st.text("+-sS", max_size=40), st.data())
+def test_a_batch_opens_it_if_its_calls_do_one_by_one(calls: str, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(calls)))
+    before = ended(State(), "+-" * 4)
+    at_once = report(before, before.era, batch(calls[cut:]), START, D5)
+    one_by_one = ended(before, calls[cut:])
+    if at_once.phase is one_by_one.phase is Phase.CLOSED:
+        assert at_once == one_by_one
+    if at_once.phase is Phase.OPEN:  # judged at its end, a batch opens no healthy breaker
+        assert one_by_one.phase is Phase.OPEN
+
+
+@given(st.text("+-", max_size=30), st.integers(0, 5))
+def test_a_batch_knows_its_runs_of_failures(calls: str, before: int) -> None:
+    whole = "-" * before + calls
+    runs = [len(run) for run in whole.split("+")]
+    assert batch(calls).in_a_row(before) == runs[-1]
+    assert batch(calls).most_in_a_row(before) == max(runs)
 
 
 def test_calls_older_than_the_window_do_not_count() -> None:
     state = ended(State(), "+-" * 4)
     late = START + 61 * SECOND
     assert ended(state, "-", late).phase is Phase.CLOSED
-    assert ended(state, "-+" * 5, late).phase is Phase.CLOSED
-    assert ended(state, "-+" * 5 + "-", late).phase is Phase.OPEN
+    assert ended(state, "-+" * 4 + "-", late).phase is Phase.CLOSED
+    assert ended(state, "-+" * 5, late).phase is Phase.OPEN
 
 
 def test_open_breaker_refuses_until_its_time_is_up() -> None:
-    state, refused = admit(opened(), "t", START + 20 * SECOND, D5)
-    assert refused == Barred(retry_after=40 * SECOND)
+    state, answer = ask(opened(), "t", START + 20 * SECOND)
+    assert answer == Barred(retry_after=40 * SECOND, spread=D5.ramp_up)
     assert state.phase is Phase.OPEN
-    state, refused = admit(state, "t", START + 60 * SECOND, D5)
-    assert refused is None
+    state, answer = ask(state, "t", START + 60 * SECOND)
+    assert isinstance(answer, Permit)
     assert state.phase is Phase.HALF_OPEN
+
+
+def test_those_who_wait_are_spread_over_the_ramp_up() -> None:
+    barred = Barred(retry_after=60 * SECOND, spread=30 * SECOND)
+    assert [barred.wait(chance) for chance in (0.0, 0.5, 1.0)] == [
+        60 * SECOND, 75 * SECOND, 90 * SECOND
+    ]  # fmt: skip
+    assert Barred(retry_after=60 * SECOND).wait(1.0) == 66 * SECOND
 
 
 def test_half_open_lets_one_probe_through() -> None:
     state = half_open("one")
     now = START + 61 * SECOND
-    state, refused = admit(state, "two", now, D5)
-    assert refused == Barred(retry_after=PROBE_WAIT)
-    _, again = admit(state, "one", now, D5)
-    assert again is None
+    state, answer = ask(state, "two", now)
+    assert answer == Barred(retry_after=PROBE_WAIT, spread=D5.ramp_up)
+    _, again = ask(state, "one", now)
+    assert again == Permit("crm", 2, "one")
 
 
 def test_probe_whose_worker_died_does_not_block_the_breaker() -> None:
     late = START + 60 * SECOND + D5.probe_lease
-    state, refused = admit(half_open("dead"), "next", late, D5)
-    assert refused is None
+    state, answer = ask(half_open("dead"), "next", late)
+    assert isinstance(answer, Permit)
     assert [probe.token for probe in state.probes] == ["next"]
-    assert record(state, "dead", late, D5, ok=False) == state
+    assert probed(state, "dead", late, D5, ok=False) == state
+
+
+def test_probe_that_was_not_called_is_free_for_another() -> None:
+    now = START + 61 * SECOND
+    state, answer = ask(forgone(half_open("one"), "one"), "two", now)
+    assert isinstance(answer, Permit)
+    assert state.probes == (Probe("two", now + D5.probe_lease),)
 
 
 def test_two_successes_close_it_and_forget_the_past() -> None:
     now = START + 61 * SECOND
-    state = record(half_open("one"), "one", now, D5, ok=True)
+    state = probed(half_open("one"), "one", now, D5, ok=True)
     assert state.phase is Phase.HALF_OPEN
-    state, refused = admit(state, "two", now, D5)
-    assert refused is None
-    assert record(state, "two", now, D5, ok=True) == State()
+    state, _ = ask(state, "two", now)
+    assert probed(state, "two", now, D5, ok=True) == State(
+        era=3, ramp_from=now, changed_at=now, reason=Reason.THRESHOLD_MET, judged=Counts(2, 0, 2)
+    )
 
 
 def test_any_failure_in_half_open_opens_it_again() -> None:
     now = START + 61 * SECOND
-    state = record(half_open("one"), "one", now, D5, ok=True)
-    state, _ = admit(state, "two", now, D5)
-    state = record(state, "two", now, D5, ok=False)
-    assert state == State(phase=Phase.OPEN, retry_at=now + D5.open_for)
+    state = probed(half_open("one"), "one", now, D5, ok=True)
+    state, _ = ask(state, "two", now)
+    state = probed(state, "two", now, D5, ok=False)
+    assert state == State(
+        phase=Phase.OPEN, era=3, retry_at=now + D5.open_for, changed_at=now,
+        reason=Reason.HALF_OPEN_FAILED, judged=Counts(2, 1, 1),
+    )  # fmt: skip
 
 
 def test_calls_let_through_before_it_opened_change_nothing() -> None:
-    for state in (opened(), half_open("one")):
-        assert ended(state, "+-", START + 61 * SECOND) == state
+    late = START + 61 * SECOND
+    for state in (opened(), half_open("one"), closed_again()):
+        assert report(state, 0, batch("-" * 50), late, D5) == state
+
+
+@pytest.mark.parametrize(("passed", "expected"), [(0, 0.1), (15, 0.55), (30, 1.0), (90, 1.0)])
+def test_a_closed_breaker_lets_traffic_in_gradually(passed: int, expected: float) -> None:
+    state, now = closed_again(START), START + passed * SECOND
+    assert share(state, now, D5) == pytest.approx(expected)
+    let_through = sum(isinstance(ask(state, f"{n:x}" * 8, now)[1], Permit) for n in range(10_000))
+    assert let_through / 10_000 == pytest.approx(expected, abs=0.05)
+
+
+@given(st.text(min_size=1), st.floats(0, 30))
+def test_who_waits_for_its_turn_in_the_ramp_up_gets_it(token: str, passed: float) -> None:
+    state, now = closed_again(START), START + passed * SECOND
+    _, answer = ask(state, token, now)
+    if isinstance(answer, Barred):
+        assert timedelta(0) <= answer.retry_after <= D5.ramp_up - (now - START)
+        turn = now + answer.retry_after + timedelta(milliseconds=1)
+        assert isinstance(ask(state, token, turn)[1], Permit)
+    else:
+        assert chance_of(token) <= share(state, now, D5)
+
+
+def test_a_breaker_without_ramp_up_lets_all_through() -> None:
+    at_once = BreakerSettings(ramp_up=timedelta(0))
+    state = reset(isolated(State(), START), START, at_once)
+    assert all(isinstance(ask(state, f"{n}", START, at_once)[1], Permit) for n in range(100))
+    assert FIRST_SHARE < 1
 
 
 def test_isolated_breaker_stays_open_until_reset() -> None:
-    state, refused = admit(isolated(), "t", START + timedelta(days=30), D5)
-    assert refused == Barred(retry_after=D5.open_for)
-    assert ended(state, "+" * 100) == isolated()
+    held = isolated(State(), START)
+    state, answer = ask(held, "t", START + timedelta(days=30))
+    assert answer == Barred(retry_after=D5.open_for, spread=D5.ramp_up)
+    assert ended(state, "+" * 100) == held == isolated(held, START + SECOND)
+    state = reset(held, START, D5)
+    assert (state.phase, state.reason, state.ramp_from) == (Phase.CLOSED, Reason.OPERATOR, START)
+
+
+def test_reset_of_a_closed_breaker_forgets_what_it_saw() -> None:
+    state = reset(ended(State(), "-" * 9), START, D5)
+    assert state == State()
+
+
+def test_every_change_of_phase_is_told_with_what_it_was_judged_by() -> None:
+    change = transition("crm", Phase.CLOSED, opened())
+    assert change is not None
+    assert (change.before, change.after, change.reason, change.era, change.at) == (
+        Phase.CLOSED, Phase.OPEN, Reason.THRESHOLD_EXCEEDED, 1, START
+    )  # fmt: skip
+    assert change.counts == Counts(requests=10, failures=10, successes=0)
+    assert transition("crm", Phase.OPEN, opened()) is None
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["admit", "good", "bad"]), st.integers(0, 4), st.floats(0, 90)),
+    st.tuples(
+        st.sampled_from(["admit", "+", "-", "forgo", "isolate", "reset"]),
+        st.integers(0, 4),
+        st.floats(0, 90),
+    ),
     max_size=120,
 )
 small = BreakerSettings(
     min_calls=3, failures_in_a_row=2, probes=2, probe_lease=timedelta(seconds=20)
 )
+
+
+def stepped(state: State, verb: str, token: str, now: datetime) -> State:
+    if verb == "admit":
+        return ask(state, token, now, small)[0]
+    if verb == "forgo":
+        return forgone(state, token)
+    if verb == "isolate":
+        return isolated(state, now)
+    if verb == "reset":
+        return reset(state, now, small)
+    if any(probe.token == token for probe in state.probes):
+        return probed(state, token, now, small, ok=verb == "+")
+    return report(state, state.era, batch(verb), now, small)
 
 
 @given(steps)
@@ -139,46 +288,43 @@ def test_any_history_keeps_the_promises(history: list[tuple[str, int, float]]) -
     for verb, token, passes in history:
         now += timedelta(seconds=passes)
         before = state
-        if verb == "admit":
-            state, refused = admit(state, str(token), now, small)
-            assert (refused is None) or refused.retry_after > timedelta(0)
-            if before.phase is Phase.CLOSED:
-                assert refused is None
-            if refused is None and state.phase is Phase.HALF_OPEN:
-                assert str(token) in {probe.token for probe in state.probes}
-        else:
-            state = record(state, str(token), now, small, ok=verb == "good")
-            if verb == "good":
-                assert not (before.phase is Phase.CLOSED and state.phase is Phase.OPEN)
+        state = stepped(before, verb, str(token), now)
+        _, answer = ask(state, "other", now, small)
+        if isinstance(answer, Barred):
+            assert answer.retry_after >= timedelta(0)
+            assert state.phase is not Phase.CLOSED or state.ramp_from is not None
+        if state.phase is not before.phase:
+            assert state.era == before.era + 1
+            assert transition("crm", before.phase, state) is not None
         live = [probe for probe in state.probes if probe.ends_at > now]
         assert len(live) <= small.probes
+        assert not live or state.phase is Phase.HALF_OPEN
         assert len(state.tallies) <= SLICES + 1
         assert (state.retry_at is not None) == (state.phase is Phase.OPEN)
-        if before.phase is Phase.OPEN and state.phase is not Phase.OPEN:
+        if before.phase is Phase.OPEN and state.phase is Phase.HALF_OPEN:
             assert before.retry_at is not None
             assert now >= before.retry_at
+        if before.phase is Phase.ISOLATED:
+            assert state.phase is Phase.ISOLATED or verb == "reset"
 
 
 @given(steps)
-def test_a_breaker_nobody_touches_lets_a_probe_through_in_bounded_time(
+def test_a_breaker_nobody_touches_lets_a_call_through_in_bounded_time(
     history: list[tuple[str, int, float]],
 ) -> None:
     state, now = State(), START
     for verb, token, passes in history:
         now += timedelta(seconds=passes)
-        if verb == "admit":
-            state, _ = admit(state, str(token), now, small)
-        else:
-            state = record(state, str(token), now, small, ok=verb == "good")
-    later = now + max(small.open_for, small.probe_lease)
-    _, refused = admit(state, "new", later, small)
-    assert refused is None
+        if verb != "isolate":
+            state = stepped(state, verb, str(token), now)
+    later = now + max(small.open_for, small.probe_lease, small.ramp_up)
+    assert isinstance(ask(state, "new", later, small)[1], Permit)
 
 
 def test_busy_breaker_stays_small() -> None:
     state = State()
     for n in range(5_000):
-        state = record(state, "t", START + n * timedelta(milliseconds=20), D5, ok=True)
+        state = report(state, 0, batch("+"), START + n * timedelta(milliseconds=20), D5)
     assert len(state.tallies) <= SLICES + 1
     assert sum(tally.calls for tally in state.tallies) == pytest.approx(3_000, rel=0.05)
 
@@ -195,6 +341,9 @@ def test_busy_breaker_stays_small() -> None:
         {"failures_in_a_row": 0},
         {"failure_share": 0},
         {"failure_share": 1.1},
+        {"slow_share": 0},
+        {"slow_call": timedelta(0)},
+        {"ramp_up": -SECOND},
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, object]) -> None:

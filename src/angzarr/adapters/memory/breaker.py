@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from threading import Lock
 
-from angzarr.resilience.breaker import Barred, BreakerSettings, State, admit, isolated, record
+from angzarr.clock import Clock, SystemClock
+from angzarr.resilience import breaker_rules as rules
+from angzarr.resilience.breaker import (
+    Barred,
+    BreakerSettings,
+    BreakerWatch,
+    Permit,
+    Refusal,
+    State,
+    Unwatched,
+)
+from angzarr.seldom import Seldom
 
 _DEFAULTS = BreakerSettings()
 _NEW = State()
@@ -19,39 +30,73 @@ class InProcessBreakers:
         self,
         settings: Mapping[str, BreakerSettings] | None = None,
         default: BreakerSettings = _DEFAULTS,
+        watch: BreakerWatch | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._settings = dict(settings or {})
         self._default = default
+        self._watch = watch or Unwatched()
+        self._seldom = Seldom()
+        self._clock = clock or SystemClock()
         self._states: dict[str, State] = {}
         self._lock = Lock()
 
-    def admit(self, name: str, token: str, now: datetime, /) -> Barred | None:
-        """Ask to make a call; None: make it."""
+    def admit(self, name: str, token: str, /) -> Permit | Barred:
+        """Ask to make a call."""
+        now, settings = self._clock.now(), self._of(name)
         with self._lock:
-            state = self._states.get(name, _NEW)
-            self._states[name], refused = admit(state, token, now, self._of(name))
-        return refused
+            before = self._states.get(name, _NEW)
+            state, answer = rules.admit(before, name, token, now, settings)
+            self._states[name] = state
+        self._tell(name, before, state)
+        if isinstance(answer, Barred) and self._seldom.now(name):
+            self._watch.refused(Refusal(name, state.phase, answer.retry_after, now))
+        return answer
 
-    def record(self, name: str, token: str, *, ok: bool, now: datetime) -> None:
-        """Say how the admitted call ended."""
-        with self._lock:
-            state = self._states.get(name, _NEW)
-            self._states[name] = record(state, token, now, self._of(name), ok=ok)
+    def record(self, permit: Permit, /, *, ok: bool, took: timedelta) -> None:
+        """Say how the call of *permit* ended."""
+        now, settings = self._clock.now(), self._of(permit.name)
+        slow = settings.is_slow(took)
+        if permit.probe:
+            self._change(
+                permit.name,
+                lambda state: rules.probed(state, permit.probe, now, settings, ok=ok and not slow),
+            )
+            return
+        batch = rules.Batch().with_call(ok=ok, slow=slow)
+        self._change(
+            permit.name, lambda state: rules.report(state, permit.era, batch, now, settings)
+        )
+
+    def forgo(self, permit: Permit, /) -> None:
+        """Give a probe back."""
+        if permit.probe:
+            self._change(permit.name, lambda state: rules.forgone(state, permit.probe))
 
     def isolate(self, name: str, /) -> None:
         """Hold the breaker open until it is reset."""
-        with self._lock:
-            self._states[name] = isolated()
+        self._change(name, lambda state: rules.isolated(state, self._clock.now()))
 
     def reset(self, name: str, /) -> None:
         """Close the breaker and forget what it saw."""
-        with self._lock:
-            self._states[name] = State()
+        settings = self._of(name)
+        self._change(name, lambda state: rules.reset(state, self._clock.now(), settings))
 
-    def state(self, name: str) -> State:
-        """Return the breaker's state as it is now."""
+    def states(self) -> Mapping[str, State]:
+        """Return every breaker that is known, by name."""
         with self._lock:
-            return self._states.get(name, State())
+            return {**dict.fromkeys(self._settings, _NEW), **self._states}
+
+    def _change(self, name: str, rule: Callable[[State], State]) -> None:
+        with self._lock:
+            before = self._states.get(name, _NEW)
+            self._states[name] = after = rule(before)
+        self._tell(name, before, after)
+
+    def _tell(self, name: str, before: State, after: State) -> None:
+        change = rules.transition(name, before.phase, after)
+        if change is not None:
+            self._watch.changed(change)
 
     def _of(self, name: str) -> BreakerSettings:
         return self._settings.get(name, self._default)

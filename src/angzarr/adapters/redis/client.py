@@ -54,8 +54,8 @@ class RedisClient:
     """
 
     def __init__(self, url: str, *, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
-        make, self.address = _connector(url, timeout.total_seconds())
-        self._link = Link(make)
+        self._make, self.address = _connector(url, timeout.total_seconds())
+        self._link = Link(self._make)
 
     def execute(self, *command: Argument) -> Any:
         """Send one command and return its reply; an error reply is raised."""
@@ -78,6 +78,12 @@ class RedisClient:
         """Run *script* once for each (key, *args) in one round trip, in order."""
         replies: list[Any] = self._call(self._link.run_many, script, calls)
         return replies
+
+    def connect(self) -> Connection:
+        """Return a connection of the caller's own, whose errors are redis-py's."""
+        connection = self._make()
+        connection.connect()
+        return connection
 
     def close(self) -> None:
         """Close the idle connections; the client can still be used and makes new ones."""

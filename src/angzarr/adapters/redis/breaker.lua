@@ -1,0 +1,150 @@
+-- One step of a shared breaker; says the same as resilience/breaker_rules.py, whose names it uses.
+-- KEYS: state, names (sorted set: when each was last touched), version
+-- ARGV: step, name, channel, settings (JSON, spans in ms), then what the step takes.
+-- Returns now (ms), the state (JSON), the phase before, whether a call was let through, and how
+-- long one that was not should wait (ms).
+local step, name, channel = ARGV[1], ARGV[2], ARGV[3]
+local rules = cjson.decode(ARGV[4])
+local KEPT = 604800000 -- an untouched breaker is forgotten after a week
+local PROBE_WAIT, SLICES = 1000, 30
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local stored = redis.call('GET', KEYS[1])
+local state = stored and cjson.decode(stored)
+  or {phase = 'closed', era = 0, tallies = {}, in_a_row = 0, probes = {}, successes = 0}
+local before, permitted, wait = state.phase, 0, 0
+
+local function change(phase, reason, requests, failures, successes)
+  state = {
+    phase = phase, era = state.era + 1, tallies = {}, in_a_row = 0, probes = {}, successes = 0,
+    changed_at = now, reason = reason, judged = {requests, failures, successes},
+  }
+end
+
+local function open(reason, requests, failures, successes)
+  change('open', reason, requests, failures, successes)
+  state.retry_at = now + rules.open_for
+end
+
+local function close(reason, requests, failures, successes)
+  change('closed', reason, requests, failures, successes)
+  if rules.ramp_up > 0 then state.ramp_from = now end
+end
+
+local function without(token)
+  local left = {}
+  for _, probe in ipairs(state.probes) do
+    if probe[1] ~= token then left[#left + 1] = probe end
+  end
+  return left
+end
+
+local function probe(token)
+  local out, soonest = {}, nil
+  for _, one in ipairs(state.probes) do
+    if one[2] > now then
+      out[#out + 1] = one
+      soonest = math.min(soonest or one[2], one[2])
+      if one[1] == token then permitted = 1 end
+    end
+  end
+  state.probes = out
+  if permitted == 1 then return end
+  if #out < rules.probes then
+    out[#out + 1] = {token, now + rules.probe_lease}
+    permitted = 1
+  else
+    wait = math.min(soonest - now, PROBE_WAIT)
+  end
+end
+
+local function admit(token)
+  if state.phase == 'closed' then
+    permitted = 1 -- the caller knows by now that it is closed, and ramps up by itself
+  elseif state.phase == 'isolated' then
+    wait = rules.open_for
+  elseif state.phase == 'open' and now < state.retry_at then
+    wait = state.retry_at - now
+  else
+    if state.phase == 'open' then change('half_open', 'timeout_elapsed', 0, 0, 0) end
+    probe(token)
+  end
+end
+
+local function report(era, calls, failures, slow, lead, longest, tail)
+  if state.phase ~= 'closed' or era ~= state.era or calls == 0 then return end
+  local tallies = state.tallies
+  local last = tallies[#tallies]
+  if last and now < last[1] + rules.window / SLICES then
+    tallies[#tallies] = {last[1], last[2] + calls, last[3] + failures, last[4] + slow}
+  else
+    tallies = {}
+    for _, tally in ipairs(state.tallies) do
+      if tally[1] > now - rules.window then tallies[#tallies + 1] = tally end
+    end
+    tallies[#tallies + 1] = {now, calls, failures, slow}
+  end
+  local all, ill, slows = 0, 0, 0
+  for _, tally in ipairs(tallies) do
+    all, ill, slows = all + tally[2], ill + tally[3], slows + tally[4]
+  end
+  local in_a_row = math.max(state.in_a_row + lead, longest)
+  if all >= rules.min_calls and (
+    (failures > 0 and in_a_row >= rules.failures_in_a_row)
+    or ill >= rules.failure_share * all
+    or slows >= rules.slow_share * all
+  ) then
+    return open('threshold_exceeded', all, ill, all - ill)
+  end
+  state.tallies = tallies
+  state.in_a_row = lead == calls and state.in_a_row + calls or tail
+end
+
+local function probed(token, ok)
+  local left = without(token)
+  if state.phase ~= 'half_open' or #left == #state.probes then return end
+  if not ok then
+    return open('half_open_failed', state.successes + 1, 1, state.successes)
+  end
+  local successes = state.successes + 1
+  if successes >= rules.successes_to_close then
+    return close('threshold_met', successes, 0, successes)
+  end
+  state.probes, state.successes = left, successes
+end
+
+local function reset()
+  if state.phase == 'closed' then
+    state.tallies, state.in_a_row, state.ramp_from, state.judged = {}, 0, nil, nil
+  else
+    close('operator', 0, 0, 0)
+  end
+end
+
+local function number(at) return tonumber(ARGV[at]) end
+
+if step == 'admit' then admit(ARGV[5])
+elseif step == 'report' then
+  report(number(5), number(6), number(7), number(8), number(9), number(10), number(11))
+elseif step == 'probed' then probed(ARGV[5], ARGV[6] == '1')
+elseif step == 'forgo' then state.probes = without(ARGV[5])
+elseif step == 'isolate' then
+  if state.phase ~= 'isolated' then change('isolated', 'operator', 0, 0, 0) end
+elseif step == 'reset' then reset()
+end
+
+local told = cjson.encode(state)
+if step ~= 'look' and told ~= stored then
+  local isolated = state.phase == 'isolated'
+  if isolated then redis.call('SET', KEYS[1], told)
+  else redis.call('SET', KEYS[1], told, 'PX', KEPT) end
+  redis.call('ZADD', KEYS[2], isolated and '+inf' or now, name)
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - KEPT)
+  if state.era > 0 and state.changed_at == now and before ~= state.phase then
+    local version = redis.call('INCR', KEYS[3])
+    redis.call('PUBLISH', channel, version .. ' breaker ' .. name)
+  end
+end
+return {now, told, before, permitted, wait}

@@ -1,0 +1,247 @@
+"""Breakers on Redis, one for a whole fleet: a closed one costs no round trip (spec D5).
+
+Each process keeps what it last heard of a breaker. A closed one is asked in memory, successes are
+told in batches; a failure is told at once, in the caller's thread, with all that went before it.
+A probe is asked for and answered for in Redis, so that there are never more than were allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from threading import Lock
+from typing import Any, Final
+
+from angzarr.adapters.redis.flow_line import FlowLine, flow_key
+from angzarr.adapters.redis.link import Argument, Script
+from angzarr.resilience import breaker_rules as rules
+from angzarr.resilience.breaker import (
+    Barred,
+    BreakerSettings,
+    BreakerWatch,
+    Counts,
+    Permit,
+    Phase,
+    Probe,
+    Reason,
+    Refusal,
+    State,
+    Tally,
+    Unwatched,
+)
+from angzarr.seldom import A_MINUTE, Seldom
+
+_STEP: Final = Script("breaker.lua")
+_DEFAULTS: Final = BreakerSettings()
+#: The era of calls that were let through without any knowledge; nothing is counted for it.
+_UNKNOWN: Final = -1
+
+
+class RedisBreakers:
+    """Fulfils `Breakers`, safe to use from many threads; `settings` by name, else *default*.
+
+    *watch* is told what this process caused; *line* is shared with others who use it.
+    """
+
+    def __init__(
+        self,
+        line: FlowLine,
+        settings: Mapping[str, BreakerSettings] | None = None,
+        default: BreakerSettings = _DEFAULTS,
+        watch: BreakerWatch | None = None,
+    ) -> None:
+        self._line = line
+        self._settings = dict(settings or {})
+        self._default = default
+        self._watch = watch or Unwatched()
+        self._seldom = Seldom()
+        self._told_rules: dict[str, str] = {}
+        #: Permits of those that are closed and not ramping up: nearly all.
+        self._clear: dict[str, Permit] = {}
+        self._seen: dict[str, State] = {}
+        self._batches: dict[tuple[str, int], rules.Batch] = {}
+        self._lock = Lock()
+        line.on_change("breaker", self._changed)
+        line.each_turn(self._tell)
+
+    def admit(self, name: str, token: str, /) -> Permit | Barred:
+        """Ask to make a call; asks Redis only for a probe, and the first time for a name."""
+        permit = self._clear.get(name)
+        if permit is not None:
+            return permit
+        answer = self._admit(name, token)
+        if isinstance(answer, Barred) and self._seldom.now(name):
+            self._line.ask(partial(self._refuse, name, answer), None)
+        return answer
+
+    def record(self, permit: Permit, /, *, ok: bool, took: timedelta) -> None:
+        """Say how the call ended: a success some time later, anything else now."""
+        slow = self._of(permit.name).is_slow(took)
+        if permit.probe:
+            told = ("probed", permit.probe, int(ok and not slow))
+            self._line.ask(partial(self._step, permit.name, *told), None)
+            return
+        key = (permit.name, permit.era)
+        with self._lock:
+            batch = self._batches.get(key, rules.Batch())
+            self._batches[key] = batch.with_call(ok=ok, slow=slow)
+        if slow or not ok:
+            self._line.ask(partial(self._report, key), None)
+
+    def forgo(self, permit: Permit, /) -> None:
+        """Give a probe back; other permits need not be."""
+        if permit.probe:
+            self._line.ask(partial(self._step, permit.name, "forgo", permit.probe), None)
+
+    def isolate(self, name: str, /) -> None:
+        """Hold the breaker open until it is reset; raises StoreUnavailable."""
+        self._step(name, "isolate")
+
+    def reset(self, name: str, /) -> None:
+        """Close the breaker and forget what it saw; raises StoreUnavailable."""
+        self._step(name, "reset")
+
+    def states(self) -> Mapping[str, State]:
+        """Return every breaker that was used within a week; raises StoreUnavailable."""
+        names = self._line.client.execute("ZRANGE", self._key("breakers"), 0, -1)
+        known = sorted({*names, *self._settings})
+        return {name: self._look(name) for name in known}
+
+    def _admit(self, name: str, token: str) -> Permit | Barred:
+        seen = self._seen.get(name)
+        if seen is None:
+            self._line.start()
+            if (seen := self._line.ask(partial(self._look, name), None)) is None:
+                return Permit(name, _UNKNOWN)
+        now, settings = self._line.now(), self._of(name)
+        if seen.phase is Phase.HALF_OPEN:
+            answer: Permit | Barred = Permit(name, seen.era, token)
+        else:
+            state, answer = rules.admit(seen, name, token, now, settings)
+            if state.phase is Phase.CLOSED and rules.share(seen, now, settings) >= 1.0:
+                self._take_in(name, replace(seen, ramp_from=None))
+        if isinstance(answer, Barred) or not answer.probe:
+            return answer
+        unasked: Permit | Barred = Permit(name, seen.era)
+        return self._line.ask(partial(self._ask_for_probe, name, token), unasked)
+
+    def _ask_for_probe(self, name: str, token: str) -> Permit | Barred:
+        state, permitted, wait = self._step(name, "admit", token)
+        if state.phase is Phase.CLOSED:  # since we last heard of it
+            return rules.admit(state, name, token, self._line.now(), self._of(name))[1]
+        if permitted:
+            return Permit(name, state.era, token)
+        return Barred(retry_after=timedelta(milliseconds=wait), spread=self._of(name).ramp_up)
+
+    def _refuse(self, name: str, barred: Barred) -> None:
+        """Tell of a refusal, unless another process did so within the minute (spec D5)."""
+        key, span = self._key("refused", name), round(A_MINUTE * 1000)
+        if self._line.client.execute("SET", key, 1, "NX", "PX", span):
+            phase = self._seen[name].phase
+            self._watch.refused(Refusal(name, phase, barred.retry_after, self._line.now()))
+
+    def _look(self, name: str) -> State:
+        return self._step(name, "look")[0]
+
+    def _changed(self, name: str) -> None:
+        for one in [name] if name else list(self._seen):
+            if one in self._seen:
+                self._look(one)
+
+    def _tell(self) -> None:
+        for key in list(self._batches):
+            self._report(key)
+
+    def _report(self, key: tuple[str, int]) -> None:
+        """Tell what ended since the last time; what cannot be told now is told never."""
+        with self._lock:
+            batch = self._batches.pop(key, None)
+        name, era = key
+        seen = self._seen.get(name)
+        if batch and seen and seen.era == era and seen.phase is Phase.CLOSED:
+            self._step(name, "report", era, *batch)
+
+    def _step(self, name: str, step: str, *what: Argument) -> tuple[State, bool, int]:
+        """Run one step in Redis and take in the state that it returns."""
+        keys = (self._key("breaker", name), self._key("breakers"), self._line.version_key)
+        now, told, before, permitted, wait = self._line.client.run_keys(
+            _STEP, keys, step, name, self._line.channel, self._rules_of(name), *what
+        )
+        self._line.told_time(now)
+        state = read_state(told)
+        self._take_in(name, state)
+        change = rules.transition(name, Phase(before), state)
+        if change is not None:
+            self._watch.changed(change)
+        return state, bool(permitted), wait
+
+    def _take_in(self, name: str, state: State) -> None:
+        with self._lock:
+            known = self._seen.get(name)
+            if known is not None and known.era > state.era:
+                return  # an answer that was overtaken by a later one
+            self._seen[name] = state
+            if state.phase is Phase.CLOSED and state.ramp_from is None:
+                self._clear[name] = Permit(name, state.era)
+            else:
+                self._clear.pop(name, None)
+
+    def _key(self, *parts: str) -> str:
+        return flow_key(self._line.prefix, *parts)
+
+    def _of(self, name: str) -> BreakerSettings:
+        return self._settings.get(name, self._default)
+
+    def _rules_of(self, name: str) -> str:
+        told = self._told_rules.get(name)
+        if told is None:
+            told = self._told_rules[name] = told_settings(self._of(name))
+        return told
+
+
+def told_settings(settings: BreakerSettings) -> str:
+    """Return *settings* as the script reads them, spans in milliseconds."""
+    ms = timedelta(milliseconds=1)
+    return json.dumps(
+        {
+            "window": settings.window // ms,
+            "min_calls": settings.min_calls,
+            "failures_in_a_row": settings.failures_in_a_row,
+            "failure_share": settings.failure_share,
+            "slow_share": settings.slow_share,
+            "open_for": settings.open_for // ms,
+            "probes": settings.probes,
+            "probe_lease": settings.probe_lease // ms,
+            "successes_to_close": settings.successes_to_close,
+            "ramp_up": settings.ramp_up // ms,
+        }
+    )
+
+
+def read_state(told: str) -> State:
+    """Return the state that the script wrote; an empty list of Lua's is an object."""
+    given: dict[str, Any] = json.loads(told)
+    return State(
+        phase=Phase(given["phase"]),
+        era=given["era"],
+        tallies=tuple(Tally(_time(at), *counts) for at, *counts in given["tallies"] or ()),
+        in_a_row=given["in_a_row"],
+        ramp_from=_maybe(given.get("ramp_from")),
+        retry_at=_maybe(given.get("retry_at")),
+        probes=tuple(Probe(token, _time(ends)) for token, ends in given["probes"] or ()),
+        successes=given["successes"],
+        changed_at=_maybe(given.get("changed_at")),
+        reason=Reason(given["reason"]) if given.get("reason") else None,
+        judged=Counts(*given.get("judged") or ()),
+    )
+
+
+def _time(milliseconds: float) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _maybe(milliseconds: float | None) -> datetime | None:
+    return None if milliseconds is None else _time(milliseconds)

@@ -1,0 +1,212 @@
+"""FlowLine: one process's line to the flow store, for all that a fleet shares of its flow control.
+
+A thread hears by push what changed there, looks once a second besides (a push can be lost), and
+does what is due at each turn, such as telling what was counted. Nobody waits for it, and no call
+fails because the store is away: flow control fails open (decisions 26).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final, TypeVar
+
+from angzarr.adapters.redis.client import RedisClient
+from angzarr.adapters.redis.link import Connection
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.flow")
+
+T = TypeVar("T")
+
+#: How long a connect or a reply may take: no caller waits longer for what is no condition.
+TIMEOUT: Final = timedelta(milliseconds=500)
+#: Seconds between two turns of the thread: what was counted is told this often.
+TURN: Final = 0.25
+#: Seconds between two looks for a change whose push was lost.
+LOOK_EVERY: Final = 1.0
+#: So many looks in a row that find a change nobody was told of mean that the bell is mute.
+MUTE: Final = 3
+#: Seconds that nobody asks a store that was away a moment ago.
+LEFT_ALONE: Final = 1.0
+#: Seconds that `close` waits for a turn under way.
+FAREWELL: Final = 1.0
+
+#: Told the name of what changed, or "" when anything may have.
+OnChange = Callable[[str], object]
+
+
+def flow_key(prefix: str, *parts: str) -> str:
+    """Return a key of the flow store; all of them share a hash tag, so one script may use many."""
+    return ":".join((f"{{{prefix}:flow}}", *parts))
+
+
+class FlowLine:
+    """Safe to use from many threads; made anew by each process. Idle until `start`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "angzarr",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = RedisClient(url, timeout=TIMEOUT)
+        self.prefix = prefix
+        self.channel = f"{prefix}:flow"
+        self.version_key = flow_key(prefix, "version")
+        self._monotonic = monotonic
+        self._ahead = time.time() - monotonic()
+        self._on_change: dict[str, OnChange] = {}
+        self._duties: list[Callable[[], object]] = []
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._asked_again_at = 0.0
+        self._seldom = Seldom()
+        self._version: str | None = None
+        self._looked_at = 0.0
+        self._no_bell_before = 0.0
+        self._unheard = 0
+
+    # -- what the parts of flow control use ----------------------------------------------------
+
+    def on_change(self, topic: str, heard: OnChange) -> None:
+        """Call *heard* in the thread when something of *topic* changed, or may have.
+
+        Scripts say so by ``PUBLISH <channel> "<version> <topic> <name>"``, where the version is
+        what ``INCR <version_key>`` returned.
+        """
+        self._on_change[topic] = heard
+
+    def each_turn(self, duty: Callable[[], object]) -> None:
+        """Call *duty* in the thread about four times a second while the store is there."""
+        self._duties.append(duty)
+
+    def ask(self, step: Callable[[], T], otherwise: T) -> T:
+        """Return what *step* returns, or *otherwise* if the store is away; never raises."""
+        if self.away:
+            return otherwise
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong there, deliveries go on
+            self._lost(error)
+            return otherwise
+
+    @property
+    def away(self) -> bool:
+        """Whether the store was away within the last second, so that it is left alone."""
+        return self._monotonic() < self._asked_again_at
+
+    def now(self) -> datetime:
+        """Return the store's time as it is known here; spans are measured by it alone."""
+        return datetime.fromtimestamp(self._monotonic() + self._ahead, UTC)
+
+    def told_time(self, milliseconds: int) -> None:
+        """Take in the store's time, which came with a reply."""
+        self._ahead = milliseconds / 1000 - self._monotonic()
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to listen; safe to call again."""
+        if self._thread is not None:
+            return
+        with self._starting:
+            if self._thread is None and not self._ended.is_set():
+                thread = threading.Thread(target=self._run, name="angzarr-flow", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def close(self) -> None:
+        """Tell what was counted, and end; safe to call twice."""
+        self._ended.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(FAREWELL)
+        self._turn()
+        self.client.close()
+
+    def _run(self) -> None:
+        bell: Connection | None = None
+        while not self._ended.is_set():
+            if bell is None:
+                bell = self._subscribed()
+            try:
+                self._hear(bell)
+            except Exception as error:  # noqa: BLE001 - the thread must outlive whatever happens
+                self._no_bell(error)
+                bell = None
+            self._turn()
+            if self._monotonic() >= self._looked_at + LOOK_EVERY:
+                bell = self.ask(partial(self._look, bell), bell)
+        if bell is not None:
+            bell.disconnect()
+
+    def _subscribed(self) -> Connection | None:
+        """Return a connection on which changes are told, None if there is none just now."""
+        if self._monotonic() < self._no_bell_before:
+            return None
+        try:
+            bell = self.client.connect()
+            bell.send_command("SUBSCRIBE", self.channel)
+            bell.read_response()
+        except Exception as error:  # noqa: BLE001 - it is looked for changes all the same
+            self._no_bell(error)
+            return None
+        self._version = None  # nothing was heard while there was no bell
+        self._looked_at = 0.0
+        return bell
+
+    def _no_bell(self, error: Exception) -> None:
+        self._no_bell_before = self._monotonic() + LEFT_ALONE
+        if self._seldom.now("bell"):
+            _log.warning("flow_changes_not_pushed: they are looked for once a second: %s", error)
+
+    def _hear(self, bell: Connection | None) -> None:
+        if bell is None:
+            self._ended.wait(TURN)
+        elif bell.can_read(TURN):
+            _kind, _channel, said = bell.read_response()
+            version, topic, name = str(said).split(" ", 2)
+            if self._version is not None and int(version) == int(self._version) + 1:
+                self._version = version
+            self._heard(topic, name)
+
+    def _look(self, bell: Connection | None) -> Connection | None:
+        """Let everybody look if something changed unheard; return the bell, None if it is mute."""
+        self._looked_at = self._monotonic()
+        version = str(self.client.execute("GET", self.version_key) or 0)
+        if version == self._version:
+            self._unheard = 0
+            return bell
+        self._unheard += self._version is not None
+        for topic in self._on_change:
+            self._heard(topic, "")
+        self._version = version
+        if self._unheard < MUTE or bell is None:
+            return bell
+        bell.disconnect()
+        return None
+
+    def _heard(self, topic: str, name: str) -> None:
+        heard = self._on_change.get(topic)
+        if heard is not None:
+            heard(name)
+
+    def _turn(self) -> None:
+        if not self.away:
+            for duty in self._duties:
+                self.ask(duty, None)
+
+    def _lost(self, error: Exception) -> None:
+        self._asked_again_at = self._monotonic() + LEFT_ALONE
+        if self._seldom.now():
+            _log.warning(
+                "flow_store_away: breakers, budgets and limits let calls through meanwhile"
+                " (pid %d): %s", os.getpid(), error,
+            )  # fmt: skip

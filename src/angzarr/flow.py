@@ -1,0 +1,69 @@
+"""Flow: what a fleet shares of its flow control, opened once a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from angzarr import wiring
+from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.delivery.breaker_log import BreakerLog
+from angzarr.delivery.wave import breaker_of
+from angzarr.errors import ConfigurationError
+from angzarr.resilience.breaker import Breakers, BreakerSettings
+from angzarr.settings import PoisonWaveSettings
+
+#: A wave is judged by its share alone: failures in a row are common in a healthy domain.
+_NEVER = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """The breakers of this process or, with a flow store, of the fleet."""
+
+    breakers: Breakers
+    close: Callable[[], object]
+
+
+def open_flow(app: Any) -> Flow:
+    """Return the flow control of this process; it connects when first needed."""
+    settings = breaker_settings(app)
+    default = app.settings.flow.default_breaker()
+    watch = BreakerLog(facts=lambda: app.facts)
+    url = flow_store(app)
+    if url is None:
+        return Flow(breakers=InProcessBreakers(settings, default, watch=watch), close=lambda: None)
+    line = wiring.redis_adapter("flow_line").FlowLine(url, prefix=app.settings.prefix)
+    breaker = wiring.redis_adapter("breaker")
+    return Flow(breakers=breaker.RedisBreakers(line, settings, default, watch), close=line.close)
+
+
+def flow_store(app: Any) -> str | None:
+    """Return the Redis that the fleet shares: as configured, else the claim store if it is one."""
+    if app.settings.flow.store:
+        return str(app.settings.flow.store)
+    try:
+        url = wiring.store_url(app.settings, app.broker_url)
+    except ConfigurationError:  # an app that only publishes needs no claim store
+        return None
+    return url if url.startswith(("redis:", "rediss:")) else None
+
+
+def breaker_settings(app: Any) -> Mapping[str, BreakerSettings]:
+    """Return the settings of every breaker that has some of its own, by name."""
+    waves = app.settings.poison_wave
+    domains = wiring.domains_to_read(app.settings, list(app.handlers.domains()))
+    guards = {breaker_of(domain): _of_wave(waves) for domain in domains} if waves.enabled else {}
+    return {**app.settings.flow.named_breakers(), **guards}
+
+
+def _of_wave(given: PoisonWaveSettings) -> BreakerSettings:
+    return BreakerSettings(
+        window=given.window,
+        min_calls=given.least,
+        failure_share=given.share,
+        failures_in_a_row=_NEVER,
+        open_for=given.hold,
+        ramp_up=given.hold * 0,
+    )

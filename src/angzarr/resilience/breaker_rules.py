@@ -1,0 +1,226 @@
+"""The rules of a breaker: (state, now) in, state out. Pure; `breaker.lua` says the same to Redis.
+
+Outcomes come in batches, since a process reports many successes at once (spec D5).
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from angzarr.resilience.breaker import (
+    Barred,
+    BreakerSettings,
+    Counts,
+    Permit,
+    Phase,
+    Probe,
+    Reason,
+    State,
+    Tally,
+    Transition,
+)
+
+#: While probes are out: how soon to ask again at most. They usually end long before their lease.
+PROBE_WAIT = timedelta(seconds=1)
+
+#: The window is counted in this many slices, so that a busy breaker stays small.
+SLICES = 30
+
+#: The share of the calls that a ramp-up begins with.
+FIRST_SHARE = 0.1
+
+
+class Batch(NamedTuple):
+    """Calls that ended, in order: how many, and the runs of failures among them."""
+
+    calls: int = 0
+    failures: int = 0
+    slow: int = 0
+    #: Failures before the first success, at most in a row, and since the last success.
+    lead: int = 0
+    longest: int = 0
+    tail: int = 0
+
+    def with_call(self, *, ok: bool, slow: bool = False) -> Batch:
+        """Return the batch with one call more at its end."""
+        calls, failures, slows, lead, longest, tail = self
+        if ok:
+            return Batch(calls + 1, failures, slows + slow, lead, longest, 0)
+        tail += 1
+        lead += lead == calls  # nothing but failures so far
+        return Batch(calls + 1, failures + 1, slows + slow, lead, max(longest, tail), tail)
+
+    def in_a_row(self, before: int) -> int:
+        """Return the failures since the last success, *before* of which came before the batch."""
+        return before + self.calls if self.lead == self.calls else self.tail
+
+    def most_in_a_row(self, before: int) -> int:
+        """Return the longest run of failures, *before* of which came before the batch."""
+        return max(before + self.lead, self.longest)
+
+
+def admit(
+    state: State, name: str, token: str, now: datetime, settings: BreakerSettings
+) -> tuple[State, Permit | Barred]:
+    """Return the state after a call asked to be made, and its permit or why there is none."""
+    match state.phase:
+        case Phase.CLOSED:
+            return state, _ramped(state, name, token, now, settings)
+        case Phase.ISOLATED:
+            return state, Barred(retry_after=settings.open_for, spread=settings.ramp_up)
+        case Phase.OPEN if state.retry_at is not None and now < state.retry_at:
+            left = state.retry_at - now
+            return state, Barred(retry_after=left, spread=settings.ramp_up)
+        case Phase.OPEN:
+            half_open = _changed(state, Phase.HALF_OPEN, now, Reason.TIMEOUT_ELAPSED, Counts())
+            return _probe(half_open, name, token, now, settings)
+        case _:
+            return _probe(state, name, token, now, settings)
+
+
+def report(state: State, era: int, batch: Batch, now: datetime, settings: BreakerSettings) -> State:
+    """Return the state after the calls of *batch*, none of them a probe, ended.
+
+    Calls that were let through in another *era*, so before the breaker opened, change nothing
+    any more.
+    """
+    if state.phase is not Phase.CLOSED or era != state.era or not batch.calls:
+        return state
+    tallies = _with_batch(state.tallies, batch, now, settings)
+    calls = sum(tally.calls for tally in tallies)
+    failures = sum(tally.failures for tally in tallies)
+    slow = sum(tally.slow for tally in tallies)
+    ill = calls >= settings.min_calls and (
+        (batch.failures > 0 and batch.most_in_a_row(state.in_a_row) >= settings.failures_in_a_row)
+        or failures >= settings.failure_share * calls
+        or slow >= settings.slow_share * calls
+    )
+    if ill:
+        judged = Counts(calls, failures, calls - failures)
+        return _opened(state, now, settings, Reason.THRESHOLD_EXCEEDED, judged)
+    return replace(state, tallies=tallies, in_a_row=batch.in_a_row(state.in_a_row))
+
+
+def probed(
+    state: State, token: str, now: datetime, settings: BreakerSettings, *, ok: bool
+) -> State:
+    """Return the state after the probe of *token* ended.
+
+    One whose lease ran out and was given to another changes nothing any more.
+    """
+    if state.phase is not Phase.HALF_OPEN or all(probe.token != token for probe in state.probes):
+        return state
+    if not ok:
+        judged = Counts(state.successes + 1, 1, state.successes)
+        return _opened(state, now, settings, Reason.HALF_OPEN_FAILED, judged)
+    successes = state.successes + 1
+    if successes >= settings.successes_to_close:
+        judged = Counts(successes, 0, successes)
+        return _closed(state, now, settings, Reason.THRESHOLD_MET, judged)
+    return replace(forgone(state, token), successes=successes)
+
+
+def forgone(state: State, token: str) -> State:
+    """Return the state without the probe of *token*, which tells nothing."""
+    return replace(state, probes=tuple(probe for probe in state.probes if probe.token != token))
+
+
+def isolated(state: State, now: datetime) -> State:
+    """Return the state of a breaker that an operator holds open."""
+    if state.phase is Phase.ISOLATED:
+        return state
+    return _changed(state, Phase.ISOLATED, now, Reason.OPERATOR, Counts())
+
+
+def reset(state: State, now: datetime, settings: BreakerSettings) -> State:
+    """Return the state of a breaker that an operator closed: traffic comes back gradually."""
+    if state.phase is Phase.CLOSED:
+        return State(era=state.era, changed_at=state.changed_at, reason=state.reason)
+    return _closed(state, now, settings, Reason.OPERATOR, Counts())
+
+
+def share(state: State, now: datetime, settings: BreakerSettings) -> float:
+    """Return the share of the calls that a closed breaker lets through: all but in a ramp-up."""
+    if state.ramp_from is None or not settings.ramp_up:
+        return 1.0
+    grown = (now - state.ramp_from) / settings.ramp_up
+    return min(1.0, FIRST_SHARE + (1 - FIRST_SHARE) * max(grown, 0.0))
+
+
+def chance_of(token: str) -> float:
+    """Return the chance (0 to 1) that *token* stands for; who asks again has the same."""
+    return zlib.crc32(token.encode()) / 2**32
+
+
+def transition(name: str, before: Phase, after: State) -> Transition | None:
+    """Return the change of phase from *before* to *after*, if there is one."""
+    if before is after.phase or after.reason is None or after.changed_at is None:
+        return None
+    return Transition(
+        name=name,
+        before=before,
+        after=after.phase,
+        reason=after.reason,
+        counts=after.judged,
+        era=after.era,
+        at=after.changed_at,
+    )
+
+
+def _ramped(
+    state: State, name: str, token: str, now: datetime, settings: BreakerSettings
+) -> Permit | Barred:
+    if state.ramp_from is None or (chance := chance_of(token)) < share(state, now, settings):
+        return Permit(name, state.era)
+    # Its turn within the ramp-up; until then the share has grown so far that it is let through.
+    turn = settings.ramp_up * ((chance - FIRST_SHARE) / (1 - FIRST_SHARE))
+    return Barred(retry_after=state.ramp_from + turn - now)
+
+
+def _probe(
+    state: State, name: str, token: str, now: datetime, settings: BreakerSettings
+) -> tuple[State, Permit | Barred]:
+    out = tuple(probe for probe in state.probes if probe.ends_at > now)
+    if any(probe.token == token for probe in out):
+        return replace(state, probes=out), Permit(name, state.era, token)
+    if len(out) < settings.probes:
+        probe = Probe(token, now + settings.probe_lease)
+        return replace(state, probes=(*out, probe)), Permit(name, state.era, token)
+    soonest = min(probe.ends_at for probe in out) - now
+    barred = Barred(retry_after=min(soonest, PROBE_WAIT), spread=settings.ramp_up)
+    return replace(state, probes=out), barred
+
+
+def _with_batch(
+    tallies: tuple[Tally, ...], batch: Batch, now: datetime, settings: BreakerSettings
+) -> tuple[Tally, ...]:
+    """Return the tallies of the window that ends *now*, the batch included."""
+    if tallies and now < tallies[-1].began_at + settings.window / SLICES:
+        # Most calls: the window is trimmed when a slice begins, so it is up to one slice longer.
+        began_at, calls, failures, slow = tallies[-1]
+        last = Tally(began_at, calls + batch.calls, failures + batch.failures, slow + batch.slow)
+        return (*tallies[:-1], last)
+    recent = (tally for tally in tallies if tally.began_at > now - settings.window)
+    return (*recent, Tally(now, batch.calls, batch.failures, batch.slow))
+
+
+def _opened(
+    state: State, now: datetime, settings: BreakerSettings, reason: Reason, judged: Counts
+) -> State:
+    opened = _changed(state, Phase.OPEN, now, reason, judged)
+    return replace(opened, retry_at=now + settings.open_for)
+
+
+def _closed(
+    state: State, now: datetime, settings: BreakerSettings, reason: Reason, judged: Counts
+) -> State:
+    closed = _changed(state, Phase.CLOSED, now, reason, judged)
+    return replace(closed, ramp_from=now if settings.ramp_up else None)
+
+
+def _changed(state: State, phase: Phase, now: datetime, reason: Reason, judged: Counts) -> State:
+    """Return a fresh state of *phase*, one era on."""
+    return State(phase=phase, era=state.era + 1, changed_at=now, reason=reason, judged=judged)

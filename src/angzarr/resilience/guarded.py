@@ -1,0 +1,74 @@
+"""Guarded: what a breaker stands around, a handler or one call inside it (spec D5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from angzarr.errors import ConfigurationError
+
+Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+#: A breaker's name, several, or names with the errors that each of them counts.
+Named: TypeAlias = str | Sequence[str] | Mapping[str, Errors] | None
+
+_MARK = "__angzarr_counted__"
+_NAME = re.compile(r"[^\s:]{1,200}")
+
+
+class Guard(NamedTuple):
+    """A breaker that a handler names, and which errors it counts if they say illness."""
+
+    name: str
+    errors: tuple[type[BaseException], ...] = (BaseException,)
+
+    def counts(self, error: BaseException | None) -> bool:
+        """Tell whether *error* is one of this breaker's."""
+        return isinstance(error, self.errors)
+
+
+def guards(named: Named) -> tuple[Guard, ...]:
+    """Return the guards that a handler names; raises ConfigurationError for what is no name."""
+    if named is None:
+        return ()
+    if isinstance(named, str):
+        return (_guard(named, BaseException),)
+    if isinstance(named, Mapping):
+        return tuple(_guard(name, errors) for name, errors in named.items())
+    return tuple(_guard(name, BaseException) for name in dict.fromkeys(named))
+
+
+def check_name(name: object) -> str:
+    """Return *name* if a breaker can have it: 1 to 200 characters, no space, no colon."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        msg = (
+            f"{name!r} is no name of a breaker: it has 1 to 200 characters, without spaces and"
+            " colons"
+        )
+        raise ConfigurationError(msg)
+    return name
+
+
+def mark_counted(error: BaseException) -> None:
+    """Note that a breaker has counted *error*: one around it does not count it again."""
+    try:
+        setattr(error, _MARK, True)
+    except AttributeError:  # it has slots; then it counts twice
+        return
+
+
+def counted_by(error: BaseException | None) -> bool:
+    """Tell whether a breaker nearer to the call has counted *error*."""
+    return getattr(error, _MARK, False)
+
+
+def _guard(name: object, errors: Errors) -> Guard:
+    given = errors if isinstance(errors, tuple) else (errors,)
+    if not given or not all(_is_exception(one) for one in given):
+        msg = f"breaker {name!r}: name the exception classes that it counts, not {errors!r}"
+        raise ConfigurationError(msg)
+    return Guard(check_name(name), given)
+
+
+def _is_exception(given: object) -> bool:
+    return isinstance(given, type) and issubclass(given, BaseException)
