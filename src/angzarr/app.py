@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery import signals
 
@@ -17,8 +17,7 @@ from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.dropped import DroppedStep
 from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.moving import MoverThread
-from angzarr.adapters.celery.publisher import CeleryPublisher, LonePublisher, transport_of
-from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
+from angzarr.adapters.celery.publisher import LonePublisher, transport_of
 from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.shutdown import ShutdownStep
@@ -31,21 +30,18 @@ from angzarr.assembly import (
     build_settlement,
     open_schedule,
 )
-from angzarr.dead_letters.queue import DeadLetterQueue
-from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.eager import run_eagerly
-from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hooks import Hook
 from angzarr.delivery.road import Road
 from angzarr.delivery.salvage import damaged
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
 from angzarr.events.message import Message
-from angzarr.events.publisher import Publisher
 from angzarr.facts import FactLog
-from angzarr.flow import Flow, open_flow
+from angzarr.flow import Flow, holding, open_flow
+from angzarr.operating import Operating
 from angzarr.per_process import OncePerProcess
-from angzarr.publishing import Publishing
 from angzarr.registering import Registering
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.keys import owner_lease_key
@@ -53,11 +49,8 @@ from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
 
-if TYPE_CHECKING:
-    from angzarr.analysis.replay import ReplayTargets
 
-
-class Angzarr(Registering, Publishing):
+class Angzarr(Registering, Operating):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
@@ -148,6 +141,10 @@ class Angzarr(Registering, Publishing):
     def facts(self) -> FactLog:
         """Where this process appends facts that belong to no delivery."""
         return self._facts.get()
+
+    def holding(self) -> Callable[[Handler], str | None]:
+        """Return what tells why a handler is held back at this moment; for a worker's parent."""
+        return holding(self)
 
     def bury(self, message: Message, error: Exception, code: str) -> None:
         """Make a dead letter of *message*, which cannot run; raises what is away."""
@@ -249,64 +246,3 @@ class Angzarr(Registering, Publishing):
         for made in (kept.forget() for kept in closed):
             if made is not None:
                 made.close()
-
-    # -- doors for the analysis worker and the CLI ---------------------------------------------
-
-    @property
-    def broker_url(self) -> str:
-        """The broker's URL, with the default that Celery would use."""
-        return str(self.conf.broker_url or "amqp://guest@localhost//")
-
-    def open_dead_letter_queue(self) -> DeadLetterQueue:
-        """Return a new connection to the dead-letter queue."""
-        return wiring.open_dead_letters(self.settings, self.broker_url)
-
-    def check_analysis(self) -> None:
-        """Refuse to read dead letters where there can be none; raises ConfigurationError."""
-        checks.check_analysis(self.settings, self.broker_url)
-
-    def open_ledger(self) -> Any:
-        """Return the ledger."""
-        return wiring.open_ledger(self.settings, self.broker_url)
-
-    def open_publisher(self) -> Publisher:
-        """Return what sends raw messages to this app's broker."""
-        return CeleryPublisher(self)
-
-    def open_replay_outcomes(self) -> ReplayOutcomes:
-        """Return the queue on which workers tell how replays ended."""
-        return CeleryReplayOutcomes(
-            self, CeleryPublisher(self), outcomes_queue(self.settings.prefix)
-        )
-
-    def dead_letter_domains(self) -> list[str]:
-        """Return every domain whose letters the analysis worker reads."""
-        self._load_tasks()
-        return wiring.domains_to_read(self.settings, list(self.handlers.domains()))
-
-    def replay_targets(self) -> ReplayTargets:
-        """Return the tasks and queues that a replay may be sent to (spec A4)."""
-        from angzarr.analysis.replay import ReplayTargets
-
-        self._load_tasks()
-        return ReplayTargets(
-            tasks=frozenset(handler.name for handler in self.handlers),
-            queues=frozenset(self._known_queues()),
-        )
-
-    def _load_tasks(self) -> None:
-        """Import what a worker would import (``include``, ``imports``), so that all is known."""
-        self.loader.import_default_modules()
-        self.finalize(auto=True)
-
-    def queue_of(self, routing_key: str) -> str:
-        """Return the queue that *routing_key* reaches, the key itself where none is known."""
-        for name, queue in self.amqp.queues.items():
-            if routing_key in (name, queue.routing_key):
-                return str(name)
-        return routing_key or str(self.conf.task_default_queue)
-
-    def _known_queues(self) -> set[str]:
-        of_handlers = {handler.queue for handler in self.handlers if handler.queue}
-        of_routes = {sub.queue for subs in self.routes.values() for sub in subs if sub.queue}
-        return {*self.amqp.queues, *of_handlers, *of_routes}

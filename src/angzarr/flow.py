@@ -9,10 +9,11 @@ from typing import Any
 from angzarr import wiring
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.delivery.breaker_log import BreakerLog
+from angzarr.delivery.handlers import Handler
 from angzarr.delivery.wave import breaker_of
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Breakers, BreakerSettings
-from angzarr.settings import PoisonWaveSettings
+from angzarr.sections import PoisonWaveSettings
 
 #: A wave is judged by its share alone: failures in a row are common in a healthy domain.
 _NEVER = 2**31
@@ -56,6 +57,26 @@ def breaker_settings(app: Any) -> Mapping[str, BreakerSettings]:
     domains = wiring.domains_to_read(app.settings, list(app.handlers.domains()))
     guards = {breaker_of(domain): _of_wave(waves) for domain in domains} if waves.enabled else {}
     return {**app.settings.flow.named_breakers(), **guards}
+
+
+def holding(app: Any) -> Callable[[Handler], str | None]:
+    """Return what tells why a handler is held back at this moment, or None: it is not.
+
+    For a poison wave in its domain, or for an open breaker that its settings let pause queues.
+    """
+    domains = app.held_domains.now()
+    refuses = app.flow.breakers.refuses
+    pausing = app.settings.flow.pausing
+
+    def why(handler: Handler) -> str | None:
+        domain = handler.domain
+        if domain is not None and (domain in domains or refuses(breaker_of(domain))):
+            return f"domain {domain} is held back"
+        barring = (g.name for g in handler.breakers if pausing(g.name) and refuses(g.name))
+        name = next(barring, None)
+        return None if name is None else f"breaker {name} is open"
+
+    return why
 
 
 def _of_wave(given: PoisonWaveSettings) -> BreakerSettings:

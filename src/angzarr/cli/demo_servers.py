@@ -13,7 +13,7 @@ from angzarr import wiring
 from angzarr.cli.demo_run import Run
 from angzarr.dead_letters.names import queue_name
 from angzarr.errors import ConfigurationError
-from angzarr.settings import DeadLetterSettings
+from angzarr.sections import DeadLetterSettings
 
 _log = logging.getLogger("angzarr.demo")
 

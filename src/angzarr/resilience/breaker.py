@@ -177,8 +177,8 @@ class Barred:
 class Breakers(Protocol):
     """The breakers of a process or a fleet, by name. A name nobody set up has the defaults.
 
-    `admit`, `record` and `forgo` never raise: a flow store that is away lets calls through
-    (fail open, decisions 26). The other verbs, for people, raise StoreUnavailable then.
+    `admit`, `record`, `forgo` and `refuses` never raise: a flow store that is away lets calls
+    through (fail open, decisions 26). The verbs for people raise StoreUnavailable then.
     """
 
     def admit(self, name: str, token: str, /) -> Permit | Barred:
@@ -193,6 +193,9 @@ class Breakers(Protocol):
 
     def forgo(self, permit: Permit, /) -> None:
         """Say that the call was not made, or tells nothing; a probe is free for another call."""
+
+    def refuses(self, name: str, /) -> bool:
+        """Tell whether calls are refused for certain at this moment, asking nobody."""
 
     def isolate(self, name: str, /) -> None:
         """Hold the breaker open until it is reset."""

@@ -5,7 +5,7 @@ Outcomes come in batches, since a process reports many successes at once (spec D
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -150,9 +150,17 @@ def share(state: State, now: datetime, settings: BreakerSettings) -> float:
     return min(1.0, FIRST_SHARE + (1 - FIRST_SHARE) * max(grown, 0.0))
 
 
+def refuses(state: State, now: datetime) -> bool:
+    """Tell whether every call is refused now: it is isolated, or open for some time yet."""
+    if state.phase is Phase.OPEN:
+        return state.retry_at is not None and now < state.retry_at
+    return state.phase is Phase.ISOLATED
+
+
 def chance_of(token: str) -> float:
     """Return the chance (0 to 1) that *token* stands for; who asks again has the same."""
-    return zlib.crc32(token.encode()) / 2**32
+    digest = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+    return int.from_bytes(digest) / 2**32
 
 
 def transition(name: str, before: Phase, after: State) -> Transition | None:

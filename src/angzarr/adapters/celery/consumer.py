@@ -30,11 +30,11 @@ from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.announce import announce_unknown
 from angzarr.adapters.celery.envelope import Envelope
-from angzarr.adapters.celery.held_domains import Valve
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.adapters.celery.restarts import Restarts
 from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
+from angzarr.adapters.celery.valve import Valve
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import DecodeError, text_of
 
@@ -65,7 +65,7 @@ class RoadConsumer(Consumer):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         # It outlives a connection: what it has closed stays closed when Celery consumes anew.
-        self._valve = Valve(self, self.app.held_domains)
+        self._valve = Valve(self, self.app.holding)
         self._restart_state = Restarts()
         self.loop = partial(self._go_on_by, self.loop)
         if transport_of(self.app) == "amqp":

@@ -73,6 +73,10 @@ class InProcessBreakers:
         if permit.probe:
             self._change(permit.name, lambda state: rules.forgone(state, permit.probe))
 
+    def refuses(self, name: str, /) -> bool:
+        """Tell whether calls are refused for certain at this moment."""
+        return rules.refuses(self._states.get(name, _NEW), self._clock.now())
+
     def isolate(self, name: str, /) -> None:
         """Hold the breaker open until it is reset."""
         self._change(name, lambda state: rules.isolated(state, self._clock.now()))

@@ -63,6 +63,8 @@ class RedisBreakers:
         self._clear: dict[str, Permit] = {}
         self._seen: dict[str, State] = {}
         self._batches: dict[tuple[str, int], rules.Batch] = {}
+        #: Names that somebody wants to hear of.
+        self._wanted: set[str] = set()
         self._lock = Lock()
         line.on_change("breaker", self._changed)
         line.each_turn(self._tell)
@@ -95,6 +97,17 @@ class RedisBreakers:
         """Give a probe back; other permits need not be."""
         if permit.probe:
             self._line.ask(partial(self._step, permit.name, "forgo", permit.probe), None)
+
+    def refuses(self, name: str, /) -> bool:
+        """Tell whether calls are refused for certain, as far as this process has heard.
+
+        A name that it has not heard of yet it is told of within a turn of the line.
+        """
+        seen = self._seen.get(name)
+        if seen is None:
+            self._wanted.add(name)
+            self._line.start()
+        return seen is not None and rules.refuses(seen, self._line.now())
 
     def isolate(self, name: str, /) -> None:
         """Hold the breaker open until it is reset; raises StoreUnavailable."""
@@ -152,6 +165,9 @@ class RedisBreakers:
                 self._look(one)
 
     def _tell(self) -> None:
+        for name in list(self._wanted):
+            self._look(name)
+            self._wanted.discard(name)
         for key in list(self._batches):
             self._report(key)
 

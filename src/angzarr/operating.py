@@ -1,0 +1,79 @@
+"""Operating: what the analysis worker and people need of an app."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from angzarr import checks, wiring
+from angzarr.adapters.celery.publisher import CeleryPublisher
+from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
+from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
+from angzarr.events.publisher import Publisher
+from angzarr.publishing import Publishing
+
+if TYPE_CHECKING:
+    from angzarr.analysis.replay import ReplayTargets
+
+
+class Operating(Publishing):
+    """The doors of an app, which can also publish."""
+
+    @property
+    def broker_url(self) -> str:
+        """The broker's URL, with the default that Celery would use."""
+        return str(self.conf.broker_url or "amqp://guest@localhost//")
+
+    def open_dead_letter_queue(self) -> DeadLetterQueue:
+        """Return a new connection to the dead-letter queue."""
+        return wiring.open_dead_letters(self.settings, self.broker_url)
+
+    def check_analysis(self) -> None:
+        """Refuse to read dead letters where there can be none; raises ConfigurationError."""
+        checks.check_analysis(self.settings, self.broker_url)
+
+    def open_ledger(self) -> Any:
+        """Return the ledger."""
+        return wiring.open_ledger(self.settings, self.broker_url)
+
+    def open_publisher(self) -> Publisher:
+        """Return what sends raw messages to this app's broker."""
+        return CeleryPublisher(self)
+
+    def open_replay_outcomes(self) -> ReplayOutcomes:
+        """Return the queue on which workers tell how replays ended."""
+        return CeleryReplayOutcomes(
+            self, CeleryPublisher(self), outcomes_queue(self.settings.prefix)
+        )
+
+    def dead_letter_domains(self) -> list[str]:
+        """Return every domain whose letters the analysis worker reads."""
+        self._load_tasks()
+        return wiring.domains_to_read(self.settings, list(self.handlers.domains()))
+
+    def replay_targets(self) -> ReplayTargets:
+        """Return the tasks and queues that a replay may be sent to (spec A4)."""
+        from angzarr.analysis.replay import ReplayTargets
+
+        self._load_tasks()
+        return ReplayTargets(
+            tasks=frozenset(handler.name for handler in self.handlers),
+            queues=frozenset(self._known_queues()),
+        )
+
+    def _load_tasks(self) -> None:
+        """Import what a worker would import (``include``, ``imports``), so that all is known."""
+        self.loader.import_default_modules()
+        self.finalize(auto=True)
+
+    def queue_of(self, routing_key: str) -> str:
+        """Return the queue that *routing_key* reaches, the key itself where none is known."""
+        for name, queue in self.amqp.queues.items():
+            if routing_key in (name, queue.routing_key):
+                return str(name)
+        return routing_key or str(self.conf.task_default_queue)
+
+    def _known_queues(self) -> set[str]:
+        of_handlers = {handler.queue for handler in self.handlers if handler.queue}
+        of_routes = {sub.queue for subs in self.routes.values() for sub in subs if sub.queue}
+        return {*self.amqp.queues, *of_handlers, *of_routes}

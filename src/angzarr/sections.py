@@ -1,0 +1,196 @@
+"""Sections: the parts of the settings, each with what it means and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from angzarr.errors import ConfigurationError
+from angzarr.events.event import check_domain
+from angzarr.resilience.breaker import BreakerSettings
+from angzarr.resilience.guarded import check_name
+
+T = TypeVar("T")
+
+
+def _seconds(given: Any) -> Any:
+    """Read "30" from the environment as YAML's 30: seconds."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        return given
+
+
+#: Seconds, or an ISO 8601 duration.
+Span = Annotated[timedelta, BeforeValidator(_seconds)]
+
+
+def _said(check: Callable[[], T]) -> T:
+    """Return what *check* does; pydantic wants a ValueError where it refuses."""
+    try:
+        return check()
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DeadLetterSettings(_Section):
+    """Where dead letters go (spec L5)."""
+
+    backend: Literal["channel", "amqp", "kafka", "sqs", "none"] | None = None
+    amqp_url: str | None = None
+    kafka_brokers: str | None = None
+    aws_region: str | None = None
+    aws_endpoint_url: str | None = None
+    #: Domains that the analysis worker reads besides those of the app's handlers.
+    domains: tuple[str, ...] = ()
+    #: The domain of a queue's letters where neither handler nor event names one.
+    queue_domains: dict[str, str] = Field(default_factory=dict)
+    accept_loss: bool = False
+
+    @field_validator("domains")
+    @classmethod
+    def _domains(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_checked(name) for name in names)
+
+    @field_validator("queue_domains")
+    @classmethod
+    def _queue_domains(cls, names: dict[str, str]) -> dict[str, str]:
+        return {queue: _checked(name) for queue, name in names.items()}
+
+    @model_validator(mode="after")
+    def _complete(self) -> DeadLetterSettings:
+        if self.backend == "none" and not self.accept_loss:
+            msg = "backend 'none' loses every dead letter; say accept_loss: true if you mean it"
+            raise ValueError(msg)
+        needs = {"kafka": ("kafka_brokers", self.kafka_brokers)}
+        name, value = needs.get(self.backend or "", ("", "present"))
+        if not value:
+            msg = f"backend {self.backend!r} needs {name}"
+            raise ValueError(msg)
+        return self
+
+
+class FactSettings(_Section):
+    """Where facts go besides the structured log (spec F1)."""
+
+    url: str | None = None
+    #: One INFO line a fact; by default only where no database takes them.
+    log: bool | None = None
+
+
+class AnalysisSettings(_Section):
+    """How the DLQ-analysis worker replays (spec A4)."""
+
+    max_replays: int = Field(default=3, ge=0)
+    first_delay: Span = timedelta(seconds=30)
+    longest_delay: Span = timedelta(hours=1)
+    #: A replay that was not answered by then is held for a person.
+    answer_deadline: Span = timedelta(hours=1)
+
+
+class PoisonWaveSettings(_Section):
+    """When a domain's events are held back instead of filling its dead-letter queue (27)."""
+
+    enabled: bool = True
+    #: Share of the events that ended within `window` that would be dead letters.
+    share: float = Field(default=0.8, gt=0, le=1)
+    #: Events that must have ended within `window` before it is judged, in each worker process.
+    least: int = Field(default=50, ge=1)
+    window: Span = Field(default=timedelta(minutes=1), gt=timedelta(0))
+    #: How long a domain is held back before one event is tried.
+    hold: Span = Field(default=timedelta(minutes=1), gt=timedelta(0))
+
+
+class BreakerSection(_Section):
+    """What is said of one breaker, or of all others as `default`; unsaid is as in D5."""
+
+    window: Span | None = None
+    min_calls: int | None = None
+    failures_in_a_row: int | None = None
+    failure_share: float | None = None
+    slow_call: Span | None = None
+    slow_share: float | None = None
+    open_for: Span | None = None
+    probes: int | None = None
+    probe_lease: Span | None = None
+    successes_to_close: int | None = None
+    ramp_up: Span | None = None
+    #: Whether queues are not consumed while it is open, if all their handlers name it or are held
+    #: back for other reasons.
+    pause_queues: bool | None = None
+
+    def over(self, below: BreakerSettings) -> BreakerSettings:
+        """Return *below* with what is said here put over it."""
+        return replace(below, **self.model_dump(exclude_none=True, exclude={"pause_queues"}))
+
+
+class FlowSettings(_Section):
+    """Breakers, budgets and limits, and where the fleet shares them."""
+
+    #: A Redis; by default the claim store, if that is one, else each process has its own.
+    store: str | None = None
+    breakers: dict[str, BreakerSection] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _breakers_work(self) -> FlowSettings:
+        _said(lambda: [check_name(name) for name in self.breakers])
+        _said(self.named_breakers)
+        if self.store is not None and not self.store.startswith(("redis://", "rediss://")):
+            msg = "store must be a Redis, redis://… or rediss://…"
+            raise ValueError(msg)
+        return self
+
+    def pausing(self, name: str) -> bool:
+        """Tell whether breaker *name* pauses queues while it is open."""
+        default = self.breakers.get("default", BreakerSection()).pause_queues
+        own = self.breakers.get(name, BreakerSection()).pause_queues
+        return bool(default if own is None else own)
+
+    def default_breaker(self) -> BreakerSettings:
+        """Return the settings of breakers that have none of their own."""
+        given = self.breakers.get("default", BreakerSection())
+        return given.over(BreakerSettings())
+
+    def named_breakers(self) -> dict[str, BreakerSettings]:
+        """Return the settings of those that have some, put over the default."""
+        default = self.default_breaker()
+        return {
+            name: section.over(default)
+            for name, section in self.breakers.items()
+            if name != "default"
+        }
+
+
+class Route(_Section):
+    """A handler of an event type that the publishing process does not import."""
+
+    handler: str
+    queue: str | None = None
+
+
+class RetrySettings(_Section):
+    """Named backoff policies, and the one that is used where none is named (spec D3)."""
+
+    default: str = "default"
+    policies: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+def _checked(name: str) -> str:
+    return _said(lambda: check_domain(name))
