@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from celery import signals
@@ -39,11 +39,13 @@ from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
-from angzarr.flow import Flow, holding, open_flow
+from angzarr.flow import Flow, guard_of, holding, open_flow
 from angzarr.operating import Operating
 from angzarr.per_process import OncePerProcess
 from angzarr.registering import Registering
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.guarded import Errors, guards
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
@@ -142,6 +144,23 @@ class Angzarr(Registering, Operating):
         """Where this process appends facts that belong to no delivery."""
         return self._facts.get()
 
+    def breaker(
+        self,
+        name: str,
+        *,
+        errors: Errors = Exception,
+        fallback: Callable[..., Any] | None = None,
+    ) -> BreakerGuard:
+        """Return the breaker *name* for use around calls, in a handler or anywhere else.
+
+        A decorator for sync and async functions, a context manager for ``with`` and ``async
+        with``, or ``.call(function, …)``. Only *errors* that say the dependency is ill count.
+        Refused calls raise CircuitOpenError, or *fallback* is called with the same arguments.
+        Raises ConfigurationError for a name that no breaker can have.
+        """
+        (guard,) = guards({name: errors})
+        return guard_of(self, None, guard, fallback)
+
     def holding(self) -> Callable[[Handler], str | None]:
         """Return what tells why a handler is held back at this moment; for a worker's parent."""
         return holding(self)
@@ -163,7 +182,10 @@ class Angzarr(Registering, Operating):
             raise ConfigurationError(msg)
         headers = {**(task.request.headers or {}), "id": task.request.id}
         policy = handler.policy or self._by("default")
-        return run_eagerly(handler, policy, headers, args, kwargs, wiring.bound_logger())
+        make_breaker = partial(guard_of, self, handler)
+        return run_eagerly(
+            handler, policy, headers, args, kwargs, wiring.bound_logger(), make_breaker
+        )
 
     # -- a worker's life ---------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kombu.utils.json import dumps, loads
@@ -26,6 +27,7 @@ from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.calling import Caller
 from angzarr.delivery.hold import Hold, TriedOnce
 from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.judge import Judge
@@ -36,6 +38,7 @@ from angzarr.delivery.salvage import Salvage
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.wave import Waves
+from angzarr.flow import guard_of
 from angzarr.resilience.idempotency import IdempotencyStore
 
 
@@ -115,16 +118,18 @@ def _waves(app: Any, road: Road) -> Waves | None:
 def _pipeline(
     app: Any, clock: Clock, store: IdempotencyStore, hold: Hold, hooks: Hooks
 ) -> Pipeline:
+    results, judge = Results(dumps=dumps, loads=loads), _judge(app, clock)
     return Pipeline(
         handlers=app.handlers,
         store=store,
-        admission=Admission(breakers=app.flow.breakers, clock=clock, chance=random.random),
-        results=Results(dumps=dumps, loads=loads),
-        judge=_judge(app, clock),
+        admission=Admission(breakers=app.flow.breakers, chance=random.random),
+        caller=Caller(results=results, judge=judge, hooks=hooks, chance=random.random),
+        results=results,
+        judge=judge,
         hold=hold,
         clock=clock,
         make_log=wiring.bound_logger(),
-        hooks=hooks,
+        make_breaker=partial(guard_of, app),
         most_starts=app.settings.most_starts,
     )
 

@@ -163,15 +163,19 @@ class PoisonError(DeliveryError):
 
 
 class CircuitOpenError(DeliveryError):
-    """A breaker refused the call; `retry_after` is the time until it lets a probe through."""
+    """A breaker refused the call; `retry_after` is the time until it lets a probe through.
 
-    def __init__(self, name: str, retry_after: timedelta) -> None:
+    Who waits for it should spread over `spread` behind it, so that none stampede.
+    """
+
+    def __init__(self, name: str, retry_after: timedelta, spread: timedelta = timedelta(0)) -> None:
         super().__init__(f"breaker {name!r} is open for {retry_after.total_seconds():.1f} s more")
         self.name = name
         self.retry_after = retry_after
+        self.spread = spread
 
-    def __reduce__(self) -> tuple[type[CircuitOpenError], tuple[str, timedelta]]:
-        return type(self), (self.name, self.retry_after)
+    def __reduce__(self) -> tuple[type[CircuitOpenError], tuple[str, timedelta, timedelta]]:
+        return type(self), (self.name, self.retry_after, self.spread)
 
 
 class IdempotencyConflictError(DeliveryError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from angzarr import wiring
@@ -12,7 +13,10 @@ from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.wave import breaker_of
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.breaker import Breakers, BreakerSettings
+from angzarr.resilience.breaker import Barred, Breakers, BreakerSettings
+from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.guarded import Guard, check_name
+from angzarr.resilience.taxonomy import ILLNESS, classify
 from angzarr.sections import PoisonWaveSettings
 
 #: A wave is judged by its share alone: failures in a row are common in a healthy domain.
@@ -65,8 +69,11 @@ def holding(app: Any) -> Callable[[Handler], str | None]:
     For a poison wave in its domain, or for an open breaker that its settings let pause queues.
     """
     domains = app.held_domains.now()
-    refuses = app.flow.breakers.refuses
+    known = app.flow.breakers.known
     pausing = app.settings.flow.pausing
+
+    def refuses(name: str) -> bool:
+        return isinstance(known(name), Barred)
 
     def why(handler: Handler) -> str | None:
         domain = handler.domain
@@ -77,6 +84,27 @@ def holding(app: Any) -> Callable[[Handler], str | None]:
         return None if name is None else f"breaker {name} is open"
 
     return why
+
+
+def guard_of(
+    app: Any,
+    handler: Handler | None,
+    guard: Guard | str,
+    fallback: Callable[..., Any] | None = None,
+) -> BreakerGuard:
+    """Return a breaker of *app* around calls, whose errors are judged by *handler*'s rules too."""
+
+    def is_ill(error: Exception) -> bool:
+        own = (handler.rules, app.rules) if handler is not None else (app.rules,)
+        name = handler.name if handler is not None else ""
+        return classify(error, *own, now=datetime.now(UTC), handler=name).category in ILLNESS
+
+    return BreakerGuard(
+        guard=Guard(check_name(guard)) if isinstance(guard, str) else guard,
+        breakers=lambda: app.flow.breakers,
+        is_ill=is_ill,
+        fallback=fallback,
+    )
 
 
 def _of_wave(given: PoisonWaveSettings) -> BreakerSettings:

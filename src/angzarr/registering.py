@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, NoReturn, overload
 
 from celery import Celery
@@ -12,7 +13,7 @@ from celery.exceptions import Ignore
 
 from angzarr.adapters.celery.binding import event_binding, event_decoder, task_binding
 from angzarr.adapters.celery.task import RoadTask
-from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.handlers import Bind, Handler, Handlers
 from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.codec import event_type_of
 from angzarr.events.event import check_domain
@@ -36,6 +37,7 @@ class Registering(Celery):
         operation: str | None = None,
         policy: Policy | str | None = None,
         breaker: Named = None,
+        fallback: Callable[..., Any] | None = None,
         queue: str | None = None,
         idempotent: bool = True,
         rules: Sequence[Rule] = (),
@@ -47,9 +49,10 @@ class Registering(Celery):
         """Register a function, sync or async, for the events of a type: ``f(event[, ctx])``.
 
         *event* is a pydantic model, a dataclass, a protobuf message or a type name; *policy*
-        names a backoff policy (else *operation* does, else the event's priority);
-        *task_options* go to Celery. Raises DuplicateHandler, InvalidDomainName or
-        ConfigurationError at once.
+        names a backoff policy (else *operation* does, else the event's priority); *breaker* one
+        breaker, several, or a mapping of names to the errors that each counts; *fallback* is
+        called in its place while one is open; *task_options* go to Celery. Raises
+        DuplicateHandler, InvalidDomainName or ConfigurationError at once.
         """
         event_type = event_type_of(event)
         if domain is not None:
@@ -68,6 +71,7 @@ class Registering(Celery):
                     operation=operation,
                     policy=self._policy(policy, operation),
                     breakers=guards(breaker),
+                    fallback=fallback and event_binding(fallback, decode),
                     queue=queue,
                     idempotent=idempotent,
                     rules=tuple(rules),
@@ -135,6 +139,7 @@ class Registering(Celery):
                 operation=operation,
                 policy=self._policy(getattr(task, "policy", None), operation),
                 breakers=guards(getattr(task, "breaker", None)),
+                fallback=_task_fallback(getattr(task, "fallback", None)),
                 idempotent=getattr(task, "idempotent", True),
                 finished_by=(Ignore,),
                 is_async=is_async,
@@ -163,3 +168,10 @@ class Registering(Celery):
             " functions or pass name=…"
         )
         raise DuplicateHandler(msg)
+
+
+def _task_fallback(function: Callable[..., Any] | None) -> Bind | None:
+    """Bind what is called in place of a plain task, with the task's own arguments."""
+    if function is None:
+        return None
+    return lambda delivery, _context: partial(function, *delivery.args, **delivery.kwargs)

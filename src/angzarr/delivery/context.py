@@ -9,11 +9,19 @@ from functools import cached_property
 from typing import Any
 
 from angzarr.delivery.delivery import Delivery
+from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.breaker_guard import BreakerGuard
 
 #: The delivery whose handler runs here: what it publishes belongs to the same flow (spec D1).
 RUNNING: ContextVar[Delivery | None] = ContextVar("angzarr_running", default=None)
+
+
+def no_breaker(name: str) -> BreakerGuard:
+    """Refuse: this context belongs to no app."""
+    msg = f"there is no breaker {name!r} here: this context belongs to no app"
+    raise ConfigurationError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +31,14 @@ class Context:
     delivery: Delivery
     policy: Policy
     make_log: Callable[[Mapping[str, Any]], Any]
+    make_breaker: Callable[[str], BreakerGuard] = no_breaker
+
+    def breaker(self, name: str) -> BreakerGuard:
+        """Return the breaker *name*, for one call inside the handler: ``with ctx.breaker("crm"):``.
+
+        Refused, it raises CircuitOpenError, which postpones the event without using an attempt.
+        """
+        return self.make_breaker(name)
 
     @property
     def event(self) -> Event:

@@ -12,6 +12,7 @@ from angzarr.delivery.delivery import read
 from angzarr.delivery.handlers import Handler
 from angzarr.events.message import Message
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.breaker_guard import BreakerGuard
 
 
 def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
@@ -21,6 +22,7 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     make_log: Callable[[Mapping[str, Any]], Any],
+    make_breaker: Callable[[str], BreakerGuard],
 ) -> Any:
     """Return the handler's value: decoded as in a worker, but neither claimed nor retried."""
     message = Message(
@@ -31,6 +33,8 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
         queue="",
     )
     delivery = read(message, args=args, kwargs=kwargs, token="", owner="")
-    context = Context(delivery=delivery, policy=policy, make_log=make_log)
+    context = Context(
+        delivery=delivery, policy=policy, make_log=make_log, make_breaker=make_breaker
+    )
     value = handler.bind(delivery, context)()
     return run_coroutine(value) if inspect.iscoroutine(value) else value

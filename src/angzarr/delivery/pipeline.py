@@ -6,7 +6,6 @@ breaker and the handler; `settle` makes the outcome true afterwards (spec D6).
 
 from __future__ import annotations
 
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -17,15 +16,13 @@ from typing import Any
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.admission import FREE, Admission, Ended, Passage, Stopped
-from angzarr.delivery.colour import run as run_coroutine
-from angzarr.delivery.context import RUNNING, Context
-from angzarr.delivery.cut import BLADE
+from angzarr.delivery.admission import FREE, Admission
+from angzarr.delivery.calling import Caller, Run, Stopped, run_of
+from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.diagnosis import (
     CONFLICT,
     EXPIRED,
-    GIVEN_UP,
     NO_FOLLOWER,
     NO_HANDLER,
     POISON,
@@ -35,16 +32,13 @@ from angzarr.delivery.diagnosis import (
 )
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
-from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
-    Handled,
     Outcome,
     Postponed,
     Refused,
-    Skipped,
     Superseded,
 )
 from angzarr.delivery.results import Results
@@ -54,14 +48,12 @@ from angzarr.errors import (
     DecodeError,
     DeliveryError,
     ExpiredError,
-    GiveUp,
     IdempotencyConflictError,
     PoisonError,
-    Postpone,
     RevokedError,
-    Skip,
 )
 from angzarr.resilience import idempotency as claims
+from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.taxonomy import Classification
 
 _log = logging.getLogger("angzarr.delivery")
@@ -71,8 +63,6 @@ IN_PROGRESS_WAIT = timedelta(seconds=2)
 #: Before that a copy asks again after these: it was published before its predecessor ended its
 #: claim (10), which takes some milliseconds. In all no more than a slot may sleep (15).
 ASKED_AGAIN = tuple(timedelta(milliseconds=pause) for pause in (5, 15, 30, 50))
-#: How long a handler that says Postpone without a delay waits.
-POSTPONE_WAIT = timedelta(seconds=2)
 #: A message that arrives earlier than this before its time is sent back to wait.
 EARLY = timedelta(seconds=1)
 #: Starts that nobody settled before the event counts as poison (spec D4).
@@ -86,12 +76,14 @@ class Pipeline:
     handlers: Handlers
     store: claims.IdempotencyStore
     admission: Admission
+    caller: Caller
     results: Results
     judge: Judge
     hold: Hold
     clock: Clock
     make_log: Callable[[Mapping[str, Any]], Any]
-    hooks: Hooks
+    #: Makes a breaker around one call inside a handler.
+    make_breaker: Callable[[Handler | None, str], BreakerGuard]
     most_starts: int = MOST_STARTS
     #: Held by the event of this process whose last start runs (`_begin`).
     last_start: threading.Lock = field(default_factory=threading.Lock)
@@ -109,10 +101,15 @@ class Pipeline:
             missing = DecodeError(f"no handler is registered as {delivery.handler!r}")
             return self._unreadable(delivery, None, missing, NO_HANDLER)
         policy = self.judge.policy(delivery, handler)
-        context = Context(delivery=delivery, policy=policy, make_log=self.make_log)
+        context = Context(
+            delivery=delivery,
+            policy=policy,
+            make_log=self.make_log,
+            make_breaker=partial(self.make_breaker, handler),
+        )
         try:
             if failed is None:
-                go_on = partial(self._begin, call=handler.bind(delivery, context))
+                go_on = partial(self._begin, run=run_of(delivery, handler, context))
             else:
                 go_on = partial(self._ended, error=failed)
             # Who claimed before has read the body and found that it can be compared.
@@ -192,9 +189,7 @@ class Pipeline:
             case _:
                 return self.judge.failed(delivery, handler, error)[0]
 
-    def _begin(
-        self, delivery: Delivery, handler: Handler, starts: int, call: Callable[[], Any]
-    ) -> Outcome:
+    def _begin(self, delivery: Delivery, handler: Handler, starts: int, run: Run) -> Outcome:
         """Run it; the last start that it has runs beside no other last start of this process.
 
         Whatever ran beside an event that kills its process has its starts too. Here the one is
@@ -203,7 +198,7 @@ class Pipeline:
         """
         unsettled = starts if delivery.rides else starts - 1
         if unsettled < self.most_starts - 1:
-            return self._admit(delivery, handler, call)
+            return self._admit(delivery, handler, run)
         if not self.last_start.acquire(blocking=False):
             release = claims.Release(counted=False, was_counted=not delivery.rides)
             self.hold.until_done(
@@ -213,63 +208,38 @@ class Pipeline:
             )
             return Postponed(delay=IN_PROGRESS_WAIT, why="last start", claimed=False)
         try:
-            return self._admit(delivery, handler, call)
+            return self._admit(delivery, handler, run)
         finally:
             self.last_start.release()
 
-    def _admit(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Outcome:
+    def _admit(self, delivery: Delivery, handler: Handler, run: Run) -> Outcome:
         passage = self.admission.enter(delivery, handler)
         if isinstance(passage, Stopped):
-            return self._stopped(delivery, handler, passage)
-        return self._run(delivery, handler, call, passage)
+            return self._stopped(delivery, handler, run, passage)
+        began = self.clock.now()
+        try:
+            ended = self.caller.call(delivery, handler, run.call)
+        except BaseException:
+            self.admission.forgo(passage)  # cut short: it says nothing
+            raise
+        if passage is not FREE:
+            self.admission.leave(passage, handler, ended, self.clock.now() - began)
+        if isinstance(ended.outcome, Stopped):
+            return self._stopped(delivery, handler, run, ended.outcome)
+        return ended.outcome
 
-    def _stopped(self, delivery: Delivery, handler: Handler, stopped: Stopped) -> Outcome:
+    def _stopped(self, delivery: Delivery, handler: Handler, run: Run, stopped: Stopped) -> Outcome:
         """Return what becomes of a delivery that may not call its handler now; no attempt used."""
+        if stopped.breaker is not None and run.instead is not None:
+            ended = self.caller.call(delivery, handler, run.instead)
+            if not isinstance(ended.outcome, Stopped):
+                return ended.outcome
         if stopped.breaker is not None and self._age(delivery) > handler.max_age:
             open_for_long = CircuitOpenError(stopped.breaker, stopped.delay)
             return self.judge.dead(delivery, handler, open_for_long, Reason.TOO_OLD, TOO_OLD)
         return Postponed(
             delay=stopped.delay, why=stopped.why, claimed=True, breaker=stopped.breaker
         )
-
-    def _run(
-        self, delivery: Delivery, handler: Handler, call: Callable[[], Any], passage: Passage
-    ) -> Outcome:
-        running, began = RUNNING.set(delivery), self.clock.now()
-        try:
-            with self.hooks.attempt(delivery):
-                ended = self._call(delivery, handler, call)
-        except BaseException:
-            self.admission.forgo(passage)  # cut short: it says nothing
-            raise
-        finally:
-            RUNNING.reset(running)
-        if passage is not FREE:
-            self.admission.leave(passage, handler, ended, self.clock.now() - began)
-        return ended.outcome
-
-    def _call(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Ended:  # noqa: PLR0911 - one for each end
-        try:
-            with BLADE:
-                value = call()
-                if inspect.iscoroutine(value):
-                    value = run_coroutine(value)
-            return Ended(Handled(value=value, result=self.results.write(value)))
-        except handler.finished_by as finished:
-            return Ended(Handled(raised=finished))
-        except Skip as said:
-            return Ended(Skipped(reason=str(said)))
-        except Postpone as said:
-            wait = POSTPONE_WAIT if said.delay is None else said.delay
-            why = said.reason or "asked by the handler"
-            return Ended(Postponed(delay=wait, why=why, claimed=True))
-        except CircuitOpenError as barred:  # of a breaker around one call inside the handler
-            stopped = Stopped(barred.retry_after, f"breaker {barred.name} is open", barred.name)
-            return Ended(self._stopped(delivery, handler, stopped))
-        except GiveUp as said:
-            return Ended(self.judge.dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP))
-        except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
-            return Ended(*self.judge.failed(delivery, handler, error), error)
 
     def _poison(self, delivery: Delivery, handler: Handler, starts: int) -> DeadLettered:
         error = PoisonError(

@@ -177,9 +177,11 @@ class Barred:
 class Breakers(Protocol):
     """The breakers of a process or a fleet, by name. A name nobody set up has the defaults.
 
-    `admit`, `record`, `forgo` and `refuses` never raise: a flow store that is away lets calls
-    through (fail open, decisions 26). The verbs for people raise StoreUnavailable then.
+    No verb raises: a flow store that is away lets calls through (fail open, decisions 26).
     """
+
+    def known(self, name: str, /) -> Permit | Barred | None:
+        """Return what is certain at this moment, asking nobody; None: `admit` must be asked."""
 
     def admit(self, name: str, token: str, /) -> Permit | Barred:
         """Ask to make a call; asking again with the same token is harmless."""
@@ -194,8 +196,9 @@ class Breakers(Protocol):
     def forgo(self, permit: Permit, /) -> None:
         """Say that the call was not made, or tells nothing; a probe is free for another call."""
 
-    def refuses(self, name: str, /) -> bool:
-        """Tell whether calls are refused for certain at this moment, asking nobody."""
+
+class BreakerControls(Protocol):
+    """What people see of breakers and do to them; raises StoreUnavailable."""
 
     def isolate(self, name: str, /) -> None:
         """Hold the breaker open until it is reset."""

@@ -150,11 +150,16 @@ def share(state: State, now: datetime, settings: BreakerSettings) -> float:
     return min(1.0, FIRST_SHARE + (1 - FIRST_SHARE) * max(grown, 0.0))
 
 
-def refuses(state: State, now: datetime) -> bool:
-    """Tell whether every call is refused now: it is isolated, or open for some time yet."""
-    if state.phase is Phase.OPEN:
-        return state.retry_at is not None and now < state.retry_at
-    return state.phase is Phase.ISOLATED
+def known(
+    state: State, name: str, now: datetime, settings: BreakerSettings
+) -> Permit | Barred | None:
+    """Return what every call is told now, None if it depends on the call."""
+    refused = state.phase is Phase.ISOLATED or (
+        state.phase is Phase.OPEN and state.retry_at is not None and now < state.retry_at
+    )
+    if refused or (state.phase is Phase.CLOSED and share(state, now, settings) >= 1):
+        return admit(state, name, "", now, settings)[1]
+    return None
 
 
 def chance_of(token: str) -> float:

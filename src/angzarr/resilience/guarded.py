@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from angzarr.errors import ConfigurationError
@@ -13,6 +15,7 @@ Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 Named: TypeAlias = str | Sequence[str] | Mapping[str, Errors] | None
 
 _MARK = "__angzarr_counted__"
+_numbers = itertools.count(1)
 _NAME = re.compile(r"[^\s:]{1,200}")
 
 
@@ -49,17 +52,20 @@ def check_name(name: object) -> str:
     return name
 
 
-def mark_counted(error: BaseException) -> None:
-    """Note that a breaker has counted *error*: one around it does not count it again."""
-    try:
-        setattr(error, _MARK, True)
-    except AttributeError:  # it has slots; then it counts twice
-        return
+def next_call() -> int:
+    """Return the number of a guarded call that begins; one inside it has a higher number."""
+    return next(_numbers)
 
 
-def counted_by(error: BaseException | None) -> bool:
-    """Tell whether a breaker nearer to the call has counted *error*."""
-    return getattr(error, _MARK, False)
+def mark_counted(error: BaseException, call: int) -> None:
+    """Note that the breaker around *call* has counted *error*: one around that does not again."""
+    with suppress(AttributeError):  # it has slots; then it counts twice
+        setattr(error, _MARK, call)
+
+
+def counted_within(error: BaseException | None, call: int) -> bool:
+    """Tell whether a breaker inside *call*, so nearer to the dependency, has counted *error*."""
+    return bool(getattr(error, _MARK, 0) > call)
 
 
 def _guard(name: object, errors: Errors) -> Guard:

@@ -15,6 +15,7 @@ from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.calling import Caller
 from angzarr.delivery.delivery import read
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
@@ -27,8 +28,10 @@ from angzarr.delivery.settle import Settler
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
 from angzarr.events import headers as names
 from angzarr.events.message import Message
-from angzarr.resilience.guarded import guards
+from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.guarded import Guard, guards
 from angzarr.resilience.policies import POLICIES
+from angzarr.resilience.taxonomy import ILLNESS, classify
 
 
 @dataclass
@@ -154,21 +157,30 @@ class World:
         options["breakers"] = guards(options.pop("breaker", None))
         self.handlers.add(Handler(name=name, bind=options.pop("bind", bind), **options))
 
+    def breaker(self, _handler, name):
+        return BreakerGuard(
+            guard=Guard(name), breakers=lambda: self.breakers,
+            is_ill=lambda error: classify(error, now=self.clock.now()).category in ILLNESS,
+        )  # fmt: skip
+
     def road(self):
         hold = Hold(
             clock=self.clock, chance=lambda: 0.5, stopping=lambda: self.stop,
             seldom=seldom_by(self.clock),
         )  # fmt: skip
+        results = Results(dumps=json.dumps, loads=json.loads)
+        judge = Judge(
+            autopsy=Autopsy(clock=self.clock, component="app", worker="host", version="1"),
+            clock=self.clock, chance=lambda: 0.0, policies=POLICIES,
+        )  # fmt: skip
         pipeline = Pipeline(
             handlers=self.handlers, store=self.store,
-            admission=Admission(breakers=self.breakers, clock=self.clock, chance=lambda: 0.0),
-            results=Results(dumps=json.dumps, loads=json.loads),
-            judge=Judge(
-                autopsy=Autopsy(clock=self.clock, component="app", worker="host", version="1"),
-                clock=self.clock, chance=lambda: 0.0, policies=POLICIES,
-            ),
+            admission=Admission(breakers=self.breakers, chance=lambda: 0.0),
+            caller=Caller(results=results, judge=judge, hooks=self.hooks, chance=lambda: 0.0),
+            results=results, judge=judge,
             hold=hold, clock=self.clock,
-            make_log=lambda _fields: logging.getLogger("test"), hooks=self.hooks,
+            make_log=lambda _fields: logging.getLogger("test"),
+            make_breaker=self.breaker,
         )  # fmt: skip
         settler = Settler(
             schedule=_Schedule(self.journal), followers=_Followers(self.journal),

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from angzarr.delivery.context import no_breaker
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handler
 from angzarr.errors import RetryLater
@@ -25,7 +26,7 @@ def run(call, *args, headers=None, **kwargs):
     handler = Handler(name="h", bind=bind)
     return run_eagerly(
         handler, POLICY, headers or {"id": "task-1"}, args, kwargs,
-        lambda fields: (logging.getLogger("test"), fields),
+        lambda fields: (logging.getLogger("test"), fields), no_breaker,
     )  # fmt: skip
 
 

@@ -24,7 +24,10 @@ _NEW = State()
 
 
 class InProcessBreakers:
-    """Fulfils `Breakers`, safe to use from many threads; `settings` by name, else *default*."""
+    """Fulfils `Breakers` and `BreakerControls`, safe to use from many threads.
+
+    *settings* by name, else *default*; *watch* is told of transitions and refusals.
+    """
 
     def __init__(
         self,
@@ -73,9 +76,10 @@ class InProcessBreakers:
         if permit.probe:
             self._change(permit.name, lambda state: rules.forgone(state, permit.probe))
 
-    def refuses(self, name: str, /) -> bool:
-        """Tell whether calls are refused for certain at this moment."""
-        return rules.refuses(self._states.get(name, _NEW), self._clock.now())
+    def known(self, name: str, /) -> Permit | Barred | None:
+        """Return what is certain at this moment."""
+        state = self._states.get(name, _NEW)
+        return rules.known(state, name, self._clock.now(), self._of(name))
 
     def isolate(self, name: str, /) -> None:
         """Hold the breaker open until it is reset."""

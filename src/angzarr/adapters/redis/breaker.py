@@ -41,9 +41,9 @@ _UNKNOWN: Final = -1
 
 
 class RedisBreakers:
-    """Fulfils `Breakers`, safe to use from many threads; `settings` by name, else *default*.
+    """Fulfils `Breakers` and `BreakerControls`, safe to use from many threads.
 
-    *watch* is told what this process caused; *line* is shared with others who use it.
+    *settings* by name, else *default*; *watch* is told what this process caused; *line* is shared with others who use it.
     """
 
     def __init__(
@@ -98,16 +98,20 @@ class RedisBreakers:
         if permit.probe:
             self._line.ask(partial(self._step, permit.name, "forgo", permit.probe), None)
 
-    def refuses(self, name: str, /) -> bool:
-        """Tell whether calls are refused for certain, as far as this process has heard.
+    def known(self, name: str, /) -> Permit | Barred | None:
+        """Return what is certain as far as this process has heard.
 
         A name that it has not heard of yet it is told of within a turn of the line.
         """
+        permit = self._clear.get(name)
+        if permit is not None:
+            return permit
         seen = self._seen.get(name)
         if seen is None:
             self._wanted.add(name)
             self._line.start()
-        return seen is not None and rules.refuses(seen, self._line.now())
+            return None
+        return rules.known(seen, name, self._line.now(), self._of(name))
 
     def isolate(self, name: str, /) -> None:
         """Hold the breaker open until it is reset; raises StoreUnavailable."""

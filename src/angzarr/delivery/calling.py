@@ -1,0 +1,108 @@
+"""Calling: run a handler, and say how that ended. It decides nothing about what comes before."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.colour import run as run_coroutine
+from angzarr.delivery.context import RUNNING, Context
+from angzarr.delivery.cut import BLADE
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.diagnosis import GIVEN_UP
+from angzarr.delivery.handlers import Handler
+from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.judge import Judge
+from angzarr.delivery.outcome import Handled, Outcome, Postponed, Skipped
+from angzarr.delivery.results import Results
+from angzarr.errors import CircuitOpenError, GiveUp, Postpone, Skip
+from angzarr.resilience.breaker import Barred
+from angzarr.resilience.taxonomy import Classification
+
+#: How long a handler that says Postpone without a delay waits.
+POSTPONE_WAIT = timedelta(seconds=2)
+
+
+class Run(NamedTuple):
+    """What there is to call for a delivery: its handler, and what instead while it may not be."""
+
+    call: Callable[[], Any]
+    instead: Callable[[], Any] | None = None
+
+
+class Stopped(NamedTuple):
+    """Why a delivery may not call its handler, or go on in it, now; and when to ask again."""
+
+    delay: timedelta
+    why: str
+    #: The breaker that is open, if that is why.
+    breaker: str | None = None
+
+
+class Ended(NamedTuple):
+    """How a call ended: the outcome, and the error if there was one and what kind it is."""
+
+    outcome: Outcome | Stopped
+    seen: Classification | None = None
+    error: Exception | None = None
+
+
+def stopped_by(breaker: str, barred: Barred, chance: float) -> Stopped:
+    """Return that *breaker* stops a delivery, spread by *chance*."""
+    return Stopped(barred.wait(chance), f"breaker {breaker} is open", breaker)
+
+
+def run_of(delivery: Delivery, handler: Handler, context: Context) -> Run:
+    """Bind *delivery* to its handler; raises DecodeError if the event does not fit."""
+    call = handler.bind(delivery, context)
+    if handler.fallback is None:
+        return Run(call)
+    return Run(call, handler.fallback(delivery, context))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Safe to use from many threads."""
+
+    results: Results
+    judge: Judge
+    hooks: Hooks
+    chance: Callable[[], float]
+
+    def call(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Ended:
+        """Run *call* for *delivery*; what ends the process or the thread is raised."""
+        running = RUNNING.set(delivery)
+        try:
+            with self.hooks.attempt(delivery):
+                return self._call(delivery, handler, call)
+        finally:
+            RUNNING.reset(running)
+
+    def _call(  # noqa: PLR0911 - one for each end
+        self, delivery: Delivery, handler: Handler, call: Callable[[], Any]
+    ) -> Ended:
+        try:
+            with BLADE:
+                value = call()
+                if inspect.iscoroutine(value):
+                    value = run_coroutine(value)
+            return Ended(Handled(value=value, result=self.results.write(value)))
+        except handler.finished_by as finished:
+            return Ended(Handled(raised=finished))
+        except Skip as said:
+            return Ended(Skipped(reason=str(said)))
+        except Postpone as said:
+            wait = POSTPONE_WAIT if said.delay is None else said.delay
+            why = said.reason or "asked by the handler"
+            return Ended(Postponed(delay=wait, why=why, claimed=True))
+        except CircuitOpenError as refused:  # by a breaker around one call inside the handler
+            barred = Barred(retry_after=refused.retry_after, spread=refused.spread)
+            return Ended(stopped_by(refused.name, barred, self.chance()))
+        except GiveUp as said:
+            return Ended(self.judge.dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP))
+        except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
+            return Ended(*self.judge.failed(delivery, handler, error), error)

@@ -1,0 +1,192 @@
+"""BreakerGuard: a breaker around a call, as a decorator, a context manager, or a plain call.
+
+    @crm                                with crm:                     async with crm:
+    def upsert(...): ...                    client.upsert(...)            await client.upsert(...)
+
+Each refuses by CircuitOpenError while the breaker is open. In a handler that postpones the event,
+no attempt used; anywhere else it is the caller's to catch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import itertools
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from angzarr.errors import CircuitOpenError, Directive
+from angzarr.resilience.breaker import Barred, Breakers, Permit
+from angzarr.resilience.guarded import Guard, counted_within, mark_counted, next_call
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Call(NamedTuple):
+    """A call that was let through."""
+
+    permit: Permit
+    number: int
+    began: float
+
+
+#: The calls that run around the code that runs here, outermost first: one guard serves many
+#: threads and coroutines at once.
+_OPEN: ContextVar[tuple[_Call, ...]] = ContextVar("angzarr_guarded", default=())
+
+#: Tokens name calls; a process's own are told from others' by what they begin with.
+_PROCESS = uuid.uuid4().hex
+_tokens = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerGuard:
+    """Safe to share between threads and coroutines; keep one for each dependency.
+
+    An error counts as a failure if it says that the dependency is ill (`category.ILLNESS`, by the
+    app's rules) and is one of the guard's errors. What ends the process, or is cancelled, says
+    nothing. *fallback* is called with the same arguments instead of raising CircuitOpenError; a
+    context manager has none.
+    """
+
+    guard: Guard
+    #: Asked at each call: a fork needs another.
+    breakers: Callable[[], Breakers]
+    is_ill: Callable[[Exception], bool]
+    fallback: Callable[..., Any] | None = None
+    _clock: Callable[[], float] = field(default=time.perf_counter)
+
+    @property
+    def name(self) -> str:
+        """The breaker's name."""
+        return self.guard.name
+
+    def call(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Return what *function* returns; raises what it raises, or CircuitOpenError."""
+        call = self._begin(self._ask())
+        if call is None:
+            instead: T = self._instead(args, kwargs)
+            return instead
+        try:
+            value = function(*args, **kwargs)
+        except BaseException as error:
+            self._end(call, error)
+            raise
+        self._end(call, None)
+        return value
+
+    async def acall(self, function: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
+        """Return what the coroutine *function* returns; the event loop waits for no store."""
+        call = self._begin(await self._aask())
+        if call is None:
+            instead: Any = self._instead(args, kwargs)
+            return await instead if inspect.isawaitable(instead) else instead  # type: ignore[no-any-return]
+        try:
+            value = await function(*args, **kwargs)
+        except BaseException as error:
+            await self._aend(call, error)
+            raise
+        self._end(call, None)
+        return value
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Decorate *function*, sync or async."""
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def acalled(*args: P.args, **kwargs: P.kwargs) -> Any:
+                return await self.acall(function, *args, **kwargs)
+
+            return acalled  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            return self.call(function, *args, **kwargs)
+
+        return called
+
+    def __enter__(self) -> None:
+        self._push(self._ask())
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._end(self._pop(), error)
+
+    async def __aenter__(self) -> None:
+        self._push(await self._aask())
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        await self._aend(self._pop(), error)
+
+    def _ask(self) -> Permit | Barred:
+        return self.breakers().admit(self.name, f"{_PROCESS}-{next(_tokens)}")
+
+    async def _aask(self) -> Permit | Barred:
+        known = self.breakers().known(self.name)
+        return await asyncio.to_thread(self._ask) if known is None else known
+
+    def _begin(self, answer: Permit | Barred) -> _Call | None:
+        """Return the call that begins now; None: it is refused, and there is a fallback."""
+        if isinstance(answer, Permit):
+            return _Call(answer, next_call(), self._clock())
+        if self.fallback is not None:
+            return None
+        raise CircuitOpenError(self.name, answer.retry_after, answer.spread)
+
+    def _instead(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert self.fallback is not None  # noqa: S101 - `_begin` has raised otherwise
+        return self.fallback(*args, **kwargs)
+
+    def _push(self, answer: Permit | Barred) -> None:
+        if isinstance(answer, Barred):
+            raise CircuitOpenError(self.name, answer.retry_after, answer.spread)
+        _OPEN.set((*_OPEN.get(), _Call(answer, next_call(), self._clock())))
+
+    @staticmethod
+    def _pop() -> _Call:
+        *outer, call = _OPEN.get()
+        _OPEN.set(tuple(outer))
+        return call
+
+    def _end(self, call: _Call, error: BaseException | None) -> None:
+        """Tell how *call* ended; raises nothing."""
+        if error is not None and not self._says_something(call, error):
+            self.breakers().forgo(call.permit)
+            return
+        ill = isinstance(error, Exception) and self.is_ill(error)
+        if error is not None and ill:
+            mark_counted(error, call.number)
+        took = timedelta(seconds=self._clock() - call.began)
+        self.breakers().record(call.permit, ok=not ill, took=took)
+
+    async def _aend(self, call: _Call, error: BaseException | None) -> None:
+        """Tell how *call* ended, elsewhere if that may take a moment."""
+        if error is None and not call.permit.probe:
+            self._end(call, None)
+        elif isinstance(error, Exception | None):
+            await asyncio.to_thread(self._end, call, error)
+        else:
+            self._end(call, error)  # cancelled: nothing may be awaited any more
+
+    def _says_something(self, call: _Call, error: BaseException) -> bool:
+        """Tell whether *error* is an answer of this dependency."""
+        if not isinstance(error, Exception) or isinstance(error, CircuitOpenError | Directive):
+            return False
+        return self.guard.counts(error) and not counted_within(error, call.number)

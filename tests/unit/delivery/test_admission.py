@@ -1,0 +1,194 @@
+"""Breakers on the road: who is stopped, what is counted, what is called instead."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.outcome import DeadLettered, Handled, Postponed, Retried
+from angzarr.errors import CircuitOpenError, GiveUp, Postpone, RetryLater, Skip
+from angzarr.events import headers as names
+from angzarr.resilience.breaker import Barred, BreakerSettings, Permit, Phase
+
+TOUCHY = BreakerSettings(min_calls=1, failures_in_a_row=1, ramp_up=timedelta(0))
+
+
+@pytest.fixture(autouse=True)
+def touchy(world):
+    world.breakers = InProcessBreakers(default=TOUCHY, clock=world.clock)
+
+
+def phase(world, name="crm"):
+    return world.breakers.states()[name].phase
+
+
+def raising(error):
+    def handle(_data, _context):
+        raise error
+
+    return handle
+
+
+def half_open(world, name="crm"):
+    permit = world.breakers.admit(name, "before")
+    world.breakers.record(permit, ok=False, took=timedelta(0))
+    world.clock.sleep(TOUCHY.open_for)
+
+
+@pytest.mark.parametrize(
+    ("error", "opens"),
+    [
+        (ConnectionError("reset"), True),
+        (TimeoutError(), True),
+        (ValueError("a bug"), False),
+        (PermissionError("denied"), False),
+        (GiveUp("no"), False),
+        (Skip("refused"), False),
+        (RetryLater(timedelta(seconds=1), cause=ConnectionError()), True),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, Exception) else str(given),
+)
+def test_only_what_says_that_the_dependency_is_ill_counts(world, error, opens):
+    world.handler(raising(error), breaker="crm")
+    world.take()
+    assert phase(world) is (Phase.OPEN if opens else Phase.CLOSED)
+
+
+def test_all_breakers_of_a_handler_must_let_it_through(world):
+    world.handler(lambda _data, _context: 1, breaker=("crm", "mail"))
+    world.breakers.isolate("mail")
+    outcome = world.take()
+    assert isinstance(outcome, Postponed)
+    assert outcome.breaker == "mail"
+
+
+def test_a_probe_that_another_breaker_stops_is_free_again(world):
+    world.handler(lambda _data, _context: 1, breaker=("crm", "mail"))
+    world.breakers.isolate("mail")
+    half_open(world)
+    world.take()
+    assert isinstance(world.breakers.admit("crm", "next"), Permit)
+
+
+def test_each_breaker_counts_the_errors_it_is_named_with(world):
+    counted = {"crm": ConnectionResetError, "mail": (TimeoutError, BrokenPipeError)}
+    world.handler(raising(TimeoutError()), breaker=counted)
+    world.take()
+    assert (phase(world, "crm"), phase(world, "mail")) == (Phase.CLOSED, Phase.OPEN)
+
+
+@pytest.mark.parametrize("ends", [Postpone(), KeyboardInterrupt()], ids=["postponed", "cut"])
+def test_a_probe_that_says_nothing_is_free_again(world, ends):
+    world.handler(raising(ends), breaker="crm")
+    half_open(world)
+    with suppress(KeyboardInterrupt):
+        world.take()
+    assert phase(world) is Phase.HALF_OPEN
+    assert isinstance(world.breakers.admit("crm", "next"), Permit)
+
+
+def test_a_slow_probe_opens_the_breaker_again(world):
+    slow = BreakerSettings(
+        min_calls=1, failures_in_a_row=1, slow_call=timedelta(seconds=2), ramp_up=timedelta(0)
+    )
+    world.breakers = InProcessBreakers(default=slow, clock=world.clock)
+    world.handler(lambda _data, _context: world.clock.sleep(timedelta(seconds=3)), breaker="crm")
+    half_open(world)
+    assert isinstance(world.take(), Handled)
+    assert phase(world) is Phase.OPEN
+
+
+def test_a_breaker_around_one_call_postpones_without_an_attempt(world):
+    def handle(_data, context):
+        with context.breaker("crm"):
+            raise ConnectionError
+
+    world.handler(handle)
+    assert isinstance(world.take(event_id="a"), Retried)
+    outcome = world.take(event_id="b")
+    assert isinstance(outcome, Postponed)
+    assert (outcome.breaker, outcome.delay) == ("crm", TOUCHY.open_for)
+    assert world.last_copy().headers[names.ATTEMPT] == 1
+
+
+def test_an_error_is_counted_once_by_the_breaker_next_to_the_call(world):
+    def handle(_data, context):
+        with context.breaker("crm"):
+            raise ConnectionError
+
+    world.handler(handle, breaker="whole")
+    world.take()
+    assert (phase(world, "crm"), phase(world, "whole")) == (Phase.OPEN, Phase.CLOSED)
+
+
+def test_an_inner_breaker_that_refuses_says_nothing_to_the_outer_one(world):
+    def handle(_data, context):
+        with context.breaker("crm"):
+            pytest.fail("must not run")
+
+    world.handler(handle, breaker="whole")
+    world.breakers.isolate("crm")
+    half_open(world, "whole")
+    assert isinstance(world.take(), Postponed)
+    assert phase(world, "whole") is Phase.HALF_OPEN
+    assert isinstance(world.breakers.admit("whole", "next"), Permit)
+
+
+def fallback(delivery, _context):
+    return lambda: f"kept for later: {delivery.args[0]}"
+
+
+def test_a_fallback_is_called_while_the_breaker_is_open(world):
+    world.breakers.isolate("crm")
+    world.handler(
+        lambda _data, _context: pytest.fail("must not run"), breaker="crm", fallback=fallback
+    )
+    assert world.take().value == "kept for later: data"
+
+
+def test_a_fallback_is_called_when_a_breaker_inside_the_handler_is_open(world):
+    def handle(_data, context):
+        with context.breaker("crm"):
+            return 1
+
+    world.handler(handle, fallback=fallback)
+    assert world.take(event_id="a").value == 1
+    world.breakers.isolate("crm")
+    assert world.take(event_id="b").value == "kept for later: data"
+
+
+def test_a_fallback_that_fails_takes_the_ordinary_road(world):
+    world.breakers.isolate("crm")
+    world.handler(None, breaker="crm", fallback=lambda *_: raising(TimeoutError()).__get__(0))
+    assert isinstance(world.take(), DeadLettered | Retried)
+
+
+def test_a_fallback_behind_an_open_breaker_too_is_postponed(world):
+    def refused():
+        raise CircuitOpenError("mail", timedelta(seconds=5))
+
+    world.breakers.isolate("crm")
+    world.handler(None, breaker="crm", fallback=lambda *_: refused)
+    assert isinstance(world.take(), Postponed)
+
+
+def test_nothing_waits_for_ever_behind_a_breaker_inside_a_handler(world):
+    def handle(_data, context):
+        with context.breaker("crm"):
+            pytest.fail("must not run")
+
+    world.breakers.isolate("crm")
+    world.handler(handle, max_age=timedelta(minutes=1))
+    assert isinstance(world.take(), Postponed)
+    world.clock.sleep(timedelta(hours=1))
+    assert world.take(world.last_copy()).letter.reason is Reason.TOO_OLD
+
+
+def test_an_isolated_breaker_bars_for_as_long_as_an_open_one():
+    breakers = InProcessBreakers(default=TOUCHY)
+    breakers.isolate("crm")
+    assert breakers.known("crm") == Barred(retry_after=TOUCHY.open_for)

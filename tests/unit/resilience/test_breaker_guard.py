@@ -1,0 +1,240 @@
+"""A breaker around a call: decorator, context manager, plain call; sync and async."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import pytest
+
+from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.errors import CircuitOpenError, GiveUp
+from angzarr.resilience.breaker import BreakerSettings, Permit, Phase, State
+from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.guarded import Guard
+from hand_clock import HandClock
+
+TOUCHY = BreakerSettings(min_calls=1, failures_in_a_row=1, ramp_up=timedelta(0))
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def breakers(clock):
+    return InProcessBreakers(default=TOUCHY, clock=clock)
+
+
+@pytest.fixture
+def make(breakers):
+    def make(name="crm", errors=(Exception,), **options):
+        return BreakerGuard(
+            guard=Guard(name, errors), breakers=lambda: breakers,
+            is_ill=lambda error: isinstance(error, OSError), **options,
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def crm(make):
+    return make()
+
+
+def phase(breakers, name="crm"):
+    return breakers.states().get(name, State()).phase
+
+
+class Way:
+    """One way to make a call through a guard."""
+
+    def decorated(self, guard, function):
+        return guard(function)()
+
+    def entered(self, guard, function):
+        with guard:
+            return function()
+
+    def called(self, guard, function):
+        return guard.call(function)
+
+    def decorated_async(self, guard, function):
+        async def later():
+            await asyncio.sleep(0)
+            return function()
+
+        return asyncio.run(guard(later)())
+
+    def entered_async(self, guard, function):
+        async def later():
+            async with guard:
+                await asyncio.sleep(0)
+                return function()
+
+        return asyncio.run(later())
+
+    def called_async(self, guard, function):
+        async def later():
+            return function()
+
+        return asyncio.run(guard.acall(later))
+
+
+WAYS = [name for name in vars(Way) if not name.startswith("_")]
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    return getattr(Way(), request.param)
+
+
+def fail(error):
+    def failing():
+        raise error
+
+    return failing
+
+
+def test_a_call_that_goes_well_returns_its_value(way, crm, breakers):
+    assert way(crm, lambda: 7) == 7
+    assert breakers.states()["crm"].tallies[0][1:] == (1, 0, 0)
+
+
+def test_an_error_is_raised_as_it_is_and_opens_the_breaker(way, crm, breakers):
+    error = ConnectionError("reset")
+    with pytest.raises(ConnectionError) as raised:
+        way(crm, fail(error))
+    assert raised.value is error
+    assert phase(breakers) is Phase.OPEN
+
+
+def test_an_open_breaker_refuses_and_the_call_is_not_made(way, crm, breakers):
+    breakers.isolate("crm")
+    with pytest.raises(CircuitOpenError) as raised:
+        way(crm, lambda: pytest.fail("must not run"))
+    assert (raised.value.name, raised.value.retry_after) == ("crm", TOUCHY.open_for)
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), GiveUp("no")], ids=["healthy", "said"])
+def test_what_says_nothing_of_the_dependency_does_not_open_it(way, crm, breakers, error):
+    with pytest.raises(type(error)):
+        way(crm, fail(error))
+    assert phase(breakers) is Phase.CLOSED
+
+
+def test_only_its_own_errors_count(way, make, breakers):
+    with pytest.raises(ConnectionError):
+        way(make(errors=(TimeoutError,)), fail(ConnectionError()))
+    assert phase(breakers) is Phase.CLOSED
+
+
+def test_a_probe_is_answered_for(way, crm, breakers, clock):
+    with pytest.raises(ConnectionError):
+        way(crm, fail(ConnectionError()))
+    clock.sleep(TOUCHY.open_for)
+    assert way(crm, lambda: 1) == 1
+    assert phase(breakers) is Phase.HALF_OPEN
+    assert way(crm, lambda: 1) == 1
+    assert phase(breakers) is Phase.CLOSED
+
+
+def test_a_probe_that_is_cut_short_is_free_for_another(way, crm, breakers, clock):
+    with pytest.raises(ConnectionError):
+        way(crm, fail(ConnectionError()))
+    clock.sleep(TOUCHY.open_for)
+    with pytest.raises(KeyboardInterrupt):
+        way(crm, fail(KeyboardInterrupt()))
+    assert phase(breakers) is Phase.HALF_OPEN
+    assert isinstance(breakers.admit("crm", "next"), Permit)
+
+
+def test_a_cancelled_probe_is_free_for_another(crm, breakers, clock):
+    async def main():
+        async with asyncio.timeout(0.01):
+            async with crm:
+                await asyncio.sleep(30)
+
+    with pytest.raises(ConnectionError):
+        crm.call(fail(ConnectionError()))
+    clock.sleep(TOUCHY.open_for)
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    assert isinstance(breakers.admit("crm", "next"), Permit)
+
+
+def test_a_fallback_gets_the_arguments(make, breakers):
+    guard = make(fallback=lambda value, *, twice: (value, twice))
+    breakers.isolate("crm")
+
+    @guard
+    def lookup(_value, *, twice):
+        pytest.fail("must not run")
+
+    @guard
+    async def alookup(_value, *, twice):
+        pytest.fail("must not run")
+
+    assert lookup(1, twice=2) == (1, 2)
+    assert asyncio.run(alookup(1, twice=2)) == (1, 2)
+
+
+def test_an_async_fallback_is_awaited(make, breakers):
+    async def cached():
+        return "cached"
+
+    breakers.isolate("crm")
+
+    @make(fallback=cached)
+    async def lookup():
+        pytest.fail("must not run")
+
+    assert asyncio.run(lookup()) == "cached"
+
+
+def test_an_error_is_counted_by_the_inner_of_two_only(make, breakers):
+    with pytest.raises(ConnectionError), make("outer"), make("inner"):
+        raise ConnectionError
+    assert (phase(breakers, "inner"), phase(breakers, "outer")) == (Phase.OPEN, Phase.CLOSED)
+
+
+def test_an_error_that_is_raised_again_and_again_counts_each_time(make, breakers):
+    error = ConnectionError("one object for all")
+    for name in ("one", "two"):
+        with pytest.raises(ConnectionError):
+            make(name).call(fail(error))
+        assert phase(breakers, name) is Phase.OPEN
+
+
+def test_one_guard_serves_many_threads_and_coroutines(crm, breakers):
+    gate = threading.Barrier(8)
+
+    def enter():
+        with crm:
+            gate.wait(10)
+
+    threads = [threading.Thread(target=enter) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    async def aenter():
+        async with crm:
+            await asyncio.sleep(0.001)
+
+    async def main():
+        await asyncio.gather(*(aenter() for _ in range(8)))
+
+    asyncio.run(main())
+    assert breakers.states()["crm"].tallies[0].calls == 16
+
+
+def test_a_decorated_function_keeps_its_name(crm):
+    @crm
+    def upsert():
+        """Write it."""
+
+    assert (upsert.__name__, upsert.__doc__) == ("upsert", "Write it.")
