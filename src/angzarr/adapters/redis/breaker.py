@@ -43,7 +43,8 @@ _UNKNOWN: Final = -1
 class RedisBreakers:
     """Fulfils `Breakers` and `BreakerControls`, safe to use from many threads.
 
-    *settings* by name, else *default*; *watch* is told what this process caused; *line* is shared with others who use it.
+    *settings* by name, else *default*; *watch* is told what this process caused; *line* is shared
+    with others who use it.
     """
 
     def __init__(
