@@ -39,7 +39,7 @@ from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
-from angzarr.flow import Flow, guard_of, holding, open_flow
+from angzarr.flow import guard_of, holding, open_flow
 from angzarr.operating import Operating
 from angzarr.per_process import OncePerProcess
 from angzarr.registering import Registering
@@ -133,11 +133,6 @@ class Angzarr(Registering, Operating):
     def schedule(self) -> OpenSchedule:
         """Where this process lets messages wait, and moves them on from."""
         return self._schedule.get()
-
-    @property
-    def flow(self) -> Flow:
-        """The flow control of this process, which the fleet shares where it can."""
-        return self._flow.get()
 
     @property
     def facts(self) -> FactLog:

@@ -13,7 +13,7 @@ from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.wave import breaker_of
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.breaker import Barred, Breakers, BreakerSettings
+from angzarr.resilience.breaker import Barred, BreakerControls, Breakers, BreakerSettings
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Guard, check_name
 from angzarr.resilience.taxonomy import ILLNESS, classify
@@ -28,6 +28,8 @@ class Flow:
     """The breakers of this process or, with a flow store, of the fleet."""
 
     breakers: Breakers
+    #: For people; None where each process has its own.
+    controls: BreakerControls | None
     close: Callable[[], object]
 
 
@@ -38,10 +40,11 @@ def open_flow(app: Any) -> Flow:
     watch = BreakerLog(facts=lambda: app.facts)
     url = flow_store(app)
     if url is None:
-        return Flow(breakers=InProcessBreakers(settings, default, watch=watch), close=lambda: None)
+        breakers = InProcessBreakers(settings, default, watch=watch)
+        return Flow(breakers=breakers, controls=None, close=lambda: None)
     line = wiring.redis_adapter("flow_line").FlowLine(url, prefix=app.settings.prefix)
-    breaker = wiring.redis_adapter("breaker")
-    return Flow(breakers=breaker.RedisBreakers(line, settings, default, watch), close=line.close)
+    shared = wiring.redis_adapter("breaker").RedisBreakers(line, settings, default, watch)
+    return Flow(breakers=shared, controls=shared, close=line.close)
 
 
 def flow_store(app: Any) -> str | None:

@@ -9,8 +9,12 @@ from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
+from angzarr.errors import ConfigurationError
 from angzarr.events.publisher import Publisher
+from angzarr.flow import Flow
+from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
+from angzarr.resilience.breaker import BreakerControls
 
 if TYPE_CHECKING:
     from angzarr.analysis.replay import ReplayTargets
@@ -18,6 +22,13 @@ if TYPE_CHECKING:
 
 class Operating(Publishing):
     """The doors of an app, which can also publish."""
+
+    _flow: OncePerProcess[Flow]
+
+    @property
+    def flow(self) -> Flow:
+        """The flow control of this process, which the fleet shares where it can."""
+        return self._flow.get()
 
     @property
     def broker_url(self) -> str:
@@ -50,6 +61,18 @@ class Operating(Publishing):
         """Return every domain whose letters the analysis worker reads."""
         self._load_tasks()
         return wiring.domains_to_read(self.settings, list(self.handlers.domains()))
+
+    def breaker_controls(self) -> BreakerControls:
+        """Return what people do to breakers; raises ConfigurationError where none are shared."""
+        self._load_tasks()
+        controls = self.flow.controls
+        if controls is None:
+            msg = (
+                "the breakers of this app live in each worker process: set flow.store to a Redis"
+                " that all share, e.g. flow: {store: redis://localhost:6379/1}"
+            )
+            raise ConfigurationError(msg)
+        return controls
 
     def replay_targets(self) -> ReplayTargets:
         """Return the tasks and queues that a replay may be sent to (spec A4)."""

@@ -14,6 +14,7 @@ from angzarr.analysis.replay import ReplayTargets
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.events.publisher import Publisher
+from angzarr.resilience.breaker import BreakerControls
 
 #: Looked for where -A names a module only; Celery's own habit.
 _NAMES = ("app", "celery")
@@ -41,6 +42,9 @@ class Application(Protocol):
 
     def dead_letter_domains(self) -> list[str]:
         """Return the domains whose letters are read."""
+
+    def breaker_controls(self) -> BreakerControls:
+        """Return what people do to breakers; raises ConfigurationError where none are shared."""
 
     def replay_targets(self) -> ReplayTargets:
         """Return where a replay may go."""

@@ -12,6 +12,7 @@ from angzarr.errors import AngzarrError
 
 #: Command → where it is defined.
 _COMMANDS: Final = {
+    "breaker": "angzarr.cli.breaker:breaker",
     "demo": "angzarr.cli.demo:demo",
     "dlq": "angzarr.cli.dlq:dlq",
 }

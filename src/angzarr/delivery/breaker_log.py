@@ -61,6 +61,7 @@ def transition_fact(transition: Transition) -> Fact:
             "failure_count": transition.counts.failures,
             "success_count": transition.counts.successes,
             "request_count": transition.counts.requests,
+            "by": transition.by or None,
         },
     )
 

@@ -11,7 +11,7 @@ The nouns and the port; how they change is `breaker_rules`. Who keeps them is th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -141,6 +141,8 @@ class Transition:
     counts: Counts
     era: int
     at: datetime
+    #: The person who did it, if it was one.
+    by: str = ""
 
 
 class Refusal(NamedTuple):
@@ -200,14 +202,17 @@ class Breakers(Protocol):
 class BreakerControls(Protocol):
     """What people see of breakers and do to them; raises StoreUnavailable."""
 
-    def isolate(self, name: str, /) -> None:
-        """Hold the breaker open until it is reset."""
+    def isolate(self, name: str, /, *, by: str) -> None:
+        """Hold the breaker open until it is reset; *by* whom, for the history."""
 
-    def reset(self, name: str, /) -> None:
+    def reset(self, name: str, /, *, by: str) -> None:
         """Close the breaker and forget what it saw; traffic is let in gradually."""
 
     def states(self) -> Mapping[str, State]:
         """Return every breaker that is known, by name."""
+
+    def history(self, limit: int) -> Sequence[Transition]:
+        """Return the last *limit* transitions of all breakers, oldest first."""
 
 
 class BreakerWatch(Protocol):

@@ -168,7 +168,7 @@ def chance_of(token: str) -> float:
     return int.from_bytes(digest) / 2**32
 
 
-def transition(name: str, before: Phase, after: State) -> Transition | None:
+def transition(name: str, before: Phase, after: State, by: str = "") -> Transition | None:
     """Return the change of phase from *before* to *after*, if there is one."""
     if before is after.phase or after.reason is None or after.changed_at is None:
         return None
@@ -180,6 +180,7 @@ def transition(name: str, before: Phase, after: State) -> Transition | None:
         counts=after.judged,
         era=after.era,
         at=after.changed_at,
+        by=by,
     )
 
 

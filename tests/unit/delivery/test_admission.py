@@ -60,7 +60,7 @@ def test_only_what_says_that_the_dependency_is_ill_counts(world, error, opens):
 
 def test_all_breakers_of_a_handler_must_let_it_through(world):
     world.handler(lambda _data, _context: 1, breaker=("crm", "mail"))
-    world.breakers.isolate("mail")
+    world.breakers.isolate("mail", by="me")
     outcome = world.take()
     assert isinstance(outcome, Postponed)
     assert outcome.breaker == "mail"
@@ -68,7 +68,7 @@ def test_all_breakers_of_a_handler_must_let_it_through(world):
 
 def test_a_probe_that_another_breaker_stops_is_free_again(world):
     world.handler(lambda _data, _context: 1, breaker=("crm", "mail"))
-    world.breakers.isolate("mail")
+    world.breakers.isolate("mail", by="me")
     half_open(world)
     world.take()
     assert isinstance(world.breakers.admit("crm", "next"), Permit)
@@ -131,7 +131,7 @@ def test_an_inner_breaker_that_refuses_says_nothing_to_the_outer_one(world):
             pytest.fail("must not run")
 
     world.handler(handle, breaker="whole")
-    world.breakers.isolate("crm")
+    world.breakers.isolate("crm", by="me")
     half_open(world, "whole")
     assert isinstance(world.take(), Postponed)
     assert phase(world, "whole") is Phase.HALF_OPEN
@@ -143,7 +143,7 @@ def fallback(delivery, _context):
 
 
 def test_a_fallback_is_called_while_the_breaker_is_open(world):
-    world.breakers.isolate("crm")
+    world.breakers.isolate("crm", by="me")
     world.handler(
         lambda _data, _context: pytest.fail("must not run"), breaker="crm", fallback=fallback
     )
@@ -157,12 +157,12 @@ def test_a_fallback_is_called_when_a_breaker_inside_the_handler_is_open(world):
 
     world.handler(handle, fallback=fallback)
     assert world.take(event_id="a").value == 1
-    world.breakers.isolate("crm")
+    world.breakers.isolate("crm", by="me")
     assert world.take(event_id="b").value == "kept for later: data"
 
 
 def test_a_fallback_that_fails_takes_the_ordinary_road(world):
-    world.breakers.isolate("crm")
+    world.breakers.isolate("crm", by="me")
     world.handler(None, breaker="crm", fallback=lambda *_: raising(TimeoutError()).__get__(0))
     assert isinstance(world.take(), DeadLettered | Retried)
 
@@ -171,7 +171,7 @@ def test_a_fallback_behind_an_open_breaker_too_is_postponed(world):
     def refused():
         raise CircuitOpenError("mail", timedelta(seconds=5))
 
-    world.breakers.isolate("crm")
+    world.breakers.isolate("crm", by="me")
     world.handler(None, breaker="crm", fallback=lambda *_: refused)
     assert isinstance(world.take(), Postponed)
 
@@ -181,7 +181,7 @@ def test_nothing_waits_for_ever_behind_a_breaker_inside_a_handler(world):
         with context.breaker("crm"):
             pytest.fail("must not run")
 
-    world.breakers.isolate("crm")
+    world.breakers.isolate("crm", by="me")
     world.handler(handle, max_age=timedelta(minutes=1))
     assert isinstance(world.take(), Postponed)
     world.clock.sleep(timedelta(hours=1))
@@ -190,5 +190,5 @@ def test_nothing_waits_for_ever_behind_a_breaker_inside_a_handler(world):
 
 def test_an_isolated_breaker_bars_for_as_long_as_an_open_one():
     breakers = InProcessBreakers(default=TOUCHY)
-    breakers.isolate("crm")
+    breakers.isolate("crm", by="me")
     assert breakers.known("crm") == Barred(retry_after=TOUCHY.open_for)

@@ -440,7 +440,7 @@ def test_a_result_that_is_no_json_is_handled_but_not_kept(world):
 
 
 def test_an_open_breaker_postpones_without_using_an_attempt(world):
-    world.breakers.isolate("crm")
+    world.breakers.isolate("crm", by="me")
     world.handler(lambda _data, _context: pytest.fail("must not run"), breaker="crm")
     outcome = world.take()
     assert isinstance(outcome, Postponed)
@@ -449,7 +449,7 @@ def test_an_open_breaker_postpones_without_using_an_attempt(world):
 
 
 def test_nothing_waits_behind_a_breaker_for_ever(world):
-    world.breakers.isolate("crm")
+    world.breakers.isolate("crm", by="me")
     world.handler(lambda _data, _context: None, breaker="crm", max_age=timedelta(minutes=1))
     world.take()
     world.clock.sleep(timedelta(hours=1))

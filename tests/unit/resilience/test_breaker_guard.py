@@ -112,7 +112,7 @@ def test_an_error_is_raised_as_it_is_and_opens_the_breaker(way, crm, breakers):
 
 
 def test_an_open_breaker_refuses_and_the_call_is_not_made(way, crm, breakers):
-    breakers.isolate("crm")
+    breakers.isolate("crm", by="me")
     with pytest.raises(CircuitOpenError) as raised:
         way(crm, lambda: pytest.fail("must not run"))
     assert (raised.value.name, raised.value.retry_after) == ("crm", TOUCHY.open_for)
@@ -167,7 +167,7 @@ def test_a_cancelled_probe_is_free_for_another(crm, breakers, clock):
 
 def test_a_fallback_gets_the_arguments(make, breakers):
     guard = make(fallback=lambda value, *, twice: (value, twice))
-    breakers.isolate("crm")
+    breakers.isolate("crm", by="me")
 
     @guard
     def lookup(_value, *, twice):
@@ -185,7 +185,7 @@ def test_an_async_fallback_is_awaited(make, breakers):
     async def cached():
         return "cached"
 
-    breakers.isolate("crm")
+    breakers.isolate("crm", by="me")
 
     @make(fallback=cached)
     async def lookup():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from threading import Lock
 
@@ -15,12 +16,15 @@ from angzarr.resilience.breaker import (
     Permit,
     Refusal,
     State,
+    Transition,
     Unwatched,
 )
 from angzarr.seldom import Seldom
 
 _DEFAULTS = BreakerSettings()
 _NEW = State()
+#: Transitions that are remembered.
+_REMEMBERED = 1000
 
 
 class InProcessBreakers:
@@ -42,6 +46,7 @@ class InProcessBreakers:
         self._seldom = Seldom()
         self._clock = clock or SystemClock()
         self._states: dict[str, State] = {}
+        self._history: deque[Transition] = deque(maxlen=_REMEMBERED)
         self._lock = Lock()
 
     def admit(self, name: str, token: str, /) -> Permit | Barred:
@@ -81,29 +86,34 @@ class InProcessBreakers:
         state = self._states.get(name, _NEW)
         return rules.known(state, name, self._clock.now(), self._of(name))
 
-    def isolate(self, name: str, /) -> None:
+    def isolate(self, name: str, /, *, by: str) -> None:
         """Hold the breaker open until it is reset."""
-        self._change(name, lambda state: rules.isolated(state, self._clock.now()))
+        self._change(name, lambda state: rules.isolated(state, self._clock.now()), by)
 
-    def reset(self, name: str, /) -> None:
+    def reset(self, name: str, /, *, by: str) -> None:
         """Close the breaker and forget what it saw."""
         settings = self._of(name)
-        self._change(name, lambda state: rules.reset(state, self._clock.now(), settings))
+        self._change(name, lambda state: rules.reset(state, self._clock.now(), settings), by)
 
     def states(self) -> Mapping[str, State]:
         """Return every breaker that is known, by name."""
         with self._lock:
             return {**dict.fromkeys(self._settings, _NEW), **self._states}
 
-    def _change(self, name: str, rule: Callable[[State], State]) -> None:
+    def history(self, limit: int) -> Sequence[Transition]:
+        """Return the last *limit* transitions of all breakers, oldest first."""
+        return list(self._history)[-limit:]
+
+    def _change(self, name: str, rule: Callable[[State], State], by: str = "") -> None:
         with self._lock:
             before = self._states.get(name, _NEW)
             self._states[name] = after = rule(before)
-        self._tell(name, before, after)
+        self._tell(name, before, after, by)
 
-    def _tell(self, name: str, before: State, after: State) -> None:
-        change = rules.transition(name, before.phase, after)
+    def _tell(self, name: str, before: State, after: State, by: str = "") -> None:
+        change = rules.transition(name, before.phase, after, by)
         if change is not None:
+            self._history.append(change)
             self._watch.changed(change)
 
     def _of(self, name: str) -> BreakerSettings:

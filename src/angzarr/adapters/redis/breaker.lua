@@ -1,5 +1,5 @@
 -- One step of a shared breaker; says the same as resilience/breaker_rules.py, whose names it uses.
--- KEYS: state, names (sorted set: when each was last touched), version
+-- KEYS: state, names (sorted set: when each was last touched), version, history (stream)
 -- ARGV: step, name, channel, settings (JSON, spans in ms), then what the step takes.
 -- Returns now (ms), the state (JSON), the phase before, whether a call was let through, and how
 -- long one that was not should wait (ms).
@@ -145,6 +145,9 @@ if step ~= 'look' and told ~= stored then
   if state.era > 0 and state.changed_at == now and before ~= state.phase then
     local version = redis.call('INCR', KEYS[3])
     redis.call('PUBLISH', channel, version .. ' breaker ' .. name)
+    local by = (step == 'isolate' or step == 'reset') and ARGV[5] or ''
+    redis.call('XADD', KEYS[4], 'MAXLEN', '~', 1000, '*',
+      'name', name, 'before', before, 'by', by, 'state', told)
   end
 end
 return {now, told, before, permitted, wait}

@@ -8,7 +8,7 @@ A probe is asked for and answered for in Redis, so that there are never more tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -30,12 +30,15 @@ from angzarr.resilience.breaker import (
     Refusal,
     State,
     Tally,
+    Transition,
     Unwatched,
 )
 from angzarr.seldom import A_MINUTE, Seldom
 
 _STEP: Final = Script("breaker.lua")
 _DEFAULTS: Final = BreakerSettings()
+#: Steps whose first argument is the person who does it.
+_BY_PEOPLE: Final = frozenset({"isolate", "reset"})
 #: The era of calls that were let through without any knowledge; nothing is counted for it.
 _UNKNOWN: Final = -1
 
@@ -114,19 +117,26 @@ class RedisBreakers:
             return None
         return rules.known(seen, name, self._line.now(), self._of(name))
 
-    def isolate(self, name: str, /) -> None:
+    def isolate(self, name: str, /, *, by: str) -> None:
         """Hold the breaker open until it is reset; raises StoreUnavailable."""
-        self._step(name, "isolate")
+        self._step(name, "isolate", by)
 
-    def reset(self, name: str, /) -> None:
+    def reset(self, name: str, /, *, by: str) -> None:
         """Close the breaker and forget what it saw; raises StoreUnavailable."""
-        self._step(name, "reset")
+        self._step(name, "reset", by)
 
     def states(self) -> Mapping[str, State]:
         """Return every breaker that was used within a week; raises StoreUnavailable."""
         names = self._line.client.execute("ZRANGE", self._key("breakers"), 0, -1)
         known = sorted({*names, *self._settings})
         return {name: self._look(name) for name in known}
+
+    def history(self, limit: int) -> Sequence[Transition]:
+        """Return the last *limit* transitions, oldest first; raises StoreUnavailable."""
+        key = self._key("breakers", "history")
+        entries = self._line.client.execute("XREVRANGE", key, "+", "-", "COUNT", limit)
+        found = (_transition(dict(zip(said[::2], said[1::2], strict=True))) for _, said in entries)
+        return [one for one in found if one is not None][::-1]
 
     def _admit(self, name: str, token: str) -> Permit | Barred:
         seen = self._seen.get(name)
@@ -187,14 +197,20 @@ class RedisBreakers:
 
     def _step(self, name: str, step: str, *what: Argument) -> tuple[State, bool, int]:
         """Run one step in Redis and take in the state that it returns."""
-        keys = (self._key("breaker", name), self._key("breakers"), self._line.version_key)
+        keys = (
+            self._key("breaker", name),
+            self._key("breakers"),
+            self._line.version_key,
+            self._key("breakers", "history"),
+        )
         now, told, before, permitted, wait = self._line.client.run_keys(
             _STEP, keys, step, name, self._line.channel, self._rules_of(name), *what
         )
         self._line.told_time(now)
         state = read_state(told)
         self._take_in(name, state)
-        change = rules.transition(name, Phase(before), state)
+        by = str(what[0]) if step in _BY_PEOPLE else ""
+        change = rules.transition(name, Phase(before), state, by)
         if change is not None:
             self._watch.changed(change)
         return state, bool(permitted), wait
@@ -258,6 +274,12 @@ def read_state(told: str) -> State:
         reason=Reason(given["reason"]) if given.get("reason") else None,
         judged=Counts(*given.get("judged") or ()),
     )
+
+
+def _transition(said: Mapping[str, str]) -> Transition | None:
+    """Return a transition as the script wrote it into the history."""
+    after = read_state(said["state"])
+    return rules.transition(said["name"], Phase(said["before"]), after, said["by"])
 
 
 def _time(milliseconds: float) -> datetime:
