@@ -13,7 +13,7 @@ from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.wave import breaker_of
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.breaker import Barred, BreakerControls, Breakers, BreakerSettings
+from angzarr.resilience.breaker import Barred, BreakerControls, Breakers, BreakerSettings, Watches
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Guard, check_name
 from angzarr.resilience.taxonomy import ILLNESS, classify
@@ -37,13 +37,16 @@ def open_flow(app: Any) -> Flow:
     """Return the flow control of this process; it connects when first needed."""
     settings = breaker_settings(app)
     default = app.settings.flow.default_breaker()
-    watch = BreakerLog(facts=lambda: app.facts)
+    meters = wiring.breaker_meters()
+    watch = Watches((BreakerLog(facts=lambda: app.facts), meters))
     url = flow_store(app)
     if url is None:
         breakers = InProcessBreakers(settings, default, watch=watch)
+        meters.observe(breakers)
         return Flow(breakers=breakers, controls=None, close=lambda: None)
     line = wiring.redis_adapter("flow_line").FlowLine(url, prefix=app.settings.prefix)
     shared = wiring.redis_adapter("breaker").RedisBreakers(line, settings, default, watch)
+    meters.observe(shared)
     return Flow(breakers=shared, controls=shared, close=line.close)
 
 

@@ -248,6 +248,11 @@ def open_hooks(transport: str) -> list[Hook]:
     return [log.LogHook(), telemetry.OpenTelemetryHook(broker=transport)]
 
 
+def breaker_meters() -> Any:
+    """Return what tells OpenTelemetry of breakers."""
+    return importlib.import_module("angzarr.adapters.opentelemetry.breakers").BreakerMeters()
+
+
 def publishing_span(event: Event) -> AbstractContextManager[str | None]:
     """Return a span around the publish of *event*, which gives its ``traceparent``."""
     propagation = importlib.import_module("angzarr.adapters.opentelemetry.propagation")

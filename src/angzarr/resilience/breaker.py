@@ -198,6 +198,9 @@ class Breakers(Protocol):
     def forgo(self, permit: Permit, /) -> None:
         """Say that the call was not made, or tells nothing; a probe is free for another call."""
 
+    def phases(self) -> Mapping[str, Phase]:
+        """Return what this process last heard of each breaker that it uses, asking nobody."""
+
 
 class BreakerControls(Protocol):
     """What people see of breakers and do to them; raises StoreUnavailable."""
@@ -225,11 +228,17 @@ class BreakerWatch(Protocol):
         """See that calls are refused: at most one a breaker and minute."""
 
 
-class Unwatched:
-    """A `BreakerWatch` that looks away."""
+class Watches(tuple[BreakerWatch, ...]):
+    """Several as one; none of them: nobody watches."""
+
+    __slots__ = ()
 
     def changed(self, transition: Transition, /) -> None:
-        """Do nothing."""
+        """Tell each."""
+        for watch in self:
+            watch.changed(transition)
 
     def refused(self, refusal: Refusal, /) -> None:
-        """Do nothing."""
+        """Tell each."""
+        for watch in self:
+            watch.refused(refusal)

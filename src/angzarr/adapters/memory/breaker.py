@@ -14,10 +14,11 @@ from angzarr.resilience.breaker import (
     BreakerSettings,
     BreakerWatch,
     Permit,
+    Phase,
     Refusal,
     State,
     Transition,
-    Unwatched,
+    Watches,
 )
 from angzarr.seldom import Seldom
 
@@ -42,7 +43,7 @@ class InProcessBreakers:
     ) -> None:
         self._settings = dict(settings or {})
         self._default = default
-        self._watch = watch or Unwatched()
+        self._watch = watch or Watches()
         self._seldom = Seldom()
         self._clock = clock or SystemClock()
         self._states: dict[str, State] = {}
@@ -85,6 +86,10 @@ class InProcessBreakers:
         """Return what is certain at this moment."""
         state = self._states.get(name, _NEW)
         return rules.known(state, name, self._clock.now(), self._of(name))
+
+    def phases(self) -> Mapping[str, Phase]:
+        """Return where each breaker stands that this process uses."""
+        return {name: state.phase for name, state in self._states.copy().items()}
 
     def isolate(self, name: str, /, *, by: str) -> None:
         """Hold the breaker open until it is reset."""

@@ -31,7 +31,7 @@ from angzarr.resilience.breaker import (
     State,
     Tally,
     Transition,
-    Unwatched,
+    Watches,
 )
 from angzarr.seldom import A_MINUTE, Seldom
 
@@ -60,7 +60,7 @@ class RedisBreakers:
         self._line = line
         self._settings = dict(settings or {})
         self._default = default
-        self._watch = watch or Unwatched()
+        self._watch = watch or Watches()
         self._seldom = Seldom()
         self._told_rules: dict[str, str] = {}
         #: Permits of those that are closed and not ramping up: nearly all.
@@ -116,6 +116,10 @@ class RedisBreakers:
             self._line.start()
             return None
         return rules.known(seen, name, self._line.now(), self._of(name))
+
+    def phases(self) -> Mapping[str, Phase]:
+        """Return where each breaker stands that this process uses."""
+        return {name: state.phase for name, state in self._seen.copy().items()}
 
     def isolate(self, name: str, /, *, by: str) -> None:
         """Hold the breaker open until it is reset; raises StoreUnavailable."""
