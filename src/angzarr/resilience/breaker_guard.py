@@ -13,6 +13,7 @@ import asyncio
 import functools
 import inspect
 import itertools
+import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -43,8 +44,17 @@ class _Call(NamedTuple):
 _OPEN: ContextVar[tuple[_Call, ...]] = ContextVar("angzarr_guarded", default=())
 
 #: Tokens name calls; a process's own are told from others' by what they begin with.
-_PROCESS = uuid.uuid4().hex
+_process = uuid.uuid4().hex
 _tokens = itertools.count()
+
+
+def _begin_process() -> None:
+    """Take another name: two children of one fork would take one probe for their own."""
+    global _process  # noqa: PLW0603 - it is the process's
+    _process = uuid.uuid4().hex
+
+
+os.register_at_fork(after_in_child=_begin_process)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +146,7 @@ class BreakerGuard:
         await self._aend(self._pop(), error)
 
     def _ask(self) -> Permit | Barred:
-        return self.breakers().admit(self.name, f"{_PROCESS}-{next(_tokens)}")
+        return self.breakers().admit(self.name, f"{_process}-{next(_tokens)}")
 
     async def _aask(self) -> Permit | Barred:
         known = self.breakers().known(self.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from datetime import timedelta
 
@@ -238,3 +239,36 @@ def test_a_decorated_function_keeps_its_name(crm):
         """Write it."""
 
     assert (upsert.__name__, upsert.__doc__) == ("upsert", "Write it.")
+
+
+def test_the_probe_of_one_forked_process_is_not_another_ones():
+    asked = []
+    guard = BreakerGuard(
+        guard=Guard("crm", (Exception,)), breakers=lambda: Asked(asked), is_ill=lambda _: True
+    )
+    reading, writing = os.pipe()
+    for _child in range(2):
+        child = os.fork()
+        if child == 0:
+            guard.call(str)
+            os.write(writing, (asked[-1] + "\n").encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+    os.close(writing)
+    with open(reading) as told:  # noqa: PTH123 - a pipe
+        tokens = told.read().split()
+    assert len(tokens) == len(set(tokens)) == 2
+
+
+class Asked:
+    """Breakers that let all through and note by which token they were asked."""
+
+    def __init__(self, tokens):
+        self.tokens = tokens
+
+    def admit(self, name, token):
+        self.tokens.append(token)
+        return Permit(name, 0, token)
+
+    def record(self, permit, *, ok, took):
+        pass
