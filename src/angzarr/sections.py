@@ -111,7 +111,7 @@ class PoisonWaveSettings(_Section):
     enabled: bool = True
     #: Share of the events that ended within `window` that would be dead letters.
     share: float = Field(default=0.8, gt=0, le=1)
-    #: Events that must have ended within `window` before it is judged, in each worker process.
+    #: Events that must have ended within `window` before it is judged, over the whole fleet.
     least: int = Field(default=50, ge=1)
     window: Span = Field(default=timedelta(minutes=1), gt=timedelta(0))
     #: How long a domain is held back before one event is tried.

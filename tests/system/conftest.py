@@ -42,7 +42,11 @@ class Site:
         self.journal = folder / "journal"
         self.journal.touch()
         self.log = folder / "worker.log"
-        self.environment = {**environment, "ROAD_JOURNAL": str(self.journal)}
+        # A prefix of its own: breakers are shared by all apps of one prefix.
+        prefix = environment.get("ROAD_PREFIX", "road")
+        self.environment = {
+            "ANGZARR_PREFIX": prefix, **environment, "ROAD_JOURNAL": str(self.journal)
+        }  # fmt: skip
         for name, value in self.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.syspath_prepend(str(HERE))

@@ -149,13 +149,29 @@ class Batch(BaseModel):
     n: int
 
 
-@app.handler(Batch, domain="batch", queue=f"{PREFIX}-batch")
+@app.handler(Batch, domain=f"{PREFIX}-batch", queue=f"{PREFIX}-batch")
 def take(event: Batch) -> None:
     """Fail for good as long as a file beside the journal says so."""
     ill = Path(os.environ["ROAD_JOURNAL"]).with_name("ill").exists()
     note("take", n=event.n, ill=ill)
     if ill:
         raise GiveUp("the schema changed")
+
+
+class Call(BaseModel):
+    n: int
+
+
+@app.handler(Call, domain=f"{PREFIX}-dep", policy="quick", breaker="dep", queue=f"{PREFIX}-dep")
+def call(event: Call, ctx: Context) -> None:
+    """Call a dependency that files beside the journal make ill, or mute."""
+    folder = Path(os.environ["ROAD_JOURNAL"]).parent
+    ill, mute = (folder / "ill").exists(), (folder / "mute").exists()
+    note("call", n=event.n, attempt=ctx.attempt, ill=ill, mute=mute)
+    if mute:
+        time.sleep(60)
+    if ill:
+        raise ConnectionRefusedError("the dependency is away")
 
 
 @app.task

@@ -19,8 +19,6 @@ BROKERS = ["redis", "amqp"]
 EVERY_BROKER = ["redis", "amqp", "classic", "sqs"]
 #: How a task ends its process; road_app.py knows them.
 DEATHS = ["exit", "signal", "sys.exit"]
-#: The keys of a schedule in Redis: due times, rows.
-SCHEDULE = ["angzarr:{schedule}:due", "angzarr:{schedule}:messages"]
 POOLS = ["prefork", "threads", "solo"]
 
 
@@ -132,15 +130,15 @@ def test_what_is_too_large_for_its_letter_waits_in_the_schedule(
     """An SQS queue takes 1 MiB; a letter says more than its message. Each slot gets one."""
     letters = json.dumps({"backend": "sqs", "aws_endpoint_url": sqs_endpoint})
     site, large = make_site(broker=redis_url, ROAD_DLQ=letters), "x" * 2**20
+    schedule = f"{site.app.settings.prefix}:{{schedule}}"
     with redis.Redis.from_url(redis_url) as client, site.worker(pool=pool):
-        client.delete(*SCHEDULE)
         for n, filler in enumerate((large, large, "")):
             site.app.publish(site.module.Thing(n=n, fate="give up", filler=filler))
         (letter,) = site.letters("thing")
-        wait_for(lambda: client.zcard(SCHEDULE[0]) == 2, what="the large ones to be kept")
+        wait_for(lambda: client.zcard(f"{schedule}:due") == 2, what="the large ones to be kept")
         site.module.add.delay(1, 1)
         site.wait_ran("add")
-        kept = client.hvals(SCHEDULE[1])
+        kept = client.hvals(f"{schedule}:messages")
     assert letter.event.data["n"] == 2
     assert [large.encode() in row for row in kept] == [True, True]
     assert "letter_too_large" in site.text()

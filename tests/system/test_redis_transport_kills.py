@@ -232,5 +232,5 @@ def test_a_frozen_angzarr_worker_whose_event_was_taken_over_is_fenced(road):
 
 def _completed(site) -> list[dict]:
     with redis.Redis.from_url(site.environment["ANGZARR_STORE"], decode_responses=True) as client:
-        hashes = [client.hgetall(key) for key in client.scan_iter("angzarr:*", _type="hash")]
+        hashes = [client.hgetall(key) for key in client.scan_iter("*:idempotency:*", _type="hash")]
     return [claim for claim in hashes if claim.get("status") == "completed"]
