@@ -72,9 +72,38 @@ def sync_to_crm(event: OrderPlaced, ctx: Context) -> str:
     return event.order_id
 
 
-@app.handler(OrderPaid, operation="mail", queue="mail")
+def keep_for_later(event: OrderPaid) -> None: ...
+
+
+@app.handler(
+    OrderPaid, operation="mail", queue="mail", breaker=["smtp", "crm"], fallback=keep_for_later
+)
 async def send_mail(event: OrderPaid) -> None:
     raise RetryLater(5.0)
+
+
+smtp = app.breaker("smtp", errors=(OSError, TimeoutError))
+
+
+@smtp
+def send(address: str) -> int:
+    return len(address)
+
+
+@smtp
+async def asend(address: str) -> int:
+    return len(address)
+
+
+@app.handler(OrderPaid, breaker={"crm": OSError})
+async def with_breakers(event: OrderPaid, ctx: Context) -> None:
+    assert_type(send(event.order_id), int)
+    assert_type(await asend(event.order_id), int)
+    assert_type(smtp.call(len, event.order_id), int)
+    with ctx.breaker("crm"):
+        send(event.order_id)
+    async with smtp:
+        await asend(event.order_id)
 
 
 @app.handler("order.cancelled", idempotent=False, max_age=timedelta(hours=1))
