@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from angzarr import Angzarr, Context, GiveUp, Postpone, Skip
 from chaos import mutations
 from chaos.fates import (
+    GUARDED,
     LETHAL,
     LETHAL_QUEUE,
     LIMITED,
@@ -36,7 +37,18 @@ JOURNAL = Journal(FOLDER / "history", os.environ.get("CHAOS_WORKER", ""))
 #: Short waits, so that an event's whole life fits into a short run.
 POLICY = {"base": 0.3, "max_delay": 1.5, "max_attempts": MOST_ATTEMPTS}
 
-app = Angzarr("chaos", retry={"default": "chaos", "policies": {"chaos": POLICY}})
+#: The dependency is ill for the first seconds of each period.
+PERIOD, ILL = 12.0, 4.0
+BREAKER = {
+    "min_calls": 4, "failures_in_a_row": 3, "open_for": 1.5, "probe_lease": 3, "ramp_up": 1,
+    "successes_to_close": 1,
+}  # fmt: skip
+
+app = Angzarr(
+    "chaos",
+    retry={"default": "chaos", "policies": {"chaos": POLICY}},
+    flow={"breakers": {"sick": BREAKER}},
+)
 app.conf.task_default_queue = QUEUE
 
 
@@ -50,6 +62,10 @@ class Trial(BaseModel):
 
 class PairTrial(Trial):
     """Handled by two handlers."""
+
+
+class GuardedTrial(Trial):
+    """Calls a dependency that is ill from time to time."""
 
 
 class LethalTrial(Trial):
@@ -112,6 +128,14 @@ def pair_sync(event: PairTrial, ctx: Context) -> None:
 async def pair_async(event: PairTrial, ctx: Context) -> None:
     with run_of(PAIR[1], ctx):
         await asyncio.sleep(event.seconds)
+
+
+@app.handler(GuardedTrial, domain="trial", name=GUARDED, breaker="sick")
+def guarded(event: GuardedTrial, ctx: Context) -> None:
+    with run_of(GUARDED, ctx):
+        time.sleep(event.seconds)
+        if time.time() % PERIOD < ILL:
+            raise ConnectionRefusedError("the dependency is ill")
 
 
 @app.handler(LethalTrial, domain="lethal", name=LETHAL, queue=LETHAL_QUEUE)

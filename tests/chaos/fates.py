@@ -18,6 +18,7 @@ MAIN: Final = "chaos.main"
 PAIR: Final = ("chaos.pair_sync", "chaos.pair_async")
 LETHAL: Final = "chaos.lethal"
 LIMITED: Final = "chaos.limited"
+GUARDED: Final = "chaos.guarded"
 STEPS: Final = ("chaos.first_step", "chaos.second_step")
 
 #: Consumed by every worker; consumed by prefork workers alone: these fates end a process.
@@ -75,6 +76,8 @@ _ALL = (
     _fate("oversize", "refused", weight=0.3),
     # Gives up in its first run; where that is cut short, a later one handles it. Never both.
     _fate("fickle", HANDLED, "refused", weight=4),
+    # Calls a dependency that is ill from time to time, behind a breaker of the fleet.
+    _fate("guarded", HANDLED, "exhausted", weight=4, handlers=(GUARDED,)),
     _fate("killed", HANDLED, weight=1, handlers=(LETHAL,), lethal=True),
     _fate("exits", HANDLED, weight=1, handlers=(LETHAL,), lethal=True),
     _fate("poison", POISON, weight=0.5, handlers=(LETHAL,), lethal=True),

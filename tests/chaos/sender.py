@@ -12,7 +12,7 @@ from typing import Any
 
 from angzarr.events.event import task_id_for
 from angzarr.events.message import Message
-from chaos.fates import LIMITED, MAIN, PAIR, QUEUE
+from chaos.fates import GUARDED, LETHAL, LIMITED, MAIN, PAIR, QUEUE
 from chaos.garbage import raw
 from chaos.revocations import Revocation
 from chaos.stream import Planned
@@ -87,11 +87,13 @@ class Sender:
 
     def _event(self, planned: Planned) -> object:
         module, handlers = self._module, planned.fate.handlers
-        if handlers == PAIR:
-            return module.PairTrial(**planned.data)
-        if handlers == (LIMITED,):
-            return module.LimitedTrial(**planned.data)
-        return (module.LethalTrial if planned.fate.lethal else module.Trial)(**planned.data)
+        trials = {
+            PAIR: module.PairTrial,
+            (LIMITED,): module.LimitedTrial,
+            (GUARDED,): module.GuardedTrial,
+            (LETHAL,): module.LethalTrial,
+        }
+        return trials.get(handlers, module.Trial)(**planned.data)
 
     def _send_raw(self, planned: Planned) -> None:
         wrong = raw(planned.kind, planned.id)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.evidence import Entry, Evidence
-from chaos.fates import HANDLED, MOST_STARTS, POISON, SKIPPED
+from chaos.fates import GUARDED, HANDLED, MOST_STARTS, POISON, SKIPPED
 from chaos.garbage import raw
 from chaos.history import ENDED, FAILED, Pair, Run
 from chaos.lateness import CLOCKS, Lateness, Queued, Span
@@ -171,7 +171,8 @@ class _Court:
         """Yield how long events waited that any worker of the main queue could begin at once."""
         for planned in self._all.published:
             sent = self._all.sent_at.get(planned.id)
-            if planned.delay or planned.fate.lethal or sent is None:
+            held_back = planned.delay or planned.fate.handlers == (GUARDED,)
+            if held_back or planned.fate.lethal or sent is None:
                 continue
             for pair in awaited(planned):
                 if runs := self._runs.get(pair):
