@@ -37,6 +37,7 @@ from angzarr.delivery.road import Road
 from angzarr.delivery.salvage import Salvage
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.delivery.settle import Settler
+from angzarr.delivery.switching import Switching
 from angzarr.delivery.wave import Waves
 from angzarr.flow import guard_of
 from angzarr.resilience.idempotency import IdempotencyStore
@@ -122,7 +123,13 @@ def _pipeline(
     return Pipeline(
         handlers=app.handlers,
         store=store,
-        admission=Admission(breakers=app.flow.breakers, chance=random.random),
+        admission=Admission(
+            switching=Switching(
+                switches=app.flow.switches, domain=judge.autopsy.domain, chance=random.random
+            ),
+            breakers=app.flow.breakers,
+            chance=random.random,
+        ),
         caller=Caller(results=results, judge=judge, hooks=hooks, chance=random.random),
         results=results,
         judge=judge,

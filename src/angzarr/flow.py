@@ -9,13 +9,16 @@ from typing import Any
 
 from angzarr import wiring
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.delivery.handlers import Handler
+from angzarr.delivery.switch_log import SwitchLog
 from angzarr.delivery.wave import breaker_of
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Barred, BreakerControls, Breakers, BreakerSettings, Watches
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Guard, check_name
+from angzarr.resilience.switches import Action, Selector, SwitchControls, Switches
 from angzarr.resilience.taxonomy import ILLNESS, classify
 from angzarr.sections import PoisonWaveSettings
 
@@ -25,11 +28,13 @@ _NEVER = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """The breakers of this process or, with a flow store, of the fleet."""
+    """Breakers and switches of this process or, with a flow store, of the fleet."""
 
     breakers: Breakers
+    switches: Switches
     #: For people; None where each process has its own.
     controls: BreakerControls | None
+    switch_controls: SwitchControls | None
     close: Callable[[], object]
 
 
@@ -43,11 +48,25 @@ def open_flow(app: Any) -> Flow:
     if url is None:
         breakers = InProcessBreakers(settings, default, watch=watch)
         meters.observe(breakers)
-        return Flow(breakers=breakers, controls=None, close=lambda: None)
+        return Flow(
+            breakers=breakers,
+            switches=InProcessSwitches(),
+            controls=None,
+            switch_controls=None,
+            close=lambda: None,
+        )
     line = wiring.redis_adapter("flow_line").FlowLine(url, prefix=app.settings.prefix)
     shared = wiring.redis_adapter("breaker").RedisBreakers(line, settings, default, watch)
     meters.observe(shared)
-    return Flow(breakers=shared, controls=shared, close=line.close)
+    log = SwitchLog(facts=lambda: app.facts)
+    switches = wiring.redis_adapter("switches").RedisSwitches(line, log)
+    return Flow(
+        breakers=shared,
+        switches=switches,
+        controls=shared,
+        switch_controls=switches,
+        close=line.close,
+    )
 
 
 def flow_store(app: Any) -> str | None:
@@ -72,10 +91,11 @@ def breaker_settings(app: Any) -> Mapping[str, BreakerSettings]:
 def holding(app: Any) -> Callable[[Handler], str | None]:
     """Return what tells why a handler is held back at this moment, or None: it is not.
 
-    For a poison wave in its domain, or for an open breaker that its settings let pause queues.
+    By a person, for a poison wave in its domain, or for an open breaker that its settings let
+    pause queues.
     """
     domains = app.held_domains.now()
-    known = app.flow.breakers.known
+    known, switch_of = app.flow.breakers.known, app.flow.switches.of
     pausing = app.settings.flow.pausing
 
     def refuses(name: str) -> bool:
@@ -83,6 +103,10 @@ def holding(app: Any) -> Callable[[Handler], str | None]:
 
     def why(handler: Handler) -> str | None:
         domain = handler.domain
+        # Without a tenant: only what holds for the handler as a whole holds it back.
+        switch = switch_of(Selector(handler.name, handler.event_type, None, domain))
+        if switch is not None and switch.action is Action.PAUSE:
+            return f"{handler.name} is {switch}"
         if domain is not None and (domain in domains or refuses(breaker_of(domain))):
             return f"domain {domain} is held back"
         barring = (g.name for g in handler.breakers if pausing(g.name) and refuses(g.name))

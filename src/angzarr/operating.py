@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from angzarr import checks, wiring
 from angzarr.adapters.celery.publisher import CeleryPublisher
@@ -15,9 +15,12 @@ from angzarr.flow import Flow
 from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.resilience.breaker import BreakerControls
+from angzarr.resilience.switches import SwitchControls
 
 if TYPE_CHECKING:
     from angzarr.analysis.replay import ReplayTargets
+
+C = TypeVar("C")
 
 
 class Operating(Publishing):
@@ -65,14 +68,12 @@ class Operating(Publishing):
     def breaker_controls(self) -> BreakerControls:
         """Return what people do to breakers; raises ConfigurationError where none are shared."""
         self._load_tasks()
-        controls = self.flow.controls
-        if controls is None:
-            msg = (
-                "the breakers of this app live in each worker process: set flow.store to a Redis"
-                " that all share, e.g. flow: {store: redis://localhost:6379/1}"
-            )
-            raise ConfigurationError(msg)
-        return controls
+        return _shared(self.flow.controls, "breakers")
+
+    def switch_controls(self) -> SwitchControls:
+        """Return what people pause and drop with; raises ConfigurationError as for breakers."""
+        self._load_tasks()
+        return _shared(self.flow.switch_controls, "switches")
 
     def replay_targets(self) -> ReplayTargets:
         """Return the tasks and queues that a replay may be sent to (spec A4)."""
@@ -100,3 +101,14 @@ class Operating(Publishing):
         of_handlers = {handler.queue for handler in self.handlers if handler.queue}
         of_routes = {sub.queue for subs in self.routes.values() for sub in subs if sub.queue}
         return {*self.amqp.queues, *of_handlers, *of_routes}
+
+
+def _shared(controls: C | None, what: str) -> C:
+    """Return *controls*, or refuse where no store is shared by which others would be reached."""
+    if controls is None:
+        msg = (
+            f"the {what} of this app live in each worker process: set flow.store to a Redis"
+            " that all share, e.g. flow: {store: redis://localhost:6379/1}"
+        )
+        raise ConfigurationError(msg)
+    return controls

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from angzarr.delivery.calling import Ended, Stopped, stopped_by
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.outcome import Postponed
+from angzarr.delivery.outcome import Postponed, Skipped
+from angzarr.delivery.switching import Switching
 from angzarr.resilience.breaker import Barred, Breakers, Permit
 from angzarr.resilience.guarded import counted_within, next_call
 from angzarr.resilience.taxonomy import ILLNESS
@@ -33,13 +34,16 @@ FREE = Passage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Asks all that a handler names. Safe to use from many threads."""
+    """Asks the switches, then all that a handler names. Safe to use from many threads."""
 
+    switching: Switching
     breakers: Breakers
     chance: Callable[[], float]
 
-    def enter(self, delivery: Delivery, handler: Handler) -> Passage | Stopped:
-        """Return the passage of *delivery*, or what stops it; then nothing is held."""
+    def enter(self, delivery: Delivery, handler: Handler) -> Passage | Stopped | Skipped:
+        """Return the passage of *delivery*, or what stops or drops it; then nothing is held."""
+        if (halted := self.switching.halt(delivery, handler)) is not None:
+            return halted
         permits: list[Permit] = []
         for guard in handler.breakers:
             answer = self.breakers.admit(guard.name, delivery.token)

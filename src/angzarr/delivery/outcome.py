@@ -42,10 +42,15 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A business refusal: said by the handler, or `seen` and skipped by a rule (spec D2)."""
+    """A business refusal: said by the handler, or `seen` and skipped by a rule (spec D2).
+
+    Or a person dropped it.
+    """
 
     reason: str
     seen: Classification | None = None
+    #: The id of the switch that dropped it, if that is why.
+    switch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

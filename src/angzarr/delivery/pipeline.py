@@ -1,7 +1,7 @@
 """The heart: one delivery in, one outcome out. Read it top to bottom.
 
-decode → claim → breaker → handler → outcome. Nothing outside is touched but the claim, the
-breaker and the handler; `settle` makes the outcome true afterwards (spec D6).
+decode → claim → switch → breaker → handler → outcome. Nothing outside is touched but the claim,
+the breaker and the handler; `settle` makes the outcome true afterwards (spec D6).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from angzarr.delivery.outcome import (
     Outcome,
     Postponed,
     Refused,
+    Skipped,
     Superseded,
 )
 from angzarr.delivery.results import Results
@@ -216,6 +217,8 @@ class Pipeline:
         passage = self.admission.enter(delivery, handler)
         if isinstance(passage, Stopped):
             return self._stopped(delivery, handler, run, passage)
+        if isinstance(passage, Skipped):
+            return passage
         began = self.clock.now()
         try:
             ended = self.caller.call(delivery, handler, run.call)

@@ -120,7 +120,7 @@ def _details(outcome: Outcome) -> dict[str, Any]:
             return details_of(letter)
         case Postponed(why=why, delay=delay):
             return {"reason": why, "delay_ms": round(delay.total_seconds() * 1000)}
-        case Skipped(reason=reason):
-            return {"reason": reason}
+        case Skipped(reason=reason, switch=switch):
+            return {"reason": reason} | ({"switch_id": switch} if switch else {})
         case _:
             return {}

@@ -69,7 +69,7 @@ class Waves:
         """Return *outcome*, or a postponement where it would be one more letter of a wave."""
         if permit is None:
             return outcome
-        if not isinstance(outcome, DeadLettered | Handled | Skipped):
+        if not isinstance(outcome, DeadLettered | Handled | Skipped) or _dropped(outcome):
             self.breakers.forgo(permit)
             return outcome
         dead = isinstance(outcome, DeadLettered)
@@ -128,3 +128,8 @@ class Waves:
         if handler is None or delivery.first_attempt_at is None:
             return False
         return self.clock.now() - delivery.first_attempt_at > handler.max_age
+
+
+def _dropped(outcome: Outcome) -> bool:
+    """Tell whether a person dropped it: that says nothing of its domain's health."""
+    return isinstance(outcome, Skipped) and outcome.switch is not None

@@ -13,6 +13,7 @@ from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.calling import Caller
@@ -25,6 +26,7 @@ from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
 from angzarr.delivery.settle import Settler
+from angzarr.delivery.switching import Switching
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
 from angzarr.events import headers as names
 from angzarr.events.message import Message
@@ -146,6 +148,7 @@ class World:
         self.stop = self.closed = False
         self.handlers = Handlers()
         self.breakers = InProcessBreakers(clock=self.clock)
+        self.switches = InProcessSwitches(clock=self.clock)
         self.tokens = 0
         self.hooks = Hooks()
         self.leases.renew("w1", timedelta(days=30))
@@ -175,7 +178,12 @@ class World:
         )  # fmt: skip
         pipeline = Pipeline(
             handlers=self.handlers, store=self.store,
-            admission=Admission(breakers=self.breakers, chance=lambda: 0.0),
+            admission=Admission(
+                switching=Switching(
+                    switches=self.switches, domain=judge.autopsy.domain, chance=lambda: 0.0
+                ),
+                breakers=self.breakers, chance=lambda: 0.0,
+            ),
             caller=Caller(results=results, judge=judge, hooks=self.hooks, chance=lambda: 0.0),
             results=results, judge=judge,
             hold=hold, clock=self.clock,

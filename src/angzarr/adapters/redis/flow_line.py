@@ -207,6 +207,6 @@ class FlowLine:
         self._asked_again_at = self._monotonic() + LEFT_ALONE
         if self._seldom.now():
             _log.warning(
-                "flow_store_away: breakers, budgets and limits let calls through meanwhile"
-                " (pid %d): %s", os.getpid(), error,
+                "flow_store_away: breakers, budgets and limits let calls through meanwhile,"
+                " switches stay as they were (pid %d): %s", os.getpid(), error,
             )  # fmt: skip

@@ -1,0 +1,116 @@
+"""The rules of switches: which one holds for a delivery, and how long a paused one waits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Final
+
+from angzarr.errors import ConfigurationError
+from angzarr.resilience.switches import Action, Selector, Switch
+
+#: Longest part of a selector and longest reason, in characters: both go into facts and log lines.
+LONGEST: Final = 500
+#: How long a paused delivery waits at least, and at most.
+SHORTEST_WAIT: Final = timedelta(seconds=2)
+LONGEST_WAIT: Final = timedelta(seconds=60)
+
+
+class SwitchSet:
+    """All switches at one moment, arranged so that a delivery's is found with few look-ups."""
+
+    def __init__(self, switches: Iterable[Switch] = ()) -> None:
+        self.by_id: Mapping[str, Switch] = {switch.id: switch for switch in switches}
+        found = self.by_id.values()
+        self._patterns = [switch for switch in found if switch.selector.is_pattern]
+        self._exact = {one.selector: one for one in found if not one.selector.is_pattern}
+        #: What the exact ones say something of; few, however many switches there are.
+        self._shapes = {tuple(part is not None for part in selector) for selector in self._exact}
+
+    def __bool__(self) -> bool:
+        return bool(self.by_id)
+
+    def of(self, subject: Selector, now: datetime) -> Switch | None:
+        """Return the switch that holds for *subject*, a delivery's names, *now*.
+
+        Of several a pause wins over a drop: what waits can still be dropped, what was dropped
+        is gone. Of several pauses the oldest is told.
+        """
+        found = [switch for switch in self._matching(subject) if not switch.is_over(now)]
+        return min(found, key=_rank, default=None)
+
+    def _matching(self, subject: Selector) -> Iterator[Switch]:
+        for shape in self._shapes:
+            if any(said and part is None for part, said in zip(subject, shape, strict=True)):
+                continue  # a delivery without a tenant is not meant by a switch that names one
+            named = (part if said else None for part, said in zip(subject, shape, strict=True))
+            switch = self._exact.get(Selector(*named))
+            if switch is not None:
+                yield switch
+        for switch in self._patterns:
+            if fits(switch.selector, subject):
+                yield switch
+
+
+def fits(selector: Selector, subject: Selector) -> bool:
+    """Tell whether *selector* means *subject*, a delivery's names."""
+    (pattern, *parts), (handler, *names) = selector, subject
+    if pattern is not None and not fnmatchcase(handler or "", pattern):
+        return False
+    return all(part in (None, name) for part, name in zip(parts, names, strict=True))
+
+
+def wait_of(switch: Switch, now: datetime, chance: float) -> timedelta:
+    """Return how long a paused delivery waits until it asks again, by *chance* (0 to 1).
+
+    Up to half as long as it has been paused already: a short pause ends soon for all, a long one
+    costs a backlog one look a minute. Who waits for an end that is near comes right behind it.
+    """
+    longest = min(max((now - switch.at) / 2, 2 * SHORTEST_WAIT), LONGEST_WAIT)
+    wait = longest * (1 + chance) / 2
+    if switch.until is None:
+        return wait
+    left = max(switch.until - now, timedelta(0))
+    return min(wait, left + SHORTEST_WAIT * chance)
+
+
+def check_switch(selector: Selector, action: Action, by: str, reason: str) -> None:
+    """Refuse what is no switch; raises ConfigurationError."""
+    said = [*(part for part in selector if part is not None), by]
+    checks = (
+        (all(said), "names must not be empty"),
+        (
+            action is not Action.DROP or bool(reason),
+            "a drop needs a reason: what is dropped is gone",
+        ),
+        (
+            max(map(len, (*said, reason))) <= LONGEST,
+            f"names and reason have at most {LONGEST} characters",
+        ),
+        (all(map(_is_text, (*said, reason))), "names and reason must be text that UTF-8 can carry"),
+    )
+    wrong = [problem for good, problem in checks if not good]
+    if wrong:
+        msg = f"this cannot be switched: {'; '.join(wrong)}"
+        raise ConfigurationError(msg)
+
+
+def too_many(most: int) -> ConfigurationError:
+    """Return the error of one switch more than *most*."""
+    return ConfigurationError(
+        f"there are {most} switches already, and each process keeps them all: end some with"
+        " `angzarr flow resume`, or name more with one (a pattern of handlers, a domain)"
+    )
+
+
+def _rank(switch: Switch) -> tuple[bool, datetime, str]:
+    return switch.action is not Action.PAUSE, switch.at, switch.id
+
+
+def _is_text(said: str) -> bool:
+    try:
+        said.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,187 @@
+"""Switches on a real Redis: pushed, found without a push, kept while it is away."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+from tests.adapters.tcp_proxy import LossyProxy
+from tests.contracts.switches import (
+    DROP,
+    HANDLER,
+    HOUR,
+    MOST,
+    PAUSE,
+    SYNC,
+    TENANT,
+    SwitchesContract,
+    wait_until,
+)
+
+from angzarr.adapters.redis.flow_line import FlowLine
+from angzarr.adapters.redis.switches import RedisSwitches
+from angzarr.errors import StoreUnavailable
+from angzarr.resilience.switches import REMEMBERED, Selector
+
+
+@pytest.fixture
+def make(redis_url, unique_name):
+    lines = []
+
+    def make(watch=None, url=redis_url, **options):
+        lines.append(FlowLine(url, prefix=unique_name))
+        return RedisSwitches(lines[-1], watch, **options)
+
+    yield make
+    for line in lines:
+        line.close()
+
+
+@pytest.fixture
+def direct(redis_url):
+    with redis.Redis.from_url(redis_url, decode_responses=True) as direct:
+        yield direct
+
+
+class TestRedisSwitches(SwitchesContract):
+    @pytest.fixture
+    def make(self, make):
+        return partial(make, most=MOST)
+
+    @pytest.fixture
+    def let_pass(self):
+        return lambda span: time.sleep(span.total_seconds() + 0.005)
+
+
+@pytest.fixture
+def mine(make):
+    return make()
+
+
+@pytest.fixture
+def theirs(make):
+    made = make()
+    assert not made.any()
+    return made
+
+
+def test_a_change_whose_push_was_lost_is_found_by_the_look(
+    mine, theirs, direct, unique_name, monkeypatch
+):
+    wait_until(lambda: direct.pubsub_numsub(f"{unique_name}:flow")[0][1], 5)
+    monkeypatch.setattr(mine._line, "channel", "nobody listens here")
+    mine.put(HANDLER, PAUSE, by="ada")
+    wait_until(lambda: theirs.of(SYNC), 2)
+
+
+def test_all_keys_share_one_hash_tag_and_none_ends_by_itself(mine, direct, unique_name):
+    mine.put(HANDLER, PAUSE, by="ada", until=HOUR)
+    keys = set(direct.scan_iter(f"*{unique_name}*"))
+    base = f"{{{unique_name}:flow}}"
+    assert keys == {f"{base}:{part}" for part in ("switches", "version", "switches:history")}
+    assert {direct.ttl(key) for key in keys} == {-1}
+
+
+def test_a_store_that_forgets_everything_has_no_switches(mine, theirs, direct, unique_name):
+    mine.put(HANDLER, PAUSE, by="ada")
+    wait_until(lambda: theirs.of(SYNC))
+    for key in direct.scan_iter(f"*{unique_name}*"):
+        direct.delete(key)
+    wait_until(lambda: theirs.of(SYNC) is None, 3)
+    assert list(mine.switches()) == []
+
+
+def test_the_history_is_bounded(mine, direct, unique_name):
+    key = f"{{{unique_name}:flow}}:switches:history"
+    with direct.pipeline(transaction=False) as pipe:
+        for _ in range(REMEMBERED + 500):
+            pipe.xadd(key, {"before": "", "after": "", "said": ""})
+        pipe.execute()
+    mine.put(HANDLER, PAUSE, by="ada")
+    assert REMEMBERED <= direct.xlen(key) < REMEMBERED + 500
+
+
+def test_times_are_those_of_redis(mine, monkeypatch):
+    monkeypatch.setattr(mine._line, "_ahead", 7200.0)
+    put = mine.put(HANDLER, PAUSE, by="ada", until=timedelta(minutes=1))
+    assert abs(put.at.timestamp() - time.time()) < 60
+    assert put.until - put.at == timedelta(minutes=1)
+
+
+def test_many_who_change_at_once_lose_no_change(make, theirs):
+    def change(n):
+        made = make()
+        for m in range(10):
+            made.put(Selector(tenant=f"{n}-{m}"), DROP, by="ada", reason="test")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(change, range(8)))
+    assert len(make().switches()) == 80
+    subjects = [SYNC._replace(tenant=f"{n}-{m}") for n in range(8) for m in range(10)]
+    wait_until(lambda: all(theirs.of(subject) for subject in subjects))
+
+
+# -- faults ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(redis_url):
+    address = urlsplit(redis_url)
+    with LossyProxy(address.hostname, address.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def through(proxy, redis_url):
+    return urlsplit(redis_url)._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
+
+
+@pytest.mark.parametrize("how", ["cut", "stall"])
+def test_what_is_known_goes_on_to_hold_while_the_store_is_away(make, mine, proxy, through, how):
+    mine.put(HANDLER, PAUSE, by="ada")
+    mine.put(TENANT, DROP, by="ada", reason="left us", until=timedelta(seconds=1))
+    worker, person = make(url=through), make(url=through)
+    assert worker.any()
+    getattr(proxy, how)()
+    wait_until(lambda: worker._line.away, 5)
+    assert worker.any()
+    assert worker.of(SYNC).action is PAUSE
+    only_tenant = SYNC._replace(handler="shop.bill")
+    wait_until(lambda: worker.of(only_tenant) is None, 3)
+    with pytest.raises(StoreUnavailable):
+        person.resume([HANDLER.id], by="ada")
+    assert worker.of(SYNC).action is PAUSE
+    mine.resume([HANDLER.id], by="ada")
+    proxy.mend()
+    wait_until(lambda: worker.of(SYNC) is None, 5)
+
+
+def test_a_process_that_begins_while_the_store_is_away_lets_go_on_until_it_is_there(
+    make, mine, proxy, through, caplog
+):
+    mine.put(HANDLER, PAUSE, by="ada")
+    proxy.cut()
+    worker = make(url=through)
+    with caplog.at_level(logging.WARNING, "angzarr.flow"):
+        assert not worker.any()
+    assert worker.of(SYNC) is None
+    assert "flow_store_away" in caplog.text
+    proxy.mend()
+    wait_until(lambda: worker.of(SYNC), 5)
+
+
+def test_nobody_waits_twice_for_a_store_that_is_away(make, through, proxy):
+    proxy.cut()
+    worker = make(url=through)
+    asked = []
+    step = worker._step
+    worker._step = lambda *what: asked.append(what) or step(*what)
+    with ThreadPoolExecutor(8) as pool:
+        assert not any(pool.map(lambda _: worker.any(), range(200)))
+    assert len(asked) <= 2
