@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.events.publisher import Publisher
 from angzarr.resilience.breaker import BreakerControls
+from angzarr.resilience.switches import SwitchControls
 
 #: Looked for where -A names a module only; Celery's own habit.
 _NAMES = ("app", "celery")
@@ -24,6 +26,8 @@ class Application(Protocol):
     """What the commands need of an app."""
 
     settings: Any
+    #: Each has a name; complete once `switch_controls` was called.
+    handlers: Iterable[Any]
 
     def check_analysis(self) -> None:
         """Refuse where there can be no letters to read."""
@@ -45,6 +49,9 @@ class Application(Protocol):
 
     def breaker_controls(self) -> BreakerControls:
         """Return what people do to breakers; raises ConfigurationError where none are shared."""
+
+    def switch_controls(self) -> SwitchControls:
+        """Return what people pause and drop with; raises ConfigurationError as for breakers."""
 
     def replay_targets(self) -> ReplayTargets:
         """Return where a replay may go."""

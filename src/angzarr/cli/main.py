@@ -15,6 +15,7 @@ _COMMANDS: Final = {
     "breaker": "angzarr.cli.breaker:breaker",
     "demo": "angzarr.cli.demo:demo",
     "dlq": "angzarr.cli.dlq:dlq",
+    "flow": "angzarr.cli.flow:flow",
 }
 
 

@@ -1,0 +1,221 @@
+"""angzarr flow: pause, drop and resume deliveries of the whole fleet while it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+
+from angzarr.cli import flow_view
+from angzarr.cli.analyze import person
+from angzarr.cli.application import load_application
+from angzarr.cli.entry_json import print_json
+from angzarr.cli.entry_view import console
+from angzarr.resilience.switch_rules import fits
+from angzarr.resilience.switches import REMEMBERED, Action, Selector, Switch, SwitchControls
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SPAN: Final = re.compile(r"(?:\d{1,9}[smhd])+")
+_LONGEST: Final = timedelta(days=366)
+
+
+def _span(_ctx: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
+    """Return the span that *value* says: ``90s``, ``15m``, ``2h``, ``1d12h``."""
+    if value is None:
+        return None
+    if not _SPAN.fullmatch(value):
+        msg = f"{value!r} is no duration: write 90s, 15m, 2h or 1d12h"
+        raise click.BadParameter(msg)
+    parts = re.findall(r"(\d+)([smhd])", value)
+    span = timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
+    if not timedelta(0) < span <= _LONGEST:
+        msg = f"{value!r} must be more than 0 s and at most {_LONGEST.days} d"
+        raise click.BadParameter(msg)
+    return span
+
+
+_SELECTORS: Final = (
+    click.option("--handler", help="Name of the handler, or a pattern of names: 'shop.*'."),
+    click.option("--event-type", help="Type of the event."),
+    click.option("--tenant", help="Id of the tenant."),
+    click.option("--domain", help="Domain: the handler's, else the event's."),
+    click.option("--all", "everything", is_flag=True, help="All, in place of the above."),
+)
+_TERMS: Final = (
+    click.option("--until", type=click.DateTime(), help="When it ends by itself, local time."),
+    click.option("--for", "lasts", callback=_span, help="Or after how long: 90s, 15m, 2h, 1d."),
+)
+_REASON: Final = "Why, for the history and everybody's logs."
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def _with(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    def decorate(command: _F) -> _F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@click.group()
+def flow() -> None:
+    """Deliveries of the whole fleet: pause them, drop them, resume."""
+
+
+@flow.command("list")
+@_JSON
+@click.pass_obj
+def list_(app_name: str | None, *, as_json: bool) -> None:
+    """List what is paused or dropped, the oldest first."""
+    found = load_application(app_name).switch_controls().switches()
+    if as_json:
+        print_json([flow_view.switch_json(switch) for switch in found])
+    elif found:
+        console().print(flow_view.table(found))
+    else:
+        click.echo("nothing is paused or dropped")
+
+
+@flow.command()
+@_with(*_SELECTORS, *_TERMS)
+@click.option("--reason", default="", help=_REASON)
+@_JSON
+@click.pass_obj
+def pause(app_name: str | None, /, *, reason: str, as_json: bool, **said: Any) -> None:
+    """Let deliveries wait until they are resumed; they use no attempt and never grow too old."""
+    _order(app_name, said).put(Action.PAUSE, reason, as_json=as_json)
+
+
+@flow.command()
+@_with(*_SELECTORS, *_TERMS)
+@click.option("--reason", required=True, help=_REASON)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_JSON
+@click.pass_obj
+def drop(app_name: str | None, /, *, reason: str, yes: bool, as_json: bool, **said: Any) -> None:
+    """Skip deliveries for good: each is a fact, and is not handled when you resume."""
+    order = _order(app_name, said)
+    if not yes:
+        click.confirm(f"Drop for good what fits: {order.selector}?", abort=True, err=True)
+    order.put(Action.DROP, reason, as_json=as_json)
+
+
+@flow.command()
+@click.argument("ids", nargs=-1)
+@_with(*_SELECTORS)
+@click.option("--reason", default="", help=_REASON)
+@_JSON
+@click.pass_obj
+def resume(
+    app_name: str | None, /, ids: tuple[str, ...], *, reason: str, as_json: bool, **said: Any
+) -> None:
+    """End switches: by ID, the one of just these options, or --all.
+
+    What was paused is handled within a minute; what was dropped is gone.
+    """
+    controls = load_application(app_name).switch_controls()
+    wanted = _wanted(controls.switches(), ids, said)
+    ended = controls.resume(wanted, by=person(), reason=reason)
+    if as_json:
+        print_json([flow_view.switch_json(switch) for switch in ended])
+    elif not ended:
+        click.echo("nothing was paused or dropped")
+    else:
+        for switch in ended:
+            click.echo(f"resumed what was {flow_view.line(switch)}")
+
+
+@flow.command()
+@click.option("--limit", type=click.IntRange(1, REMEMBERED), default=50, show_default=True)
+@_JSON
+@click.pass_obj
+def history(app_name: str | None, *, limit: int, as_json: bool) -> None:
+    """Tell who changed what, when and why, the oldest first."""
+    changes = load_application(app_name).switch_controls().history(limit)
+    if as_json:
+        print_json([flow_view.change_json(change) for change in changes])
+    else:
+        flow_view.print_history(changes)
+
+
+class _Order(NamedTuple):
+    """What is to be switched, and where; all of it has been checked."""
+
+    controls: SwitchControls
+    selector: Selector
+    until: datetime | timedelta | None
+
+    def put(self, action: Action, reason: str, *, as_json: bool) -> None:
+        """Do it and tell of it."""
+        switch = self.controls.put(
+            self.selector, action, by=person(), reason=reason, until=self.until
+        )
+        if as_json:
+            print_json(flow_view.switch_json(switch))
+            return
+        click.echo(flow_view.line(switch))
+        click.echo(f"end it with: angzarr flow resume {switch.id}")
+
+
+def _order(app_name: str | None, said: dict[str, Any]) -> _Order:
+    selector, until = _selector(said), _until(said)
+    app = load_application(app_name)
+    controls = app.switch_controls()
+    _check_handler(selector, [handler.name for handler in app.handlers])
+    return _Order(controls, selector, until)
+
+
+def _wanted(found: Sequence[Switch], ids: Sequence[str], said: dict[str, Any]) -> Sequence[str]:
+    """Return the ids of the switches to end, all of which there are."""
+    if ids and any(said.values()):
+        raise click.UsageError("say which: either switches by id, or by options such as --handler")
+    known = {switch.id: switch.selector for switch in found}
+    if said["everything"]:
+        _selector(said)
+        return list(known)
+    selector = None if ids else _selector(said)
+    wanted = ids if selector is None else [selector.id]
+    if not known.keys() >= set(wanted):
+        what = ", ".join(ids) if selector is None else f"for just {selector}"
+        there = "; ".join(f"{id_} ({one})" for id_, one in known.items()) or "none"
+        msg = f"there is no switch {what}; there are: {there}"
+        raise click.ClickException(msg)
+    return wanted
+
+
+def _selector(said: dict[str, Any]) -> Selector:
+    selector = Selector(said["handler"], said["event_type"], said["tenant"], said["domain"])
+    named = any(part is not None for part in selector)
+    if named == said["everything"]:
+        raise click.UsageError(
+            "say which: --handler, --event-type, --tenant, --domain or several; or --all alone"
+        )
+    return selector
+
+
+def _until(said: dict[str, Any]) -> datetime | timedelta | None:
+    until, lasts = said["until"], said["lasts"]
+    if until is not None and lasts is not None:
+        raise click.UsageError("say --until or --for, not both")
+    if until is None:
+        return lasts  # type: ignore[no-any-return]
+    ends: datetime = until.astimezone()
+    if ends <= datetime.now(UTC):
+        msg = f"--until {until} is over already"
+        raise click.UsageError(msg)
+    return ends
+
+
+def _check_handler(selector: Selector, names: Sequence[str]) -> None:
+    """Refuse a name that no handler has: the switch would do nothing."""
+    if any(fits(Selector(selector.handler), Selector(name)) for name in names):
+        return
+    known = ", ".join(sorted(name for name in names if not name.startswith("celery."))) or "none"
+    msg = f"no handler of this app is called {selector.handler!r}; known are: {known}"
+    raise click.ClickException(msg)
