@@ -21,9 +21,11 @@ from tests.contracts.switches import (
     SYNC,
     TENANT,
     SwitchesContract,
+    Watch,
     wait_until,
 )
 
+from angzarr.adapters.redis import flow_line
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.adapters.redis.switches import RedisSwitches
 from angzarr.errors import StoreUnavailable
@@ -69,6 +71,20 @@ def theirs(make):
     made = make()
     assert not made.any()
     return made
+
+
+def test_a_change_is_pushed(mine, theirs, monkeypatch):
+    wait_until(lambda: theirs._line._version is not None, 5)
+    monkeypatch.setattr(flow_line, "LOOK_EVERY", 3600.0)
+    mine.put(HANDLER, PAUSE, by="ada")
+    wait_until(lambda: theirs.of(SYNC), 5)
+
+
+def test_who_only_changes_switches_honours_none(make):
+    watch = Watch()
+    person = make(watch)
+    person.put(HANDLER, PAUSE, by="ada")
+    assert (len(watch.changes), watch.heard_of) == (1, [])
 
 
 def test_a_change_whose_push_was_lost_is_found_by_the_look(

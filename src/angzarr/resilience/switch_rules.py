@@ -42,8 +42,6 @@ class SwitchSet:
 
     def _matching(self, subject: Selector) -> Iterator[Switch]:
         for shape in self._shapes:
-            if any(said and part is None for part, said in zip(subject, shape, strict=True)):
-                continue  # a delivery without a tenant is not meant by a switch that names one
             named = (part if said else None for part, said in zip(subject, shape, strict=True))
             switch = self._exact.get(Selector(*named))
             if switch is not None:
