@@ -28,6 +28,7 @@ from angzarr import (
     Verdict,
     VerdictRule,
 )
+from angzarr.resilience.switches import Action, Selector
 
 
 class OrderPlaced(BaseModel):
@@ -114,6 +115,13 @@ def cancel(event: dict[str, str]) -> None:
 @app.task(bind=True, max_retries=3)
 def plain(self: object, n: int) -> int:
     return n
+
+
+def pause_while_the_crm_moves() -> str:
+    controls = app.switch_controls()
+    put = controls.put(Selector(tenant="acme"), Action.PAUSE, by="me", until=timedelta(hours=1))
+    controls.resume([switch.id for switch in controls.switches()], by="me", reason="moved")
+    return f"{put.id}: {[change.word for change in controls.history(10)]}"
 
 
 def publish() -> str:
