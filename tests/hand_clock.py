@@ -21,6 +21,9 @@ class HandClock:
     def sleep(self, span: timedelta) -> None:
         self.time += max(span, timedelta(0))
 
+    async def asleep(self, span: timedelta) -> None:
+        self.sleep(span)
+
 
 def seldom_by(clock) -> Seldom:
     """Once a minute by *clock*, not by the machine's."""

@@ -25,14 +25,17 @@ from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
 from angzarr.assembly import (
     apply_broker_defaults,
+    build_judge,
     build_road,
     build_salvage,
     build_settlement,
     open_schedule,
 )
+from angzarr.clock import SystemClock
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hooks import Hook
+from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.road import Road
 from angzarr.delivery.salvage import damaged
 from angzarr.delivery.schedule import OpenSchedule
@@ -43,11 +46,9 @@ from angzarr.flow import guard_of, holding, open_flow
 from angzarr.operating import Operating
 from angzarr.per_process import OncePerProcess
 from angzarr.registering import Registering
-from angzarr.resilience.backoff import Policy
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards
 from angzarr.resilience.keys import owner_lease_key
-from angzarr.resilience.policies import choose, policies_from
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
 
@@ -92,8 +93,7 @@ class Angzarr(Registering, Operating):
             "flow": flow and dict(flow),
         }
         self.settings: Settings = load(given, config)
-        self.policies = policies_from(self.settings.retry.policies)
-        choose(self.policies, default=self.settings.retry.default)  # refuses an unknown name now
+        self.policy_rules = self.settings.retry.policy_rules()
         self.handlers = Handlers()
         self.stopping = Stopping()
         self.held_domains = HeldDomains()
@@ -176,10 +176,10 @@ class Angzarr(Registering, Operating):
             msg = f"{task.name} is not registered with this app"
             raise ConfigurationError(msg)
         headers = {**(task.request.headers or {}), "id": task.request.id}
-        policy = handler.policy or self._by("default")
+        in_place = InPlace(judge=build_judge(self, SystemClock()), stopping=self.stopping)
         make_breaker = partial(guard_of, self, handler)
         return run_eagerly(
-            handler, policy, headers, args, kwargs, wiring.bound_logger(), make_breaker
+            handler, in_place, headers, args, kwargs, wiring.bound_logger(), make_breaker
         )
 
     # -- a worker's life ---------------------------------------------------------------------
@@ -209,9 +209,6 @@ class Angzarr(Registering, Operating):
     def _is_async(self, task: Any) -> bool:
         handler = self.handlers.get(task.name)
         return handler is not None and handler.is_async
-
-    def _by(self, priority: str) -> Policy:
-        return choose(self.policies, priority=priority, default=self.settings.retry.default)
 
     def begin_work(self) -> None:
         """Take the owner lease, before the pool starts; raises ConfigurationError for its store."""

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.calling import Caller
 from angzarr.delivery.hold import Hold, TriedOnce
 from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
@@ -119,7 +121,7 @@ def _waves(app: Any, road: Road) -> Waves | None:
 def _pipeline(
     app: Any, clock: Clock, store: IdempotencyStore, hold: Hold, hooks: Hooks
 ) -> Pipeline:
-    results, judge = Results(dumps=dumps, loads=loads), _judge(app, clock)
+    results, judge = Results(dumps=dumps, loads=loads), build_judge(app, clock)
     return Pipeline(
         handlers=app.handlers,
         store=store,
@@ -137,17 +139,25 @@ def _pipeline(
         clock=clock,
         make_log=wiring.bound_logger(),
         make_breaker=partial(guard_of, app),
+        in_place=InPlace(judge=judge, stopping=app.stopping, time_limit=partial(_time_limit, app)),
         most_starts=app.settings.most_starts,
     )
 
 
-def _judge(app: Any, clock: Clock) -> Judge:
+def _time_limit(app: Any, name: str) -> timedelta | None:
+    """Return the shorter of the time limits that Celery puts on the task *name*."""
+    task = app.tasks.get(name)
+    limits = [limit for limit in (task and task.time_limit, task and task.soft_time_limit) if limit]
+    return timedelta(seconds=min(limits)) if limits else None
+
+
+def build_judge(app: Any, clock: Clock) -> Judge:
+    """Return what knows the app's rules; it needs no server."""
     return Judge(
         autopsy=_autopsy(app, clock),
         clock=clock,
         chance=random.random,
-        policies=app.policies,
-        default_policy=app.settings.retry.default,
+        policies=app.policy_rules,
         rules=app.rules,
         verdicts=app.verdicts,
     )

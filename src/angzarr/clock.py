@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -16,6 +17,9 @@ class Clock(Protocol):
     def sleep(self, span: timedelta) -> None:
         """Let *span* pass; zero or less returns at once."""
 
+    async def asleep(self, span: timedelta) -> None:
+        """Let *span* pass, and what else the event loop has to do run meanwhile."""
+
 
 class SystemClock:
     """The machine's clock."""
@@ -28,3 +32,7 @@ class SystemClock:
         """Block this thread for *span*."""
         if span > timedelta(0):
             time.sleep(span.total_seconds())
+
+    async def asleep(self, span: timedelta) -> None:
+        """Suspend this task for *span*."""
+        await asyncio.sleep(max(span.total_seconds(), 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn, overload
@@ -19,7 +19,7 @@ from angzarr.events.codec import event_type_of
 from angzarr.events.event import check_domain
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.guarded import Named, guards
-from angzarr.resilience.policies import choose
+from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 
 
@@ -27,7 +27,7 @@ class Registering(Celery):
     """What an app does to register; half of `Angzarr`."""
 
     handlers: Handlers
-    policies: Mapping[str, Policy]
+    policy_rules: PolicyRules
 
     def handler(
         self,
@@ -49,7 +49,8 @@ class Registering(Celery):
         """Register a function, sync or async, for the events of a type: ``f(event[, ctx])``.
 
         *event* is a pydantic model, a dataclass, a protobuf message or a type name; *policy*
-        names a backoff policy (else *operation* does, else the event's priority); *breaker* one
+        names a backoff policy (else *operation* does, else the event's priority, and the
+        settings may say otherwise); *breaker* one
         breaker, several, or a mapping of names to the errors that each counts; *fallback* is
         called in its place while one is open; *task_options* go to Celery. Raises
         DuplicateHandler, InvalidDomainName or ConfigurationError at once.
@@ -86,9 +87,12 @@ class Registering(Celery):
         return register
 
     def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | None:
-        if policy is None and operation is None:
-            return None
-        return choose(self.policies, explicit=policy, operation=operation)
+        """Return the policy that a handler itself names; refuse an operation that names nothing."""
+        if policy is not None:
+            return self.policy_rules.named(policy)
+        if operation is not None:
+            self.policy_rules.check_operation(operation)
+        return None
 
     @overload
     def task(self, function: Callable[..., Any], /) -> Any: ...

@@ -17,9 +17,12 @@ from pydantic import (
 )
 
 from angzarr.errors import ConfigurationError
-from angzarr.events.event import check_domain
+from angzarr.events.event import Priority, check_domain
 from angzarr.resilience.breaker import BreakerSettings
+from angzarr.resilience.category import Category
 from angzarr.resilience.guarded import check_name
+from angzarr.resilience.policies import policies_from
+from angzarr.resilience.policy_rules import PolicyRules, policy_rules
 
 T = TypeVar("T")
 
@@ -185,11 +188,35 @@ class Route(_Section):
     queue: str | None = None
 
 
-class RetrySettings(_Section):
-    """Named backoff policies, and the one that is used where none is named (spec D3)."""
+class RetryRule(_Section):
+    """Which policy deliveries get of which all conditions hold (spec D3)."""
 
+    policy: str
+    #: A handler's name, or a pattern with * and ?.
+    handler: str | None = None
+    operation: str | None = None
+    #: An event type, or a pattern with * and ?.
+    event_type: str | None = None
+    tenant: str | None = None
+    category: Category | None = None
+    domain: str | None = None
+    priority: Priority | None = None
+    #: Holds while less than this is left until the message expires.
+    time_left: Span | None = Field(default=None, gt=timedelta(0))
+
+
+class RetrySettings(_Section):
+    """Named backoff policies, and which deliveries get which (spec D3)."""
+
+    #: Where no rule says another.
     default: str = "default"
     policies: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    rules: tuple[RetryRule, ...] = ()
+
+    def policy_rules(self) -> PolicyRules:
+        """Return the rules with the policies that they name; raises ConfigurationError."""
+        rules = [rule.model_dump() for rule in self.rules]
+        return policy_rules(policies_from(self.policies), self.default, rules)
 
 
 def _checked(name: str) -> str:

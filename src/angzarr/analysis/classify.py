@@ -105,6 +105,8 @@ def _poison(letter: DeadLetter, _situation: Situation) -> Decision | None:
 
 
 def _too_old(letter: DeadLetter, _situation: Situation) -> Decision | None:
+    if letter.reason is Reason.OUT_OF_TIME:  # replayed, it would run without its deadline
+        return _hold(FailureClass.TOO_OLD, letter.explanation)
     if letter.reason is not Reason.TOO_OLD:
         return None
     return _hold(FailureClass.TOO_OLD, f"it waited too long: {letter.explanation}")

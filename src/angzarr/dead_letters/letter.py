@@ -24,6 +24,7 @@ class Reason(StrEnum):
 
     REFUSED = "refused"  # not retryable, or the handler gave up
     EXHAUSTED = "exhausted"  # all attempts used
+    OUT_OF_TIME = "out_of_time"  # failed, and another run would begin after its expiry
     POISON = "poison"  # started too often, never finished
     UNDELIVERABLE = "undeliverable"  # could not be decoded or has no handler
     CONFLICT = "conflict"  # one idempotency key, two bodies

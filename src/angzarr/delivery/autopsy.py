@@ -43,7 +43,7 @@ class Autopsy:
         """Return the letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
         domain = self.domain(handler, delivery.event.domain, delivery.message.queue)
         now = self.clock.now()
-        ran = reason in (Reason.REFUSED, Reason.EXHAUSTED)
+        ran = reason in (Reason.REFUSED, Reason.EXHAUSTED, Reason.OUT_OF_TIME)
         return DeadLetter(
             id=_id(domain, delivery, reason),
             domain=domain,
@@ -113,6 +113,10 @@ def _explain(reason: Reason, delivery: Delivery, error: BaseException) -> str:
     match reason:
         case Reason.EXHAUSTED:
             return f"failed {delivery.attempt} times, no attempt is left; last: {what}"
+        case Reason.OUT_OF_TIME:
+            return (
+                f"failed {delivery.attempt} times, no time is left until it expires; last: {what}"
+            )
         case Reason.REFUSED:
             return f"not retryable: {what}"
         case Reason.UNDELIVERABLE:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeVar
 
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.breaker_guard import BreakerGuard
+
+T = TypeVar("T")
 
 #: The delivery whose handler runs here: what it publishes belongs to the same flow (spec D1).
 RUNNING: ContextVar[Delivery | None] = ContextVar("angzarr_running", default=None)
@@ -24,6 +26,22 @@ def no_breaker(name: str) -> BreakerGuard:
     raise ConfigurationError(msg)
 
 
+class StepRetries(Protocol):
+    """Tries one step of a handler again, while it runs."""
+
+    def call(self, step: Callable[[], T], /) -> T:
+        """Return what *step* returns."""
+
+    async def acall(self, step: Callable[[], Awaitable[T]], /) -> T:
+        """Return what awaiting *step* returns."""
+
+
+def no_retries(_policy: Policy | str) -> StepRetries:
+    """Refuse: this context belongs to no app."""
+    msg = "there is no policy to retry by: this context belongs to no app"
+    raise ConfigurationError(msg)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """Given to a handler as its second argument. It reads; it changes nothing."""
@@ -32,6 +50,7 @@ class Context:
     policy: Policy
     make_log: Callable[[Mapping[str, Any]], Any]
     make_breaker: Callable[[str], BreakerGuard] = no_breaker
+    make_retries: Callable[[Policy | str], StepRetries] = no_retries
 
     def breaker(self, name: str) -> BreakerGuard:
         """Return the breaker *name*, for one call inside the handler: ``with ctx.breaker("crm"):``.
@@ -39,6 +58,36 @@ class Context:
         Refused, it raises CircuitOpenError, which postpones the event without using an attempt.
         """
         return self.make_breaker(name)
+
+    def retry(
+        self,
+        function: Callable[..., T],
+        /,
+        *args: Any,
+        policy: Policy | str = "event_handler",
+        **kwargs: Any,
+    ) -> T:
+        """Call *function* with the arguments, again after a pause if it fails in passing.
+
+        *policy* says how often and how long; only errors that the taxonomy retries are. Raises
+        the last error, which takes its ordinary road: if the tries are used up, if the worker
+        stops, if the next pause would outlast the message or its time limit, or if the other side
+        asks for a longer one than *policy* knows. The slot is held meanwhile: give what may last
+        to the schedule by raising. Raises ConfigurationError for an unknown policy, a coroutine
+        function, and within an event loop.
+        """
+        return self.make_retries(policy).call(partial(function, *args, **kwargs))
+
+    async def aretry(
+        self,
+        function: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        policy: Policy | str = "event_handler",
+        **kwargs: Any,
+    ) -> T:
+        """Await *function* as `retry` calls one; other coroutines go on during its pauses."""
+        return await self.make_retries(policy).acall(partial(function, *args, **kwargs))
 
     @property
     def event(self) -> Event:
@@ -52,7 +101,7 @@ class Context:
 
     @property
     def max_attempts(self) -> int:
-        """How many runs the policy allows in all."""
+        """How many runs the policy allows in all; a rule for the error's category may say else."""
         return self.policy.max_attempts
 
     @property

@@ -29,6 +29,8 @@ class Delivery:
     first_attempt_at: datetime | None
     not_before: datetime | None
     letter_id: str | None
+    #: Its publisher's deadline (Celery's ``expires``): no run begins later. None: there is none.
+    expires_at: datetime | None = None
     redelivered: bool = False
     #: What its claim was answered, where that was made when the message was fetched (4).
     answer: ClaimAnswer | None = None
@@ -91,6 +93,7 @@ def read(
         first_attempt_at=names.time_of(get(names.FIRST_ATTEMPT_AT)),
         not_before=names.time_of(get(names.NOT_BEFORE)),
         letter_id=str(letter_id) if (letter_id := get(names.LETTER_ID)) else None,
+        expires_at=names.time_of(get("expires")),
         redelivered=redelivered,
         answer=answer,
         ack_follows=ack_follows,

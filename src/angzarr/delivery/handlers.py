@@ -26,7 +26,7 @@ class Handler:
     bind: Bind
     #: Reads an event's data as this handler declares it, or raises DecodeError.
     decode: Callable[[Any], Any] | None = None
-    #: None: by the event's priority.
+    #: The policy that it names itself; None: by rules (resilience/policy_rules.py).
     policy: Policy | None = None
     event_type: str | None = None
     domain: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -14,8 +14,9 @@ from angzarr.delivery.handlers import Handler
 from angzarr.delivery.outcome import DeadLettered, Outcome, Retried, Skipped
 from angzarr.errors import RetryLater, text_of
 from angzarr.resilience.backoff import Policy, next_delay
-from angzarr.resilience.policies import choose
+from angzarr.resilience.policy_rules import Case, PolicyRules
 from angzarr.resilience.taxonomy import (
+    Category,
     Classification,
     Rule,
     Verdict,
@@ -32,22 +33,45 @@ class Judge:
     autopsy: Autopsy
     clock: Clock
     chance: Callable[[], float]
-    policies: Mapping[str, Policy]
-    default_policy: str = "default"
+    policies: PolicyRules
     rules: tuple[Rule, ...] = ()
     verdicts: tuple[VerdictRule, ...] = ()
 
-    def policy(self, delivery: Delivery, handler: Handler) -> Policy:
-        """Return the backoff policy: the handler's, else by the event's priority (spec D3)."""
-        if handler.policy is not None:
-            return handler.policy
-        return choose(self.policies, priority=delivery.event.priority, default=self.default_policy)
+    def policy(
+        self, delivery: Delivery, handler: Handler, category: Category | None = None
+    ) -> Policy:
+        """Return the backoff policy, as the most specific rule says (spec D3).
+
+        *category* is that of the error; before there is one, rules for categories do not hold.
+        """
+        plan = self.policies.plans.get(handler.name) or self.policies.plan(
+            handler.name, operation=handler.operation, domain=handler.domain, own=handler.policy
+        )
+        event = delivery.event
+        return plan.quick(event.priority) or plan.choose(
+            Case(
+                handler=handler.name,
+                operation=handler.operation,
+                event_type=event.type,
+                tenant=event.tenant_id,
+                category=category,
+                domain=handler.domain or event.domain,
+                priority=event.priority,
+                time_left=self._time_left(delivery),
+            )
+        )
+
+    def _time_left(self, delivery: Delivery) -> timedelta | None:
+        """Return the time until *delivery*'s message expires, negative afterwards; None: never."""
+        if delivery.expires_at is None:
+            return None
+        return delivery.expires_at - self.clock.now()
 
     def failed(
         self, delivery: Delivery, handler: Handler, error: Exception
     ) -> tuple[Outcome, Classification]:
         """Return what becomes of *delivery* after *error*, and what kind of error it is."""
-        seen = self._classify(delivery, handler, _cause(error))
+        seen = self.classify(delivery, handler, _cause(error))
         return self._judge(delivery, handler, error, seen), seen
 
     def dead(
@@ -64,7 +88,8 @@ class Judge:
         letter = self.autopsy.letter(delivery, handler, error, reason, seen)
         return DeadLettered(letter=letter, error=error, claimed=claimed)
 
-    def _classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
+    def classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
+        """Return what kind of error it is, by the handler's rules and the app's."""
         return classify(
             error,
             handler.rules,
@@ -74,34 +99,42 @@ class Judge:
             event_type=delivery.event.type,
         )
 
+    def verdict(self, delivery: Delivery, handler: Handler, category: Category) -> Verdict:
+        """Return what is done about errors of *category*, before any policy is asked."""
+        return verdict_for(
+            category,
+            (*self.verdicts, *handler.verdicts),
+            event_type=delivery.event.type,
+            idempotent=handler.idempotent,
+        )
+
     def _judge(
         self, delivery: Delivery, handler: Handler, error: Exception, seen: Classification
     ) -> Outcome:
         if isinstance(error, RetryLater):
             return self._retry_as_asked(delivery, handler, error, seen)
-        verdict = verdict_for(
-            seen.category,
-            (*self.verdicts, *handler.verdicts),
-            event_type=delivery.event.type,
-            idempotent=handler.idempotent,
-        )
+        verdict = self.verdict(delivery, handler, seen.category)
         if verdict is Verdict.SKIP:
             return Skipped(reason=f"{seen.category}: {text_of(error)}", seen=seen)
         if verdict is Verdict.DEAD_LETTER:
             return self.dead(delivery, handler, error, Reason.REFUSED, seen)
-        policy = self.policy(delivery, handler)
+        policy = self.policy(delivery, handler, seen.category)
         if not policy.retries(seen.category):
             return self.dead(delivery, handler, error, Reason.REFUSED, seen)
         delay = next_delay(policy, delivery.attempt, self.chance(), seen.retry_after)
         if delay is None:
             return self.dead(delivery, handler, error, Reason.EXHAUSTED, seen)
-        return Retried(delay=delay, error=error, seen=seen, max_attempts=policy.max_attempts)
+        return self._retried(
+            delivery,
+            handler,
+            Retried(delay=delay, error=error, seen=seen, max_attempts=policy.max_attempts),
+        )
 
     def _retry_as_asked(
         self, delivery: Delivery, handler: Handler, asked: RetryLater, seen: Classification
     ) -> Outcome:
         """Retry what the handler asked to retry, whatever the taxonomy thinks of it."""
-        policy = self.policy(delivery, handler)
+        policy = self.policy(delivery, handler, seen.category)
         most = policy.max_attempts if asked.max_attempts is None else asked.max_attempts
         if most and delivery.attempt >= most:
             return self.dead(delivery, handler, _cause(asked), Reason.EXHAUSTED, seen)
@@ -109,13 +142,21 @@ class Judge:
         if delay is None:
             endless = replace(policy, max_attempts=delivery.attempt + 1)
             delay = next_delay(endless, delivery.attempt, self.chance(), seen.retry_after)
-        return Retried(
+        retried = Retried(
             delay=delay or timedelta(0),
             error=_cause(asked),
             seen=seen,
             max_attempts=most,
             body=asked.body,
         )
+        return self._retried(delivery, handler, retried)
+
+    def _retried(self, delivery: Delivery, handler: Handler, retried: Retried) -> Outcome:
+        """Return *retried*, or a letter where its run would begin after the message expired."""
+        left = self._time_left(delivery)
+        if left is None or retried.delay < left:
+            return retried
+        return self.dead(delivery, handler, retried.error, Reason.OUT_OF_TIME, retried.seen)
 
 
 def _cause(error: Exception) -> Exception:

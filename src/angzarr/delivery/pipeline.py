@@ -32,6 +32,7 @@ from angzarr.delivery.diagnosis import (
 )
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
+from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.outcome import (
     DeadLettered,
@@ -85,6 +86,7 @@ class Pipeline:
     make_log: Callable[[Mapping[str, Any]], Any]
     #: Makes a breaker around one call inside a handler.
     make_breaker: Callable[[Handler | None, str], BreakerGuard]
+    in_place: InPlace
     most_starts: int = MOST_STARTS
     #: Held by the event of this process whose last start runs (`_begin`).
     last_start: threading.Lock = field(default_factory=threading.Lock)
@@ -107,6 +109,7 @@ class Pipeline:
             policy=policy,
             make_log=self.make_log,
             make_breaker=partial(self.make_breaker, handler),
+            make_retries=partial(self.in_place.retrying, delivery, handler, self.clock.now()),
         )
         try:
             if failed is None:

@@ -1,4 +1,4 @@
-"""The named backoff policies (spec D3), those of the settings, and which one a delivery gets."""
+"""The named backoff policies (spec D3), and those of the settings."""
 
 from __future__ import annotations
 
@@ -50,30 +50,9 @@ POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in _NAMED}
 
 DEFAULT = POLICIES["default"]
 
-#: Priorities an event may carry that have a policy of their own.
-_PRIORITIES = frozenset({"realtime", "background"})
 
-
-def choose(
-    policies: Mapping[str, Policy] = POLICIES,
-    *,
-    explicit: Policy | str | None = None,
-    operation: str | None = None,
-    priority: str | None = None,
-    default: str = "default",
-) -> Policy:
-    """Return the policy of a delivery: the handler's own, else its operation's, else by priority.
-
-    Raises ConfigurationError for an unknown name in *explicit*, *operation* or *default*, which a
-    developer wrote. An unknown *priority* came with a message and gets the default.
-    """
-    if isinstance(explicit, Policy):
-        return explicit
-    by_priority = priority if priority in _PRIORITIES else None
-    return _named(policies, explicit or operation or by_priority or default)
-
-
-def _named(policies: Mapping[str, Policy], name: str) -> Policy:
+def named(policies: Mapping[str, Policy], name: str) -> Policy:
+    """Return the policy called *name*; raises ConfigurationError with those that are known."""
     if name not in policies:
         msg = f"there is no backoff policy {name!r}; known are: {_listed(policies)}"
         raise ConfigurationError(msg)

@@ -21,6 +21,7 @@ from angzarr.delivery.delivery import read
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
@@ -33,6 +34,7 @@ from angzarr.events.message import Message
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Guard, guards
 from angzarr.resilience.policies import POLICIES
+from angzarr.resilience.policy_rules import policy_rules
 from angzarr.resilience.taxonomy import ILLNESS, classify
 
 
@@ -151,6 +153,8 @@ class World:
         self.switches = InProcessSwitches(clock=self.clock)
         self.tokens = 0
         self.hooks = Hooks()
+        self.rules = []
+        self.limits = {}
         self.leases.renew("w1", timedelta(days=30))
 
     def handler(self, call, name="h", **options):
@@ -174,7 +178,7 @@ class World:
         results = Results(dumps=json.dumps, loads=json.loads)
         judge = Judge(
             autopsy=Autopsy(clock=self.clock, component="app", worker="host", version="1"),
-            clock=self.clock, chance=lambda: 0.0, policies=POLICIES,
+            clock=self.clock, chance=lambda: 0.0, policies=policy_rules(POLICIES, rules=self.rules),
         )  # fmt: skip
         pipeline = Pipeline(
             handlers=self.handlers, store=self.store,
@@ -189,6 +193,7 @@ class World:
             hold=hold, clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"),
             make_breaker=self.breaker,
+            in_place=InPlace(judge=judge, stopping=lambda: self.stop, time_limit=self.limits.get),
         )  # fmt: skip
         settler = Settler(
             schedule=_Schedule(self.journal), followers=_Followers(self.journal),

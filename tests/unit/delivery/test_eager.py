@@ -6,13 +6,18 @@ import logging
 from datetime import timedelta
 
 import pytest
+from tests.hand_clock import HandClock
 
 from angzarr.delivery.context import no_breaker
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handler
+from angzarr.delivery.in_place import InPlace
+from angzarr.delivery.judge import Judge
 from angzarr.errors import RetryLater
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.policies import POLICIES
+from angzarr.resilience.policy_rules import policy_rules
 
 POLICY = Policy(
     name="p", base=timedelta(seconds=1), max_delay=timedelta(seconds=1), max_attempts=4,
@@ -23,9 +28,13 @@ def run(call, *args, headers=None, **kwargs):
     def bind(delivery, context):
         return lambda: call(delivery, context)
 
-    handler = Handler(name="h", bind=bind)
+    handler = Handler(name="h", bind=bind, policy=POLICY)
+    judge = Judge(
+        autopsy=None, clock=HandClock(), chance=lambda: 0.0, policies=policy_rules(POLICIES)
+    )  # fmt: skip
     return run_eagerly(
-        handler, POLICY, headers or {"id": "task-1"}, args, kwargs,
+        handler, InPlace(judge=judge, stopping=lambda: False),
+        headers or {"id": "task-1"}, args, kwargs,
         lambda fields: (logging.getLogger("test"), fields), no_breaker,
     )  # fmt: skip
 
@@ -68,3 +77,16 @@ def test_all_arguments_of_a_plain_task_are_its_data():
     assert run(lambda delivery, _context: delivery.event.data, 1, 2, key=3) == {
         "args": [1, 2], "kwargs": {"key": 3},
     }  # fmt: skip
+
+
+def test_a_step_is_tried_again_in_place():
+    tries = []
+
+    def step(word):
+        tries.append(word)
+        if len(tries) < 3:
+            raise TimeoutError
+        return word
+
+    assert run(lambda _delivery, context: context.retry(step, "done"), 1) == "done"
+    assert tries == ["done"] * 3

@@ -9,7 +9,7 @@ import pytest
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.backoff import Jitter, Policy
 from angzarr.resilience.category import Category
-from angzarr.resilience.policies import DEFAULT, NO_RETRY, POLICIES, choose, policies_from
+from angzarr.resilience.policies import POLICIES, named, policies_from
 
 
 @pytest.mark.parametrize(
@@ -52,34 +52,6 @@ def test_only_two_named_policies_jitter_in_their_own_way() -> None:
     assert {policy.ratio for policy in POLICIES.values()} == {0.5}
 
 
-def test_the_most_specific_choice_wins() -> None:
-    everything = {"operation": "webhook", "priority": "realtime"}
-    assert choose(explicit=NO_RETRY, **everything) is NO_RETRY  # type: ignore[arg-type]
-    assert choose(explicit="crm_sync", **everything).name == "crm_sync"  # type: ignore[arg-type]
-    assert choose(**everything).name == "webhook"  # type: ignore[arg-type]
-    assert choose(priority="realtime").name == "realtime"
-    assert choose(priority="background").name == "background"
-    assert choose() is DEFAULT
-
-
-def test_settings_may_name_another_default() -> None:
-    assert choose(default="webhook").name == "webhook"
-    assert choose(default="webhook", priority="realtime").name == "realtime"
-
-
-@pytest.mark.parametrize("priority", [None, "default", "urgent", "webhook", ""])
-def test_a_messages_odd_priority_gets_the_default(priority: str | None) -> None:
-    assert choose(priority=priority) is DEFAULT
-
-
-@pytest.mark.parametrize(
-    "given", [{"explicit": "webhok"}, {"operation": "webhok"}, {"default": "webhok"}]
-)
-def test_unknown_policy_is_refused_with_the_known_ones(given: dict[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match=r"'webhok'; known are: .*webhook"):
-        choose(**given)  # type: ignore[arg-type]
-
-
 def test_settings_change_a_known_policy_and_keep_the_rest_of_it() -> None:
     changed = policies_from({"webhook": {"max_attempts": 2}})
     assert changed["webhook"].max_attempts == 2
@@ -112,12 +84,12 @@ def test_settings_define_a_new_policy() -> None:
         ratio=0.0,
         retry_on=frozenset({Category.TRANSIENT, Category.SERVER}),
     )
-    assert choose(found, operation="billing") is found["billing"]
+    assert named(found, "billing") is found["billing"]
 
 
-def test_changed_default_is_what_deliveries_get() -> None:
-    found = policies_from({"default": {"max_attempts": 9}})
-    assert choose(found).max_attempts == 9
+def test_unknown_policy_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match=r"'webhok'; known are: .*webhook"):
+        named(POLICIES, "webhok")
 
 
 @pytest.mark.parametrize(

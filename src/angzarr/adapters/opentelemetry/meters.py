@@ -17,7 +17,7 @@ from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Retried
 from angzarr.resilience.taxonomy import Category
 
 #: Why an event may be dead-lettered by its handler's own doing; else no run failed.
-_RAN: Final = frozenset({Reason.REFUSED, Reason.EXHAUSTED, Reason.POISON})
+_RAN: Final = frozenset({Reason.REFUSED, Reason.EXHAUSTED, Reason.OUT_OF_TIME, Reason.POISON})
 
 _MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000)
 _SECONDS: Final = (0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3600, 14_400, 43_200, 86_400)

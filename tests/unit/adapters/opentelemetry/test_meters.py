@@ -86,7 +86,9 @@ def test_a_retry_is_an_error_a_failed_run_and_a_retry(counts):
     }
 
 
-@pytest.mark.parametrize("reason", [Reason.EXHAUSTED, Reason.REFUSED, Reason.POISON])
+@pytest.mark.parametrize(
+    "reason", [Reason.EXHAUSTED, Reason.OUT_OF_TIME, Reason.REFUSED, Reason.POISON]
+)
 def test_a_dead_letter_is_an_error_and_a_failed_run(counts, reason):
     assert counts(dead_lettered(reason)) == {
         **FAILED_ONCE,
