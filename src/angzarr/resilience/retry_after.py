@@ -33,11 +33,13 @@ def from_header(value: object, now: datetime) -> timedelta | None:
 
 
 def from_grpc_metadata(metadata: Iterable[Any] | None) -> timedelta | None:
-    """Read RetryInfo from a call's trailing metadata (``grpc-status-details-bin``)."""
-    for key, value in metadata or ():
-        if key == "grpc-status-details-bin" and isinstance(value, bytes):
-            return from_grpc_status(value)
-    return None
+    """Read RetryInfo from a call's trailing metadata; where it is there twice, the longer wait.
+
+    It stands in a ``google.rpc.Status`` (``grpc-status-details-bin``) or, from Google's own
+    services, by itself (``google.rpc.retryinfo-bin``).
+    """
+    said = (_READ[key](value) for key, value in metadata or () if key in _READ and _is_raw(value))
+    return max((wish for wish in said if wish is not None), default=None)
 
 
 def from_grpc_status(raw: bytes) -> timedelta | None:
@@ -53,6 +55,24 @@ def from_grpc_status(raw: bytes) -> timedelta | None:
     except (IndexError, ValueError):
         return None
     return None
+
+
+def from_grpc_retry_info(raw: bytes) -> timedelta | None:
+    """Read an encoded ``google.rpc.RetryInfo``."""
+    try:
+        return _retry_delay(raw)
+    except (IndexError, ValueError):
+        return None
+
+
+def _is_raw(value: object) -> bool:
+    return isinstance(value, bytes)
+
+
+_READ = {
+    "grpc-status-details-bin": from_grpc_status,
+    "google.rpc.retryinfo-bin": from_grpc_retry_info,
+}
 
 
 def _retry_delay(info: bytes) -> timedelta | None:

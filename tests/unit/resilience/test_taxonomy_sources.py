@@ -161,6 +161,23 @@ def test_truncated_status_details_raise_nothing(cut: int) -> None:
     retry_after.from_grpc_status(busy(seconds=3).SerializeToString()[:cut])
 
 
+@given(st.binary(max_size=40))
+def test_damaged_retry_info_raises_nothing(raw: bytes) -> None:
+    found = retry_after.from_grpc_metadata([("google.rpc.retryinfo-bin", raw)])
+    assert found is None or timedelta(0) <= found <= retry_after.LONGEST
+
+
+def test_of_two_wishes_the_longer_holds() -> None:
+    short = error_details_pb2.RetryInfo(retry_delay=Duration(seconds=1)).SerializeToString()
+    metadata = [
+        ("grpc-status-details-bin", busy(seconds=9).SerializeToString()),
+        ("google.rpc.retryinfo-bin", short),
+        ("retry-after", "77"),
+    ]
+    assert retry_after.from_grpc_metadata(metadata) == timedelta(seconds=9)
+    assert retry_after.from_grpc_metadata(metadata[1:]) == timedelta(seconds=1)
+
+
 def test_foreign_retry_info_type_is_no_wish() -> None:
     status = status_pb2.Status()
     duration = duration_pb2.Duration(seconds=3)
