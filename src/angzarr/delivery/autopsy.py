@@ -114,9 +114,7 @@ def _explain(reason: Reason, delivery: Delivery, error: BaseException) -> str:
         case Reason.EXHAUSTED:
             return f"failed {delivery.attempt} times, no attempt is left; last: {what}"
         case Reason.OUT_OF_TIME:
-            return (
-                f"failed {delivery.attempt} times, no time is left until it expires; last: {what}"
-            )
+            return f"failed {delivery.attempt} times, no time is left for another run; last: {what}"
         case Reason.REFUSED:
             return f"not retryable: {what}"
         case Reason.UNDELIVERABLE:

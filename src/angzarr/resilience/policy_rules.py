@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
+from operator import eq
 from typing import Any, Final, NamedTuple
 
 from angzarr.errors import ConfigurationError
@@ -260,7 +262,7 @@ def _condition(source: str, name: str, wanted: Any) -> Condition:
     if name == "time_left":
         return Condition(name, wanted, lambda left: left is not None and left < wanted)
     if name not in _MAY_BE_PATTERNS:
-        return Condition(name, wanted, wanted.__eq__)
+        return Condition(name, wanted, partial(eq, wanted))
     if not wanted or (_is_pattern(wanted) and set(wanted) & set("[]")):
         msg = (
             f"{source}: {name} cannot be {wanted!r}: it is a name, or a pattern in which * is any"
@@ -268,7 +270,7 @@ def _condition(source: str, name: str, wanted: Any) -> Condition:
         )
         raise ConfigurationError(msg)
     if not _is_pattern(wanted):
-        return Condition(name, wanted, wanted.__eq__)
+        return Condition(name, wanted, partial(eq, wanted))
     parts = ({"*": ".*", "?": "."}.get(c) or re.escape(c) for c in wanted)
     fullmatch = re.compile("".join(parts), re.DOTALL).fullmatch
     return Condition(name, wanted, lambda text: fullmatch(text) is not None)
