@@ -150,9 +150,8 @@ def _limits_of(delivery: Delivery) -> list[timedelta]:
     limits = delivery.message.headers.get("timelimit")
     if not isinstance(limits, list | tuple):
         return []
-    return [
-        timedelta(seconds=limit) for limit in limits if isinstance(limit, int | float) and limit
-    ]
+    numbers = (limit for limit in limits if isinstance(limit, int | float))
+    return [timedelta(seconds=limit) for limit in numbers if 0 < limit < _ENDLESS]
 
 
 def _refuse_in_a_loop() -> None:
