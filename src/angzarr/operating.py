@@ -9,6 +9,7 @@ from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
+from angzarr.delivery.handlers import Handler
 from angzarr.errors import ConfigurationError
 from angzarr.events.publisher import Publisher
 from angzarr.flow import Flow
@@ -74,6 +75,11 @@ class Operating(Publishing):
         """Return what people pause and drop with; raises ConfigurationError as for breakers."""
         self._load_tasks()
         return _shared(self.flow.switch_controls, "switches")
+
+    def find_handler(self, name: str) -> Handler | None:
+        """Return the handler or plain task registered as *name*, as a worker would know it."""
+        self._load_tasks()
+        return self.handlers.get(name)
 
     def replay_targets(self) -> ReplayTargets:
         """Return the tasks and queues that a replay may be sent to (spec A4)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,9 +14,12 @@ from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
+from angzarr.delivery.handlers import Handler
 from angzarr.events.publisher import Publisher
 from angzarr.resilience.breaker import BreakerControls
+from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
+from angzarr.resilience.taxonomy import Rule, VerdictRule
 
 #: Looked for where -A names a module only; Celery's own habit.
 _NAMES = ("app", "celery")
@@ -28,6 +31,9 @@ class Application(Protocol):
     settings: Any
     #: Each has a name; complete once `switch_controls` was called.
     handlers: Iterable[Any]
+    policy_rules: PolicyRules
+    rules: Sequence[Rule]
+    verdicts: Sequence[VerdictRule]
 
     def check_analysis(self) -> None:
         """Refuse where there can be no letters to read."""
@@ -52,6 +58,9 @@ class Application(Protocol):
 
     def switch_controls(self) -> SwitchControls:
         """Return what people pause and drop with; raises ConfigurationError as for breakers."""
+
+    def find_handler(self, name: str) -> Handler | None:
+        """Return the handler registered as *name*."""
 
     def replay_targets(self) -> ReplayTargets:
         """Return where a replay may go."""

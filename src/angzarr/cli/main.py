@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "demo": "angzarr.cli.demo:demo",
     "dlq": "angzarr.cli.dlq:dlq",
     "flow": "angzarr.cli.flow:flow",
+    "policy": "angzarr.cli.policy:policy",
 }
 
 

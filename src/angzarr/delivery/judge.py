@@ -14,7 +14,8 @@ from angzarr.delivery.handlers import Handler
 from angzarr.delivery.outcome import DeadLettered, Outcome, Retried, Skipped
 from angzarr.errors import RetryLater, text_of
 from angzarr.resilience.backoff import Policy, next_delay
-from angzarr.resilience.policy_rules import Case, PolicyRules
+from angzarr.resilience.policy_conditions import Case
+from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.taxonomy import (
     Category,
     Classification,

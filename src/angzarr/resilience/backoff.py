@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.category import Category
@@ -85,6 +87,30 @@ def next_delay(
     if least is None:
         return wanted
     return max(wanted, least + wanted - delay(policy, attempt, 0.0))
+
+
+class Wait(NamedTuple):
+    """The wait after run number `attempt`, and how long after the first failure it ends.
+
+    Spans of which each is the shortest and the longest; how long runs take is not in them.
+    """
+
+    attempt: int
+    earliest: timedelta
+    latest: timedelta
+    ends_earliest: timedelta
+    ends_latest: timedelta
+
+
+def waits(policy: Policy, least: timedelta | None = None) -> Iterator[Wait]:
+    """Yield every wait of an event that fails each time and is told *least* each time."""
+    first = last = timedelta(0)
+    for attempt in range(1, policy.max_attempts):
+        earliest, latest = (next_delay(policy, attempt, chance, least) for chance in (0.0, 1.0))
+        assert earliest is not None  # noqa: S101 - it is not the last run
+        assert latest is not None  # noqa: S101
+        first, last = first + earliest, last + latest
+        yield Wait(attempt, earliest, latest, first, last)
 
 
 def _steady(policy: Policy, attempt: int) -> timedelta:

@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.category import Category
 from angzarr.resilience.policies import NO_RETRY, POLICIES
-from angzarr.resilience.policy_rules import (
-    ORDER,
-    Case,
-    PolicyRule,
-    PolicyRules,
-    explain,
-    policy_rules,
-    ranked,
-)
+from angzarr.resilience.policy_conditions import ORDER, Case, PolicyRule
+from angzarr.resilience.policy_rules import PolicyRules, explain, policy_rules, ranked
 
 SECOND = timedelta(seconds=1)
 

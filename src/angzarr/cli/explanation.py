@@ -1,0 +1,90 @@
+"""Explanation: which policy a failure gets, and all that led there. A value; it prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from angzarr.resilience.backoff import Policy, Wait, waits
+from angzarr.resilience.policy_conditions import Case, PolicyRule
+from angzarr.resilience.policy_rules import Tried
+from angzarr.resilience.taxonomy import Classification, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Which policy a failure gets, and all that led there."""
+
+    case: Case
+    #: The rules in the order in which they are tried.
+    tried: Sequence[Tried]
+    #: What the other side asks for.
+    least: timedelta | None = None
+    #: What kind of error it is, and what is done about such; None: no error was named.
+    seen: Classification | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def rule(self) -> PolicyRule:
+        """The rule that decides."""
+        return next(rule for rule, missed in self.tried if missed is None)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy it gives."""
+        return self.rule.policy
+
+    @property
+    def end(self) -> str:
+        """Why such an error is not retried; empty: it is."""
+        if self.seen is None or self.verdict is None:
+            return ""
+        if self.verdict is not Verdict.RETRY:
+            end = "skipped" if self.verdict is Verdict.SKIP else "a dead letter"
+            return f"{self.seen.category} errors are not retried, whatever the policy: {end}"
+        if not self.policy.retries(self.seen.category):
+            return f"{self.policy.name} does not retry {self.seen.category} errors: a dead letter"
+        if self.policy.max_attempts == 1:
+            return f"{self.policy.name} allows one run: a dead letter"
+        return ""
+
+    @property
+    def waits(self) -> list[Wait]:
+        """What would be waited if every run fails like this, to the first that is too long."""
+        rows = [] if self.end else list(waits(self.policy, self.least))
+        late = next((n for n, row in enumerate(rows) if self.in_time(row) is False), len(rows))
+        return rows[: late + 1]
+
+    def in_time(self, row: Wait) -> bool | None:
+        """Tell whether the run after *row* begins before the deadline; None: that is chance."""
+        left = self.case.time_left
+        if left is None or row.ends_latest < left:
+            return True
+        return False if row.ends_earliest >= left else None
+
+    def why(self, tried: Tried) -> str:
+        """Say in words what became of a rule."""
+        if tried.rule is self.rule:
+            return "decides"
+        if tried.missed is None:
+            return "fits, but comes later in this order"
+        name = tried.missed.name
+        found = getattr(self.case, name)
+        if isinstance(found, timedelta):
+            return f"{span_of(found)} is left"
+        nothing = {"category": "no error yet", "time_left": "no deadline"}
+        return f"{name} is {found}" if found else nothing.get(name, f"no {name}")
+
+
+def span_of(span: timedelta) -> str:
+    """Return *span* in words: ``1 min 30 s``."""
+    seconds = span.total_seconds()
+    if seconds < 1:
+        return f"{seconds * 1000:g} ms"
+    if seconds < 60:  # noqa: PLR2004 - a minute
+        return f"{seconds:.3g} s"
+    hours, left = divmod(round(seconds), 3600)
+    minutes, left = divmod(left, 60)
+    parts = ((hours, "h"), (minutes, "min"), (left, "s"))
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
