@@ -70,16 +70,22 @@ def sync_to_crm(event: OrderPlaced, ctx: Context) -> str:
     if ctx.headers.get("x-later"):
         raise Postpone(2)
     assert_type(ctx.event, Event)
-    return event.order_id
+    assert_type(ctx.retry(int, "1", base=2), int)
+    return ctx.retry(str.upper, event.order_id, policy="grpc_connection")
 
 
 def keep_for_later(event: OrderPaid) -> None: ...
 
 
+async def address_of(order_id: str) -> str:
+    return order_id
+
+
 @app.handler(
-    OrderPaid, operation="mail", queue="mail", breaker=["smtp", "crm"], fallback=keep_for_later
+    OrderPaid, operation="webhook", queue="mail", breaker=["smtp", "crm"], fallback=keep_for_later
 )
-async def send_mail(event: OrderPaid) -> None:
+async def send_mail(event: OrderPaid, ctx: Context) -> None:
+    assert_type(await ctx.aretry(address_of, event.order_id, policy=POLICY), str)
     raise RetryLater(5.0)
 
 

@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from angzarr import Angzarr
+from angzarr.errors import ConfigurationError
 from angzarr.settings import load
 
 
@@ -46,3 +48,46 @@ def test_what_kubernetes_tells_of_a_service_called_angzarr_is_no_misspelt_settin
 ):
     monkeypatch.setenv(name, "10.0.0.1")
     load({})
+
+
+def test_rules_of_policies_come_from_yaml_and_environment(tmp_path, monkeypatch):
+    path = tmp_path / "angzarr.yaml"
+    path.write_text(
+        "retry: {rules: [{policy: webhook, handler: 'crm.*', time_left: PT30S},"
+        " {policy: no_retry, category: external, priority: realtime}]}\n"
+    )
+    said = [rule.source for rule in load({}, path).retry.policy_rules().ranked()]
+    assert said[0] == "retry.rules[0]"
+    monkeypatch.setenv("ANGZARR_RETRY__RULES", '[{"policy": "webhook", "tenant": "acme"}]')
+    (rule, *_) = load({}, path).retry.policy_rules().ranked()
+    assert (rule.tenant, rule.policy.name) == ("acme", "webhook")
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"policy": "webhok", "tenant": "a"}, r"retry.rules\[0\]: there is no backoff policy 'web"),
+        ({"policy": "webhook", "tennant": "a"}, r"retry.rules.0.tennant is no setting \(is it mis"),
+        ({"policy": "webhook", "category": "transcient"}, r"retry.rules.0.category: .*'transient'"),
+        ({"policy": "webhook", "priority": "urgent"}, r"retry.rules.0.priority: .*'realtime'"),
+        ({"policy": "webhook", "event_type": "[ab]*"}, r"retry.rules\[0\]: event_type cannot be"),
+        ({"policy": "webhook", "time_left": 0}, r"retry.rules.0.time_left: .*greater than"),
+        ({"policy": "webhook"}, r"retry.rules\[0\] has no condition"),
+        ({"tenant": "a"}, r"retry.rules.0.policy: Field required"),
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused_when_the_app_is_made(rule, said):
+    with pytest.raises(ConfigurationError, match=said):
+        Angzarr("shop", broker="memory://", retry={"rules": [rule]})
+
+
+def test_an_operation_may_name_a_policy_or_be_known_by_a_rule():
+    retry = {"rules": [{"policy": "webhook", "operation": "mail"}]}
+    app = Angzarr("shop", broker="memory://", retry=retry)
+    app.task(name="a", operation="mail")(lambda: None)
+    app.handler("Placed", name="b", operation="crm_sync")(lambda event: None)
+    with pytest.raises(ConfigurationError, match="no backoff policy 'post'"):
+        app.handler("Placed", name="c", operation="post")(lambda event: None)
+    with pytest.raises(ConfigurationError, match="no backoff policy 'fast'"):
+        app.handler("Placed", name="d", policy="fast")(lambda event: None)
+    app.close()

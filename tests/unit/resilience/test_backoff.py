@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.backoff import Jitter, Policy, delay, filtered, next_delay
+from angzarr.resilience.backoff import Jitter, Policy, delay, filtered, next_delay, waits
 from angzarr.resilience.category import Category
 from angzarr.resilience.policies import POLICIES
 
@@ -94,6 +94,25 @@ def test_what_the_other_side_asks_for_is_the_least_delay(
     if found is not None:
         assert found >= least
         assert found >= delay(policy, attempt, chance)
+
+
+@given(
+    policies().filter(lambda policy: policy.max_attempts < 50),
+    st.none() | st.timedeltas(timedelta(0), timedelta(days=1)),
+    st.lists(chances, min_size=50, max_size=50),
+)
+def test_the_schedule_bounds_every_road_to_the_last_run(
+    policy: Policy, least: timedelta | None, luck: list[float]
+) -> None:
+    rows = list(waits(policy, least))
+    assert [row.attempt for row in rows] == list(range(1, policy.max_attempts))
+    passed = timedelta(0)
+    for row in rows:
+        waited = next_delay(policy, row.attempt, luck[row.attempt - 1], least)
+        assert waited is not None
+        passed += waited
+        assert row.earliest - TICK <= waited <= row.latest + TICK
+        assert row.ends_earliest - 50 * TICK <= passed <= row.ends_latest + 50 * TICK
 
 
 def test_callers_told_the_same_wait_are_spread_behind_it() -> None:
