@@ -145,6 +145,28 @@ if os.environ.get("ROAD_ASYNC", "1") == "1":
         return event.n
 
 
+class Stepped(BaseModel):
+    n: int
+    #: How often its step fails, in all runs.
+    fails: int
+    policy: str = "event_handler"
+
+
+def _step(event: Stepped, attempt: int) -> int:
+    note("step", n=event.n, attempt=attempt)
+    with open(os.environ["ROAD_JOURNAL"], encoding="utf-8") as journal:  # noqa: PTH123
+        tries = sum(json.loads(line)["what"] == "step" for line in journal)
+    if tries <= event.fails:
+        raise ConnectionResetError("the step failed")
+    return tries
+
+
+@app.handler(Stepped, domain="thing", policy="quick")
+def stepped(event: Stepped, ctx: Context) -> None:
+    tries = ctx.retry(_step, event, ctx.attempt, policy=event.policy)
+    note("stepped", n=event.n, attempt=ctx.attempt, tries=tries)
+
+
 class Batch(BaseModel):
     n: int
 
