@@ -73,8 +73,9 @@ def test_everything_else_is_held_with_its_class_and_evidence(fields, found):
     assert decision.evidence
 
 
-def test_too_old_is_held_although_its_error_was_the_dependencys():
-    decision = decide(reason=Reason.TOO_OLD, category="external")
+@pytest.mark.parametrize("reason", [Reason.TOO_OLD, Reason.OUT_OF_TIME])
+def test_too_old_is_held_although_its_error_was_the_dependencys(reason):
+    decision = decide(reason=reason, category="external")
     assert (decision.action, decision.failure_class) == (Action.HOLD, FailureClass.TOO_OLD)
 
 
