@@ -220,6 +220,8 @@ class RedisBreakers:
         return state, bool(permitted), wait
 
     def _take_in(self, name: str, state: State) -> None:
+        if not self._line.listening:
+            return  # what changes there would not be heard
         with self._lock:
             known = self._seen.get(name)
             if known is not None and known.era > state.era:

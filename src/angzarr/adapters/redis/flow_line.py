@@ -123,6 +123,11 @@ class FlowLine:
                 thread.start()
                 self._thread = thread
 
+    @property
+    def listening(self) -> bool:
+        """Whether it is heard what changes, so that what was learnt may be kept."""
+        return self._thread is not None
+
     def close(self) -> None:
         """Tell what was counted, and end; safe to call twice."""
         self._ended.set()
