@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import pytest
+from tests.contracts.breakers import DEFAULTS, BreakersContract, Diary, Fleet, fresh
+
+from angzarr.adapters.redis.breaker import RedisBreakers
+from angzarr.adapters.redis.flow_line import FlowLine
+
+
+@pytest.fixture
+def make_breakers():
+    """Start what one process has: its breakers on a line of its own, and its diary."""
+    with ExitStack() as stack:
+
+        def make(url, prefix, settings=None, default=DEFAULTS):
+            diary = Diary()
+            line = FlowLine(url, prefix=prefix)
+            stack.callback(line.close)
+            return RedisBreakers(line, settings, default, diary), diary
+
+        yield make
+
+
+class TestRedisBreakers(BreakersContract):
+    @pytest.fixture
+    def let_pass(self):
+        return lambda span: time.sleep(span.total_seconds() + 0.02)
+
+    @pytest.fixture
+    def make_fleet(self, redis_url, make_breakers):
+        def make(settings=None, default=DEFAULTS):
+            prefix = fresh()
+            here, told_here = make_breakers(redis_url, prefix, settings, default)
+            there, told_there = make_breakers(redis_url, prefix, settings, default)
+            return Fleet(here, there, [told_here, told_there])
+
+        return make
