@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.contracts.breakers import DEFAULTS, BreakersContract, Diary, Fleet, fresh
+from tests.contracts.breakers_model import NAME, Reply, Subject, compare_with_rules
 
 from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
@@ -38,3 +40,26 @@ class TestRedisBreakers(BreakersContract):
             return Fleet(here, there, [told_here, told_there])
 
         return make
+
+    def test_random_histories_match_the_rules(self, redis_url):
+        line = TimedLine(redis_url)
+
+        def make(settings):
+            line.prefix, diary = fresh(), Diary()
+            breakers = RedisBreakers(line, default=settings, watch=diary)
+
+            def step(*what):
+                state, permitted, wait = breakers._step(NAME, *what)
+                return Reply(line.told, state, permitted, timedelta(milliseconds=wait))
+
+            return Subject(step, diary.changes, lambda: breakers.history(1000))
+
+        compare_with_rules(make)
+        line.client.close()
+
+
+class TimedLine(FlowLine):
+    """Keeps the time at which the store judged the last step."""
+
+    def told_time(self, milliseconds):
+        self.told = datetime.fromtimestamp(milliseconds / 1000, UTC)

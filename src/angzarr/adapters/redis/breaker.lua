@@ -142,7 +142,7 @@ if step ~= 'look' and told ~= stored then
   else redis.call('SET', KEYS[1], told, 'PX', KEPT) end
   redis.call('ZADD', KEYS[2], isolated and '+inf' or now, name)
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - KEPT)
-  if state.era > 0 and state.changed_at == now and before ~= state.phase then
+  if before ~= state.phase then
     local version = redis.call('INCR', KEYS[3])
     redis.call('PUBLISH', channel, version .. ' breaker ' .. name)
     local by = (step == 'isolate' or step == 'reset') and ARGV[5] or ''
