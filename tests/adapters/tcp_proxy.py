@@ -23,6 +23,7 @@ class LossyProxy:
         self._flow = threading.Event()
         self._flow.set()
         self._open: dict[socket.socket, socket.socket] = {}  # the client's end → the server's
+        self._lost: dict[socket.socket, threading.Event] = {}
         self._believed: set[socket.socket] = set()
 
     def __enter__(self) -> Self:
@@ -63,6 +64,13 @@ class LossyProxy:
                 _close(client)
             self._open.clear()
 
+    def hush(self) -> None:
+        """Let nothing more come back on the connections that are there; they stay open."""
+        with self._lock:
+            self._cut = False
+            for client in self._open:
+                self._lost[client].set()
+
     def lead_to(self, host: str, port: int, *, cut: bool = True) -> None:
         """Lead to another server from now on, as an address does that moved.
 
@@ -100,7 +108,7 @@ class LossyProxy:
             return
         with self._lock:
             self._open[client] = server
-        lost = threading.Event()
+            lost = self._lost[client] = threading.Event()
         for run in (self._requests, self._replies):
             threading.Thread(target=run, args=(client, server, lost), daemon=True).start()
 

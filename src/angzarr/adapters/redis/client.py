@@ -74,9 +74,9 @@ class RedisClient:
         """Run *script* on keys of one server in one round trip."""
         return self._call(self._link.run, script, keys, *args)
 
-    def run_many(self, script: Script, calls: Sequence[Command]) -> list[Any]:
-        """Run *script* once for each (key, *args) in one round trip, in order."""
-        replies: list[Any] = self._call(self._link.run_many, script, calls)
+    def run_many(self, script: Script, calls: Sequence[Command], keys: int = 1) -> list[Any]:
+        """Run *script* once for each (*keys, *args) in one round trip, in order."""
+        replies: list[Any] = self._call(self._link.run_many, script, calls, keys)
         return replies
 
     def connect(self) -> Connection:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.link import Connection
+from angzarr.errors import StoreUnavailable
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.flow")
@@ -30,15 +32,19 @@ TIMEOUT: Final = timedelta(milliseconds=500)
 TURN: Final = 0.25
 #: Seconds between two looks for a change whose push was lost.
 LOOK_EVERY: Final = 1.0
-#: So many looks in a row that find a change nobody was told of mean that the bell is mute.
+#: So many looks that find a change nobody was told of mean that the bell is mute.
 MUTE: Final = 3
-#: Seconds that nobody asks a store that was away a moment ago.
+#: Messages that are taken in together at most.
+_DRAUGHT: Final = 1000
+#: Seconds between two tries to hear what is pushed.
 LEFT_ALONE: Final = 1.0
 #: Seconds that `close` waits for a turn under way.
 FAREWELL: Final = 1.0
 
 #: Told the name of what changed, or "" when anything may have.
 OnChange = Callable[[str], object]
+#: Version, topic and name. Anybody may write to a channel: all else is not ours.
+_NEWS: Final = re.compile(r"([0-9]{1,18}) (\S+) (.*)", re.DOTALL)
 
 
 def flow_key(prefix: str, *parts: str) -> str:
@@ -67,9 +73,12 @@ class FlowLine:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
-        self._asked_again_at = 0.0
+        self._saying = threading.Lock()
+        #: Whether the store was away when it was last asked.
+        self.away = False
         self._seldom = Seldom()
-        self._version: str | None = None
+        self._version: int | None = None
+        self._turned_at = 0.0
         self._looked_at = 0.0
         self._no_bell_before = 0.0
         self._unheard = 0
@@ -89,19 +98,11 @@ class FlowLine:
         self._duties.append(duty)
 
     def ask(self, step: Callable[[], T], otherwise: T) -> T:
-        """Return what *step* returns, or *otherwise* if the store is away; never raises."""
-        if self.away:
-            return otherwise
-        try:
-            return step()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong there, deliveries go on
-            self._lost(error)
-            return otherwise
+        """Return what *step* returns, or *otherwise* if the store is away; never raises.
 
-    @property
-    def away(self) -> bool:
-        """Whether the store was away within the last second, so that it is left alone."""
-        return self._monotonic() < self._asked_again_at
+        Once it is away nobody waits for it but the thread, which looks whether it is back.
+        """
+        return otherwise if self.away else self._attempt(step, otherwise)
 
     def now(self) -> datetime:
         """Return the store's time as it is known here; spans are measured by it alone."""
@@ -141,14 +142,11 @@ class FlowLine:
         while not self._ended.is_set():
             if bell is None:
                 bell = self._subscribed()
-            try:
-                self._hear(bell)
-            except Exception as error:  # noqa: BLE001 - the thread must outlive whatever happens
-                self._no_bell(error)
-                bell = None
-            self._turn()
+            bell = self._listened(bell)
+            if self._monotonic() >= self._turned_at + TURN:
+                self._turn()
             if self._monotonic() >= self._looked_at + LOOK_EVERY:
-                bell = self.ask(partial(self._look, bell), bell)
+                bell = self._attempt(partial(self._look, bell), bell)
         if bell is not None:
             bell.disconnect()
 
@@ -156,38 +154,58 @@ class FlowLine:
         """Return a connection on which changes are told, None if there is none just now."""
         if self._monotonic() < self._no_bell_before:
             return None
+        bell: Connection | None = None
         try:
             bell = self.client.connect()
             bell.send_command("SUBSCRIBE", self.channel)
             bell.read_response()
         except Exception as error:  # noqa: BLE001 - it is looked for changes all the same
-            self._no_bell(error)
+            self._no_bell(bell, error)
             return None
         self._version = None  # nothing was heard while there was no bell
+        self._unheard = 0
         self._looked_at = 0.0
         return bell
 
-    def _no_bell(self, error: Exception) -> None:
+    def _no_bell(self, bell: Connection | None, error: Exception) -> None:
         self._no_bell_before = self._monotonic() + LEFT_ALONE
-        if self._seldom.now("bell"):
+        if bell is not None:
+            bell.disconnect()
+        if self._says("bell"):
             _log.warning("flow_changes_not_pushed: they are looked for once a second: %s", error)
 
-    def _hear(self, bell: Connection | None) -> None:
+    def _listened(self, bell: Connection | None) -> Connection | None:
+        """Listen until the next turn is due; return the bell, None if it broke."""
+        due_in = max(self._turned_at + TURN - self._monotonic(), 0.0)
         if bell is None:
-            self._ended.wait(TURN)
-        elif bell.can_read(TURN):
-            _kind, _channel, said = bell.read_response()
-            version, topic, name = str(said).split(" ", 2)
-            if self._version is not None and int(version) == int(self._version) + 1:
-                self._version = version
-            self._heard(topic, name)
+            self._ended.wait(due_in)
+            return None
+        try:
+            said = _read(bell, due_in)
+        except Exception as error:  # noqa: BLE001 - the thread must outlive whatever happens
+            self._no_bell(bell, error)
+            return None
+        self._take_in(said)
+        return bell
+
+    def _take_in(self, said: Iterable[str]) -> None:
+        news = [found.groups() for found in map(_NEWS.fullmatch, said) if found]
+        for version, _, _ in news:
+            self._unheard = 0
+            if self._version is not None:
+                # One that does not go up: the store was emptied, or a look was quicker.
+                gone_up = int(version) - self._version
+                self._version = None if gone_up <= 0 else self._version + (gone_up == 1)
+        for topic, name in dict.fromkeys((topic, name) for _, topic, name in news):
+            if not self.ask(partial(self._heard, topic, name), otherwise=False):
+                self._version = None  # it has to be looked for
 
     def _look(self, bell: Connection | None) -> Connection | None:
         """Let everybody look if something changed unheard; return the bell, None if it is mute."""
         self._looked_at = self._monotonic()
-        version = str(self.client.execute("GET", self.version_key) or 0)
+        version = int(self.client.execute("GET", self.version_key) or 0)
+        self.away = False
         if version == self._version:
-            self._unheard = 0
             return bell
         self._unheard += self._version is not None
         for topic in self._on_change:
@@ -198,20 +216,47 @@ class FlowLine:
         bell.disconnect()
         return None
 
-    def _heard(self, topic: str, name: str) -> None:
+    def _heard(self, topic: str, name: str) -> bool:
         heard = self._on_change.get(topic)
         if heard is not None:
             heard(name)
+        return True
 
     def _turn(self) -> None:
+        self._turned_at = self._monotonic()
         if not self.away:
             for duty in self._duties:
                 self.ask(duty, None)
 
+    def _attempt(self, step: Callable[[], T], otherwise: T) -> T:
+        try:
+            return step()
+        except StoreUnavailable as error:
+            self._lost(error)
+        except Exception:  # noqa: BLE001 - whatever is wrong there, deliveries go on
+            if self._says("failed"):
+                _log.exception("flow_step_failed: calls are let through meanwhile")
+        return otherwise
+
     def _lost(self, error: Exception) -> None:
-        self._asked_again_at = self._monotonic() + LEFT_ALONE
-        if self._seldom.now():
+        self.away = True
+        self.start()  # it is the thread that finds out when it is back
+        if self._says("away"):
             _log.warning(
                 "flow_store_away: breakers, budgets and limits let calls through meanwhile,"
                 " switches stay as they were (pid %d): %s", os.getpid(), error,
             )  # fmt: skip
+
+    def _says(self, cause: str) -> bool:
+        with self._saying:
+            return self._seldom.now(cause)
+
+
+def _read(bell: Connection, seconds: float) -> list[str]:
+    """Return what is said on *bell* within *seconds*, as soon as there is something."""
+    said: list[str] = []
+    while len(said) < _DRAUGHT and bell.can_read(0 if said else seconds):
+        # Not decoded by redis-py, which would stumble over what is no UTF-8.
+        *_, text = bell.read_response(disable_decoding=True)
+        said.append(text.decode("utf-8", "replace"))
+    return said

@@ -38,7 +38,9 @@ class Connection(Protocol):
     def can_read(self, timeout: float = 0) -> bool:
         """Tell whether there is something to read: a reply, or the end of the connection."""
 
-    def read_response(self, *, disconnect_on_error: bool = True) -> Any:
+    def read_response(
+        self, *, disable_decoding: bool = False, disconnect_on_error: bool = True
+    ) -> Any:
         """Return one reply, or raise it if it is an error."""
 
     def disconnect(self) -> None:
@@ -100,9 +102,9 @@ class Link:
         except NoScriptError:
             return self.execute("EVAL", script.text, *rest)
 
-    def run_many(self, script: Script, calls: Sequence[Command]) -> list[Any]:
-        """Run *script* once for each (key, *args) in one round trip, in order."""
-        commands = [("EVALSHA", script.digest, 1, *call) for call in calls]
+    def run_many(self, script: Script, calls: Sequence[Command], keys: int = 1) -> list[Any]:
+        """Run *script* once for each (*keys, *args) in one round trip, in order."""
+        commands = [("EVALSHA", script.digest, keys, *call) for call in calls]
         try:
             return self.execute_many(commands)
         except NoScriptError:
