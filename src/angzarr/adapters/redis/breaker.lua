@@ -144,7 +144,8 @@ if step ~= 'look' and told ~= stored then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - KEPT)
   if before ~= state.phase then
     local version = redis.call('INCR', KEYS[3])
-    redis.call('PUBLISH', channel, version .. ' breaker ' .. name)
+    -- A user who may not publish (ACL) still counts: the others look once a second.
+    redis.pcall('PUBLISH', channel, version .. ' breaker ' .. name)
     local by = (step == 'isolate' or step == 'reset') and ARGV[5] or ''
     redis.call('XADD', KEYS[4], 'MAXLEN', '~', 1000, '*',
       'name', name, 'before', before, 'by', by, 'state', told)

@@ -8,7 +8,8 @@ A probe is asked for and answered for in Redis, so that there are never more tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -39,6 +40,10 @@ _STEP: Final = Script("breaker.lua")
 _DEFAULTS: Final = BreakerSettings()
 #: Steps whose first argument is the person who does it.
 _BY_PEOPLE: Final = frozenset({"isolate", "reset"})
+#: Keys of a step.
+_KEYS: Final = 4
+#: Steps that go in one round trip at most, which keeps each well within the time for a reply.
+_AT_ONCE: Final = 100
 #: The era of calls that were let through without any knowledge; nothing is counted for it.
 _UNKNOWN: Final = -1
 
@@ -66,6 +71,7 @@ class RedisBreakers:
         #: Permits of those that are closed and not ramping up: nearly all.
         self._clear: dict[str, Permit] = {}
         self._seen: dict[str, State] = {}
+        self._seen_at: dict[str, float] = {}
         self._batches: dict[tuple[str, int], rules.Batch] = {}
         #: Names that somebody wants to hear of.
         self._wanted: set[str] = set()
@@ -90,6 +96,8 @@ class RedisBreakers:
             told = ("probed", permit.probe, int(ok and not slow))
             self._line.ask(partial(self._step, permit.name, *told), None)
             return
+        if self._line.away:
+            return  # told when it is back, it would be judged as if it had just happened
         key = (permit.name, permit.era)
         with self._lock:
             batch = self._batches.get(key, rules.Batch())
@@ -132,8 +140,7 @@ class RedisBreakers:
     def states(self) -> Mapping[str, State]:
         """Return every breaker that was used within a week; raises StoreUnavailable."""
         names = self._line.client.execute("ZRANGE", self._key("breakers"), 0, -1)
-        known = sorted({*names, *self._settings})
-        return {name: self._look(name) for name in known}
+        return self._look_at(sorted({*names, *self._settings}))
 
     def history(self, limit: int) -> Sequence[Transition]:
         """Return the last *limit* transitions, oldest first; raises StoreUnavailable."""
@@ -154,7 +161,7 @@ class RedisBreakers:
         else:
             state, answer = rules.admit(seen, name, token, now, settings)
             if state.phase is Phase.CLOSED and rules.share(seen, now, settings) >= 1.0:
-                self._take_in(name, replace(seen, ramp_from=None))
+                self._clear_up(name, seen)
         if isinstance(answer, Barred) or not answer.probe:
             return answer
         unasked: Permit | Barred = Permit(name, seen.era)
@@ -178,59 +185,91 @@ class RedisBreakers:
     def _look(self, name: str) -> State:
         return self._step(name, "look")[0]
 
+    def _look_at(self, names: Collection[str]) -> dict[str, State]:
+        answers = self._steps([(name, "look") for name in names])
+        return {name: state for name, (state, _, _) in zip(names, answers, strict=True)}
+
     def _changed(self, name: str) -> None:
-        for one in [name] if name else list(self._seen):
-            if one in self._seen:
-                self._look(one)
+        self._look_at([one for one in ([name] if name else list(self._seen)) if one in self._seen])
 
     def _tell(self) -> None:
-        for name in list(self._wanted):
-            self._look(name)
-            self._wanted.discard(name)
-        for key in list(self._batches):
-            self._report(key)
+        wanted = list(self._wanted)
+        self._look_at(wanted)
+        self._wanted.difference_update(wanted)
+        self._report(*list(self._batches))
 
-    def _report(self, key: tuple[str, int]) -> None:
+    def _report(self, *keys: tuple[str, int]) -> None:
         """Tell what ended since the last time; what cannot be told now is told never."""
         with self._lock:
-            batch = self._batches.pop(key, None)
-        name, era = key
-        seen = self._seen.get(name)
-        if batch and seen and seen.era == era and seen.phase is Phase.CLOSED:
-            self._step(name, "report", era, *batch)
+            ended = [(key, self._batches.pop(key, None)) for key in keys]
+        told: list[tuple[Any, ...]] = []
+        for (name, era), batch in ended:
+            seen = self._seen.get(name)
+            if batch and seen and seen.era == era and seen.phase is Phase.CLOSED:
+                told.append((name, "report", era, *batch))
+        self._steps(told)
 
     def _step(self, name: str, step: str, *what: Argument) -> tuple[State, bool, int]:
         """Run one step in Redis and take in the state that it returns."""
-        keys = (
-            self._key("breaker", name),
-            self._key("breakers"),
-            self._line.version_key,
-            self._key("breakers", "history"),
-        )
-        now, told, before, permitted, wait = self._line.client.run_keys(
-            _STEP, keys, step, name, self._line.channel, self._rules_of(name), *what
-        )
+        return self._steps([(name, step, *what)])[0]
+
+    def _steps(self, steps: Sequence[tuple[Any, ...]]) -> list[tuple[State, bool, int]]:
+        """Run steps, each (name, step, *what it takes), and take in the states they return."""
+        answers = []
+        for start in range(0, len(steps), _AT_ONCE):
+            some = steps[start : start + _AT_ONCE]
+            calls = [(*self._keys(one[0]), *self._said(*one)) for one in some]
+            asked_at = time.monotonic()
+            replies = self._line.client.run_many(_STEP, calls, keys=_KEYS)
+            answers += [
+                self._take(one, reply, asked_at) for one, reply in zip(some, replies, strict=True)
+            ]
+        return answers
+
+    def _take(
+        self, told: tuple[Any, ...], reply: Sequence[Any], asked_at: float
+    ) -> tuple[State, bool, int]:
+        name, step, *what = told
+        now, stored, before, permitted, wait = reply
         self._line.told_time(now)
-        state = read_state(told)
-        self._take_in(name, state)
+        state = read_state(stored)
+        self._take_in(name, state, asked_at)
         by = str(what[0]) if step in _BY_PEOPLE else ""
         change = rules.transition(name, Phase(before), state, by)
         if change is not None:
             self._watch.changed(change)
         return state, bool(permitted), wait
 
-    def _take_in(self, name: str, state: State) -> None:
+    def _take_in(self, name: str, state: State, asked_at: float) -> None:
         if not self._line.listening:
             return  # what changes there would not be heard
         with self._lock:
             known = self._seen.get(name)
-            if known is not None and known.era > state.era:
-                return  # an answer that was overtaken by a later one
-            self._seen[name] = state
+            if known is not None and known.era > state.era and asked_at < self._seen_at[name]:
+                return  # an answer that was overtaken by a later one; else the store was emptied
+            self._seen[name], self._seen_at[name] = state, time.monotonic()
             if state.phase is Phase.CLOSED and state.ramp_from is None:
                 self._clear[name] = Permit(name, state.era)
             else:
                 self._clear.pop(name, None)
+
+    def _clear_up(self, name: str, seen: State) -> None:
+        """Note that a ramp-up is over, unless it was heard meanwhile that all is different."""
+        with self._lock:
+            if self._seen.get(name) is seen:
+                self._seen[name] = replace(seen, ramp_from=None)
+                self._clear[name] = Permit(name, seen.era)
+
+    def _keys(self, name: str) -> Sequence[str]:
+        return (
+            self._key("breaker", name),
+            self._key("breakers"),
+            self._line.version_key,
+            self._key("breakers", "history"),
+        )
+
+    def _said(self, name: str, step: str, *what: Argument) -> Sequence[Argument]:
+        return (step, name, self._line.channel, self._rules_of(name), *what)
 
     def _key(self, *parts: str) -> str:
         return flow_key(self._line.prefix, *parts)
