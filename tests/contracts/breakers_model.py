@@ -24,7 +24,7 @@ MS = timedelta(milliseconds=1)
 NAME = "crm"
 
 tokens = st.sampled_from(["t1", "t2", "t3"])
-calls = st.text("+-sS", max_size=12)
+calls = st.text("+-sS", max_size=12) | st.sampled_from(["-", "--", "----", "+"])
 #: Spans that a history can cross, since each step is judged at the store's own time.
 spans = st.integers(5, 40).map(lambda number: number * MS)
 kinds = st.builds(
@@ -115,6 +115,14 @@ def compare_with_rules(
         def probed(self, token: str, ok: bool) -> None:  # noqa: FBT001 - hypothesis gives it so
             reply = self.subject.step("probed", token, int(ok))
             self.same(reply, rules.probed(self.state, token, reply.now, self.kind, ok=ok))
+
+        @rule(token=tokens, waits=st.booleans(), ok=st.sampled_from([True, True, True, False]))
+        def probe(self, token: str, waits: bool, ok: bool) -> None:  # noqa: FBT001 - as above
+            """Ask and answer at once, or hardly any history closes its breaker."""
+            if waits and self.state.phase is Phase.OPEN:
+                time.sleep(self.kind.open_for.total_seconds())
+            self.admit(token)
+            self.probed(token, ok)
 
         @rule(token=tokens)
         def forgo(self, token: str) -> None:
