@@ -37,7 +37,7 @@ PATIENCE = 10
 
 DEFAULTS = BreakerSettings()
 #: Opens after three failures in a row, and stays open.
-TOUCHY = BreakerSettings(min_calls=3, failures_in_a_row=3, open_for=LONG)
+TOUCHY = BreakerSettings(min_calls=3, failures_in_a_row=3, failure_share=1, open_for=LONG)
 
 
 class Shared(Breakers, BreakerControls, Protocol):

@@ -11,8 +11,20 @@ local PROBE_WAIT, SLICES = 1000, 30
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local stored = redis.call('GET', KEYS[1])
-local state = stored and cjson.decode(stored)
+local PHASES = {closed = true, open = true, half_open = true, isolated = true}
+
+-- Returns nothing if there is no state that can be read: the breaker begins anew then.
+local function read(found)
+  if type(found) ~= 'string' then return end
+  local fine, state = pcall(cjson.decode, found)
+  fine = fine and type(state) == 'table' and PHASES[state.phase] and state.era
+    and type(state.tallies) == 'table' and type(state.probes) == 'table'
+    and state.in_a_row and state.successes and (state.phase ~= 'open' or state.retry_at)
+  return fine and state or nil
+end
+
+local stored = redis.pcall('GET', KEYS[1])
+local state = read(stored)
   or {phase = 'closed', era = 0, tallies = {}, in_a_row = 0, probes = {}, successes = 0}
 local before, permitted, wait = state.phase, 0, 0
 
