@@ -16,6 +16,7 @@ from angzarr.cli.application import load_application
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console
 from angzarr.resilience.breaker import BreakerControls, State
+from angzarr.resilience.guarded import check_name
 
 #: Transitions that `show` tells, and that one look of `watch` finds at most.
 _TOLD: Final = 1000
@@ -64,10 +65,13 @@ def show(app_name: str | None, name: str, *, as_json: bool) -> None:
 def isolate(app_name: str | None, name: str, *, create: bool) -> None:
     """Hold the breaker NAME open until it is reset: nothing calls its dependency."""
     controls = _controls(app_name)
-    if not create:
+    if create:
+        check_name(name)
+    else:
         _known(controls, name)
     controls.isolate(name, by=person())
-    click.echo(f"{name} is isolated; its deliveries wait until `angzarr breaker reset {name}`")
+    shown = breaker_view.one_line(name)
+    click.echo(f"{shown} is isolated; its deliveries wait until `angzarr breaker reset {shown}`")
 
 
 @breaker.command()
@@ -78,7 +82,7 @@ def reset(app_name: str | None, name: str) -> None:
     controls = _controls(app_name)
     _known(controls, name)
     controls.reset(name, by=person())
-    click.echo(f"{name} is closed")
+    click.echo(f"{breaker_view.one_line(name)} is closed")
 
 
 @breaker.command()
@@ -100,13 +104,14 @@ def watch(app_name: str | None) -> None:
 
 
 def _tell_changes(controls: BreakerControls) -> None:
-    seen = set(controls.history(_TOLD))
+    before = set(controls.history(_TOLD))
     while True:
-        for change in controls.history(_TOLD):
-            if change not in seen:
-                seen.add(change)
-                click.echo(breaker_view.line(change))
         time.sleep(_LOOK_EVERY)
+        changes = controls.history(_TOLD)
+        for change in changes:
+            if change not in before:
+                click.echo(breaker_view.line(change))
+        before = set(changes)
 
 
 def _controls(app_name: str | None) -> BreakerControls:
@@ -116,7 +121,7 @@ def _controls(app_name: str | None) -> BreakerControls:
 def _known(controls: BreakerControls, name: str) -> State:
     states: Mapping[str, State] = controls.states()
     if name not in states:
-        known = ", ".join(states) or "none"
+        known = ", ".join(map(breaker_view.one_line, states)) or "none"
         msg = f"there is no breaker {name!r}; known are: {known}"
         raise click.ClickException(msg)
     return states[name]

@@ -48,13 +48,19 @@ def print_detail(name: str, state: State, changes: Sequence[Transition], now: da
         out.print(safe(line(change)))
 
 
+def one_line(value: object) -> str:
+    """Return *value* without what a terminal would act on, and as one line."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in str(value))
+
+
 def line(change: Transition) -> str:
     """Return *change* as a line."""
     counts_ = change.counts
     judged = f", {counts_.failures} of {counts_.requests} calls failed" if counts_.requests else ""
     by = f", by {change.by}" if change.by else ""
     at = change.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    return f"{at}  {change.name}: {change.before} to {change.after}, {change.reason}{judged}{by}"
+    what = f"{change.before} to {change.after}, {change.reason}"
+    return one_line(f"{at}  {change.name}: {what}{judged}{by}")
 
 
 def counts(state: State) -> tuple[int, int, int]:
