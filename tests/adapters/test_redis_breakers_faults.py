@@ -172,6 +172,24 @@ def test_a_store_that_hangs_holds_up_few_calls(make_redis, make_breakers, caplog
     assert in_a_row(breakers) == before + 1
 
 
+def test_a_change_whose_reply_was_lost_is_told_once(make_breakers, proxy):
+    breakers = make_breakers(proxy.url, QUICK)
+    call(breakers, "crm", "+")
+    told = breakers._watch.changes
+    proxy.lose_replies(b"report")
+    call(breakers, "crm", "-")
+    assert [change.after for change in told] == [Phase.OPEN]
+    let_pass(SHORT)
+    proxy.lose_replies(b"admit")
+    probe = breakers.admit("crm", "probe")
+    assert isinstance(probe, Permit)
+    proxy.lose_replies(b"probed")
+    breakers.record(probe, ok=False, took=AT_ONCE)
+    assert [change.after for change in told] == [Phase.OPEN, Phase.HALF_OPEN, Phase.OPEN]
+    assert list(breakers.history(9)) == told
+    assert not breakers.line.away
+
+
 # -- changes that are not pushed -------------------------------------------------------------------
 
 

@@ -1,9 +1,10 @@
 -- One step of a shared breaker; says the same as resilience/breaker_rules.py, whose names it uses.
 -- KEYS: state, names (sorted set: when each was last touched), version, history (stream)
--- ARGV: step, name, channel, settings (JSON, spans in ms), then what the step takes.
+-- ARGV: step, name, channel, settings (JSON, spans in ms), id, then what the step takes. A step
+-- whose reply was lost is sent again with its id: it changes nothing more and hears the same.
 -- Returns now (ms), the state (JSON), the phase before, whether a call was let through, and how
 -- long one that was not should wait (ms).
-local step, name, channel = ARGV[1], ARGV[2], ARGV[3]
+local step, name, channel, id = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local rules = cjson.decode(ARGV[4])
 local KEPT = 604800000 -- an untouched breaker is forgotten after a week
 local PROBE_WAIT, SLICES = 1000, 30
@@ -32,6 +33,7 @@ local function change(phase, reason, requests, failures, successes)
   state = {
     phase = phase, era = state.era + 1, tallies = {}, in_a_row = 0, probes = {}, successes = 0,
     changed_at = now, reason = reason, judged = {requests, failures, successes},
+    cause = {id, before},
   }
 end
 
@@ -137,11 +139,11 @@ end
 
 local function number(at) return tonumber(ARGV[at]) end
 
-if step == 'admit' then admit(ARGV[5])
+if step == 'admit' then admit(ARGV[6])
 elseif step == 'report' then
-  report(number(5), number(6), number(7), number(8), number(9), number(10), number(11))
-elseif step == 'probed' then probed(ARGV[5], ARGV[6] == '1')
-elseif step == 'forgo' then state.probes = without(ARGV[5])
+  report(number(6), number(7), number(8), number(9), number(10), number(11), number(12))
+elseif step == 'probed' then probed(ARGV[6], ARGV[7] == '1')
+elseif step == 'forgo' then state.probes = without(ARGV[6])
 elseif step == 'isolate' then
   if state.phase ~= 'isolated' then change('isolated', 'operator', 0, 0, 0) end
 elseif step == 'reset' then reset()
@@ -158,9 +160,10 @@ if step ~= 'look' and told ~= stored then
     local version = redis.call('INCR', KEYS[3])
     -- A user who may not publish (ACL) still counts: the others look once a second.
     redis.pcall('PUBLISH', channel, version .. ' breaker ' .. name)
-    local by = (step == 'isolate' or step == 'reset') and ARGV[5] or ''
+    local by = (step == 'isolate' or step == 'reset') and ARGV[6] or ''
     redis.call('XADD', KEYS[4], 'MAXLEN', '~', 1000, '*',
       'name', name, 'before', before, 'by', by, 'state', told)
   end
 end
+if state.cause and state.cause[1] == id then before = state.cause[2] end
 return {now, told, before, permitted, wait}

@@ -7,8 +7,10 @@ A probe is asked for and answered for in Redis, so that there are never more tha
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -67,6 +69,8 @@ class RedisBreakers:
         self._default = default
         self._watch = watch or Watches()
         self._seldom = Seldom()
+        self._id = uuid.uuid4().hex
+        self._numbers = itertools.count()
         self._told_rules: dict[str, str] = {}
         #: Permits of those that are closed and not ramping up: nearly all.
         self._clear: dict[str, Permit] = {}
@@ -269,7 +273,8 @@ class RedisBreakers:
         )
 
     def _said(self, name: str, step: str, *what: Argument) -> Sequence[Argument]:
-        return (step, name, self._line.channel, self._rules_of(name), *what)
+        step_id = f"{self._id}-{next(self._numbers)}"
+        return (step, name, self._line.channel, self._rules_of(name), step_id, *what)
 
     def _key(self, *parts: str) -> str:
         return flow_key(self._line.prefix, *parts)
