@@ -8,16 +8,16 @@ A probe is asked for and answered for in Redis, so that there are never more tha
 from __future__ import annotations
 
 import itertools
-import json
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from threading import Lock
 from typing import Any, Final
 
+from angzarr.adapters.redis.breaker_state import read_state, read_transition, told_settings
 from angzarr.adapters.redis.flow_line import FlowLine, flow_key
 from angzarr.adapters.redis.link import Argument, Script
 from angzarr.resilience import breaker_rules as rules
@@ -25,14 +25,10 @@ from angzarr.resilience.breaker import (
     Barred,
     BreakerSettings,
     BreakerWatch,
-    Counts,
     Permit,
     Phase,
-    Probe,
-    Reason,
     Refusal,
     State,
-    Tally,
     Transition,
     Watches,
 )
@@ -150,7 +146,9 @@ class RedisBreakers:
         """Return the last *limit* transitions, oldest first; raises StoreUnavailable."""
         key = self._key("breakers", "history")
         entries = self._line.client.execute("XREVRANGE", key, "+", "-", "COUNT", limit)
-        found = (_transition(dict(zip(said[::2], said[1::2], strict=True))) for _, said in entries)
+        found = (
+            read_transition(dict(zip(said[::2], said[1::2], strict=True))) for _, said in entries
+        )
         return [one for one in found if one is not None][::-1]
 
     def _admit(self, name: str, token: str) -> Permit | Barred:
@@ -287,54 +285,3 @@ class RedisBreakers:
         if told is None:
             told = self._told_rules[name] = told_settings(self._of(name))
         return told
-
-
-def told_settings(settings: BreakerSettings) -> str:
-    """Return *settings* as the script reads them, spans in milliseconds."""
-    ms = timedelta(milliseconds=1)
-    return json.dumps(
-        {
-            "window": settings.window // ms,
-            "min_calls": settings.min_calls,
-            "failures_in_a_row": settings.failures_in_a_row,
-            "failure_share": settings.failure_share,
-            "slow_share": settings.slow_share,
-            "open_for": settings.open_for // ms,
-            "probes": settings.probes,
-            "probe_lease": settings.probe_lease // ms,
-            "successes_to_close": settings.successes_to_close,
-            "ramp_up": settings.ramp_up // ms,
-        }
-    )
-
-
-def read_state(told: str) -> State:
-    """Return the state that the script wrote; an empty list of Lua's is an object."""
-    given: dict[str, Any] = json.loads(told)
-    return State(
-        phase=Phase(given["phase"]),
-        era=given["era"],
-        tallies=tuple(Tally(_time(at), *counts) for at, *counts in given["tallies"] or ()),
-        in_a_row=given["in_a_row"],
-        ramp_from=_maybe(given.get("ramp_from")),
-        retry_at=_maybe(given.get("retry_at")),
-        probes=tuple(Probe(token, _time(ends)) for token, ends in given["probes"] or ()),
-        successes=given["successes"],
-        changed_at=_maybe(given.get("changed_at")),
-        reason=Reason(given["reason"]) if given.get("reason") else None,
-        judged=Counts(*given.get("judged") or ()),
-    )
-
-
-def _transition(said: Mapping[str, str]) -> Transition | None:
-    """Return a transition as the script wrote it into the history."""
-    after = read_state(said["state"])
-    return rules.transition(said["name"], Phase(said["before"]), after, said["by"])
-
-
-def _time(milliseconds: float) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def _maybe(milliseconds: float | None) -> datetime | None:
-    return None if milliseconds is None else _time(milliseconds)
