@@ -416,6 +416,19 @@ class BreakersContract:
         assert {one.phase for one in fleet.refusals} == {Phase.ISOLATED}
         assert fleet.refusals[0].retry_after == TOUCHY.open_for
 
+    def test_many_refusals_at_once_are_told_once(self, make_fleet):
+        fleet = make_fleet(default=TOUCHY)
+        fleet.here.isolate("crm", by="ann")
+        gate = threading.Barrier(CALLERS)
+
+        def ask(number: int) -> object:
+            gate.wait(timeout=30)
+            return refused(fleet_of(fleet)[number % 2], "crm")
+
+        with ThreadPoolExecutor(CALLERS) as pool:
+            assert all(pool.map(ask, range(CALLERS)))
+        assert [one.name for one in fleet.refusals] == ["crm"]
+
     # -- names -----------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(

@@ -57,8 +57,9 @@ class InProcessBreakers:
             before = self._states.get(name, _NEW)
             state, answer = rules.admit(before, name, token, now, settings)
             self._states[name] = state
+            speaks = isinstance(answer, Barred) and self._seldom.now(name)
         self._tell(name, before, state)
-        if isinstance(answer, Barred) and self._seldom.now(name):
+        if speaks and isinstance(answer, Barred):
             self._watch.refused(Refusal(name, state.phase, answer.retry_after, now))
         return answer
 
