@@ -22,7 +22,8 @@ local function change(id, after, said)
   local entry = redis.call('XADD', history, 'MAXLEN', '~', remembered, '*',
     'before', before, 'after', after, 'said', said)
   local number = redis.call('INCR', version)
-  redis.call('PUBLISH', channel, number .. ' switch ' .. id)
+  -- A user who may not publish (ACL) still counts: the others look once a second.
+  redis.pcall('PUBLISH', channel, number .. ' switch ' .. id)
   changes[#changes + 1] = {entry, before, after, said}
 end
 
