@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from figures import FIGURES
-from harness import book, machine, report
+from harness import book, machine, plot, report
 from harness.figure import Aim, Figure, NotMeasured
 
 
@@ -23,7 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench: {error.args[0]}", file=sys.stderr)
         return 2
     failed = [figure.key for figure in chosen if not _measure(figure)]
-    report.REPORT.write_text(report.render(book.read(), FIGURES.values()), encoding="utf-8")
+    entries = book.read()
+    report.REPORT.write_text(report.render(entries, FIGURES.values()), encoding="utf-8")
+    for entry in entries.values():
+        if "plot" in entry:
+            plot.draw(entry["plot"])
     if failed:
         print(f"bench: not measured: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from figures import (
+    breaker_admit,
     chaos,
     claims,
     commands,
     delay_lateness,
     delayed_memory,
+    dependency_outage,
     give_back,
+    half_open,
     imports,
     kill_loss,
     outages,
@@ -33,6 +36,9 @@ FIGURES = {
         *delay_lateness.FIGURES,
         *delayed_memory.FIGURES,
         *claims.FIGURES,
+        *breaker_admit.FIGURES,
+        *half_open.FIGURES,
+        *dependency_outage.FIGURES,
         *imports.FIGURES,
     )
 }

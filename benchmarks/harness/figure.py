@@ -47,10 +47,14 @@ class Aim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a measurement found: one value a run, and what one needs to know to judge them."""
+    """What a measurement found: one value a run, and what one needs to know to judge them.
+
+    *plot* is for `plot.draw`, if there is something to see.
+    """
 
     values: Sequence[float]
     detail: Mapping[str, Any] = field(default_factory=dict)
+    plot: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,7 @@ class Figure:
             "spread": [_rounded(min(values)), _rounded(max(values))],
             "against": self.against,
             "detail": dict(measured.detail),
+            **({"plot": dict(measured.plot)} if measured.plot else {}),
         }
 
 

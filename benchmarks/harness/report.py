@@ -60,6 +60,8 @@ def _machines(entries: Mapping[str, Any], figures: list[Figure]) -> str:
 
 def _section(figure: Figure, entry: Mapping[str, Any]) -> str:
     lines = [f"## {figure.key}", "", figure.how, "", f"Against: {entry['against']}.", ""]
+    if plot := entry.get("plot"):
+        lines += [f"![{plot['title']}](figures/{plot['file']})", ""]
     lines += [
         f"* {name.replace('_', ' ')}: {_shown(value)}"
         for name, value in entry["detail"].items()
