@@ -42,9 +42,6 @@ def measure() -> Measured:
         values=ratios,
         detail={
             **{name: _told([run[name] for run in runs]) for name in calls},
-            "ratio_to_pybreaker": round(
-                median(a / b for a, b in zip(calls[ANGZARR], calls[PYBREAKER], strict=True)), 4
-            ),
             "load": f"{PLAN.rate} events a second, {PLAN.events:,} in all, from {PLAN.before} s"
             f" before the outage to {PLAN.after} s after it",
             "outage": f"{SICK} s of 503 after 50 ms each; otherwise 200 after 5 ms",

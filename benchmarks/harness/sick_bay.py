@@ -19,6 +19,8 @@ from harness.worker import Worker
 
 #: What waits comes back long before, once the publisher has ended (s).
 PATIENCE = 180.0
+#: What share of the events must be handled by the time that the outage begins.
+HEALTHY = 0.8
 #: Where nothing has ended for so long (s), letters are looked for.
 QUIET = 3.0
 ENDS = ("handled", "given-up")
@@ -53,7 +55,7 @@ class Stay(NamedTuple):
 def stay(side: Side, load: Load, plan: Plan, workers: int) -> Stay:
     """Publish steadily to a fleet, make its dependency sick for a while, and account for all.
 
-    Raises NotMeasured if a worker ends by itself.
+    Raises NotMeasured if a worker ends by itself, or the fleet does not keep pace beforehand.
     """
     with dependency() as ill:
         side = Side(app=side.app, environment={**side.environment, "BENCH_DEPENDENCY": ill.url})
@@ -64,6 +66,9 @@ def stay(side: Side, load: Load, plan: Plan, workers: int) -> Stay:
             )
             _until(lambda: len(journals["published"]) > 0, fleet)
             time.sleep(plan.before)
+            if len(journals["handled"]) < HEALTHY * plan.rate * plan.before:
+                msg = f"the fleet was not well before the outage:\n{fleet[0].log()[-2000:]}"
+                raise NotMeasured(msg)
             began = ill.turn("sick")
             time.sleep(plan.sick)
             ended = ill.turn("well")

@@ -18,15 +18,10 @@ HANDLED = Journal(FOLDER / "handled")
 GIVEN_UP = Journal(FOLDER / "given-up")
 
 
-def handle(
-    number: int, through: Callable[[Callable[[int], None], int], object] | None = None
-) -> None:
-    """Handle an event by one call, by way of *through* if there is one."""
+def handle(number: int, guarded: Callable[[int], object] | None = None) -> None:
+    """Handle an event by one call, or by *guarded*, which is `call` by way of a breaker."""
     RUNS.write(number)
-    if through is None:
-        call(number)
-    else:
-        through(call, number)
+    (guarded or call)(number)
     HANDLED.write(number)
 
 
