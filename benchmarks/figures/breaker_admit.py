@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib.metadata import version
 from statistics import median
 from time import perf_counter
 from typing import NamedTuple
@@ -50,8 +51,9 @@ def measure() -> Measured:
             "round_trips_per_call": {f"{name}:": trips[name] for name in sides},
             "calls_a_block": {f"{name}:": side.many for name, side in sides.items()},
             "redis": f"{servers.redis_version()}, a server of its own, over loopback",
-            "versions_of_theirs": "pybreaker 1.4, CircuitRedisStorage; purgatory 3.0,"
-            " AsyncRedisUnitOfWork (its synchronous one awaits nothing: it does not work on Redis)",
+            "theirs": f"pybreaker {version('pybreaker')}, CircuitRedisStorage; purgatory"
+            f" {version('purgatory')}, AsyncRedisUnitOfWork (its synchronous one awaits nothing,"
+            " so it does not work on Redis)",
         },
     )
 

@@ -25,7 +25,7 @@ PLAN = Plan(rate=200, before=10, sick=SICK, after=SICK)
 #: Workers with two children each: a fleet of eight processes.
 WORKERS = 4
 #: Seconds that the plot shows beyond the end of publishing.
-TAIL = 20
+TAIL = 80
 
 ANGZARR, CELERY, PYBREAKER = "angzarr", "Celery autoretry", "Celery + pybreaker"
 
@@ -106,7 +106,7 @@ def _plot(run: Mapping[str, Stay]) -> dict[str, Any]:
     last = PLAN.sick + PLAN.after + TAIL
     return {
         "file": "outage_calls.svg",
-        "title": f"Calls of a dependency that is away for {SICK} s",
+        "title": f"Calls that reach a dependency that is away for {SICK} s",
         "x": "seconds since the outage began",
         "y": "calls per second",
         "first": -PLAN.before,
@@ -134,10 +134,12 @@ FIGURES = (
             " every call that is made can be counted, and eight processes make at most 160 a"
             " second. Ours is `@app.handler(…, breaker=…)` with every default; theirs is the same"
             " handler on bare Celery, and on Celery with pybreaker (Redis storage, five failures,"
-            " 60 s), where a refusal is retried as a failure is. The rate is full again in the"
-            " first second with 95 % of it handled; the backlog is gone when for the last time"
-            " more than a second's worth of events waited. Given up: a task that failed for good."
-            " At the end each event must be handled, given up, or a letter."
+            " 60 s), where a refusal is retried as a failure is. It keeps the time of its opening"
+            " in whole seconds, so it may try again within the outage, and is open for another 60 s"
+            " then. The rate is full again in the first second with 95 % of it handled; the backlog"
+            " is gone when for the last time more than a second's worth of events waited. Given up:"
+            " a task that failed for good. At the end each event must be handled, given up, or a"
+            " letter."
         ),
         measure=measure,
     ),
