@@ -130,6 +130,7 @@ def _pipeline(
                 switches=app.flow.switches, domain=judge.autopsy.domain, chance=random.random
             ),
             breakers=app.flow.breakers,
+            budgets=app.flow.budgets,
             chance=random.random,
         ),
         caller=Caller(results=results, judge=judge, hooks=hooks, chance=random.random),

@@ -21,6 +21,7 @@ AngzarrError
 │   ├── MaxRetriesExceededError
 │   ├── PoisonError
 │   ├── CircuitOpenError
+│   ├── RetryBudgetSpentError
 │   ├── IdempotencyConflictError
 │   ├── LetterTooLarge
 │   ├── RevokedError
@@ -176,6 +177,17 @@ class CircuitOpenError(DeliveryError):
 
     def __reduce__(self) -> tuple[type[CircuitOpenError], tuple[str, timedelta, timedelta]]:
         return type(self), (self.name, self.retry_after, self.spread)
+
+
+class RetryBudgetSpentError(DeliveryError):
+    """The retries of a dependency cost more than its budget, for longer than an event may wait."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the retry budget of {name!r} is spent")
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[RetryBudgetSpentError], tuple[str]]:
+        return type(self), (self.name,)
 
 
 class IdempotencyConflictError(DeliveryError):

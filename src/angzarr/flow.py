@@ -9,6 +9,7 @@ from typing import Any
 
 from angzarr import wiring
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.delivery.handlers import Handler
@@ -17,6 +18,7 @@ from angzarr.delivery.wave import breaker_of
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Barred, BreakerControls, Breakers, BreakerSettings, Watches
 from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.budget import Budgets
 from angzarr.resilience.guarded import Guard, check_name
 from angzarr.resilience.switches import Action, Selector, SwitchControls, Switches
 from angzarr.resilience.taxonomy import ILLNESS, classify
@@ -28,10 +30,11 @@ _NEVER = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Breakers and switches of this process or, with a flow store, of the fleet."""
+    """The flow control of this process or, with a flow store, of the fleet."""
 
     breakers: Breakers
     switches: Switches
+    budgets: Budgets
     #: For people; None where each process has its own.
     controls: BreakerControls | None
     switch_controls: SwitchControls | None
@@ -40,33 +43,37 @@ class Flow:
 
 def open_flow(app: Any) -> Flow:
     """Return the flow control of this process; it connects when first needed."""
-    settings = breaker_settings(app)
-    default = app.settings.flow.default_breaker()
+    flow = app.settings.flow
     meters = wiring.breaker_meters()
     watch = Watches((BreakerLog(facts=lambda: app.facts), meters))
+    of_breakers = (breaker_settings(app), flow.default_breaker(), watch)
+    of_budgets = (flow.named_budgets(), flow.default_budget())
     url = flow_store(app)
     if url is None:
-        breakers = InProcessBreakers(settings, default, watch=watch)
-        meters.observe(breakers)
-        return Flow(
+        breakers = InProcessBreakers(*of_breakers)
+        opened = Flow(
             breakers=breakers,
             switches=InProcessSwitches(),
+            budgets=InProcessBudgets(*of_budgets),
             controls=None,
             switch_controls=None,
             close=lambda: None,
         )
-    line = wiring.redis_adapter("flow_line").FlowLine(url, prefix=app.settings.prefix)
-    shared = wiring.redis_adapter("breaker").RedisBreakers(line, settings, default, watch)
-    meters.observe(shared)
-    log = SwitchLog(facts=lambda: app.facts)
-    switches = wiring.redis_adapter("switches").RedisSwitches(line, log)
-    return Flow(
-        breakers=shared,
-        switches=switches,
-        controls=shared,
-        switch_controls=switches,
-        close=line.close,
-    )
+    else:
+        adapter = wiring.redis_adapter
+        line = adapter("flow_line").FlowLine(url, prefix=app.settings.prefix)
+        breakers = adapter("breaker").RedisBreakers(line, *of_breakers)
+        switches = adapter("switches").RedisSwitches(line, SwitchLog(facts=lambda: app.facts))
+        opened = Flow(
+            breakers=breakers,
+            switches=switches,
+            budgets=adapter("budget").RedisBudgets(line, *of_budgets),
+            controls=breakers,
+            switch_controls=switches,
+            close=line.close,
+        )
+    meters.observe(breakers)
+    return opened
 
 
 def flow_store(app: Any) -> str | None:

@@ -19,6 +19,7 @@ from pydantic import (
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Priority, check_domain
 from angzarr.resilience.breaker import BreakerSettings
+from angzarr.resilience.budget import BudgetSettings
 from angzarr.resilience.category import Category
 from angzarr.resilience.guarded import check_name
 from angzarr.resilience.policies import policies_from
@@ -144,17 +145,34 @@ class BreakerSection(_Section):
         return replace(below, **self.model_dump(exclude_none=True, exclude={"pause_queues"}))
 
 
+class BudgetSection(_Section):
+    """What is said of one dependency's retry budget, or of all others' as `default` (spec D3)."""
+
+    share: float | None = None
+    least: int | None = None
+    window: Span | None = None
+    enabled: bool | None = None
+
+    def over(self, below: BudgetSettings) -> BudgetSettings:
+        """Return *below* with what is said here put over it."""
+        return replace(below, **self.model_dump(exclude_none=True))
+
+
 class FlowSettings(_Section):
     """Breakers, budgets and limits, and where the fleet shares them."""
 
     #: A Redis; by default the claim store, if that is one, else each process has its own.
     store: str | None = None
     breakers: dict[str, BreakerSection] = Field(default_factory=dict)
+    #: Of retries, by the breaker that stands for their dependency.
+    budgets: dict[str, BudgetSection] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _breakers_work(self) -> FlowSettings:
+    def _flow_works(self) -> FlowSettings:
         _said(lambda: [check_name(name) for name in self.breakers])
         _said(self.named_breakers)
+        _said(lambda: [check_name(name) for name in self.budgets])
+        _said(self.named_budgets)
         if self.store is not None and not self.store.startswith(("redis://", "rediss://")):
             msg = "store must be a Redis, redis://… or rediss://…"
             raise ValueError(msg)
@@ -177,6 +195,19 @@ class FlowSettings(_Section):
         return {
             name: section.over(default)
             for name, section in self.breakers.items()
+            if name != "default"
+        }
+
+    def default_budget(self) -> BudgetSettings:
+        """Return the settings of budgets that have none of their own."""
+        return self.budgets.get("default", BudgetSection()).over(BudgetSettings())
+
+    def named_budgets(self) -> dict[str, BudgetSettings]:
+        """Return the settings of those that have some, put over the default."""
+        default = self.default_budget()
+        return {
+            name: section.over(default)
+            for name, section in self.budgets.items()
             if name != "default"
         }
 

@@ -1,34 +1,42 @@
 """Admission: whether a delivery may call its handler now, and who is told how the call ended.
 
 It stands between claim and handler. Whoever is stopped here holds no slot and has used no attempt.
+Switches are asked first, then breakers, then the retry budget: what is refused costs those behind it
+nothing, and whatever was taken before is given back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
 
 from angzarr.delivery.calling import Ended, Stopped, stopped_by
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.outcome import Postponed, Skipped
 from angzarr.delivery.switching import Switching
+from angzarr.errors import RetryBudgetSpentError
 from angzarr.resilience.breaker import Barred, Breakers, Permit
+from angzarr.resilience.budget import Budgets
 from angzarr.resilience.guarded import counted_within, next_call
 from angzarr.resilience.taxonomy import ILLNESS
 
 
-class Passage(NamedTuple):
-    """What a delivery was let through by; whoever has one must `leave` or `forgo` it."""
+@dataclass(slots=True)
+class Passage:
+    """What a delivery was let through by; whoever has one must `leave` or `forgo` it, once."""
 
-    permits: tuple[Permit, ...] = ()
+    token: str = ""
     #: Its number among guarded calls.
     number: int = 0
+    #: By breaker, in the handler's order.
+    permits: list[Permit] = field(default_factory=list)
+    #: The dependencies whose budgets it took a token from, since it is a retry.
+    retried: tuple[str, ...] = ()
 
 
-#: Of the many handlers that name no breaker.
+#: Of the many handlers that name nothing.
 FREE = Passage()
 
 
@@ -38,20 +46,25 @@ class Admission:
 
     switching: Switching
     breakers: Breakers
+    budgets: Budgets
     chance: Callable[[], float]
 
     def enter(self, delivery: Delivery, handler: Handler) -> Passage | Stopped | Skipped:
         """Return the passage of *delivery*, or what stops or drops it; then nothing is held."""
         if (halted := self.switching.halt(delivery, handler)) is not None:
             return halted
-        permits: list[Permit] = []
-        for guard in handler.breakers:
-            answer = self.breakers.admit(guard.name, delivery.token)
-            if isinstance(answer, Barred):
-                self.forgo(Passage(tuple(permits)))
-                return stopped_by(guard.name, answer, self.chance())
-            permits.append(answer)
-        return Passage(tuple(permits), next_call()) if permits else FREE
+        if not handler.breakers:
+            return FREE
+        passage = Passage(delivery.token, next_call())
+        try:
+            stopped = self._ask(passage, delivery, handler)
+        except BaseException:
+            self.forgo(passage)
+            raise
+        if stopped is None:
+            return passage
+        self.forgo(passage)
+        return stopped
 
     def leave(self, passage: Passage, handler: Handler, ended: Ended, took: timedelta) -> None:
         """Tell those who let it through how the call ended; raises nothing."""
@@ -59,15 +72,55 @@ class Admission:
             self.forgo(passage)  # the handler says that it did not call
             return
         ill = ended.seen is not None and ended.seen.category in ILLNESS
+        harmed = {guard.name for guard in handler.breakers if ill and guard.counts(ended.error)}
         for guard, permit in zip(handler.breakers, passage.permits, strict=True):
-            if ill and not guard.counts(ended.error):
+            if ill and guard.name not in harmed:
                 self.breakers.forgo(permit)  # ill is another dependency of this handler
             elif ill and counted_within(ended.error, passage.number):
                 self.breakers.forgo(permit)  # whoever stood nearer to the call has counted it
             else:
                 self.breakers.record(permit, ok=not ill, took=took)
+        if passage.retried:
+            well = [name for name in passage.retried if name not in harmed]
+            self.budgets.returned(well, passage.token)
+        else:
+            self.budgets.first(_names(handler))
 
     def forgo(self, passage: Passage) -> None:
         """Give back what was let through and is not called."""
         for permit in passage.permits:
             self.breakers.forgo(permit)
+        if passage.retried:
+            self.budgets.returned(passage.retried, passage.token)
+
+    def _ask(self, passage: Passage, delivery: Delivery, handler: Handler) -> Stopped | None:
+        """Return what stops *delivery*; *passage* has what is held, also if this breaks off."""
+        return self._ask_breakers(passage, handler) or self._ask_budgets(passage, delivery, handler)
+
+    def _ask_breakers(self, passage: Passage, handler: Handler) -> Stopped | None:
+        for guard in handler.breakers:
+            answer = self.breakers.admit(guard.name, passage.token)
+            if isinstance(answer, Barred):
+                return stopped_by(guard.name, answer, self.chance())
+            passage.permits.append(answer)
+        return None
+
+    def _ask_budgets(
+        self, passage: Passage, delivery: Delivery, handler: Handler
+    ) -> Stopped | None:
+        if delivery.attempt == 1 or not handler.breakers:
+            return None
+        passage.retried = _names(handler)
+        spent = self.budgets.retry(passage.retried, passage.token)
+        if spent is None:
+            return None
+        passage.retried = ()
+        return Stopped(
+            spent.barred.wait(self.chance()),
+            f"the retry budget of {spent.name} is spent",
+            RetryBudgetSpentError(spent.name),
+        )
+
+
+def _names(handler: Handler) -> tuple[str, ...]:
+    return tuple(guard.name for guard in handler.breakers)

@@ -19,7 +19,7 @@ from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.outcome import Handled, Outcome, Postponed, Skipped
 from angzarr.delivery.results import Results
-from angzarr.errors import CircuitOpenError, GiveUp, Postpone, Skip
+from angzarr.errors import CircuitOpenError, DeliveryError, GiveUp, Postpone, Skip
 from angzarr.resilience.breaker import Barred
 from angzarr.resilience.taxonomy import Classification
 
@@ -39,6 +39,8 @@ class Stopped(NamedTuple):
 
     delay: timedelta
     why: str
+    #: What its letter says once it has waited for its handler's `max_age`; None: it may for ever.
+    overdue: DeliveryError | None = None
     #: The breaker that is open, if that is why.
     breaker: str | None = None
 
@@ -53,7 +55,9 @@ class Ended(NamedTuple):
 
 def stopped_by(breaker: str, barred: Barred, chance: float) -> Stopped:
     """Return that *breaker* stops a delivery, spread by *chance*."""
-    return Stopped(barred.wait(chance), f"breaker {breaker} is open", breaker)
+    wait = barred.wait(chance)
+    open_for_long = CircuitOpenError(breaker, wait)
+    return Stopped(wait, f"breaker {breaker} is open", open_for_long, breaker)
 
 
 def run_of(delivery: Delivery, handler: Handler, context: Context) -> Run:

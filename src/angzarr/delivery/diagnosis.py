@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from angzarr.errors import CircuitOpenError, DeliveryError, RetryBudgetSpentError
 from angzarr.resilience.taxonomy import Category, Classification
 
 GIVEN_UP = Classification(category=Category.CLIENT, code="GIVEN_UP", reason="the handler said so")
@@ -26,6 +27,18 @@ REVOKED = Classification(
 EXPIRED = Classification(
     category=Category.CLIENT, code="EXPIRED", reason="it arrived after its publisher's expiry"
 )
-TOO_OLD = Classification(
-    category=Category.EXTERNAL, code="CIRCUIT_OPEN", reason="waited longer than its maximum age"
-)
+
+
+def too_old(error: DeliveryError) -> Classification:
+    """Return what is wrong with what waited longer than its maximum age, for *error*."""
+    return Classification(
+        category=Category.EXTERNAL,
+        code=_WAITED_FOR[type(error)],
+        reason="waited longer than its maximum age",
+    )
+
+
+_WAITED_FOR: dict[type[DeliveryError], str] = {
+    CircuitOpenError: "CIRCUIT_OPEN",
+    RetryBudgetSpentError: "RETRY_BUDGET_SPENT",
+}

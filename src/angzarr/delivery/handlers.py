@@ -41,7 +41,7 @@ class Handler:
     #: What becomes of errors that are not retried; without a rule a dead letter (spec D2).
     verdicts: Sequence[VerdictRule] = ()
     rules: Sequence[Rule] = ()
-    #: The longest an event may wait behind an open breaker before it becomes a letter.
+    #: The longest an event may wait for flow control before it becomes a letter.
     max_age: timedelta = timedelta(days=1)
     is_async: bool = False
     #: Exception types by which this handler says that it finished (Celery's Ignore).

@@ -1,7 +1,7 @@
 """The heart: one delivery in, one outcome out. Read it top to bottom.
 
-decode → claim → switch → breaker → handler → outcome. Nothing outside is touched but the claim,
-the breaker and the handler; `settle` makes the outcome true afterwards (spec D6).
+decode → claim → admission → handler → outcome. Nothing outside is touched but the claim, the
+flow control and the handler; `settle` makes the outcome true afterwards (spec D6).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from angzarr.delivery.diagnosis import (
     NO_HANDLER,
     POISON,
     REVOKED,
-    TOO_OLD,
     UNREADABLE,
+    too_old,
 )
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
@@ -46,7 +46,6 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.results import Results
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import (
-    CircuitOpenError,
     DecodeError,
     DeliveryError,
     ExpiredError,
@@ -240,9 +239,9 @@ class Pipeline:
             ended = self.caller.call(delivery, handler, run.instead)
             if not isinstance(ended.outcome, Stopped):
                 return ended.outcome
-        if stopped.breaker is not None and self._age(delivery) > handler.max_age:
-            open_for_long = CircuitOpenError(stopped.breaker, stopped.delay)
-            return self.judge.dead(delivery, handler, open_for_long, Reason.TOO_OLD, TOO_OLD)
+        overdue = stopped.overdue
+        if overdue is not None and self._age(delivery) > handler.max_age:
+            return self.judge.dead(delivery, handler, overdue, Reason.TOO_OLD, too_old(overdue))
         return Postponed(
             delay=stopped.delay, why=stopped.why, claimed=True, breaker=stopped.breaker
         )

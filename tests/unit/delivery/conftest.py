@@ -12,6 +12,7 @@ import pytest
 from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.admission import Admission
@@ -151,6 +152,7 @@ class World:
         self.handlers = Handlers()
         self.breakers = InProcessBreakers(clock=self.clock)
         self.switches = InProcessSwitches(clock=self.clock)
+        self.budgets = InProcessBudgets(clock=self.clock)
         self.tokens = 0
         self.hooks = Hooks()
         self.rules = []
@@ -186,7 +188,7 @@ class World:
                 switching=Switching(
                     switches=self.switches, domain=judge.autopsy.domain, chance=lambda: 0.0
                 ),
-                breakers=self.breakers, chance=lambda: 0.0,
+                breakers=self.breakers, budgets=self.budgets, chance=lambda: 0.0
             ),
             caller=Caller(results=results, judge=judge, hooks=self.hooks, chance=lambda: 0.0),
             results=results, judge=judge,
