@@ -24,6 +24,7 @@ __all__ = [
     "Event",
     "GiveUp",
     "Jitter",
+    "Limit",
     "NotAllPublished",
     "Policy",
     "Postpone",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from angzarr.events.event import Event, Priority
     from angzarr.events.publication import NotAllPublished, Publication
     from angzarr.resilience.backoff import Jitter, Policy
+    from angzarr.resilience.limit import Limit
     from angzarr.resilience.taxonomy import Category, Rule, Verdict, VerdictRule
 else:  # hidden from type checkers, which would take every name for granted
     from importlib import import_module
@@ -56,6 +58,7 @@ else:  # hidden from type checkers, which would take every name for granted
         "angzarr.events.event": ("Event", "Priority"),
         "angzarr.events.publication": ("NotAllPublished", "Publication"),
         "angzarr.resilience.backoff": ("Jitter", "Policy"),
+        "angzarr.resilience.limit": ("Limit",),
         "angzarr.resilience.taxonomy": ("Category", "Rule", "Verdict", "VerdictRule"),
     }
 

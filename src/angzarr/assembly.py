@@ -131,6 +131,8 @@ def _pipeline(
             ),
             breakers=app.flow.breakers,
             budgets=app.flow.budgets,
+            limits=app.flow.limits,
+            sleep=clock.sleep,
             chance=random.random,
         ),
         caller=Caller(results=results, judge=judge, hooks=hooks, chance=random.random),

@@ -22,6 +22,7 @@ AngzarrError
 │   ├── PoisonError
 │   ├── CircuitOpenError
 │   ├── RetryBudgetSpentError
+│   ├── LimitExceededError
 │   ├── IdempotencyConflictError
 │   ├── LetterTooLarge
 │   ├── RevokedError
@@ -187,6 +188,17 @@ class RetryBudgetSpentError(DeliveryError):
         self.name = name
 
     def __reduce__(self) -> tuple[type[RetryBudgetSpentError], tuple[str]]:
+        return type(self), (self.name,)
+
+
+class LimitExceededError(DeliveryError):
+    """A limit was reached, each time anew, for longer than an event may wait."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"limit {name!r} is reached")
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[LimitExceededError], tuple[str]]:
         return type(self), (self.name,)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from angzarr import wiring
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.budget import InProcessBudgets
+from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.delivery.handlers import Handler
@@ -20,6 +21,7 @@ from angzarr.resilience.breaker import Barred, BreakerControls, Breakers, Breake
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.budget import Budgets
 from angzarr.resilience.guarded import Guard, check_name
+from angzarr.resilience.limit import Limits
 from angzarr.resilience.switches import Action, Selector, SwitchControls, Switches
 from angzarr.resilience.taxonomy import ILLNESS, classify
 from angzarr.sections import PoisonWaveSettings
@@ -35,6 +37,7 @@ class Flow:
     breakers: Breakers
     switches: Switches
     budgets: Budgets
+    limits: Limits
     #: For people; None where each process has its own.
     controls: BreakerControls | None
     switch_controls: SwitchControls | None
@@ -55,6 +58,7 @@ def open_flow(app: Any) -> Flow:
             breakers=breakers,
             switches=InProcessSwitches(),
             budgets=InProcessBudgets(*of_budgets),
+            limits=InProcessLimits(),
             controls=None,
             switch_controls=None,
             close=lambda: None,
@@ -68,6 +72,7 @@ def open_flow(app: Any) -> Flow:
             breakers=breakers,
             switches=switches,
             budgets=adapter("budget").RedisBudgets(line, *of_budgets),
+            limits=adapter("limit").RedisLimits(line),
             controls=breakers,
             switch_controls=switches,
             close=line.close,

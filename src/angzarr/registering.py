@@ -19,8 +19,10 @@ from angzarr.events.codec import event_type_of
 from angzarr.events.event import check_domain
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.guarded import Named, guards
+from angzarr.resilience.limit import Limit, Limited, limits_of
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.taxonomy import Rule, VerdictRule
+from angzarr.settings import Settings
 
 
 class Registering(Celery):
@@ -28,6 +30,7 @@ class Registering(Celery):
 
     handlers: Handlers
     policy_rules: PolicyRules
+    settings: Settings
 
     def handler(
         self,
@@ -37,6 +40,7 @@ class Registering(Celery):
         operation: str | None = None,
         policy: Policy | str | None = None,
         breaker: Named = None,
+        limit: Limited = None,
         fallback: Callable[..., Any] | None = None,
         queue: str | None = None,
         idempotent: bool = True,
@@ -52,8 +56,9 @@ class Registering(Celery):
         names a backoff policy (else *operation* does, else the event's priority, and the
         settings may say otherwise); *breaker* one
         breaker, several, or a mapping of names to the errors that each counts; *fallback* is
-        called in its place while one is open; *task_options* go to Celery. Raises
-        DuplicateHandler, InvalidDomainName or ConfigurationError at once.
+        called in its place while one is open; *limit* a `Limit`, the name of one in the settings,
+        or several; *task_options* go to Celery. Raises DuplicateHandler, InvalidDomainName or
+        ConfigurationError at once.
         """
         event_type = event_type_of(event)
         if domain is not None:
@@ -72,6 +77,7 @@ class Registering(Celery):
                     operation=operation,
                     policy=self._policy(policy, operation),
                     breakers=guards(breaker),
+                    limits=self._limits(limit),
                     fallback=fallback and event_binding(fallback, decode),
                     queue=queue,
                     idempotent=idempotent,
@@ -93,6 +99,20 @@ class Registering(Celery):
         if operation is not None:
             self.policy_rules.check_operation(operation)
         return None
+
+    def _limits(self, limited: Limited) -> tuple[Limit, ...]:
+        """Return the limits that a handler names; raises ConfigurationError for a name's second."""
+        limits = limits_of(limited, self.settings.flow.named_limits())
+        if limits:
+            known = {limit.name: limit for handler in self.handlers for limit in handler.limits}
+            for limit in limits:
+                if known.get(limit.name, limit) != limit:
+                    msg = (
+                        f"limit {limit.name!r} is given twice with different values, {limit} and"
+                        f" {known[limit.name]}: make one Limit and share it, or rename one"
+                    )
+                    raise ConfigurationError(msg)
+        return limits
 
     @overload
     def task(self, function: Callable[..., Any], /) -> Any: ...
@@ -143,6 +163,7 @@ class Registering(Celery):
                 operation=operation,
                 policy=self._policy(getattr(task, "policy", None), operation),
                 breakers=guards(getattr(task, "breaker", None)),
+                limits=self._limits(getattr(task, "limit", None)),
                 fallback=_task_fallback(getattr(task, "fallback", None)),
                 idempotent=getattr(task, "idempotent", True),
                 finished_by=(Ignore,),

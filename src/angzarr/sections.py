@@ -22,6 +22,7 @@ from angzarr.resilience.breaker import BreakerSettings
 from angzarr.resilience.budget import BudgetSettings
 from angzarr.resilience.category import Category
 from angzarr.resilience.guarded import check_name
+from angzarr.resilience.limit import Limit, Per
 from angzarr.resilience.policies import policies_from
 from angzarr.resilience.policy_rules import PolicyRules, policy_rules
 
@@ -158,6 +159,15 @@ class BudgetSection(_Section):
         return replace(below, **self.model_dump(exclude_none=True))
 
 
+class LimitSection(_Section):
+    """What is said of one limit; it wins over the code's, field by field."""
+
+    rate: float | None = None
+    burst: float | None = None
+    concurrency: int | None = None
+    per: Per | None = None
+
+
 class FlowSettings(_Section):
     """Breakers, budgets and limits, and where the fleet shares them."""
 
@@ -166,6 +176,7 @@ class FlowSettings(_Section):
     breakers: dict[str, BreakerSection] = Field(default_factory=dict)
     #: Of retries, by the breaker that stands for their dependency.
     budgets: dict[str, BudgetSection] = Field(default_factory=dict)
+    limits: dict[str, LimitSection] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _flow_works(self) -> FlowSettings:
@@ -173,6 +184,7 @@ class FlowSettings(_Section):
         _said(self.named_breakers)
         _said(lambda: [check_name(name) for name in self.budgets])
         _said(self.named_budgets)
+        _said(lambda: [Limit(name, **said) for name, said in self.named_limits().items()])
         if self.store is not None and not self.store.startswith(("redis://", "rediss://")):
             msg = "store must be a Redis, redis://… or rediss://…"
             raise ValueError(msg)
@@ -209,6 +221,12 @@ class FlowSettings(_Section):
             name: section.over(default)
             for name, section in self.budgets.items()
             if name != "default"
+        }
+
+    def named_limits(self) -> dict[str, dict[str, Any]]:
+        """Return what is said of limits, by name and field."""
+        return {
+            name: section.model_dump(exclude_none=True) for name, section in self.limits.items()
         }
 
 

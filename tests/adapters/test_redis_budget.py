@@ -9,14 +9,18 @@ import time
 from datetime import timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.budgets import BudgetsContract, granted
 from tests.contracts.idempotency import fresh
 
+from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.redis import budget
 from angzarr.adapters.redis.budget import SPENT_FOR, RedisBudgets
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.resilience.budget import BudgetSettings
+from hand_clock import HandClock
 
 
 @pytest.fixture
@@ -72,6 +76,47 @@ class Counted:
         return self._run(*what)
 
 
+STEPS = st.one_of(
+    st.tuples(st.just("first"), st.integers(1, 20)),
+    st.tuples(st.just("retry"), st.sampled_from([("crm",), ("mail",), ("crm", "mail")])),
+    st.tuples(st.just("returned"), st.integers(0, 20)),
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(STEPS, max_size=40),
+    share=st.sampled_from([0.0, 0.2, 1 / 3]),
+    least=st.integers(1, 4),
+)
+def test_redis_says_what_the_rules_say(open_line, steps, share, least):
+    """Time stands still for the rules and nearly so for Redis: its window is an hour."""
+    line, at = open_line(), fresh()
+    line.start = lambda: None
+    rules = BudgetSettings(share=share, least=least, window=timedelta(hours=1))
+    shared, model = RedisBudgets(line, default=rules), InProcessBudgets({}, rules, HandClock())
+    taken = []
+    for step, what in steps:
+        shared._spent.clear()  # it would answer by itself
+        if step == "first":
+            for _ in range(what):
+                shared.first([f"crm{at}"])
+                model.first([f"crm{at}"])
+        elif step == "retry":
+            names, token = [f"{name}{at}" for name in what], fresh()
+            said, expected = shared.retry(names, token), model.retry(names, token)
+            assert (said is None) == (expected is None)
+            if said is None:
+                taken.append((names, token))
+            else:
+                waits = [one.wait.by(1.0).total_seconds() for one in (said, expected)]
+                assert waits[0] == pytest.approx(waits[1], abs=5)
+        elif taken:
+            names, token = taken.pop(what % len(taken))
+            shared.returned(names, token)
+            model.returned(names, token)
+
+
 def test_a_first_attempt_costs_no_round_trip_and_a_thousand_refusals_cost_one(open_line):
     line = open_line()
     line.start = lambda: None  # no turns
@@ -105,7 +150,7 @@ def test_places_that_a_process_gave_by_itself_are_known_to_the_next(make):
     for n in range(10):
         one.retry(["crm"], f"late {n}")
     one._tell()
-    wait = other.retry(["crm"], "later").barred.wait(0.0)
+    wait = other.retry(["crm"], "later").wait.by(0.0)
     assert wait.total_seconds() == pytest.approx(11, abs=0.5)
 
 

@@ -17,6 +17,7 @@ from angzarr import (
     Event,
     GiveUp,
     Jitter,
+    Limit,
     NotAllPublished,
     Policy,
     Postpone,
@@ -82,7 +83,12 @@ async def address_of(order_id: str) -> str:
 
 
 @app.handler(
-    OrderPaid, operation="webhook", queue="mail", breaker=["smtp", "crm"], fallback=keep_for_later
+    OrderPaid,
+    operation="webhook",
+    queue="mail",
+    breaker=["smtp", "crm"],
+    fallback=keep_for_later,
+    limit=[Limit("mail", rate=5, per="tenant"), "smtp"],
 )
 async def send_mail(event: OrderPaid, ctx: Context) -> None:
     assert_type(await ctx.aretry(address_of, event.order_id, policy=POLICY), str)

@@ -1,8 +1,8 @@
 """Admission: whether a delivery may call its handler now, and who is told how the call ended.
 
 It stands between claim and handler. Whoever is stopped here holds no slot and has used no attempt.
-Switches are asked first, then breakers, then the retry budget: what is refused costs those behind it
-nothing, and whatever was taken before is given back.
+Switches are asked first, then breakers, the retry budget and limits: what is refused costs those
+behind it nothing, and whatever was taken before is given back.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from angzarr.delivery.calling import Ended, Stopped, stopped_by
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.outcome import Postponed, Skipped
+from angzarr.delivery.schedule import SLEPT
 from angzarr.delivery.switching import Switching
-from angzarr.errors import RetryBudgetSpentError
+from angzarr.errors import LimitExceededError, RetryBudgetSpentError
 from angzarr.resilience.breaker import Barred, Breakers, Permit
 from angzarr.resilience.budget import Budgets
 from angzarr.resilience.guarded import counted_within, next_call
+from angzarr.resilience.limit import Limits, Scope
 from angzarr.resilience.taxonomy import ILLNESS
 
 
@@ -34,6 +36,8 @@ class Passage:
     permits: list[Permit] = field(default_factory=list)
     #: The dependencies whose budgets it took a token from, since it is a retry.
     retried: tuple[str, ...] = ()
+    #: Where it counts towards limits.
+    scopes: tuple[Scope, ...] = ()
 
 
 #: Of the many handlers that name nothing.
@@ -47,13 +51,15 @@ class Admission:
     switching: Switching
     breakers: Breakers
     budgets: Budgets
+    limits: Limits
     chance: Callable[[], float]
+    sleep: Callable[[timedelta], object]
 
     def enter(self, delivery: Delivery, handler: Handler) -> Passage | Stopped | Skipped:
         """Return the passage of *delivery*, or what stops or drops it; then nothing is held."""
         if (halted := self.switching.halt(delivery, handler)) is not None:
             return halted
-        if not handler.breakers:
+        if not (handler.breakers or handler.limits):
             return FREE
         passage = Passage(delivery.token, next_call())
         try:
@@ -71,6 +77,8 @@ class Admission:
         if isinstance(ended.outcome, Postponed | Stopped):
             self.forgo(passage)  # the handler says that it did not call
             return
+        if passage.scopes:
+            self.limits.release(passage.scopes, passage.token)
         ill = ended.seen is not None and ended.seen.category in ILLNESS
         harmed = {guard.name for guard in handler.breakers if ill and guard.counts(ended.error)}
         for guard, permit in zip(handler.breakers, passage.permits, strict=True):
@@ -92,10 +100,16 @@ class Admission:
             self.breakers.forgo(permit)
         if passage.retried:
             self.budgets.returned(passage.retried, passage.token)
+        if passage.scopes:
+            self.limits.release(passage.scopes, passage.token)
 
     def _ask(self, passage: Passage, delivery: Delivery, handler: Handler) -> Stopped | None:
         """Return what stops *delivery*; *passage* has what is held, also if this breaks off."""
-        return self._ask_breakers(passage, handler) or self._ask_budgets(passage, delivery, handler)
+        return (
+            self._ask_breakers(passage, handler)
+            or self._ask_budgets(passage, delivery, handler)
+            or self._ask_limits(passage, delivery, handler)
+        )
 
     def _ask_breakers(self, passage: Passage, handler: Handler) -> Stopped | None:
         for guard in handler.breakers:
@@ -116,10 +130,32 @@ class Admission:
             return None
         passage.retried = ()
         return Stopped(
-            spent.barred.wait(self.chance()),
+            spent.wait.by(self.chance()),
             f"the retry budget of {spent.name} is spent",
             RetryBudgetSpentError(spent.name),
         )
+
+    def _ask_limits(self, passage: Passage, delivery: Delivery, handler: Handler) -> Stopped | None:
+        """Ask the limits; a wait that a slot may sleep is slept, and they are asked again (15)."""
+        if not handler.limits:
+            return None
+        passage.scopes = tuple(
+            Scope(limit, limit.key(delivery.event, handler.name)) for limit in handler.limits
+        )
+        left = SLEPT
+        while exceeded := self.limits.take(passage.scopes, passage.token):
+            wait = exceeded.wait.by(self.chance())
+            if wait > left:
+                passage.scopes = ()
+                # Who has slept waits on the schedule from here on, not in its slot.
+                return _reached(exceeded.name, wait if wait > SLEPT else wait + SLEPT)
+            left -= wait
+            self.sleep(wait)
+        return None
+
+
+def _reached(name: str, wait: timedelta) -> Stopped:
+    return Stopped(wait, f"limit {name} is reached", LimitExceededError(name))
 
 
 def _names(handler: Handler) -> tuple[str, ...]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from angzarr.errors import CircuitOpenError, DeliveryError, RetryBudgetSpentError
+from angzarr.errors import (
+    CircuitOpenError,
+    DeliveryError,
+    LimitExceededError,
+    RetryBudgetSpentError,
+)
 from angzarr.resilience.taxonomy import Category, Classification
 
 GIVEN_UP = Classification(category=Category.CLIENT, code="GIVEN_UP", reason="the handler said so")
@@ -41,4 +46,5 @@ def too_old(error: DeliveryError) -> Classification:
 _WAITED_FOR: dict[type[DeliveryError], str] = {
     CircuitOpenError: "CIRCUIT_OPEN",
     RetryBudgetSpentError: "RETRY_BUDGET_SPENT",
+    LimitExceededError: "LIMIT_EXCEEDED",
 }

@@ -12,6 +12,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DuplicateHandler
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.guarded import Guard
+from angzarr.resilience.limit import Limit
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 
 #: Binds a delivery to a call without arguments. Raises DecodeError if the event does not fit.
@@ -33,6 +34,8 @@ class Handler:
     operation: str | None = None
     #: The breakers around it, all of which must let a delivery through.
     breakers: tuple[Guard, ...] = ()
+    #: What it shares with all that name the same: how often, and how many at a time.
+    limits: tuple[Limit, ...] = ()
     #: Called in its place while one of them is open (spec D5).
     fallback: Bind | None = None
     queue: str | None = None

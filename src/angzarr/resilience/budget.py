@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import NamedTuple, Protocol
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.breaker import Barred
+from angzarr.resilience.line import Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +41,10 @@ class BudgetSettings:
 
 
 class Spent(NamedTuple):
-    """The budget of *name* is spent; ask again as `barred` says."""
+    """The budget of *name* is spent."""
 
     name: str
-    barred: Barred
+    wait: Wait
 
 
 class Budgets(Protocol):

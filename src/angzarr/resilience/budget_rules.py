@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from angzarr.resilience.breaker import Barred
 from angzarr.resilience.budget import BudgetSettings
+from angzarr.resilience.line import Wait, next_place
 
 #: The window is counted in this many slices.
 SLICES = 30
@@ -49,15 +49,14 @@ def pace(firsts: int, settings: BudgetSettings) -> timedelta:
     return settings.window / allowed(firsts, settings)
 
 
-def refused(line: Line, now: datetime, settings: BudgetSettings) -> tuple[Line, Barred]:
-    """Return the line with one more who waits, and how long that is.
-
-    Each has a place of its own, a token's time behind the one before. Those for whom the line is
-    too long come back by chance in the second half of the longest wait, so that any number of
-    them asks no more often than that.
-    """
-    place = max(line.place, now + SHORTEST)
-    longest = settings.window / 2
-    if place - now > longest:
-        return line, Barred(retry_after=longest / 2, spread=longest / 2)
-    return Line(place + line.pace, line.pace), Barred(retry_after=place - now)
+def refused(line: Line, now: datetime, settings: BudgetSettings) -> tuple[Line, Wait]:
+    """Return the line behind one more who waits, and how long that is."""
+    behind, wait = next_place(
+        (line.place - now).total_seconds(),
+        SHORTEST.total_seconds(),
+        pace=line.pace.total_seconds(),
+        longest=settings.window.total_seconds() / 2,
+    )
+    if behind is None:
+        return line, wait
+    return Line(now + timedelta(seconds=behind), line.pace), wait

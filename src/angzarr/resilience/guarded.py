@@ -41,13 +41,10 @@ def guards(named: Named) -> tuple[Guard, ...]:
     return tuple(_guard(name, BaseException) for name in dict.fromkeys(named))
 
 
-def check_name(name: object) -> str:
+def check_name(name: object, of: str = "a breaker") -> str:
     """Return *name* if a breaker can have it: 1 to 200 characters, no space, no colon."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        msg = (
-            f"{name!r} is no name of a breaker: it has 1 to 200 characters, without spaces and"
-            " colons"
-        )
+        msg = f"{name!r} is no name of {of}: it has 1 to 200 characters, without spaces and colons"
         raise ConfigurationError(msg)
     return name
 

@@ -14,6 +14,7 @@ from tests.hand_clock import HandClock, seldom_by
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
@@ -153,10 +154,11 @@ class World:
         self.breakers = InProcessBreakers(clock=self.clock)
         self.switches = InProcessSwitches(clock=self.clock)
         self.budgets = InProcessBudgets(clock=self.clock)
+        self.limits = InProcessLimits(clock=self.clock)
         self.tokens = 0
         self.hooks = Hooks()
         self.rules = []
-        self.limits = {}
+        self.time_limits = {}
         self.leases.renew("w1", timedelta(days=30))
 
     def handler(self, call, name="h", **options):
@@ -188,14 +190,17 @@ class World:
                 switching=Switching(
                     switches=self.switches, domain=judge.autopsy.domain, chance=lambda: 0.0
                 ),
-                breakers=self.breakers, budgets=self.budgets, chance=lambda: 0.0
+                breakers=self.breakers, budgets=self.budgets, limits=self.limits,
+                chance=lambda: 0.0, sleep=self.clock.sleep,
             ),
             caller=Caller(results=results, judge=judge, hooks=self.hooks, chance=lambda: 0.0),
             results=results, judge=judge,
             hold=hold, clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"),
             make_breaker=self.breaker,
-            in_place=InPlace(judge=judge, stopping=lambda: self.stop, time_limit=self.limits.get),
+            in_place=InPlace(
+                judge=judge, stopping=lambda: self.stop, time_limit=self.time_limits.get
+            ),
         )  # fmt: skip
         settler = Settler(
             schedule=_Schedule(self.journal), followers=_Followers(self.journal),

@@ -176,7 +176,7 @@ def test_a_time_limit_that_is_none_stops_nothing(run, limits):
 
 
 def test_nothing_waits_past_the_tasks_time_limit(world, run):
-    world.limits["h"] = 3 * SECOND
+    world.time_limits["h"] = 3 * SECOND
     assert run(*[TimeoutError()] * 3)[1] == [0, 1]
 
 

@@ -152,6 +152,23 @@ def test_nothing_waits_for_a_budget_for_ever(world):
     )
 
 
+class _Counting(InProcessBudgets):
+    """Counts what is given back."""
+
+    back = 0
+
+    def returned(self, names, token):
+        self.back += 1
+        super().returned(names, token)
+
+
+def test_who_is_refused_has_nothing_to_give_back(handling, world):
+    world.budgets = _Counting(default=ONE, clock=world.clock)
+    world.budgets.retry(["crm"], "somebody")
+    assert isinstance(handling.take(attempt=2), Postponed)
+    assert world.budgets.back == 0
+
+
 class _Broken(InProcessBudgets):
     def retry(self, _names, _token):
         raise KeyboardInterrupt

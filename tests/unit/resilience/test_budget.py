@@ -64,15 +64,16 @@ def test_the_oldest_slice_lies_wholly_within_the_window(window, now):
 )
 def test_waits_grow_by_a_tokens_time_up_to_half_the_window(window, firsts, waiting, chance):
     settings = BudgetSettings(window=window)
-    pace = rules.pace(firsts, settings)
-    line = rules.Line(START, pace)
-    last, longest = START + rules.SHORTEST - pace, max(window / 2, rules.SHORTEST)
+    line = rules.Line(START, rules.pace(firsts, settings))
+    last = None
     for _ in range(waiting):
-        after, barred = rules.refused(line, START, settings)
-        assert barred.wait(chance) <= longest * 1.1
-        if after != line:
-            assert START + barred.retry_after == last + pace
-            last += pace
-        else:
-            assert last + pace - START > window / 2
-        line = after
+        after, wait = rules.refused(line, START, settings)
+        assert wait.by(chance) <= window / 2 + timedelta(microseconds=1)
+        if after == line:  # no place in line
+            assert wait.by(0.0) >= window / 4 - timedelta(microseconds=1)
+            break
+        assert wait.least >= rules.SHORTEST
+        if last is not None:
+            step = (wait.least - last).total_seconds()
+            assert step == pytest.approx(line.pace.total_seconds(), abs=1e-5)
+        line, last = after, wait.least

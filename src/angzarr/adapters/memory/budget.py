@@ -42,9 +42,9 @@ class _Budget:
     def refuse(self, name: str, now: datetime) -> Spent:
         """Give who asked a place among those who wait."""
         line = rules.Line(self.line, rules.pace(self.firsts.total(), self.settings))
-        line, barred = rules.refused(line, now, self.settings)
+        line, wait = rules.refused(line, now, self.settings)
         self.line = line.place
-        return Spent(name, barred)
+        return Spent(name, wait)
 
 
 class InProcessBudgets:
@@ -83,7 +83,7 @@ class InProcessBudgets:
                 budget.refuse(name, now) for name, budget in asked if not budget.has_one(token)
             ]
             if spent:
-                return max(spent, key=lambda one: one.barred.wait(1.0))
+                return max(spent, key=lambda one: one.wait.by(1.0))
             for _, budget in asked:
                 budget.retries.setdefault(token, now)
         return None

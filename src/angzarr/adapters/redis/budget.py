@@ -96,10 +96,10 @@ class RedisBudgets:
             for name in names:
                 known = self._spent.get(name)
                 if known is not None and now < known.until:
-                    line, barred = rules.refused(known.line, now, self._of(name))
+                    line, wait = rules.refused(known.line, now, self._of(name))
                     self._report_of(name).waited += line is not known.line
                     known.line = line
-                    return Spent(name, barred)
+                    return Spent(name, wait)
         return None
 
     def _ask(self, names: Sequence[str], token: str) -> Spent | None:
@@ -107,10 +107,10 @@ class RedisBudgets:
         spent = []
         with self._lock:
             for name, line in lines.items():
-                after, barred = rules.refused(line, now, self._of(name))
+                after, wait = rules.refused(line, now, self._of(name))
                 self._spent[name] = _Known(now + SPENT_FOR, after)
-                spent.append(Spent(name, barred))
-        return max(spent, key=lambda one: one.barred.wait(1.0), default=None)
+                spent.append(Spent(name, wait))
+        return max(spent, key=lambda one: one.wait.by(1.0), default=None)
 
     def _tell(self) -> None:
         names = list(self._reports)

@@ -1,0 +1,142 @@
+"""Limits: how often, and how many at a time, a fleet may run what shares a limit's name.
+
+Whoever is over a limit is told when to ask again: a place in line, so that those who wait do not
+all come back at once. The nouns and the port; `limit_rules` says who may go and where the places
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from angzarr.errors import ConfigurationError
+from angzarr.events.event import Event
+from angzarr.resilience.guarded import check_name
+from angzarr.resilience.line import Wait
+
+#: What a limit may be counted apart by.
+Per: TypeAlias = Literal["tenant", "event_type", "handler", "root"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit that all handlers share which name it. Raises ConfigurationError for nonsense.
+
+    *rate* is calls a second, on average; up to *burst* of them (by default a second's, at least
+    one) may come at once after a pause. *concurrency* is how many may run at a time. *per* tenant,
+    event type, handler or root they are counted apart; events without one are counted together.
+    Settings of the same name (`flow.limits`) win, field by field.
+    """
+
+    name: str
+    _: KW_ONLY
+    rate: float | None = None
+    burst: float | None = None
+    concurrency: int | None = None
+    per: Per | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a limit")
+        checks = (
+            (self.rate is None or self.rate > 0, "rate must be more than 0"),
+            (self.burst is None or self.burst >= 1, "burst must be 1 or more"),
+            (self.concurrency is None or self.concurrency >= 1, "concurrency must be 1 or more"),
+            (self.per in _KEYS, f"per must be one of {', '.join(filter(None, _KEYS))}"),
+        )
+        wrong = [said for fits, said in checks if not fits]
+        if wrong:
+            msg = f"limit {self.name!r}: {'; '.join(wrong)}"
+            raise ConfigurationError(msg)
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two calls that come evenly; 0 without a rate."""
+        return 0.0 if self.rate is None else 1 / self.rate
+
+    @property
+    def tolerance(self) -> float:
+        """Seconds that a call may come before it would be due, since bursts are allowed."""
+        if self.rate is None:
+            return 0.0
+        burst = max(1.0, self.rate) if self.burst is None else self.burst
+        return (burst - 1) / self.rate
+
+    def key(self, event: Event, handler: str) -> str:
+        """Return what calls of *handler* for *event* are counted together by."""
+        match self.per:
+            case "tenant":
+                return event.tenant_id or ""
+            case "event_type":
+                return event.type
+            case "handler":
+                return handler
+            case "root":
+                return event.root or ""
+            case _:
+                return ""
+
+
+_KEYS = (None, "tenant", "event_type", "handler", "root")
+
+#: A limit, the name of one in the settings, or several.
+Limited: TypeAlias = str | Limit | list[str | Limit] | tuple[str | Limit, ...] | None
+
+
+class Scope(NamedTuple):
+    """A limit and the key it is counted by: what is counted together."""
+
+    limit: Limit
+    key: str
+
+
+class Exceeded(NamedTuple):
+    """The limit *name* is reached."""
+
+    name: str
+    wait: Wait
+
+
+class Limits(Protocol):
+    """The limits of a process or a fleet.
+
+    No verb raises: a flow store that is away lets calls through (fail open).
+    """
+
+    def take(self, scopes: Sequence[Scope], token: str, /) -> Exceeded | None:
+        """Let *token* call within each of *scopes*, or take nothing and return what is reached.
+
+        What was taken of a concurrency limit is held until `release`, or until its process dies.
+        """
+
+    def release(self, scopes: Sequence[Scope], token: str, /) -> None:
+        """Free what *token* holds; harmless if it holds nothing."""
+
+
+def limits_of(limited: Limited, settings: Mapping[str, Mapping[str, Any]]) -> tuple[Limit, ...]:
+    """Return the limits that a handler names, the fields in *settings* put over the code's.
+
+    Raises ConfigurationError for what is no limit, and for one that limits nothing because its
+    name is nowhere.
+    """
+    if limited is None:
+        return ()
+    given = limited if isinstance(limited, list | tuple) else [limited]
+    return tuple({limit.name: limit for limit in (_limit(one, settings) for one in given)}.values())
+
+
+def _limit(given: object, settings: Mapping[str, Mapping[str, Any]]) -> Limit:
+    if not isinstance(given, str | Limit):
+        msg = f"a limit is a Limit or the name of one in flow.limits, not {given!r}"
+        raise ConfigurationError(msg)
+    limit = Limit(given) if isinstance(given, str) else given
+    limit = replace(limit, **settings.get(limit.name, {}))
+    if limit.rate is None and limit.concurrency is None:
+        msg = (
+            f"limit {limit.name!r} limits nothing: give it a rate or a concurrency, in the settings"
+            f" (flow.limits: {{{limit.name}: {{rate: 50}}}}) or in code"
+            f" (limit=Limit({limit.name!r}, rate=50))"
+        )
+        raise ConfigurationError(msg)
+    return limit

@@ -1,0 +1,96 @@
+"""What a handler or a task may name, and what is refused at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from angzarr import Angzarr, Limit
+from angzarr.adapters.memory.budget import InProcessBudgets
+from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.errors import ConfigurationError
+from angzarr.resilience.budget import BudgetSettings
+
+CRM = Limit("crm", rate=50, concurrency=8)
+
+
+@pytest.fixture
+def make_app(monkeypatch):
+    monkeypatch.delenv("ANGZARR_CONFIG", raising=False)
+    made = []
+
+    def make_app(**flow):
+        made.append(Angzarr("limits", broker="memory://", store="memory://", flow=flow))
+        return made[-1]
+
+    yield make_app
+    for app in made:
+        app.close()
+
+
+@pytest.fixture(params=["handler", "task"])
+def register(request):
+    """Register a handler or a plain task that names *limit*; return the limits it has."""
+
+    def register(app, limit, name="h"):
+        decorate = (
+            app.handler("OrderPlaced", limit=limit, name=name)
+            if request.param == "handler"
+            else app.task(limit=limit, name=name)
+        )
+
+        def h(event):
+            return event
+
+        task = decorate(h)
+        return app.handlers.get(task.name).limits
+
+    return register
+
+
+def test_a_limit_is_given_in_code_in_settings_or_in_both(make_app, register):
+    app = make_app(limits={"crm": {"rate": 5}, "mail": {"concurrency": 2, "per": "tenant"}})
+    assert register(app, [CRM, "mail"]) == (
+        Limit("crm", rate=5.0, concurrency=8),
+        Limit("mail", concurrency=2, per="tenant"),
+    )
+
+
+def test_a_limit_that_nobody_gave_is_refused_with_what_to_write(make_app, register):
+    with pytest.raises(ConfigurationError, match="limit 'crm' limits nothing: give it a rate"):
+        register(make_app(), "crm")
+
+
+def test_two_limits_of_one_name_are_refused(make_app, register):
+    app = make_app()
+    register(app, CRM)
+    assert register(app, CRM, name="same") == (CRM,)
+    with pytest.raises(ConfigurationError, match="limit 'crm' is given twice with different"):
+        register(app, Limit("crm", rate=1), name="other")
+
+
+def test_settings_settle_which_of_two_limits_holds(make_app, register):
+    app = make_app(limits={"crm": {"rate": 5, "concurrency": 1}})
+    assert register(app, CRM) == register(app, Limit("crm", rate=9), name="other")
+
+
+def test_who_names_no_limit_has_none(make_app, register):
+    assert register(make_app(), None) == ()
+
+
+def test_without_a_flow_store_each_process_has_its_own(make_app):
+    app = make_app(budgets={"default": {"least": 1}, "crm": {"enabled": False}})
+    assert isinstance(app.flow.limits, InProcessLimits)
+    assert isinstance(app.flow.budgets, InProcessBudgets)
+    assert app.flow.budgets._default == BudgetSettings(least=1)
+    assert [app.flow.budgets.retry(["crm"], str(n)) for n in range(5)] == [None] * 5
+
+
+def test_with_a_flow_store_the_fleet_shares_them(make_app):
+    pytest.importorskip("redis")
+    from angzarr.adapters.redis.budget import RedisBudgets
+    from angzarr.adapters.redis.limit import RedisLimits
+
+    app = make_app(store="redis://127.0.0.1:1/0", budgets={"crm": {"least": 3}})
+    assert isinstance(app.flow.limits, RedisLimits)
+    assert isinstance(app.flow.budgets, RedisBudgets)
+    assert app.flow.budgets._of("crm") == BudgetSettings(least=3)
