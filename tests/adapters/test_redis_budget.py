@@ -162,6 +162,27 @@ def test_a_store_that_is_away_lets_retries_go_on(open_line):
     assert len(granted(budgets, ["crm"], 100)) == 100
 
 
+def test_what_happens_while_the_store_is_away_is_not_told_as_new_when_it_is_back(
+    open_line, make_redis
+):
+    server = make_redis(durable=True)
+    line = open_line(server.url)
+    line.start = lambda: None  # turns are made by hand
+    budgets = RedisBudgets(line, default=BudgetSettings(share=1, least=1))
+    (token,) = granted(budgets, ["crm"], 1)
+    server.kill()
+    assert granted(budgets, ["crm"], 2), "the store is away, and that is noticed"
+    for _ in range(1000):
+        budgets.first(["crm"])
+        budgets.returned(["crm"], token)
+    server.start()
+    deadline = time.monotonic() + 10
+    while line.away:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert granted(budgets, ["crm"], 5) == []
+
+
 def test_no_key_outlives_its_use(make, raw, prefix):
     budgets = make(BudgetSettings(share=0, least=1))
     budgets.first(["crm"])

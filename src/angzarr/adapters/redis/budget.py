@@ -66,7 +66,9 @@ class RedisBudgets:
         line.each_turn(self._tell)
 
     def first(self, names: Sequence[str], /) -> None:
-        """Count a first attempt."""
+        """Count a first attempt, unless the store is away: told later it would count as new."""
+        if self._line.away:
+            return
         with self._lock:
             for name in self._enabled(names):
                 self._report_of(name).firsts += 1
@@ -81,6 +83,8 @@ class RedisBudgets:
 
     def returned(self, names: Sequence[str], token: str, /) -> None:
         """Give back what *token* took; it is told with whatever is told next."""
+        if self._line.away:
+            return
         with self._lock:
             for name in self._enabled(names):
                 self._report_of(name).returned.append(token)
