@@ -30,8 +30,9 @@ class Gauge(NamedTuple):
     #: The next place in the line for the rate, and in the line for a slot.
     line: float = 0.0
     queue: float = 0.0
-    #: How long a call holds its slot, on average.
-    held: float = 1.0
+    #: How long a call holds its slot, on average; at first a guess that is rather too short: who
+    #: comes too early asks again, who comes too late leaves a slot idle.
+    held: float = 0.1
 
 
 NEW: Final = Gauge()

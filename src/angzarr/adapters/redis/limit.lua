@@ -18,7 +18,7 @@ local function read(key)
   local told = redis.call('HMGET', key, 'due', 'line', 'queue', 'held')
   return {
     due = tonumber(told[1]) or 0, line = tonumber(told[2]) or 0,
-    queue = tonumber(told[3]) or 0, held = tonumber(told[4]) or 1000,
+    queue = tonumber(told[3]) or 0, held = tonumber(told[4]) or 100,
   }
 end
 
