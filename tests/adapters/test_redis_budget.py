@@ -167,7 +167,6 @@ def test_what_happens_while_the_store_is_away_is_not_told_as_new_when_it_is_back
 ):
     server = make_redis(durable=True)
     line = open_line(server.url)
-    line.start = lambda: None  # turns are made by hand
     budgets = RedisBudgets(line, default=BudgetSettings(share=1, least=1))
     (token,) = granted(budgets, ["crm"], 1)
     server.kill()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -61,7 +62,7 @@ class RedisLimits:
         self._lease = lease.total_seconds()
         self._monotonic = monotonic
         self._held: dict[str, _Slots] = {}
-        self._ended: list[_Ended] = []
+        self._ended: deque[_Ended] = deque()
         self._lock = Lock()
         line.each_turn(self._turn)
 
@@ -84,6 +85,9 @@ class RedisLimits:
             held = self._held.pop(token, None)
             took = "" if held is None else f"{(now - held.since) * 1000:.3f}"
             self._ended += [_Ended(scope, token, took, now) for scope in slotted]
+            # What could not be told within the lease is free by itself.
+            while now - self._ended[0].at >= self._lease:
+                self._ended.popleft()
         self._line.ask(self._free, None)
 
     def _take(self, scopes: Sequence[Scope], token: str) -> Exceeded | None:
@@ -115,9 +119,7 @@ class RedisLimits:
 
     def _free(self) -> None:
         with self._lock:
-            ended, self._ended = self._ended, []
-        # What could not be told within the lease is free by itself.
-        ended = [one for one in ended if self._monotonic() - one.at < self._lease]
+            ended, self._ended = self._ended, deque()
         if not ended:
             return
         said = itertools.chain.from_iterable((one.token, one.held_ms) for one in ended)
@@ -125,7 +127,7 @@ class RedisLimits:
             self._run([one.scope for one in ended], "release", *said)
         except BaseException:
             with self._lock:
-                self._ended += ended
+                self._ended.extendleft(reversed(ended))
             raise
 
     def _run(self, scopes: Sequence[Scope], step: str, *what: Argument) -> list[Any]:
