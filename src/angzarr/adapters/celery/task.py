@@ -15,7 +15,8 @@ from billiard.einfo import ExceptionInfo
 from celery import Task
 from celery.app.trace import TraceInfo, trace_ok_t
 from celery.exceptions import Ignore, Reject, Retry
-from celery.states import FAILURE, REJECTED
+from celery.signals import task_postrun
+from celery.states import FAILURE, IGNORED, REJECTED
 from celery.utils.threads import LocalStack
 from celery.utils.time import maybe_make_aware
 from kombu.utils.json import dumps
@@ -42,6 +43,10 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import DeliveryError, GivenBack, RetryLater, text_of
 from angzarr.resilience.idempotency import Complete
+
+
+class _Untold(BaseException):
+    """Ends a trace of which nobody is told: it is no result of the task."""
 
 
 class AskedRetry(RetryLater, Retry):
@@ -116,6 +121,8 @@ class RoadTask(Task):
             traced = tracer(
                 uuid, args, kwargs, {**request, TOLD: told, "headers": custom_headers(request)}
             )
+        except _Untold:
+            return _IGNORED
         except Exception as error:  # noqa: BLE001 - the result backend is away, for one
             traced = _traced_as(FAILURE if told != [False] else REJECTED, error)
         if told and isinstance(told[0], Complete):
@@ -168,7 +175,9 @@ class RoadTask(Task):
                 # told: they hear of it twice rather than never.
                 raise error
             case Postponed() | Refused() | Superseded() | None:
-                raise Ignore
+                # Celery formats the traceback of each Ignore, twice: two milliseconds, where a
+                # postponement costs two. Who listens for its state is told as Celery would.
+                raise Ignore if task_postrun.receivers else _Untold
 
     def retry(  # noqa: PLR0917 - Celery's signature
         self,
@@ -231,3 +240,7 @@ def _traced_as(state: str, error: Exception) -> Any:
     except type(told):
         info = ExceptionInfo(internal=True)
     return trace_ok_t(info, TraceInfo(state, told), 0.0, None)
+
+
+#: What Celery's tracer returns for an Ignore; it says nothing of the delivery, so one serves all.
+_IGNORED = _traced_as(IGNORED, Ignore())

@@ -24,6 +24,7 @@ from celery.app.trace import build_tracer
 from celery.concurrency.base import apply_target
 from celery.concurrency.thread import TaskPool
 from celery.exceptions import Ignore, Reject, TaskRevokedError
+from celery.signals import task_postrun
 from celery.states import FAILURE, IGNORED, REJECTED, SUCCESS
 from celery.states import RETRY as RETRIED
 from celery.worker.request import Request, create_request_cls
@@ -34,7 +35,7 @@ from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request import RoadRequest
 from angzarr.dead_letters.letter import Reason
-from angzarr.errors import GivenBack, StoreUnavailable
+from angzarr.errors import GivenBack, Postpone, StoreUnavailable
 from angzarr.resilience.idempotency import Fail, Release, Wait
 
 
@@ -573,3 +574,23 @@ def test_a_task_runs_where_its_start_cannot_be_told_to_listeners(ended, monkeypa
     finally:
         pool.on_stop()
     assert ran == [True, None], "and its end was told"
+
+
+def test_who_listens_for_states_hears_that_a_delivery_was_ignored(app):
+    heard = []
+
+    def hear(state=None, **_signal):
+        heard.append(state)
+
+    def wait():
+        raise Postpone(60)
+
+    task = task_of(app, wait)
+    state, told = traced(app, task, task_id="unheard")
+    assert (state, type(told.info.retval)) == (IGNORED, Ignore)
+    task_postrun.connect(hear)
+    try:
+        assert traced(app, task, task_id="heard")[0] == IGNORED
+    finally:
+        task_postrun.disconnect(hear)
+    assert heard == [IGNORED]
