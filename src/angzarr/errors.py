@@ -167,17 +167,25 @@ class PoisonError(DeliveryError):
 class CircuitOpenError(DeliveryError):
     """A breaker refused the call; `retry_after` is the time until it lets a probe through.
 
-    Who waits for it should spread over `spread` behind it, so that none stampede.
+    Who waits for it should spread over `spread` behind it, so that none stampede. `ramping`: it is
+    closed again, and lets a growing share of the calls through.
     """
 
-    def __init__(self, name: str, retry_after: timedelta, spread: timedelta = timedelta(0)) -> None:
+    def __init__(
+        self,
+        name: str,
+        retry_after: timedelta,
+        spread: timedelta = timedelta(0),
+        ramping: bool = False,  # noqa: FBT001, FBT002 - an error is pickled by its arguments
+    ) -> None:
         super().__init__(f"breaker {name!r} is open for {retry_after.total_seconds():.1f} s more")
         self.name = name
         self.retry_after = retry_after
         self.spread = spread
+        self.ramping = ramping
 
-    def __reduce__(self) -> tuple[type[CircuitOpenError], tuple[str, timedelta, timedelta]]:
-        return type(self), (self.name, self.retry_after, self.spread)
+    def __reduce__(self) -> tuple[type[CircuitOpenError], tuple[str, timedelta, timedelta, bool]]:
+        return type(self), (self.name, self.retry_after, self.spread, self.ramping)
 
 
 class RetryBudgetSpentError(DeliveryError):

@@ -11,13 +11,14 @@ The nouns and the port; how they change is `breaker_rules`. Who keeps them is th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from angzarr.errors import ConfigurationError
+from angzarr.errors import CircuitOpenError, ConfigurationError
 
 _ZERO = timedelta(0)
 
@@ -125,6 +126,7 @@ class State:
     retry_at: datetime | None = None  # open
     probes: tuple[Probe, ...] = ()  # half-open
     successes: int = 0  # half-open
+    ill_since: datetime | None = None  # not closed: since it was closed last
     changed_at: datetime | None = None
     reason: Reason | None = None  # of the last change
     judged: Counts = NOTHING  # by which it was made
@@ -170,10 +172,21 @@ class Barred:
     retry_after: timedelta
     #: Over how long those who wait should be spread behind it, so that none stampede.
     spread: timedelta = _ZERO
+    #: The breaker is closed and lets a growing share of the calls through: the dependency is well.
+    ramping: bool = False
 
     def wait(self, chance: float) -> timedelta:
-        """Return when to ask, by *chance* (0 to 1) later; a tenth at least is spread."""
-        return self.retry_after + max(self.spread, self.retry_after * 0.1) * chance
+        """Return when to ask, by *chance* (0 to 1) later; a tenth at least is spread.
+
+        They come as a ramp-up lets them in, few at first and then more: by the root of a chance
+        that is spread evenly. Whoever keeps his chance comes just when it is let through; a tenth
+        of the spread is for what it takes to close.
+        """
+        return self.retry_after + max(self.spread * 1.1, self.retry_after * 0.1) * math.sqrt(chance)
+
+    def error(self, name: str) -> CircuitOpenError:
+        """Return what says so to the code around a call."""
+        return CircuitOpenError(name, self.retry_after, self.spread, self.ramping)
 
 
 class Breakers(Protocol):
@@ -185,8 +198,12 @@ class Breakers(Protocol):
     def known(self, name: str, /) -> Permit | Barred | None:
         """Return what is certain at this moment, asking nobody; None: `admit` must be asked."""
 
-    def admit(self, name: str, token: str, /) -> Permit | Barred:
-        """Ask to make a call; asking again with the same token is harmless."""
+    def admit(self, name: str, token: str, whose: str = "", /) -> Permit | Barred:
+        """Ask to make a call; asking again with the same token is harmless.
+
+        In a ramp-up *whose* call it is decides by its `chance_of`: whoever asks again under another
+        token keeps his turn. By default the token does.
+        """
 
     def record(self, permit: Permit, /, *, ok: bool, took: timedelta) -> None:
         """Say how the call of *permit* ended; not `ok` means that the dependency is ill.

@@ -158,7 +158,7 @@ class BreakerGuard:
             return _Call(answer, next_call(), self._clock())
         if self.fallback is not None:
             return None
-        raise CircuitOpenError(self.name, answer.retry_after, answer.spread)
+        raise answer.error(self.name)
 
     def _instead(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         assert self.fallback is not None  # noqa: S101 - `_begin` has raised otherwise
@@ -166,7 +166,7 @@ class BreakerGuard:
 
     def _push(self, answer: Permit | Barred) -> None:
         if isinstance(answer, Barred):
-            raise CircuitOpenError(self.name, answer.retry_after, answer.spread)
+            raise answer.error(self.name)
         _OPEN.set((*_OPEN.get(), _Call(answer, next_call(), self._clock())))
 
     @staticmethod

@@ -26,6 +26,9 @@ from angzarr.resilience.breaker import (
 #: While probes are out: how soon to ask again at most. They usually end long before their lease.
 PROBE_WAIT = timedelta(seconds=1)
 
+#: Those who wait are back within this, however long the outage was, unless the ramp-up is longer.
+LONGEST_SPREAD = timedelta(minutes=15)
+
 #: The window is counted in this many slices, so that a busy breaker stays small.
 SLICES = 30
 
@@ -62,18 +65,18 @@ class Batch(NamedTuple):
         return max(before + self.lead, self.longest)
 
 
-def admit(
-    state: State, name: str, token: str, now: datetime, settings: BreakerSettings
+def admit(  # noqa: PLR0917 - the port's arguments, and what a rule is told
+    state: State, name: str, token: str, now: datetime, settings: BreakerSettings, whose: str = ""
 ) -> tuple[State, Permit | Barred]:
     """Return the state after a call asked to be made, and its permit or why there is none."""
     match state.phase:
         case Phase.CLOSED:
-            return state, _ramped(state, name, token, now, settings)
+            return state, _ramped(state, name, whose or token, now, settings)
         case Phase.ISOLATED:
-            return state, Barred(retry_after=settings.open_for, spread=settings.ramp_up)
+            return state, Barred(retry_after=settings.open_for, spread=spread(state, now, settings))
         case Phase.OPEN if state.retry_at is not None and now < state.retry_at:
             left = state.retry_at - now
-            return state, Barred(retry_after=left, spread=settings.ramp_up)
+            return state, Barred(retry_after=left, spread=spread(state, now, settings))
         case Phase.OPEN:
             half_open = _changed(state, Phase.HALF_OPEN, now, Reason.TIMEOUT_ELAPSED, Counts())
             return _probe(half_open, name, token, now, settings)
@@ -162,9 +165,9 @@ def known(
     return None
 
 
-def chance_of(token: str) -> float:
-    """Return the chance (0 to 1) that *token* stands for; who asks again has the same."""
-    digest = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+def chance_of(whose: str) -> float:
+    """Return the chance (0 to 1) that *whose* stands for; who asks again has the same."""
+    digest = hashlib.blake2b(whose.encode("utf-8", "surrogatepass"), digest_size=4).digest()
     return int.from_bytes(digest) / 2**32
 
 
@@ -184,14 +187,23 @@ def transition(name: str, before: Phase, after: State, by: str = "") -> Transiti
     )
 
 
+def spread(state: State, now: datetime, settings: BreakerSettings) -> timedelta:
+    """Return over how long those who wait are spread: the ramp-up, or half of the outage so far.
+
+    The longer it lasts, the more of them there are, and the less often each of them asks.
+    """
+    lasted = now - state.ill_since if state.ill_since is not None else timedelta(0)
+    return max(settings.ramp_up, min(lasted / 2, LONGEST_SPREAD))
+
+
 def _ramped(
-    state: State, name: str, token: str, now: datetime, settings: BreakerSettings
+    state: State, name: str, whose: str, now: datetime, settings: BreakerSettings
 ) -> Permit | Barred:
-    if state.ramp_from is None or (chance := chance_of(token)) < share(state, now, settings):
+    if state.ramp_from is None or (chance := chance_of(whose)) < share(state, now, settings):
         return Permit(name, state.era)
-    # Its turn within the ramp-up; until then the share has grown so far that it is let through.
+    # Its turn within the ramp-up: by then the share has grown as far as its chance.
     turn = settings.ramp_up * ((chance - FIRST_SHARE) / (1 - FIRST_SHARE))
-    return Barred(retry_after=state.ramp_from + turn - now)
+    return Barred(retry_after=state.ramp_from + turn - now, ramping=True)
 
 
 def _probe(
@@ -204,7 +216,8 @@ def _probe(
         probe = Probe(token, now + settings.probe_lease)
         return replace(state, probes=(*out, probe)), Permit(name, state.era, token)
     soonest = min(probe.ends_at for probe in out) - now
-    barred = Barred(retry_after=min(soonest, PROBE_WAIT), spread=settings.ramp_up)
+    wait = min(soonest, PROBE_WAIT)
+    barred = Barred(retry_after=wait, spread=spread(state, now, settings))
     return replace(state, probes=out), barred
 
 
@@ -237,4 +250,11 @@ def _closed(
 
 def _changed(state: State, phase: Phase, now: datetime, reason: Reason, judged: Counts) -> State:
     """Return a fresh state of *phase*, one era on."""
-    return State(phase=phase, era=state.era + 1, changed_at=now, reason=reason, judged=judged)
+    return State(
+        phase=phase,
+        era=state.era + 1,
+        ill_since=None if phase is Phase.CLOSED else state.ill_since or now,
+        changed_at=now,
+        reason=reason,
+        judged=judged,
+    )

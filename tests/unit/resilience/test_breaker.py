@@ -21,6 +21,7 @@ from angzarr.resilience.breaker import (
 )
 from angzarr.resilience.breaker_rules import (
     FIRST_SHARE,
+    LONGEST_SPREAD,
     PROBE_WAIT,
     SLICES,
     Batch,
@@ -147,15 +148,42 @@ def test_open_breaker_refuses_until_its_time_is_up() -> None:
 
 def test_those_who_wait_are_spread_over_the_ramp_up() -> None:
     barred = Barred(retry_after=60 * SECOND, spread=30 * SECOND)
-    assert [barred.wait(chance) for chance in (0.0, 0.5, 1.0)] == [
-        60 * SECOND, 75 * SECOND, 90 * SECOND
+    assert [barred.wait(chance) for chance in (0.0, 0.25, 1.0)] == [
+        60 * SECOND, 76.5 * SECOND, 93 * SECOND
     ]  # fmt: skip
     assert Barred(retry_after=60 * SECOND).wait(1.0) == 66 * SECOND
 
 
+@given(st.text(), st.floats(0, 2.9))
+def test_who_waited_behind_an_outage_comes_when_the_ramp_up_lets_it_in(
+    whose: str, closing: float
+) -> None:
+    _, barred = ask(opened(), whose, START)
+    assert isinstance(barred, Barred)
+    comes = START + barred.wait(chance_of(whose))
+    closed = closed_again(START + D5.open_for + closing * SECOND)
+    if comes >= closed.changed_at:
+        assert isinstance(ask(closed, whose, comes)[1], Permit)
+
+
+def test_the_longer_an_outage_lasts_the_less_often_those_who_wait_ask() -> None:
+    state, now, spreads = opened(), START, []
+    for _ in range(60):
+        now += D5.open_for
+        state, permit = ask(state, f"{now}", now)
+        assert isinstance(permit, Permit)
+        state = probed(state, permit.probe, now, D5, ok=False)
+        assert state.ill_since == START
+        _, barred = ask(state, "t", now)
+        spreads.append(barred.spread)
+    assert spreads[:3] == [30 * SECOND, 60 * SECOND, 90 * SECOND]
+    assert spreads[-1] == LONGEST_SPREAD
+    assert reset(state, now, D5).ill_since is None
+
+
 def test_half_open_lets_one_probe_through() -> None:
     state = half_open("one")
-    now = START + 61 * SECOND
+    now = START + 60 * SECOND
     state, answer = ask(state, "two", now)
     assert answer == Barred(retry_after=PROBE_WAIT, spread=D5.ramp_up)
     _, again = ask(state, "one", now)
@@ -194,7 +222,7 @@ def test_any_failure_in_half_open_opens_it_again() -> None:
     state = probed(state, "two", now, D5, ok=False)
     assert state == State(
         phase=Phase.OPEN, era=3, retry_at=now + D5.open_for, changed_at=now,
-        reason=Reason.HALF_OPEN_FAILED, judged=Counts(2, 1, 1),
+        reason=Reason.HALF_OPEN_FAILED, judged=Counts(2, 1, 1), ill_since=START,
     )  # fmt: skip
 
 
@@ -234,7 +262,7 @@ def test_a_breaker_without_ramp_up_lets_all_through() -> None:
 def test_isolated_breaker_stays_open_until_reset() -> None:
     held = isolated(State(), START)
     state, answer = ask(held, "t", START + timedelta(days=30))
-    assert answer == Barred(retry_after=D5.open_for, spread=D5.ramp_up)
+    assert answer == Barred(retry_after=D5.open_for, spread=LONGEST_SPREAD)
     assert ended(state, "+" * 100) == held == isolated(held, START + SECOND)
     state = reset(held, START, D5)
     assert (state.phase, state.reason, state.ramp_from) == (Phase.CLOSED, Reason.OPERATOR, START)

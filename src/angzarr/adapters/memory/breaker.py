@@ -50,12 +50,12 @@ class InProcessBreakers:
         self._history: deque[Transition] = deque(maxlen=_REMEMBERED)
         self._lock = Lock()
 
-    def admit(self, name: str, token: str, /) -> Permit | Barred:
+    def admit(self, name: str, token: str, whose: str = "", /) -> Permit | Barred:
         """Ask to make a call."""
         now, settings = self._clock.now(), self._of(name)
         with self._lock:
             before = self._states.get(name, _NEW)
-            state, answer = rules.admit(before, name, token, now, settings)
+            state, answer = rules.admit(before, name, token, now, settings, whose)
             self._states[name] = state
             speaks = isinstance(answer, Barred) and self._seldom.now(name)
         self._tell(name, before, state)

@@ -33,7 +33,7 @@ local function change(phase, reason, requests, failures, successes)
   state = {
     phase = phase, era = state.era + 1, tallies = {}, in_a_row = 0, probes = {}, successes = 0,
     changed_at = now, reason = reason, judged = {requests, failures, successes},
-    cause = {id, before},
+    cause = {id, before}, ill_since = phase ~= 'closed' and (state.ill_since or now) or nil,
   }
 end
 

@@ -79,12 +79,12 @@ class RedisBreakers:
         line.on_change("breaker", self._changed)
         line.each_turn(self._tell)
 
-    def admit(self, name: str, token: str, /) -> Permit | Barred:
+    def admit(self, name: str, token: str, whose: str = "", /) -> Permit | Barred:
         """Ask to make a call; asks Redis only for a probe, and the first time for a name."""
         permit = self._clear.get(name)
         if permit is not None:
             return permit
-        answer = self._admit(name, token)
+        answer = self._admit(name, token, whose)
         if isinstance(answer, Barred) and self._seldom.now(name):
             self._line.ask(partial(self._refuse, name, answer), None)
         return answer
@@ -151,7 +151,7 @@ class RedisBreakers:
         )
         return [one for one in found if one is not None][::-1]
 
-    def _admit(self, name: str, token: str) -> Permit | Barred:
+    def _admit(self, name: str, token: str, whose: str) -> Permit | Barred:
         seen = self._seen.get(name)
         if seen is None:
             self._line.start()
@@ -161,21 +161,23 @@ class RedisBreakers:
         if seen.phase is Phase.HALF_OPEN:
             answer: Permit | Barred = Permit(name, seen.era, token)
         else:
-            state, answer = rules.admit(seen, name, token, now, settings)
+            state, answer = rules.admit(seen, name, token, now, settings, whose)
             if state.phase is Phase.CLOSED and rules.share(seen, now, settings) >= 1.0:
                 self._clear_up(name, seen)
         if isinstance(answer, Barred) or not answer.probe:
             return answer
         unasked: Permit | Barred = Permit(name, seen.era)
-        return self._line.ask(partial(self._ask_for_probe, name, token), unasked)
+        return self._line.ask(partial(self._ask_for_probe, name, token, whose), unasked)
 
-    def _ask_for_probe(self, name: str, token: str) -> Permit | Barred:
+    def _ask_for_probe(self, name: str, token: str, whose: str) -> Permit | Barred:
         state, permitted, wait = self._step(name, "admit", token)
+        now, settings = self._line.now(), self._of(name)
         if state.phase is Phase.CLOSED:  # since we last heard of it
-            return rules.admit(state, name, token, self._line.now(), self._of(name))[1]
+            return rules.admit(state, name, token, now, settings, whose)[1]
         if permitted:
             return Permit(name, state.era, token)
-        return Barred(retry_after=timedelta(milliseconds=wait), spread=self._of(name).ramp_up)
+        spread = rules.spread(state, now, settings)
+        return Barred(retry_after=timedelta(milliseconds=wait), spread=spread)
 
     def _refuse(self, name: str, barred: Barred) -> None:
         """Tell of a refusal, unless another process did so within the minute (spec D5)."""

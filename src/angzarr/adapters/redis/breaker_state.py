@@ -51,6 +51,7 @@ def read_state(told: str) -> State:
         retry_at=_maybe(given.get("retry_at")),
         probes=tuple(Probe(token, _time(ends)) for token, ends in given["probes"] or ()),
         successes=given["successes"],
+        ill_since=_maybe(given.get("ill_since")),
         changed_at=_maybe(given.get("changed_at")),
         reason=Reason(given["reason"]) if given.get("reason") else None,
         judged=Counts(*given.get("judged") or ()),
