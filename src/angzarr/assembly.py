@@ -112,7 +112,6 @@ def _waves(app: Any, road: Road) -> Waves | None:
         autopsy=road.pipeline.judge.autopsy,
         facts=road.settler.facts,
         clock=road.pipeline.clock,
-        chance=random.random,
         known=frozenset(wiring.domains_to_read(app.settings, list(app.handlers.domains()))),
         on_held=app.held_domains.hold,
     )
@@ -135,7 +134,7 @@ def _pipeline(
             sleep=clock.sleep,
             chance=random.random,
         ),
-        caller=Caller(results=results, judge=judge, hooks=hooks, chance=random.random),
+        caller=Caller(results=results, judge=judge, hooks=hooks),
         results=results,
         judge=judge,
         hold=hold,

@@ -19,6 +19,7 @@ _DROPPED: Final = frozenset(
         names.ATTEMPT,
         names.HOP,
         names.FIRST_ATTEMPT_AT,
+        names.HELD_SINCE,
         names.NOT_BEFORE,
         "x-delay",
     }

@@ -7,6 +7,7 @@ behind it nothing, and whatever was taken before is given back.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,6 +24,8 @@ from angzarr.resilience.budget import Budgets
 from angzarr.resilience.guarded import counted_within, next_call
 from angzarr.resilience.limit import Limits, Scope
 from angzarr.resilience.taxonomy import ILLNESS
+
+_log = logging.getLogger("angzarr.delivery")
 
 
 @dataclass(slots=True)
@@ -73,7 +76,16 @@ class Admission:
         return stopped
 
     def leave(self, passage: Passage, handler: Handler, ended: Ended, took: timedelta) -> None:
-        """Tell those who let it through how the call ended; raises nothing."""
+        """Tell those who let it through how the call ended; raises nothing.
+
+        An error's own code may fail when it is looked at, and the call is over.
+        """
+        try:
+            self._leave(passage, handler, ended, took)
+        except Exception:  # noqa: BLE001 - the delivery has its outcome
+            _log.exception("admission_not_told")
+
+    def _leave(self, passage: Passage, handler: Handler, ended: Ended, took: timedelta) -> None:
         if isinstance(ended.outcome, Postponed | Stopped):
             self.forgo(passage)  # the handler says that it did not call
             return
@@ -106,16 +118,18 @@ class Admission:
     def _ask(self, passage: Passage, delivery: Delivery, handler: Handler) -> Stopped | None:
         """Return what stops *delivery*; *passage* has what is held, also if this breaks off."""
         return (
-            self._ask_breakers(passage, handler)
+            self._ask_breakers(passage, delivery, handler)
             or self._ask_budgets(passage, delivery, handler)
             or self._ask_limits(passage, delivery, handler)
         )
 
-    def _ask_breakers(self, passage: Passage, handler: Handler) -> Stopped | None:
+    def _ask_breakers(
+        self, passage: Passage, delivery: Delivery, handler: Handler
+    ) -> Stopped | None:
         for guard in handler.breakers:
-            answer = self.breakers.admit(guard.name, passage.token)
+            answer = self.breakers.admit(guard.name, passage.token, delivery.turn)
             if isinstance(answer, Barred):
-                return stopped_by(guard.name, answer, self.chance())
+                return stopped_by(guard.name, answer, delivery)
             passage.permits.append(answer)
         return None
 

@@ -16,11 +16,12 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.diagnosis import GIVEN_UP
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.judge import Judge
+from angzarr.delivery.judge import Judge, cause_of
 from angzarr.delivery.outcome import Handled, Outcome, Postponed, Skipped
 from angzarr.delivery.results import Results
-from angzarr.errors import CircuitOpenError, DeliveryError, GiveUp, Postpone, Skip
+from angzarr.errors import CircuitOpenError, DeliveryError, GiveUp, Postpone, RetryLater, Skip
 from angzarr.resilience.breaker import Barred
+from angzarr.resilience.breaker_rules import chance_of
 from angzarr.resilience.taxonomy import Classification
 
 #: How long a handler that says Postpone without a delay waits.
@@ -53,9 +54,11 @@ class Ended(NamedTuple):
     error: Exception | None = None
 
 
-def stopped_by(breaker: str, barred: Barred, chance: float) -> Stopped:
-    """Return that *breaker* stops a delivery, spread by *chance*."""
-    wait = barred.wait(chance)
+def stopped_by(breaker: str, barred: Barred, delivery: Delivery) -> Stopped:
+    """Return that *breaker* stops *delivery*, which keeps its place among those who wait."""
+    wait = barred.wait(chance_of(delivery.turn))
+    if barred.ramping:
+        return Stopped(wait, f"breaker {breaker} is ramping up", breaker=breaker)
     open_for_long = CircuitOpenError(breaker, wait)
     return Stopped(wait, f"breaker {breaker} is open", open_for_long, breaker)
 
@@ -75,7 +78,6 @@ class Caller:
     results: Results
     judge: Judge
     hooks: Hooks
-    chance: Callable[[], float]
 
     def call(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Ended:
         """Run *call* for *delivery*; what ends the process or the thread is raised."""
@@ -104,9 +106,21 @@ class Caller:
             why = said.reason or "asked by the handler"
             return Ended(Postponed(delay=wait, why=why, claimed=True))
         except CircuitOpenError as refused:  # by a breaker around one call inside the handler
-            barred = Barred(retry_after=refused.retry_after, spread=refused.spread)
-            return Ended(stopped_by(refused.name, barred, self.chance()))
+            return Ended(_refused(refused, delivery))
         except GiveUp as said:
             return Ended(self.judge.dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP))
         except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
-            return Ended(*self.judge.failed(delivery, handler, error), error)
+            cause = cause_of(error)
+            if isinstance(cause, CircuitOpenError) and not _edited(error):
+                return Ended(_refused(cause, delivery))  # to retry it would use up an attempt
+            return Ended(*self.judge.failed(delivery, handler, error), cause)
+
+
+def _refused(error: CircuitOpenError, delivery: Delivery) -> Stopped:
+    barred = Barred(retry_after=error.retry_after, spread=error.spread, ramping=error.ramping)
+    return stopped_by(error.name, barred, delivery)
+
+
+def _edited(error: Exception) -> bool:
+    """Tell whether the handler asked to be retried with other arguments."""
+    return isinstance(error, RetryLater) and error.body is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from angzarr.events import headers as names
@@ -31,6 +31,8 @@ class Delivery:
     letter_id: str | None
     #: Its publisher's deadline (Celery's ``expires``): no run begins later. None: there is none.
     expires_at: datetime | None = None
+    #: Since when it has been held back, without being let in once; see `Postponed.held`.
+    held_since: datetime | None = None
     redelivered: bool = False
     #: What its claim was answered, where that was made when the message was fetched (4).
     answer: ClaimAnswer | None = None
@@ -46,6 +48,15 @@ class Delivery:
     def rides(self) -> bool:
         """Whether it was claimed when its message was fetched, without counting a start."""
         return isinstance(self.answer, Claimed)
+
+    @property
+    def turn(self) -> str:
+        """What its place among those who wait goes by: the same until it has used an attempt."""
+        return f"{self.key}#{self.attempt}"
+
+    def held_for(self, now: datetime) -> timedelta:
+        """Return how long it has been held back."""
+        return now - self.held_since if self.held_since is not None else timedelta(0)
 
     @property
     def fingerprint(self) -> str:
@@ -94,6 +105,7 @@ def read(
         not_before=names.time_of(get(names.NOT_BEFORE)),
         letter_id=str(letter_id) if (letter_id := get(names.LETTER_ID)) else None,
         expires_at=names.time_of(get("expires")),
+        held_since=names.time_of(get(names.HELD_SINCE)),
         redelivered=redelivered,
         answer=answer,
         ack_follows=ack_follows,

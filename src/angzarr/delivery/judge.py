@@ -72,7 +72,7 @@ class Judge:
         self, delivery: Delivery, handler: Handler, error: Exception
     ) -> tuple[Outcome, Classification]:
         """Return what becomes of *delivery* after *error*, and what kind of error it is."""
-        seen = self.classify(delivery, handler, _cause(error))
+        seen = self.classify(delivery, handler, cause_of(error))
         return self._judge(delivery, handler, error, seen), seen
 
     def dead(
@@ -138,14 +138,14 @@ class Judge:
         policy = self.policy(delivery, handler, seen.category)
         most = policy.max_attempts if asked.max_attempts is None else asked.max_attempts
         if most and delivery.attempt >= most:
-            return self.dead(delivery, handler, _cause(asked), Reason.EXHAUSTED, seen)
+            return self.dead(delivery, handler, cause_of(asked), Reason.EXHAUSTED, seen)
         delay = asked.delay
         if delay is None:
             endless = replace(policy, max_attempts=delivery.attempt + 1)
             delay = next_delay(endless, delivery.attempt, self.chance(), seen.retry_after)
         retried = Retried(
             delay=delay or timedelta(0),
-            error=_cause(asked),
+            error=cause_of(asked),
             seen=seen,
             max_attempts=most,
             body=asked.body,
@@ -160,6 +160,6 @@ class Judge:
         return self.dead(delivery, handler, retried.error, Reason.OUT_OF_TIME, retried.seen)
 
 
-def _cause(error: Exception) -> Exception:
+def cause_of(error: Exception) -> Exception:
     """Return what the handler's own `RetryLater` was raised for, or the error itself."""
     return (isinstance(error, RetryLater) and error.cause) or error

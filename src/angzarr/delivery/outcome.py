@@ -60,6 +60,8 @@ class Postponed:
     delay: timedelta
     why: str
     claimed: bool
+    #: Whether its handler's `max_age` bounds how long it is put off for such reasons in a row.
+    held: bool = False
     #: The open breaker it waits for, if that is why.
     breaker: str | None = None
     #: The domain that is held back for a poison wave, if that is why.

@@ -240,10 +240,14 @@ class Pipeline:
             if not isinstance(ended.outcome, Stopped):
                 return ended.outcome
         overdue = stopped.overdue
-        if overdue is not None and self._age(delivery) > handler.max_age:
+        if overdue is not None and delivery.held_for(self.clock.now()) > handler.max_age:
             return self.judge.dead(delivery, handler, overdue, Reason.TOO_OLD, too_old(overdue))
         return Postponed(
-            delay=stopped.delay, why=stopped.why, claimed=True, breaker=stopped.breaker
+            delay=stopped.delay,
+            why=stopped.why,
+            claimed=True,
+            held=overdue is not None,
+            breaker=stopped.breaker,
         )
 
     def _poison(self, delivery: Delivery, handler: Handler, starts: int) -> DeadLettered:
@@ -268,7 +272,3 @@ class Pipeline:
         return self.judge.dead(
             delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=delivery.rides
         )
-
-    def _age(self, delivery: Delivery) -> timedelta:
-        now = self.clock.now()
-        return now - (delivery.first_attempt_at or now)

@@ -19,7 +19,7 @@ SLEPT = timedelta(milliseconds=100)
 #: No wait is longer, whatever a handler or a server asks for: beyond it calendars and brokers end.
 FURTHEST = timedelta(days=365)
 
-_DROPPED = frozenset({*names.BROKER_COUNTERS, "eta", names.NOT_BEFORE})
+_DROPPED = frozenset({*names.BROKER_COUNTERS, "eta", names.NOT_BEFORE, names.HELD_SINCE})
 
 
 class Schedule(Protocol):
@@ -99,6 +99,8 @@ def copy_of(delivery: Delivery, *, attempt: int, hop: int, due_at: datetime) -> 
     }
     if delivery.first_attempt_at is not None:
         kept[names.FIRST_ATTEMPT_AT] = delivery.first_attempt_at.isoformat()
+    if delivery.held_since is not None:
+        kept[names.HELD_SINCE] = delivery.held_since.isoformat()
     return Message(
         body=message.body,
         content_type=message.content_type,

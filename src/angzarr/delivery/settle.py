@@ -9,7 +9,7 @@ Every step may be repeated: if one fails the message is held and settle starts o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from angzarr.clock import Clock
@@ -83,7 +83,8 @@ class Settler:
             case Skipped():
                 return self._end(delivery, outcome, Complete())
             case Postponed(delay=delay, claimed=False):
-                self._put_back(delivery, delay, attempt=delivery.attempt, hop=delivery.position.hop)
+                hop = delivery.position.hop
+                self._put_back(delivery, outcome, delay, attempt=delivery.attempt, hop=hop)
                 return self._end(delivery, outcome)
             case Postponed(delay=delay):
                 return self._come_back(delivery, outcome, delay, attempt=delivery.attempt)
@@ -114,17 +115,23 @@ class Settler:
         ending = Wait(position=Position(delivery.position.replay, hop), delay=delay)
         if not self.store.owns(delivery.key, delivery.token):
             return self._ended_before(delivery, ending)
-        self._put_back(delivery, delay, attempt=attempt, hop=hop)
+        self._put_back(delivery, outcome, delay, attempt=attempt, hop=hop)
         return self._end(delivery, outcome, ending)
 
-    def _put_back(self, delivery: Delivery, delay: timedelta, *, attempt: int, hop: int) -> None:
+    def _put_back(
+        self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int, hop: int
+    ) -> None:
         delay = min(delay, FURTHEST)
         if delay <= SLEPT:
             self.clock.sleep(delay)
             delay = timedelta(0)
         now = self.clock.now()
         due_at = now + delay
-        seen = replace(delivery, first_attempt_at=delivery.first_attempt_at or now)
+        seen = replace(
+            delivery,
+            first_attempt_at=delivery.first_attempt_at or now,
+            held_since=_held_since(delivery, outcome, now),
+        )
         self.schedule.put(copy_of(seen, attempt=attempt, hop=hop, due_at=due_at), due_at)
 
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
@@ -168,6 +175,17 @@ class Settler:
                 event_id=delivery.event.id,
             )
         )
+
+
+def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime | None:
+    """Return since when *delivery* will have been held back when its copy comes."""
+    match outcome:
+        case Postponed(held=True):
+            return delivery.held_since or now
+        case Postponed(claimed=False):
+            return delivery.held_since  # it came early, or another has it: nobody asked for it
+        case _:
+            return None
 
 
 def completion_of(outcome: Outcome | None) -> Complete | None:

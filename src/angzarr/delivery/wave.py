@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from angzarr.clock import Clock
+from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.delivery import Delivery
@@ -24,7 +25,7 @@ from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed, 
 from angzarr.delivery.record import wave_fact
 from angzarr.facts import FactLog
 from angzarr.resilience.breaker import Barred, Breakers, Permit
-from angzarr.resilience.breaker_rules import PROBE_WAIT
+from angzarr.resilience.breaker_rules import PROBE_WAIT, chance_of
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.delivery")
@@ -44,7 +45,6 @@ class Waves:
     autopsy: Autopsy
     facts: FactLog
     clock: Clock
-    chance: Callable[[], float]
     #: The domains that are told apart; a name that only a message gives is counted as unknown, or
     #: whoever sends messages could make up any number of them.
     known: frozenset[str]
@@ -58,39 +58,39 @@ class Waves:
         None for one that has waited for its handler's maximum age: nothing waits for ever.
         """
         domain = self._domain(delivery)
-        answer = self.breakers.admit(breaker_of(domain), delivery.token)
+        answer = self.breakers.admit(breaker_of(domain), delivery.token, delivery.turn)
         if isinstance(answer, Permit):
             return answer
         if self._is_old(delivery):
             return None
-        return self._postponed(domain, answer, claimed=delivery.rides)
+        return self._postponed(delivery, domain, answer, claimed=delivery.rides)
 
     def judged(self, delivery: Delivery, outcome: Outcome, permit: Permit | None) -> Outcome:
         """Return *outcome*, or a postponement where it would be one more letter of a wave."""
         if permit is None:
             return outcome
-        if not isinstance(outcome, DeadLettered | Handled | Skipped) or _dropped(outcome):
+        if not isinstance(outcome, DeadLettered | Handled | Skipped) or _says_nothing(outcome):
             self.breakers.forgo(permit)
             return outcome
         dead = isinstance(outcome, DeadLettered)
         self.breakers.record(permit, ok=not dead, took=timedelta(0))
         if not isinstance(outcome, DeadLettered) or self._is_old(delivery):
             return outcome
-        barred = self._barred(permit.name, delivery.token)
+        barred = self._barred(permit.name, delivery)
         if barred is None:
             return outcome
         domain = self._domain(delivery)
         self._raise_alarm(domain, outcome, self.clock.now() + barred.retry_after)
-        return self._postponed(domain, barred, claimed=outcome.claimed)
+        return self._postponed(delivery, domain, barred, claimed=outcome.claimed)
 
     def forgo(self, permit: Permit | None) -> None:
         """Give back what `enter` gave: nothing was decided."""
         if permit is not None:
             self.breakers.forgo(permit)
 
-    def _barred(self, name: str, token: str) -> Barred | None:
-        """Return whether the letter of *token* belongs to a wave; its run is over, so no probe."""
-        answer = self.breakers.admit(name, token)
+    def _barred(self, name: str, delivery: Delivery) -> Barred | None:
+        """Return whether *delivery*'s letter belongs to a wave; its run is over, so no probe."""
+        answer = self.breakers.admit(name, delivery.token, delivery.turn)
         if isinstance(answer, Barred):
             return answer
         if not answer.probe:
@@ -98,11 +98,14 @@ class Waves:
         self.breakers.forgo(answer)
         return Barred(retry_after=PROBE_WAIT)
 
-    def _postponed(self, domain: str, barred: Barred, *, claimed: bool) -> Postponed:
+    def _postponed(
+        self, delivery: Delivery, domain: str, barred: Barred, *, claimed: bool
+    ) -> Postponed:
         return Postponed(
-            delay=barred.wait(self.chance()),
+            delay=barred.wait(chance_of(delivery.turn)),
             why=f"poison wave in domain {domain}",
             claimed=claimed,
+            held=True,
             wave=domain,
         )
 
@@ -125,11 +128,20 @@ class Waves:
 
     def _is_old(self, delivery: Delivery) -> bool:
         handler = self.handlers.get(delivery.handler)
-        if handler is None or delivery.first_attempt_at is None:
+        return handler is not None and delivery.held_for(self.clock.now()) > handler.max_age
+
+
+#: Letters of runs that failed and of what does not fit. All others are no sign of a wave, and to
+#: run their events again would do harm: a poisonous one kills its worker each time.
+_OF_WAVES = frozenset({Reason.REFUSED, Reason.EXHAUSTED, Reason.UNDELIVERABLE})
+
+
+def _says_nothing(outcome: Handled | Skipped | DeadLettered) -> bool:
+    """Tell whether *outcome* is no sign of its domain's health; what a person dropped is none."""
+    match outcome:
+        case Skipped():
+            return outcome.switch is not None
+        case DeadLettered(letter=letter):
+            return letter.reason not in _OF_WAVES
+        case _:
             return False
-        return self.clock.now() - delivery.first_attempt_at > handler.max_age
-
-
-def _dropped(outcome: Outcome) -> bool:
-    """Tell whether a person dropped it: that says nothing of its domain's health."""
-    return isinstance(outcome, Skipped) and outcome.switch is not None

@@ -32,6 +32,8 @@ ATTEMPT: Final = "angzarr-attempt"
 HOP: Final = "angzarr-hop"
 #: When the first attempt of this replay began, RFC 3339.
 FIRST_ATTEMPT_AT: Final = "angzarr-first-attempt-at"
+#: Since when it has been waiting for a breaker, a budget or a limit, RFC 3339; let in, it has none.
+HELD_SINCE: Final = "angzarr-held-since"
 #: Not to be run before this time, RFC 3339. Every copy has it; one that arrives early goes back.
 NOT_BEFORE: Final = "angzarr-not-before"
 #: The queue the message was first sent to.

@@ -193,7 +193,7 @@ class World:
                 breakers=self.breakers, budgets=self.budgets, limits=self.limits,
                 chance=lambda: 0.0, sleep=self.clock.sleep,
             ),
-            caller=Caller(results=results, judge=judge, hooks=self.hooks, chance=lambda: 0.0),
+            caller=Caller(results=results, judge=judge, hooks=self.hooks),
             results=results, judge=judge,
             hold=hold, clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"),

@@ -9,9 +9,11 @@ import pytest
 from tests.hand_clock import seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Postponed
 from angzarr.delivery.wave import Waves
 from angzarr.errors import GiveUp
+from angzarr.events import headers as names
 from angzarr.resilience.breaker import BreakerSettings
 
 LEAST = 10
@@ -37,7 +39,7 @@ class Guarded:
             breakers=InProcessBreakers(default=settings, clock=world.clock),
             handlers=world.handlers,
             autopsy=plain.pipeline.judge.autopsy, facts=plain.settler.facts, clock=world.clock,
-            chance=lambda: 0.0, known=frozenset(self.ill),
+            known=frozenset(self.ill),
             on_held=lambda domain, until: self.held.append((domain, until)),
             seldom=seldom_by(world.clock),
         )  # fmt: skip
@@ -126,8 +128,23 @@ def test_it_ends_when_two_events_tried_are_handled(guarded, world):
 def test_what_waited_for_its_maximum_age_is_not_kept_for_ever(guarded, world):
     for _ in range(LEAST):
         guarded.take()
-    began_at = (world.clock.now() - timedelta(days=2)).isoformat()
-    assert isinstance(guarded.take(**{"angzarr-first-attempt-at": began_at}), DeadLettered)
+    long_ago = (world.clock.now() - timedelta(days=2)).isoformat()
+    assert isinstance(guarded.take(**{names.FIRST_ATTEMPT_AT: long_ago}), Postponed)
+    assert isinstance(guarded.take(**{names.HELD_SINCE: long_ago}), DeadLettered)
+
+
+@pytest.mark.parametrize("reason", [Reason.POISON, Reason.CONFLICT, Reason.REVOKED, Reason.TOO_OLD])
+def test_letters_that_no_run_would_change_are_no_sign_and_are_written(guarded, world, reason):
+    waves, delivery = guarded.road.waves, world.delivery(task="order")
+    permit = waves.enter(delivery)
+    refused = guarded.take()
+    other = replace(refused, letter=replace(refused.letter, reason=reason))
+    for _ in range(LEAST):
+        assert waves.judged(delivery, other, permit) is other
+    while isinstance(guarded.take(), DeadLettered):
+        pass
+    assert guarded.number == LEAST
+    assert waves.judged(delivery, other, permit) is other
 
 
 def test_what_is_postponed_without_a_claim_remembers_when_it_first_came(guarded, world):

@@ -85,7 +85,7 @@ class _InHand:
 def said_of(outcome: Outcome) -> Said:
     """Return level and event name of *outcome*."""
     if isinstance(outcome, Postponed) and outcome.breaker is not None:
-        return Said(logging.WARNING, "circuit_breaker_open_postponing")
+        return Said(logging.INFO, "circuit_breaker_open_postponing")  # its opening was a warning
     if isinstance(outcome, Skipped) and outcome.switch is not None:
         return Said(logging.WARNING, "event_dropped")
     return _SAID[type(outcome)]

@@ -46,7 +46,7 @@ def test_every_outcome_is_a_line_that_names_the_delivery(settled, outcome):
         (Duplicate(), "info", "event_already_processed_skipping"),
         (Superseded(), "info", "event_already_processed_skipping"),
         (Skipped(reason="x"), "warning", "permanent_error_skipping"),
-        (breaker_open(), "warning", "circuit_breaker_open_postponing"),
+        (breaker_open(), "info", "circuit_breaker_open_postponing"),
         (retried(), "warning", "retrying_after_failure"),
         (dead_lettered(), "error", "event_sent_to_dlq"),
     ],
