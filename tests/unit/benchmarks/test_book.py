@@ -4,15 +4,30 @@ from harness import book
 
 
 def test_merging_replaces_what_was_measured_again_and_keeps_the_rest(tmp_path):
-    path = tmp_path / "build" / "bench.json"
-    book.merge({"a": {"value": 1, "unit": "µs"}, "b": {"value": 2}}, path)
+    path, copy = tmp_path / "build" / "bench.json", tmp_path / "record.json"
+    book.merge({"a": {"value": 1, "unit": "µs"}, "b": {"value": 2}}, path, copy)
 
-    merged = book.merge({"b": {"value": 3}}, path)
+    merged = book.merge({"b": {"value": 3}}, path, copy)
 
     assert merged == {"a": {"value": 1, "unit": "µs"}, "b": {"value": 3}}
-    assert book.read(path) == merged
+    assert book.read(path, copy) == merged
     assert [file.name for file in path.parent.iterdir()] == ["bench.json"]
 
 
+def test_a_new_checkout_begins_with_what_was_measured_before(tmp_path):
+    path, copy = tmp_path / "bench.json", tmp_path / "record.json"
+    book.merge({"a": {"value": 1}}, path, copy)
+    path.unlink()
+    assert book.merge({"b": {"value": 2}}, path, copy) == {"a": {"value": 1}, "b": {"value": 2}}
+
+
 def test_nothing_measured_is_an_empty_book(tmp_path):
-    assert book.read(tmp_path / "bench.json") == {}
+    assert book.read(tmp_path / "bench.json", tmp_path / "record.json") == {}
+
+
+def test_the_copy_in_the_repository_is_what_the_page_shows():
+    from figures import FIGURES
+    from harness import report
+
+    written = report.REPORT.read_text(encoding="utf-8")
+    assert report.render(book.read(book.COPY), FIGURES.values()) == written
