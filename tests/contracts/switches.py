@@ -84,11 +84,11 @@ class SwitchesContract:
         assert list(mine.history(10)) == []
 
     def test_what_is_put_is_told_as_it_was_put(self, mine):
-        put = mine.put(HANDLER, PAUSE, by="ada", reason="büro \u2028 closed", until=HOUR)
+        put = mine.put(HANDLER, PAUSE, by="ada", reason="büro 👩\u200d🔧 closed", until=HOUR)
         (found,) = mine.switches()
         assert found == put
         assert (found.selector, found.action, found.by) == (HANDLER, PAUSE, "ada")
-        assert found.reason == "büro \u2028 closed"
+        assert found.reason == "büro 👩\u200d🔧 closed"
         assert found.until - found.at == HOUR
         assert abs(found.at - mine.now()) < timedelta(seconds=10)
 
@@ -180,7 +180,7 @@ class SwitchesContract:
             mine.put(HANDLER, DROP, by="ada")
         assert list(mine.switches()) == []
 
-    @pytest.mark.parametrize("odd", ["a b", "ü\u2028", "x:y%", '"\\', "a\x00b", "*"])
+    @pytest.mark.parametrize("odd", ["a b", "ü\u00a0", "x:y%", '"\\', "*"])
     def test_any_name_can_be_switched(self, mine, odd):
         put = mine.put(Selector(tenant=odd, domain=odd), DROP, by=odd, reason=odd)
         assert mine.switches() == [put]

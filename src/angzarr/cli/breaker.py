@@ -15,6 +15,7 @@ from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console
+from angzarr.printable import printable
 from angzarr.resilience.breaker import BreakerControls, State
 from angzarr.resilience.guarded import check_name
 
@@ -70,7 +71,7 @@ def isolate(app_name: str | None, name: str, *, create: bool) -> None:
     else:
         _known(controls, name)
     controls.isolate(name, by=person())
-    shown = breaker_view.one_line(name)
+    shown = printable(name)
     click.echo(f"{shown} is isolated; its deliveries wait until `angzarr breaker reset {shown}`")
 
 
@@ -82,7 +83,7 @@ def reset(app_name: str | None, name: str) -> None:
     controls = _controls(app_name)
     _known(controls, name)
     controls.reset(name, by=person())
-    click.echo(f"{breaker_view.one_line(name)} is closed")
+    click.echo(f"{printable(name)} is closed")
 
 
 @breaker.command()
@@ -121,7 +122,7 @@ def _controls(app_name: str | None) -> BreakerControls:
 def _known(controls: BreakerControls, name: str) -> State:
     states: Mapping[str, State] = controls.states()
     if name not in states:
-        known = ", ".join(map(breaker_view.one_line, states)) or "none"
+        known = ", ".join(map(printable, states)) or "none"
         msg = f"there is no breaker {name!r}; known are: {known}"
         raise click.ClickException(msg)
     return states[name]

@@ -9,6 +9,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from angzarr.cli.entry_view import console, safe
+from angzarr.printable import printable
 from angzarr.resilience.breaker import Phase, State, Transition
 
 _COLOURS: Final = {
@@ -48,11 +49,6 @@ def print_detail(name: str, state: State, changes: Sequence[Transition], now: da
         out.print(safe(line(change)))
 
 
-def one_line(value: object) -> str:
-    """Return *value* without what a terminal would act on, and as one line."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in str(value))
-
-
 def line(change: Transition) -> str:
     """Return *change* as a line."""
     counts_ = change.counts
@@ -60,7 +56,7 @@ def line(change: Transition) -> str:
     by = f", by {change.by}" if change.by else ""
     at = change.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     what = f"{change.before} to {change.after}, {change.reason}"
-    return one_line(f"{at}  {change.name}: {what}{judged}{by}")
+    return printable(f"{at}  {change.name}: {what}{judged}{by}")
 
 
 def counts(state: State) -> tuple[int, int, int]:

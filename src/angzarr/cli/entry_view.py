@@ -13,6 +13,7 @@ from rich.text import Text
 
 from angzarr.analysis.entry import Entry, EntryDetail, Status, Unreadable
 from angzarr.analysis.ledger import FailureStats, Page
+from angzarr.printable import printable
 
 #: Characters of an id that a person sees and types; fewer than the shortest is refused.
 SHORT_ID: Final = 12
@@ -46,8 +47,7 @@ def console() -> Console:
 
 def safe(value: object, style: str = "") -> Text:
     """Return *value* as text without markup and without what a terminal would act on."""
-    shown = (c if c.isprintable() or c in "\n\t" else "\ufffd" for c in str(value))
-    return Text("".join(shown), style=style)
+    return Text(printable(value, keep="\n\t"), style=style)
 
 
 def print_page(page: Page) -> None:

@@ -14,6 +14,7 @@ from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console
+from angzarr.printable import printable
 from angzarr.resilience.switch_rules import fits
 from angzarr.resilience.switches import REMEMBERED, Action, Selector, Switch, SwitchControls
 
@@ -185,7 +186,7 @@ def _wanted(found: Sequence[Switch], ids: Sequence[str], said: dict[str, Any]) -
         what = ", ".join(ids) if selector is None else f"for just {selector}"
         there = "; ".join(f"{id_} ({one})" for id_, one in known.items()) or "none"
         msg = f"there is no switch {what}; there are: {there}"
-        raise click.ClickException(msg)
+        raise click.ClickException(printable(msg))
     return wanted
 
 

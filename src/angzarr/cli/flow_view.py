@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from angzarr.cli.entry_view import console, safe
+from angzarr.printable import printable
 from angzarr.resilience.switches import Action, Switch, SwitchChange
 
 _COLOURS = {Action.PAUSE: "yellow", Action.DROP: "bold red"}
@@ -35,7 +36,7 @@ def table(switches: Sequence[Switch]) -> Table:
 def line(switch: Switch) -> str:
     """Return *switch* as a line."""
     until = f", until {_local(switch.until)}" if switch.until else ""
-    return safe(f"{switch}{until}").plain
+    return f"{switch}{until}"
 
 
 def print_history(changes: Sequence[SwitchChange]) -> None:
@@ -50,7 +51,7 @@ def _change_line(change: SwitchChange) -> str:
     until = change.after.until if change.after is not None else None
     ends = f", until {_local(until)}" if until else ""
     instead = f", in place of what is {change.before}" if change.before and change.after else ""
-    return (
+    return printable(
         f"{_local(change.at)}  {change.word} {change.selector}, by {change.by}{why}{ends}{instead}"
     )
 

@@ -9,6 +9,7 @@ import click
 
 from angzarr import __version__
 from angzarr.errors import AngzarrError
+from angzarr.printable import printable
 
 #: Command → where it is defined.
 _COMMANDS: Final = {
@@ -40,7 +41,7 @@ class Doors(click.Group):
         try:
             return super().invoke(ctx)
         except AngzarrError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(printable(error, keep="\n\t")) from error
 
 
 @click.group(cls=Doors, context_settings={"help_option_names": ["-h", "--help"]})

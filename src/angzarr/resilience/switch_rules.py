@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
+from unicodedata import category
 
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.switches import Action, Selector, Switch
 
 #: Longest part of a selector and longest reason, in characters: both go into facts and log lines.
 LONGEST: Final = 500
+#: Control characters, and what else ends a line: a log line or a terminal would act on them.
+_NO_TEXT: Final = frozenset({"Cc", "Zl", "Zp"})
 #: How long a paused delivery waits at least, and at most.
 SHORTEST_WAIT: Final = timedelta(seconds=2)
 LONGEST_WAIT: Final = timedelta(seconds=60)
@@ -87,6 +90,10 @@ def check_switch(selector: Selector, action: Action, by: str, reason: str) -> No
             f"names and reason have at most {LONGEST} characters",
         ),
         (all(map(_is_text, (*said, reason))), "names and reason must be text that UTF-8 can carry"),
+        (
+            not any(map(_breaks_lines, (*said, reason))),
+            "names and reason must be one line without control characters: leave them out",
+        ),
     )
     wrong = [problem for good, problem in checks if not good]
     if wrong:
@@ -104,6 +111,10 @@ def too_many(most: int) -> ConfigurationError:
 
 def _rank(switch: Switch) -> tuple[bool, datetime, str]:
     return switch.action is not Action.PAUSE, switch.at, switch.id
+
+
+def _breaks_lines(said: str) -> bool:
+    return any(category(character) in _NO_TEXT for character in said)
 
 
 def _is_text(said: str) -> bool:

@@ -16,6 +16,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from angzarr.printable import printable
+
 #: How many switches there may be: each process keeps them all in memory.
 MOST: Final = 1000
 #: Changes that are remembered.
@@ -53,7 +55,8 @@ class Selector(NamedTuple):
 
     def __str__(self) -> str:
         said = zip(("handler", "event type", "tenant", "domain"), self, strict=True)
-        return ", ".join(f"{what} {name}" for what, name in said if name is not None) or "all"
+        meant = ", ".join(f"{what} {name}" for what, name in said if name is not None)
+        return printable(meant or "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +83,7 @@ class Switch:
     def __str__(self) -> str:
         why = f": {self.reason}" if self.reason else ""
         word = "paused" if self.action is Action.PAUSE else "dropped"
-        return f"{word} by {self.by}{why} (switch {self.id}, {self.selector})"
+        return printable(f"{word} by {self.by}{why} (switch {self.id}, {self.selector})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import sys
 import types
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +12,8 @@ from angzarr import Angzarr
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable
-from angzarr.resilience.switches import Action, Selector
+from angzarr.resilience.switch_rules import SwitchSet
+from angzarr.resilience.switches import Action, Selector, Switch
 
 
 class FakeApp:
@@ -233,13 +234,30 @@ def test_the_history_tells_who_what_and_why(run, app, three):
     assert "resume handler shop.*, by " in lines[1]
 
 
-def test_what_a_terminal_would_act_on_is_not_printed(run, app):
-    app.switches.put(Selector(tenant="\x1b[31mred"), Action.DROP, by="a\x07b", reason="\x1b]0;x")
-    for command in ("list", "history", "resume"):
-        options = ["--all"] if command == "resume" else []
-        output = run(command, *options).output
-        assert "red" in output
-        assert not set(output) & {"\x1b", "\x07"}
+ODD = Switch(
+    selector=Selector(tenant="\x1b[31mred\nname"), action=Action.DROP,
+    by="a\x07b", reason="\x1b]0;x", at=datetime.now(UTC),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command", [["list"], ["resume", "0123\x1b"], ["resume", "--all"], ["history"]]
+)
+def test_what_a_terminal_would_act_on_is_not_printed(run, app, command):
+    """Who wrote it there did not use `put`, which refuses it."""
+    app.switches._all = SwitchSet([ODD])
+    if command == ["history"]:
+        app.switches.resume([ODD.id], by="ada")
+    output = run(*command).output
+    assert "red" in output
+    assert "\nname" not in output
+    assert not set(output) & {"\x1b", "\x07"}
+
+
+def test_a_line_break_in_a_reason_is_refused(run, app):
+    result = run("pause", "--all", "--reason", "a\nb")
+    assert (result.exit_code, list(app.switches.switches())) == (1, [])
+    assert "must be one line" in result.output
 
 
 def test_a_store_that_is_away_is_one_sentence(run, app, monkeypatch):

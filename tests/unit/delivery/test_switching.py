@@ -16,7 +16,8 @@ from angzarr.events import headers as names
 from angzarr.resilience.breaker import Permit
 from angzarr.resilience.idempotency import Claimed
 from angzarr.resilience.switch_rules import LONGEST_WAIT, SHORTEST_WAIT
-from angzarr.resilience.switches import Action, Selector
+from angzarr.resilience.switches import Action, Selector, Switch
+from hand_clock import START
 
 PAUSE, DROP = Action.PAUSE, Action.DROP
 HANDLER = Selector(handler="h")
@@ -153,7 +154,7 @@ def test_a_change_is_a_fact_and_each_process_that_honours_it_says_so_once(world,
     log = Facts()
     switches = InProcessSwitches(SwitchLog(facts=lambda: log), clock=world.clock)
     with caplog.at_level(logging.WARNING, "angzarr.flow"):
-        put = switches.put(Selector("h", tenant="acme"), PAUSE, by="ada", reason="a\nb")
+        put = switches.put(Selector("h", tenant="acme"), PAUSE, by="ada", reason="a b")
         switches.put(put.selector, DROP, by="bob", reason="why", until=timedelta(hours=1))
         switches.put(Selector(handler="h.*"), PAUSE, by="ada")
         switches.resume([put.id], by="eve")
@@ -168,6 +169,22 @@ def test_a_change_is_a_fact_and_each_process_that_honours_it_says_so_once(world,
     assert third.tool_id is None
     assert (fourth.data["action"], fourth.data["by"]) == ("resume", "eve")
     assert len({fact.id for fact in log.facts}) == 4
+
+
+def test_a_stored_line_break_forges_no_log_line(caplog):
+    odd = Switch(
+        selector=Selector("h\n"),
+        action=PAUSE,
+        by="a\x1b[31m",
+        reason="b\nflow_resumed: c",
+        at=START,
+    )
+    log = SwitchLog(facts=Facts)
+    log.heard({}, {odd.id: odd})
+    log.heard({odd.id: odd}, {})
+    for record in caplog.records:
+        assert record.message.isprintable()
+        assert "flow_resumed: c" in record.message
 
 
 def test_a_fact_log_that_fails_undoes_no_switch(world, caplog):

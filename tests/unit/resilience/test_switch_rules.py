@@ -145,6 +145,10 @@ def test_those_who_wait_are_spread():
         (Selector(handler="h" * (LONGEST + 1)), PAUSE, "ada", "", "at most 500 characters"),
         (Selector(), PAUSE, "ada", "r" * (LONGEST + 1), "at most 500 characters"),
         (Selector(tenant="\udcff"), PAUSE, "ada", "", "UTF-8"),
+        (Selector(tenant="a\x1b[31m"), PAUSE, "ada", "", "one line without control characters"),
+        (Selector(), PAUSE, "ada\x00", "", "one line without control characters"),
+        (Selector(), PAUSE, "ada", "a\nflow_resumed", "one line without control characters"),
+        (Selector(), PAUSE, "ada", "a\u2028b", "one line without control characters"),
     ],
 )
 def test_what_is_no_switch_is_refused(selector, action, by, reason, said):
