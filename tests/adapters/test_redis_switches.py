@@ -192,6 +192,36 @@ def test_a_process_that_begins_while_the_store_is_away_lets_go_on_until_it_is_th
     wait_until(lambda: worker.of(SYNC), 5)
 
 
+def test_a_change_whose_reply_was_lost_is_made_and_told_once(make, mine, proxy, through):
+    watch = Watch()
+    person = make(watch, url=through)
+    person.put(TENANT, PAUSE, by="ada")
+    proxy.lose_replies(b"put")
+    put = person.put(HANDLER, PAUSE, by="ada", until=HOUR)
+    assert put in person.switches()
+    proxy.lose_replies(b"resume")
+    assert {one.id for one in person.resume([TENANT.id, HANDLER.id], by="bob")} == {
+        TENANT.id, HANDLER.id,
+    }  # fmt: skip
+    assert [change.word for change in watch.changes] == ["pause", "pause", "resume", "resume"]
+    assert list(mine.history(10)) == watch.changes
+    assert not mine.switches()
+    assert list(person.resume([HANDLER.id], by="bob")) == []
+
+
+def test_what_was_resumed_meanwhile_is_not_put_again_by_a_step_sent_again(
+    mine, direct, unique_name, monkeypatch
+):
+    step, sent = mine._step, []
+    monkeypatch.setattr(mine, "_step", lambda *what: sent.append(what) or step(*what))
+    put = mine.put(HANDLER, PAUSE, by="ada")
+    mine.resume([put.id], by="bob")
+    (change,) = step(*sent[0]).changes
+    assert (change.before, change.after) == (None, put)
+    assert list(mine.switches()) == []
+    assert direct.xlen(f"{{{unique_name}:flow}}:switches:history") == 2
+
+
 def test_nobody_waits_twice_for_a_store_that_is_away(make, through, proxy):
     proxy.cut()
     worker = make(url=through)

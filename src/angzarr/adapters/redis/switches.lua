@@ -2,13 +2,18 @@
 -- KEYS[1] hash: id -> switch, [2] version, [3] stream: the history
 -- ARGV    channel, most switches, most changes, step, then
 --         look:   nothing
---         put:    id, when it ends: ms, or ms from now behind a '+', or 0; what is said (JSON)
---         resume: what is said (JSON), ids
+--         put:    step id, id, when it ends: ms, or ms from now behind a '+', or 0; what is said
+--                 (JSON)
+--         resume: step id, what is said (JSON), ids
+-- A step whose reply was lost is sent again with its step id: what it did is found in the history,
+-- it changes nothing more and hears the same.
 -- A switch is "<begun at, ms> <ends at, ms, or 0> <what is said>"; what is said is not read here.
 -- Returns now (ms), whether there are too many, the changes and all switches. A change is the id
 -- of its entry in the history, the switch before and after ('' for none), and what is said of it.
 local switches, version, history = KEYS[1], KEYS[2], KEYS[3]
 local channel, most, remembered, step = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local step_id = ARGV[5]
+local SENT_AGAIN = 60000 -- within so long, ms; it takes a reconnect
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -20,11 +25,23 @@ local function change(id, after, said)
   elseif before ~= '' then redis.call('HDEL', switches, id)
   else return end
   local entry = redis.call('XADD', history, 'MAXLEN', '~', remembered, '*',
-    'before', before, 'after', after, 'said', said)
+    'step', step_id, 'before', before, 'after', after, 'said', said)
   local number = redis.call('INCR', version)
   -- A user who may not publish (ACL) still counts: the others look once a second.
   redis.pcall('PUBLISH', channel, number .. ' switch ' .. id)
   changes[#changes + 1] = {entry, before, after, said}
+end
+
+local function done_before()
+  local since = string.format('%.0f', now - SENT_AGAIN)
+  for _, found in ipairs(redis.call('XREVRANGE', history, '+', since)) do
+    local entry, fields = found[1], {}
+    for at = 1, #found[2], 2 do fields[found[2][at]] = found[2][at + 1] end
+    if fields.step == step_id then
+      table.insert(changes, 1, {entry, fields.before, fields.after, fields.said})
+    end
+  end
+  return #changes > 0
 end
 
 local function forget_what_is_over()
@@ -35,16 +52,17 @@ local function forget_what_is_over()
   end
 end
 
-if step ~= 'look' then forget_what_is_over() end
-if step == 'put' then
-  local id, ends, said = ARGV[5], ARGV[6], ARGV[7]
+local anew = step ~= 'look' and not done_before()
+if anew then forget_what_is_over() end
+if anew and step == 'put' then
+  local id, ends, said = ARGV[6], ARGV[7], ARGV[8]
   if string.sub(ends, 1, 1) == '+' then ends = now + tonumber(ends) end
   if redis.call('HEXISTS', switches, id) == 0 and redis.call('HLEN', switches) >= most then
     full = 1
   else
     change(id, string.format('%.0f %.0f %s', now, ends, said), said)
   end
-elseif step == 'resume' then
-  for at = 6, #ARGV do change(ARGV[at], '', ARGV[5]) end
+elseif anew and step == 'resume' then
+  for at = 7, #ARGV do change(ARGV[at], '', ARGV[6]) end
 end
 return {now, full, changes, redis.call('HVALS', switches)}

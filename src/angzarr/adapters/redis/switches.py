@@ -7,6 +7,7 @@ first delivery, and after that only when something changed.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -93,7 +94,9 @@ class RedisSwitches:
         reply = self._change("put", selector.id, _told(until), json.dumps(said))
         if reply.full:
             raise too_many(self._most)
-        return next(switch for switch in reply.switches if switch.selector == selector)
+        put = reply.changes[0].after
+        assert put is not None  # noqa: S101 - it has just been put
+        return put
 
     def resume(self, ids: Sequence[str], /, *, by: str, reason: str = "") -> Sequence[Switch]:
         """End the switches of *ids*; raises StoreUnavailable."""
@@ -124,9 +127,9 @@ class RedisSwitches:
         with self._asking:
             self._take_in(self._step("look"))
 
-    def _change(self, *step: Argument) -> _Reply:
+    def _change(self, step: str, *what: Argument) -> _Reply:
         with self._asking:
-            reply = self._step(*step)
+            reply = self._step(step, uuid.uuid4().hex, *what)
             if self._all is not None:  # else it is somebody at a keyboard, who honours nothing
                 self._take_in(reply)
         if self._watch is not None:
