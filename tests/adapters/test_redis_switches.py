@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -220,6 +222,133 @@ def test_what_was_resumed_meanwhile_is_not_put_again_by_a_step_sent_again(
     assert (change.before, change.after) == (None, put)
     assert list(mine.switches()) == []
     assert direct.xlen(f"{{{unique_name}:flow}}:switches:history") == 2
+
+
+# -- what cannot be read -----------------------------------------------------------------------
+
+
+def entry(action="pause", at="1000", ends="0", **said):
+    given = {"selector": {}, "action": action, "by": "ada", "reason": "", **said}
+    return f"{at} {ends} {json.dumps(given)}"
+
+
+GARBAGE = {
+    "of another form": "garbage",
+    "empty": "",
+    "no UTF-8": b"1000 0 \xff\xfe",
+    "no JSON": "1000 0 {",
+    "too deep": "1000 0 " + "[" * 5000,
+    "no object": "1000 0 null",
+    "no selector": '1000 0 {"action": "pause", "by": "ada", "reason": ""}',
+    "no name": entry(selector={"tenant": 7}),
+    "nobody": entry(by=None),
+    "no time": entry(at="9" * 30),
+    "no end": entry(ends="9" * 5000),
+    "huge": "1000 0 " + "x" * 1_000_000,
+    "another selector's": entry(),
+    "a part of a newer release": entry(selector={"region": "eu"}),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
+def test_one_entry_that_cannot_be_read_keeps_no_other_from_holding(
+    make, mine, direct, unique_name, caplog, garbage
+):
+    key = f"{{{unique_name}:flow}}:switches"
+    put = mine.put(HANDLER, PAUSE, by="ada")
+    direct.hset(key, "0123456789ab", garbage)
+    watch = Watch()
+    worker = make(watch)
+    assert worker.any()
+    assert worker.of(SYNC) == put
+    assert worker.of(Selector("other", "other", "other", "other")) is None
+    drop = mine.put(TENANT, DROP, by="ada", reason="left us")
+    wait_until(lambda: worker.of(SYNC._replace(handler="shop.bill")) == drop)
+    (line,) = [one.message for one in caplog.records if "unreadable" in one.message]
+    assert line.endswith("see `angzarr flow list`: 0123456789ab")
+    assert mine.switches() == [put, drop]
+    assert mine.unreadable() == ["0123456789ab"]
+    assert list(worker.resume([put.id, "0123456789ab"], by="bob")) == [put]
+    assert [change.switch_id for change in watch.changes] == [put.id, "0123456789ab"]
+    assert watch.changes[1].selector is None
+    assert list(mine.history(10))[-2:] == watch.changes
+    assert (mine.switches(), mine.unreadable()) == ([drop], [])
+
+
+@pytest.mark.parametrize("odd", [b"\xff\xfe", b"", b"a\nb\x1b[31m", b"\x00", b"long" * 10_000])
+def test_whatever_an_entry_is_called_it_is_listed_and_removed(mine, direct, unique_name, odd):
+    direct.hset(f"{{{unique_name}:flow}}:switches", odd, b"\xff")
+    put = mine.put(HANDLER, PAUSE, by="ada")
+    (id_,) = mine.unreadable()
+    assert id_.isascii()
+    assert id_.isprintable()
+    assert mine.switches() == [put]
+    mine.resume([id_], by="ada")
+    assert mine.unreadable() == []
+    assert [change.switch_id for change in mine.history(10)] == [put.id, id_]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        entry("throttle", selector=HANDLER.named),
+        entry({"share": 0.1}, selector=HANDLER.named),
+        entry("drop", selector=HANDLER.named, share=0.1),
+        entry("drop", selector=HANDLER.named, share=0.1).replace('"action": "drop", ', ""),
+    ],
+    ids=["action", "kind of action", "more of an action", "no action"],
+)
+def test_what_a_newer_release_does_is_a_pause_here(make, mine, direct, unique_name, said):
+    direct.hset(f"{{{unique_name}:flow}}:switches", HANDLER.id, said)
+    worker = make()
+    assert worker.any()
+    held = worker.of(SYNC)
+    assert (held.action, held.understood, held.by) == (PAUSE, False, "ada")
+    assert "to be safe" in str(held)
+    assert mine.unreadable() == []
+    assert list(mine.resume([HANDLER.id], by="bob")) == [held]
+    wait_until(lambda: not worker.any())
+
+
+def test_a_part_that_a_newer_release_leaves_open_changes_nothing(make, direct, unique_name):
+    said = entry("drop", selector={**HANDLER.named, "tenant": None, "region": None})
+    direct.hset(f"{{{unique_name}:flow}}:switches", HANDLER.id, said)
+    worker = make()
+    assert worker.any()
+    assert (worker.of(SYNC).action, worker.of(SYNC).understood) == (DROP, True)
+
+
+def test_a_history_entry_that_is_none_of_ours_is_left_out(mine, direct, unique_name):
+    direct.xadd(f"{{{unique_name}:flow}}:switches:history", {"odd": "entry"})
+    mine.put(HANDLER, PAUSE, by="ada")
+    direct.xadd(
+        f"{{{unique_name}:flow}}:switches:history",
+        {"switch": TENANT.id, "before": "", "after": "newer", "said": '{"by": "a", "reason": ""}'},
+    )
+    assert [change.word for change in mine.history(10)] == ["pause"]
+
+
+def test_a_first_look_that_failed_is_not_repeated_by_each_delivery(make, mine, monkeypatch):
+    mine.put(HANDLER, PAUSE, by="ada")
+    worker = make()
+    here, asked, mended = threading.current_thread(), [], threading.Event()
+    step = worker._step
+
+    def failing(*what):
+        if threading.current_thread() is here:
+            asked.append(what)
+        if not mended.is_set():
+            raise ValueError("odd")
+        return step(*what)
+
+    monkeypatch.setattr(worker, "_step", failing)
+    for _ in range(100):
+        assert not worker.any()
+        assert worker.of(SYNC) is None
+    assert len(asked) == 1
+    mended.set()
+    wait_until(lambda: worker.of(SYNC))
+    assert len(asked) == 1
 
 
 def test_nobody_waits_twice_for_a_store_that_is_away(make, through, proxy):

@@ -175,6 +175,16 @@ class SwitchesContract:
         mine.put(HANDLER, PAUSE, by="ada")
         assert len(mine.switches()) == MOST
 
+    def test_nothing_unreadable_lies_there(self, mine):
+        mine.put(HANDLER, PAUSE, by="ada")
+        assert list(mine.unreadable()) == []
+
+    def test_who_cannot_be_told_of_ends_nothing(self, mine):
+        put = mine.put(HANDLER, PAUSE, by="ada")
+        with pytest.raises(ConfigurationError, match="cannot be resumed: names and reason"):
+            mine.resume([put.id], by="ada", reason="a\nb")
+        assert list(mine.switches()) == [put]
+
     def test_what_is_no_switch_is_refused(self, mine):
         with pytest.raises(ConfigurationError, match="a drop needs a reason"):
             mine.put(HANDLER, DROP, by="ada")

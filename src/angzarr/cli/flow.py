@@ -73,12 +73,13 @@ def flow() -> None:
 @_JSON
 @click.pass_obj
 def list_(app_name: str | None, *, as_json: bool) -> None:
-    """List what is paused or dropped, the oldest first."""
-    found = load_application(app_name).switch_controls().switches()
+    """List what is paused or dropped, the oldest first, then what cannot be read."""
+    controls = load_application(app_name).switch_controls()
+    found, unreadable = controls.switches(), controls.unreadable()
     if as_json:
-        print_json([flow_view.switch_json(switch) for switch in found])
-    elif found:
-        console().print(flow_view.table(found))
+        print_json(_told(found, unreadable))
+    elif found or unreadable:
+        console().print(flow_view.table(found, unreadable))
     else:
         click.echo("nothing is paused or dropped")
 
@@ -89,7 +90,7 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
 @_JSON
 @click.pass_obj
 def pause(app_name: str | None, /, *, reason: str, as_json: bool, **said: Any) -> None:
-    """Let deliveries wait until they are resumed; they use no attempt and never grow too old."""
+    """Let deliveries wait until they are resumed; they use no attempt meanwhile."""
     _order(app_name, said).put(Action.PAUSE, reason, as_json=as_json)
 
 
@@ -118,18 +119,23 @@ def resume(
 ) -> None:
     """End switches: by ID, the one of just these options, or --all.
 
-    What was paused is handled within a minute; what was dropped is gone.
+    What was paused is handled within a minute; what was dropped is gone. By ID or --all also
+    what cannot be read is removed.
     """
     controls = load_application(app_name).switch_controls()
-    wanted = _wanted(controls.switches(), ids, said)
+    unreadable = controls.unreadable()
+    wanted = _wanted(controls.switches(), unreadable, ids, said)
     ended = controls.resume(wanted, by=person(), reason=reason)
+    removed = [id_ for id_ in unreadable if id_ in wanted]
     if as_json:
-        print_json([flow_view.switch_json(switch) for switch in ended])
-    elif not ended:
+        print_json(_told(ended, removed))
+        return
+    if not (ended or removed):
         click.echo("nothing was paused or dropped")
-    else:
-        for switch in ended:
-            click.echo(f"resumed what was {flow_view.line(switch)}")
+    for switch in ended:
+        click.echo(f"resumed what was {flow_view.line(switch)}")
+    for id_ in removed:
+        click.echo(flow_view.removed(id_))
 
 
 @flow.command()
@@ -172,11 +178,21 @@ def _order(app_name: str | None, said: dict[str, Any]) -> _Order:
     return _Order(controls, selector, until)
 
 
-def _wanted(found: Sequence[Switch], ids: Sequence[str], said: dict[str, Any]) -> Sequence[str]:
+def _told(switches: Sequence[Switch], unreadable: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        *map(flow_view.switch_json, switches),
+        *map(flow_view.unreadable_json, unreadable),
+    ]
+
+
+def _wanted(
+    found: Sequence[Switch], unreadable: Sequence[str], ids: Sequence[str], said: dict[str, Any]
+) -> Sequence[str]:
     """Return the ids of the switches to end, all of which there are."""
     if ids and any(said.values()):
         raise click.UsageError("say which: either switches by id, or by options such as --handler")
-    known = {switch.id: switch.selector for switch in found}
+    known: dict[str, object] = {switch.id: switch.selector for switch in found}
+    known |= dict.fromkeys(unreadable, "unreadable")
     if said["everything"]:
         _selector(said)
         return list(known)

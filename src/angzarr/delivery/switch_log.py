@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from angzarr.facts import Fact, FactLog
-from angzarr.resilience.switches import Switch, SwitchChange
+from angzarr.resilience.switches import Selector, Switch, SwitchChange
 
 _log = logging.getLogger("angzarr.flow")
 
@@ -38,9 +38,9 @@ class SwitchLog:
 
 def change_fact(change: SwitchChange) -> Fact:
     """Return the fact of *change*."""
-    selector = change.selector
+    selector = change.selector or Selector()
     return Fact(
-        id=f"switch:{selector.id}:{change.id}",
+        id=f"switch:{change.switch_id}:{change.id}",
         type="lifecycle",
         subtype="flow_switched",
         at=change.at,
@@ -48,7 +48,7 @@ def change_fact(change: SwitchChange) -> Fact:
         tool_id=None if selector.is_pattern else selector.handler,
         data={
             "action": change.word,
-            "switch_id": selector.id,
+            "switch_id": change.switch_id,
             **selector._asdict(),
             "by": change.by,
             "reason": change.reason or None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
@@ -15,6 +15,7 @@ from angzarr.resilience.switches import Action, Selector, Switch
 LONGEST: Final = 500
 #: Control characters, and what else ends a line: a log line or a terminal would act on them.
 _NO_TEXT: Final = frozenset({"Cc", "Zl", "Zp"})
+_CENTURY: Final = timedelta(days=36525)
 #: How long a paused delivery waits at least, and at most.
 SHORTEST_WAIT: Final = timedelta(seconds=2)
 LONGEST_WAIT: Final = timedelta(seconds=60)
@@ -76,28 +77,29 @@ def wait_of(switch: Switch, now: datetime, chance: float) -> timedelta:
     return min(wait, left + SHORTEST_WAIT * chance)
 
 
-def check_switch(selector: Selector, action: Action, by: str, reason: str) -> None:
+def check_switch(
+    selector: Selector,
+    action: Action,
+    by: str,
+    reason: str,
+    until: datetime | timedelta | None = None,
+) -> None:
     """Refuse what is no switch; raises ConfigurationError."""
-    said = [*(part for part in selector if part is not None), by]
-    checks = (
-        (all(said), "names must not be empty"),
-        (
-            action is not Action.DROP or bool(reason),
-            "a drop needs a reason: what is dropped is gone",
-        ),
-        (
-            max(map(len, (*said, reason))) <= LONGEST,
-            f"names and reason have at most {LONGEST} characters",
-        ),
-        (all(map(_is_text, (*said, reason))), "names and reason must be text that UTF-8 can carry"),
-        (
-            not any(map(_breaks_lines, (*said, reason))),
-            "names and reason must be one line without control characters: leave them out",
-        ),
-    )
-    wrong = [problem for good, problem in checks if not good]
+    wrong = list(_wrong([*(part for part in selector if part is not None), by], reason))
+    if action is Action.DROP and not reason:
+        wrong.append("a drop needs a reason: what is dropped is gone")
+    if until is not None and not _is_end(until):
+        wrong.append("it ends at a time with its zone before the year 3000, or within 100 years")
     if wrong:
         msg = f"this cannot be switched: {'; '.join(wrong)}"
+        raise ConfigurationError(msg)
+
+
+def check_person(by: str, reason: str) -> None:
+    """Refuse who cannot be told of, or why; raises ConfigurationError."""
+    wrong = list(_wrong([by], reason))
+    if wrong:
+        msg = f"this cannot be resumed: {'; '.join(wrong)}"
         raise ConfigurationError(msg)
 
 
@@ -113,8 +115,22 @@ def _rank(switch: Switch) -> tuple[bool, datetime, str]:
     return switch.action is not Action.PAUSE, switch.at, switch.id
 
 
-def _breaks_lines(said: str) -> bool:
-    return any(category(character) in _NO_TEXT for character in said)
+def _wrong(names: Sequence[str], reason: str) -> Iterator[str]:
+    said = [*names, reason]
+    if not all(names):
+        yield "names must not be empty"
+    if max(map(len, said)) > LONGEST:
+        yield f"names and reason have at most {LONGEST} characters"
+    if not all(map(_is_text, said)):
+        yield "names and reason must be text that UTF-8 can carry"
+    if any(category(character) in _NO_TEXT for one in said for character in one):
+        yield "names and reason must be one line without control characters: leave them out"
+
+
+def _is_end(until: datetime | timedelta) -> bool:
+    if isinstance(until, timedelta):
+        return timedelta(0) < until <= _CENTURY
+    return until.tzinfo is not None and 2000 <= until.year < 3000  # noqa: PLR2004 - as it is said
 
 
 def _is_text(said: str) -> bool:

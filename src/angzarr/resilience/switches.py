@@ -1,6 +1,6 @@
 """Switches: what people hold back or drop while the fleet runs, by handler, type, tenant, domain.
 
-    paused   its deliveries wait as long as it takes; none uses an attempt or grows too old
+    paused   its deliveries wait as long as it takes; none uses an attempt or is too old to wait
     dropped  its deliveries are skipped for good, each with a fact that says by whom and why
 
 The nouns and the ports; which switch holds for a delivery is `switch_rules`.
@@ -43,9 +43,14 @@ class Selector(NamedTuple):
     domain: str | None = None
 
     @property
+    def named(self) -> Mapping[str, str]:
+        """What it says, by part; a part that a later release adds changes nothing for others."""
+        return {part: name for part, name in self._asdict().items() if name is not None}
+
+    @property
     def id(self) -> str:
         """Twelve hex digits: the same for the same selector, so there is one switch for it."""
-        said = json.dumps(self, ensure_ascii=True).encode()
+        said = json.dumps(self.named, ensure_ascii=True, sort_keys=True).encode()
         return hashlib.blake2b(said, digest_size=6).hexdigest()
 
     @property
@@ -70,6 +75,9 @@ class Switch:
     at: datetime
     #: When it ends by itself; None: somebody must end it.
     until: datetime | None = None
+    #: False: a newer release wrote more of what it does than is known here. It is a pause then,
+    #: since what waits can still be dropped.
+    understood: bool = True
 
     @property
     def id(self) -> str:
@@ -83,7 +91,8 @@ class Switch:
     def __str__(self) -> str:
         why = f": {self.reason}" if self.reason else ""
         word = "paused" if self.action is Action.PAUSE else "dropped"
-        return printable(f"{word} by {self.by}{why} (switch {self.id}, {self.selector})")
+        newer = "" if self.understood else "; a newer release wrote it, its pause is to be safe"
+        return printable(f"{word} by {self.by}{why} (switch {self.id}, {self.selector}{newer})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +101,10 @@ class SwitchChange:
 
     #: Unique among the changes of one store.
     id: str
-    selector: Selector
+    switch_id: str
+    #: None: an entry was removed that nobody could read.
+    selector: Selector | None
+    #: As far as it could be read.
     before: Switch | None
     after: Switch | None
     by: str
@@ -142,10 +154,20 @@ class SwitchControls(Protocol):
         """
 
     def resume(self, ids: Sequence[str], /, *, by: str, reason: str = "") -> Sequence[Switch]:
-        """End the switches of *ids*; return those that there were."""
+        """End the switches of *ids*; return those that there were.
+
+        What lies there as one of *ids* and cannot be read is removed. Raises ConfigurationError
+        for a *by* or *reason* that cannot be told.
+        """
 
     def switches(self) -> Sequence[Switch]:
         """Return all that hold, the oldest first."""
+
+    def unreadable(self) -> Sequence[str]:
+        """Return the ids of entries that hold nothing, since nobody here can read whom they mean.
+
+        Garbage, or what a newer release wrote; `resume` removes them.
+        """
 
     def history(self, limit: int) -> Sequence[SwitchChange]:
         """Return the last *limit* changes, oldest first; those before `REMEMBERED` are gone."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.switch_rules import SwitchSet
-from angzarr.resilience.switches import Action, Selector, Switch
+from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
 
 
 class FakeApp:
@@ -220,6 +221,59 @@ def test_one_id_that_is_not_there_ends_none(run, app, three):
 def test_ids_and_options_together_are_refused(run, app, three):
     assert run("resume", three[0].id, "--all").exit_code == 2
     assert len(left(app)) == 3
+
+
+def unreadable(app, monkeypatch, *ids):
+    """Let there be what only a shared store may hold."""
+    there = list(ids)
+    monkeypatch.setattr(app.switches, "unreadable", lambda: list(there))
+    resume = app.switches.resume
+
+    def removing(wanted, **said):
+        there[:] = [id_ for id_ in there if id_ not in wanted]
+        return resume(wanted, **said)
+
+    monkeypatch.setattr(app.switches, "resume", removing)
+    return there
+
+
+@pytest.mark.parametrize("how", [["garbage-1", "garbage-2"], ["--all"]], ids=["ids", "all"])
+def test_what_cannot_be_read_is_listed_and_removed(run, app, three, monkeypatch, how):
+    there = unreadable(app, monkeypatch, "garbage-1", "garbage-2")
+    lines = run("list").output.splitlines()
+    assert sum("unreadable" in line and "garbage-" in line for line in lines) == 2
+    result = run("resume", *how)
+    assert result.exit_code == 0
+    assert result.output.count("removed garbage-") == 2
+    assert there == []
+    assert len(left(app)) == (0 if how == ["--all"] else 3)
+
+
+def test_what_cannot_be_read_is_told_to_programs(run, app, monkeypatch):
+    unreadable(app, monkeypatch, "garbage")
+    put = told(run("pause", "--all", "--json"))
+    first, second = told(run("list", "--json"))
+    assert (first, put["understood"]) == (put, True)
+    assert second.keys() == put.keys()
+    assert (second["id"], second["action"], second["understood"]) == ("garbage", None, False)
+    assert told(run("resume", "garbage", "--json")) == [second]
+
+
+def test_a_pause_of_what_a_newer_release_wrote_is_told_as_such(run, app):
+    app.switches._all = SwitchSet([replace(ODD, action=Action.PAUSE, understood=False)])
+    assert "pause (to be safe)" in run("list").output
+    assert "a newer release wrote it" in run("resume", "--all").output
+
+
+def test_the_history_tells_what_was_removed(run, app, monkeypatch):
+    change = SwitchChange(
+        id="1", switch_id="garbage", selector=None, before=None, after=None,
+        by="ada", reason="", at=datetime.now(UTC),
+    )  # fmt: skip
+    monkeypatch.setattr(app.switches, "history", lambda _limit: [change])
+    assert "resume what was unreadable (switch garbage), by ada" in run("history").output
+    (line,) = told(run("history", "--json"))
+    assert (line["switch_id"], line["handler"]) == ("garbage", None)
 
 
 # -- what is shown ---------------------------------------------------------------------------

@@ -10,13 +10,13 @@ import pytest
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.adapters.structlog.hook import said_of
 from angzarr.delivery.outcome import Duplicate, Handled, Postponed, Skipped
-from angzarr.delivery.switch_log import SwitchLog
+from angzarr.delivery.switch_log import SwitchLog, change_fact
 from angzarr.delivery.wave import Waves, breaker_of
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import Permit
 from angzarr.resilience.idempotency import Claimed
 from angzarr.resilience.switch_rules import LONGEST_WAIT, SHORTEST_WAIT
-from angzarr.resilience.switches import Action, Selector, Switch
+from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
 from hand_clock import START
 
 PAUSE, DROP = Action.PAUSE, Action.DROP
@@ -185,6 +185,17 @@ def test_a_stored_line_break_forges_no_log_line(caplog):
     for record in caplog.records:
         assert record.message.isprintable()
         assert "flow_resumed: c" in record.message
+
+
+def test_the_fact_of_what_was_removed_unread_names_it():
+    change = SwitchChange(
+        id="1-0", switch_id="garbage", selector=None, before=None, after=None,
+        by="ada", reason="odd", at=START,
+    )  # fmt: skip
+    fact = change_fact(change)
+    assert fact.id == "switch:garbage:1-0"
+    assert (fact.data["action"], fact.data["switch_id"]) == ("resume", "garbage")
+    assert (fact.data["handler"], fact.data["previous"], fact.tenant_id) == (None, None, None)
 
 
 def test_a_fact_log_that_fails_undoes_no_switch(world, caplog):

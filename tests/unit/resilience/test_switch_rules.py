@@ -156,5 +156,20 @@ def test_what_is_no_switch_is_refused(selector, action, by, reason, said):
         check_switch(selector, action, by, reason)
 
 
+@pytest.mark.parametrize(
+    "until",
+    [timedelta(0), -SECOND, timedelta.max, START.replace(tzinfo=None), START.replace(year=9999),
+     START.replace(year=1969)],
+)  # fmt: skip
+def test_an_end_that_no_clock_tells_is_refused(until):
+    with pytest.raises(ConfigurationError, match="ends at a time with its zone"):
+        check_switch(Selector(), PAUSE, "ada", "", until)
+
+
+@pytest.mark.parametrize("until", [None, SECOND, timedelta(days=36525), START])
+def test_an_end_may_be_a_time_or_a_span(until):
+    check_switch(Selector(), PAUSE, "ada", "", until)
+
+
 def test_a_pause_needs_no_reason():
     check_switch(Selector(), PAUSE, "ada", "")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from threading import Lock
 
 from angzarr.clock import Clock, SystemClock
-from angzarr.resilience.switch_rules import SwitchSet, check_switch, too_many
+from angzarr.resilience.switch_rules import SwitchSet, check_person, check_switch, too_many
 from angzarr.resilience.switches import (
     MOST,
     REMEMBERED,
@@ -61,7 +61,7 @@ class InProcessSwitches:
         until: datetime | timedelta | None = None,
     ) -> Switch:
         """Pause or drop what *selector* means."""
-        check_switch(selector, action, by, reason)
+        check_switch(selector, action, by, reason, until)
         now = self.now()
         ends = now + until if isinstance(until, timedelta) else until
         switch = Switch(
@@ -79,6 +79,7 @@ class InProcessSwitches:
 
     def resume(self, ids: Sequence[str], /, *, by: str, reason: str = "") -> Sequence[Switch]:
         """End the switches of *ids*; return those that there were."""
+        check_person(by, reason)
         with self._lock:
             kept = self._kept(self.now())
             ended = [kept.pop(one) for one in dict.fromkeys(ids) if one in kept]
@@ -90,6 +91,10 @@ class InProcessSwitches:
     def switches(self) -> Sequence[Switch]:
         """Return all that hold, the oldest first."""
         return sorted(self._kept(self.now()).values(), key=lambda switch: (switch.at, switch.id))
+
+    def unreadable(self) -> Sequence[str]:
+        """Return none: nobody else writes here."""
+        return ()
 
     def history(self, limit: int) -> Sequence[SwitchChange]:
         """Return the last *limit* changes, oldest first."""
@@ -108,8 +113,8 @@ class InProcessSwitches:
     ) -> SwitchChange:
         self._changes += 1
         change = SwitchChange(
-            id=str(self._changes), selector=selector, before=before, after=after,
-            by=by, reason=reason, at=self.now(),
+            id=str(self._changes), switch_id=selector.id, selector=selector,
+            before=before, after=after, by=by, reason=reason, at=self.now(),
         )  # fmt: skip
         self._history.append(change)
         return change

@@ -7,29 +7,45 @@
 --         resume: step id, what is said (JSON), ids
 -- A step whose reply was lost is sent again with its step id: what it did is found in the history,
 -- it changes nothing more and hears the same.
--- A switch is "<begun at, ms> <ends at, ms, or 0> <what is said>"; what is said is not read here.
--- Returns now (ms), whether there are too many, the changes and all switches. A change is the id
--- of its entry in the history, the switch before and after ('' for none), and what is said of it.
+-- A switch is "<begun at, ms> <ends at, ms, or 0> <what is said>" in ASCII; what is said is not
+-- read here. All else that lies there is told as '?', and kept until it is resumed.
+-- Returns now (ms), whether there are too many, the changes and all switches, each after its id. A
+-- change is the id of its entry in the history, that of the switch, the switch before and after
+-- ('' for none), and what is said of it.
 local switches, version, history = KEYS[1], KEYS[2], KEYS[3]
 local channel, most, remembered, step = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local step_id = ARGV[5]
+local LONGEST = 65536 -- of a switch, bytes: nothing that can be put is as long
 local SENT_AGAIN = 60000 -- within so long, ms; it takes a reconnect
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local changes, full = {}, 0
 
-local function change(id, after, said)
-  local before = redis.call('HGET', switches, id) or ''
-  if after ~= '' then redis.call('HSET', switches, id, after)
-  elseif before ~= '' then redis.call('HDEL', switches, id)
+-- Odd bytes would keep a client from reading all the rest.
+local function told(switch)
+  if #switch > LONGEST or not string.find(switch, '^%d+ %d+ [ -~]+$') then return '?' end
+  return switch
+end
+
+local function shown(id)
+  return (string.gsub(string.sub(id, 1, 64), '[^!-~]', function(odd)
+    return string.format('\\x%02x', string.byte(odd))
+  end))
+end
+
+local function change(field, after, said)
+  local found, id = redis.call('HGET', switches, field), shown(field)
+  local before = found and told(found) or ''
+  if after ~= '' then redis.call('HSET', switches, field, after)
+  elseif found then redis.call('HDEL', switches, field)
   else return end
   local entry = redis.call('XADD', history, 'MAXLEN', '~', remembered, '*',
-    'step', step_id, 'before', before, 'after', after, 'said', said)
+    'step', step_id, 'switch', id, 'before', before, 'after', after, 'said', said)
   local number = redis.call('INCR', version)
   -- A user who may not publish (ACL) still counts: the others look once a second.
   redis.pcall('PUBLISH', channel, number .. ' switch ' .. id)
-  changes[#changes + 1] = {entry, before, after, said}
+  changes[#changes + 1] = {entry, id, before, after, said}
 end
 
 local function done_before()
@@ -38,7 +54,8 @@ local function done_before()
     local entry, fields = found[1], {}
     for at = 1, #found[2], 2 do fields[found[2][at]] = found[2][at + 1] end
     if fields.step == step_id then
-      table.insert(changes, 1, {entry, fields.before, fields.after, fields.said})
+      local before, after = fields.before, fields.after
+      table.insert(changes, 1, {entry, fields.switch, before, after, fields.said})
     end
   end
   return #changes > 0
@@ -47,7 +64,7 @@ end
 local function forget_what_is_over()
   local found = redis.call('HGETALL', switches)
   for at = 1, #found, 2 do
-    local ends = tonumber(string.match(found[at + 1], '^%d+ (%d+) '))
+    local ends = tonumber(string.match(told(found[at + 1]), '^%d+ (%d+) ') or 0)
     if ends > 0 and ends <= now then redis.call('HDEL', switches, found[at]) end
   end
 end
@@ -63,6 +80,16 @@ if anew and step == 'put' then
     change(id, string.format('%.0f %.0f %s', now, ends, said), said)
   end
 elseif anew and step == 'resume' then
-  for at = 7, #ARGV do change(ARGV[at], '', ARGV[6]) end
+  local fields = {}
+  for _, field in ipairs(redis.call('HKEYS', switches)) do
+    local id = shown(field)
+    fields[id] = fields[id] or {}
+    table.insert(fields[id], field)
+  end
+  for at = 7, #ARGV do
+    for _, field in ipairs(fields[ARGV[at]] or {}) do change(field, '', ARGV[6]) end
+  end
 end
-return {now, full, changes, redis.call('HVALS', switches)}
+local all, found = {}, redis.call('HGETALL', switches)
+for at = 1, #found, 2 do all[#all + 1] = {shown(found[at]), told(found[at + 1])} end
+return {now, full, changes, all}

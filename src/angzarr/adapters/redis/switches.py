@@ -6,16 +6,23 @@ first delivery, and after that only when something changed.
 
 from __future__ import annotations
 
-import json
+import logging
 import uuid
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from angzarr.adapters.redis.flow_line import FlowLine, flow_key
 from angzarr.adapters.redis.link import Argument, Script
-from angzarr.resilience.switch_rules import SwitchSet, check_switch, too_many
+from angzarr.adapters.redis.switch_entry import (
+    read_change,
+    read_switch,
+    told_end,
+    told_person,
+    told_switch,
+)
+from angzarr.resilience.switch_rules import SwitchSet, check_person, check_switch, too_many
 from angzarr.resilience.switches import (
     MOST,
     REMEMBERED,
@@ -25,16 +32,22 @@ from angzarr.resilience.switches import (
     SwitchChange,
     SwitchWatch,
 )
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.flow")
 
 _STEP: Final = Script("switches.lua")
-_MS: Final = timedelta(milliseconds=1)
 _NONE: Final = SwitchSet()
+#: Entries that one log line names at most.
+_NAMED: Final = 10
 
 
 class _Reply(NamedTuple):
     full: bool
     changes: Sequence[SwitchChange]
     switches: Sequence[Switch]
+    #: Ids of the entries that cannot be read.
+    unreadable: Sequence[str]
 
 
 class RedisSwitches:
@@ -57,13 +70,16 @@ class RedisSwitches:
         )
         #: What this process honours; None: it has not heard of any yet.
         self._all: SwitchSet | None = None
+        #: Whether it was asked for them; what that did not bring the line's look will bring.
+        self._asked = False
+        self._seldom = Seldom()
         #: Held while Redis is asked, so that no answer is overtaken by an older one.
         self._asking = Lock()
         line.on_change("switch", lambda _id: self._look())
 
     def any(self) -> bool:
-        """Tell whether there are any; Redis is asked the first time."""
-        if self._all is None:
+        """Tell whether there are any; Redis is asked the first time, once."""
+        if self._all is None and not self._asked:
             self._line.start()
             self._line.ask(self._look_first, None)
         return bool(self._all)
@@ -89,9 +105,9 @@ class RedisSwitches:
         until: datetime | timedelta | None = None,
     ) -> Switch:
         """Pause or drop what *selector* means; raises StoreUnavailable or ConfigurationError."""
-        check_switch(selector, action, by, reason)
-        said = {"selector": selector, "action": action, "by": by, "reason": reason}
-        reply = self._change("put", selector.id, _told(until), json.dumps(said))
+        check_switch(selector, action, by, reason, until)
+        said = told_switch(selector, action, by, reason)
+        reply = self._change("put", selector.id, told_end(until), said)
         if reply.full:
             raise too_many(self._most)
         put = reply.changes[0].after
@@ -99,9 +115,9 @@ class RedisSwitches:
         return put
 
     def resume(self, ids: Sequence[str], /, *, by: str, reason: str = "") -> Sequence[Switch]:
-        """End the switches of *ids*; raises StoreUnavailable."""
-        said = json.dumps({"by": by, "reason": reason})
-        changes = self._change("resume", said, *ids).changes
+        """End the switches of *ids*; raises StoreUnavailable or ConfigurationError."""
+        check_person(by, reason)
+        changes = self._change("resume", told_person(by, reason), *ids).changes
         return [change.before for change in changes if change.before is not None]
 
     def switches(self) -> Sequence[Switch]:
@@ -112,15 +128,21 @@ class RedisSwitches:
             key=lambda switch: (switch.at, switch.id),
         )
 
+    def unreadable(self) -> Sequence[str]:
+        """Return the ids of what lies there and cannot be read; raises StoreUnavailable."""
+        return self._step("look").unreadable
+
     def history(self, limit: int) -> Sequence[SwitchChange]:
         """Return the last *limit* changes, oldest first; raises StoreUnavailable."""
         entries = self._line.client.execute("XREVRANGE", self._keys[2], "+", "-", "COUNT", limit)
-        found = ((entry, dict(zip(said[::2], said[1::2], strict=True))) for entry, said in entries)
-        return [_change(entry, said) for entry, said in found][::-1]
+        told = ((entry, dict(zip(said[::2], said[1::2], strict=True))) for entry, said in entries)
+        found = [read_change(entry, said) for entry, said in told]
+        return [change for change in found[::-1] if change is not None]
 
     def _look_first(self) -> None:
         with self._asking:
-            if self._all is None and not self._line.away:  # as who came first may have found
+            if not self._asked and not self._line.away:  # as who came first may have found
+                self._asked = True
                 self._take_in(self._step("look"))
 
     def _look(self) -> None:
@@ -138,6 +160,12 @@ class RedisSwitches:
         return reply
 
     def _take_in(self, reply: _Reply) -> None:
+        if reply.unreadable and self._seldom.now():
+            named = ", ".join(reply.unreadable[:_NAMED])
+            _log.warning(
+                "flow_switches_unreadable: %d hold nothing here, see `angzarr flow list`: %s",
+                len(reply.unreadable), named,
+            )  # fmt: skip
         before, self._all = self._all or _NONE, SwitchSet(reply.switches)
         if self._watch is not None:
             self._watch.heard(before.by_id, self._all.by_id)
@@ -147,54 +175,18 @@ class RedisSwitches:
             _STEP, self._keys, self._line.channel, self._most, REMEMBERED, *step
         )
         self._line.told_time(now)
+        read = [(id_, read_switch(id_, told)) for id_, told in switches]
         return _Reply(
             bool(full),
             [
-                _change(entry, {"before": before, "after": after, "said": said})
-                for entry, before, after, said in changes
+                change
+                for entry, id_, before, after, said in changes
+                if (
+                    change := read_change(
+                        entry, {"switch": id_, "before": before, "after": after, "said": said}
+                    )
+                )
             ],
-            [_switch(one) for one in switches],
+            [switch for _, switch in read if switch is not None],
+            [id_ for id_, switch in read if switch is None],
         )
-
-
-def _told(until: datetime | timedelta | None) -> str:
-    """Return when a switch ends as the script reads it."""
-    if isinstance(until, timedelta):
-        return f"+{until // _MS}"
-    return "0" if until is None else f"{until.timestamp() * 1000:.0f}"
-
-
-def _switch(told: str) -> Switch:
-    """Return a switch as the script wrote it."""
-    at, ends, said = told.split(" ", 2)
-    given: dict[str, Any] = json.loads(said)
-    return Switch(
-        selector=Selector(*given["selector"]),
-        action=Action(given["action"]),
-        by=given["by"],
-        reason=given["reason"],
-        at=_time(at),
-        until=None if ends == "0" else _time(ends),
-    )
-
-
-def _change(entry: str, told: Mapping[str, str]) -> SwitchChange:
-    """Return a change as the script wrote it into the history, where *entry* is its id."""
-    before = _switch(told["before"]) if told["before"] else None
-    after = _switch(told["after"]) if told["after"] else None
-    said = json.loads(told["said"])
-    subject = after or before
-    assert subject is not None  # noqa: S101 - the script writes no entry without either
-    return SwitchChange(
-        id=entry,
-        selector=subject.selector,
-        before=before,
-        after=after,
-        by=said["by"],
-        reason=said["reason"],
-        at=_time(entry.partition("-")[0]),
-    )
-
-
-def _time(milliseconds: str) -> datetime:
-    return datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
