@@ -90,7 +90,7 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
 @_JSON
 @click.pass_obj
 def pause(app_name: str | None, /, *, reason: str, as_json: bool, **said: Any) -> None:
-    """Let deliveries wait until they are resumed; they use no attempt meanwhile."""
+    """Let deliveries wait until they are resumed; they use no attempt and never grow too old."""
     _order(app_name, said).put(Action.PAUSE, reason, as_json=as_json)
 
 

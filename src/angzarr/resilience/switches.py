@@ -1,6 +1,6 @@
 """Switches: what people hold back or drop while the fleet runs, by handler, type, tenant, domain.
 
-    paused   its deliveries wait as long as it takes; none uses an attempt or is too old to wait
+    paused   its deliveries wait as long as it takes; none uses an attempt or grows too old
     dropped  its deliveries are skipped for good, each with a fact that says by whom and why
 
 The nouns and the ports; which switch holds for a delivery is `switch_rules`.

@@ -55,6 +55,21 @@ def test_a_pause_may_last_longer_than_anything_else_may(world):
     assert world.journal.letters == []
 
 
+def test_what_was_paused_is_not_too_old_to_wait_for_a_breaker_behind_it(world):
+    world.handler(must_not_run, breaker="crm", max_age=timedelta(minutes=1))
+    world.breakers.isolate("crm", by="ada")
+    world.take()
+    paused = world.switches.put(HANDLER, PAUSE, by="ada")
+    world.clock.sleep(timedelta(days=2))
+    world.take(world.last_copy())
+    world.clock.sleep(timedelta(days=2))
+    world.switches.resume([paused.id], by="ada")
+    outcome = world.take(world.last_copy())
+    assert isinstance(outcome, Postponed)
+    assert outcome.breaker == "crm"
+    assert world.journal.letters == []
+
+
 def test_the_longer_the_pause_the_longer_the_wait(world):
     world.handler(must_not_run)
     world.switches.put(HANDLER, PAUSE, by="ada")
