@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from tests.contracts.breakers_model import NAME, Reply, Subject, compare_with_ru
 
 from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
+from angzarr.resilience.breaker_rules import Batch
 
 
 @pytest.fixture
@@ -52,10 +54,40 @@ class TestRedisBreakers(BreakersContract):
                 state, permitted, wait = breakers._step(NAME, *what)
                 return Reply(line.told, state, permitted, timedelta(milliseconds=wait))
 
-            return Subject(step, diary.changes, lambda: breakers.history(1000))
+            def set_back(span):
+                key = breakers._key("breaker", NAME)
+                if (stored := line.client.execute("GET", key)) is not None:
+                    line.client.execute("SET", key, moved_on(stored, span))
+
+            return Subject(step, diary.changes, lambda: breakers.history(1000), set_back)
 
         compare_with_rules(make)
         line.client.close()
+
+    def test_a_ramp_up_from_before_the_clock_was_set_back_begins_anew(
+        self, redis_url, make_breakers
+    ):
+        breakers, _ = make_breakers(redis_url, fresh())
+        breakers.isolate("crm", by="ann")
+        breakers.reset("crm", by="ann")
+        client, key = breakers._line.client, breakers._key("breaker", "crm")
+        client.execute("SET", key, moved_on(client.execute("GET", key), timedelta(hours=1)))
+        report = ("report", 2, *Batch().with_call(ok=True))
+        state, _, _ = breakers._step("crm", *report)
+        assert state.ramp_from < state.changed_at - timedelta(minutes=59)
+
+
+def moved_on(stored, span):
+    """Return a state as it lies in Redis, all its moments *span* later."""
+    ms, state = span // timedelta(milliseconds=1), json.loads(stored)
+    for one in state["tallies"]:
+        one[0] += ms
+    for one in state["probes"]:
+        one[1] += ms
+    for key in ("ramp_from", "retry_at", "ill_since", "changed_at"):
+        if key in state:
+            state[key] += ms
+    return json.dumps(state)
 
 
 class TimedLine(FlowLine):

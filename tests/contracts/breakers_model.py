@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -61,6 +62,8 @@ class Subject(NamedTuple):
     told: Sequence[Transition]
     #: What its history says.
     history: Callable[[], Sequence[Transition]]
+    #: Set the store's clock back: all that it noted lies so much later.
+    set_back: Callable[[timedelta], object]
 
 
 def batch_of(ended: str) -> rules.Batch:
@@ -69,6 +72,23 @@ def batch_of(ended: str) -> rules.Batch:
     for call in ended:
         batch = batch.with_call(ok=call in "+s", slow=call in "sS")
     return batch
+
+
+def later(state: State, span: timedelta) -> State:
+    """Return *state* as if its clock had been set back by *span* since."""
+
+    def moved(moment: datetime | None) -> datetime | None:
+        return moment and moment + span
+
+    return replace(
+        state,
+        tallies=tuple(one._replace(began_at=one.began_at + span) for one in state.tallies),
+        probes=tuple(one._replace(ends_at=one.ends_at + span) for one in state.probes),
+        ramp_from=moved(state.ramp_from),
+        retry_at=moved(state.retry_at),
+        ill_since=moved(state.ill_since),
+        changed_at=moved(state.changed_at),
+    )
 
 
 def compare_with_rules(
@@ -146,6 +166,11 @@ def compare_with_rules(
         @rule(span=st.integers(1, 25))
         def wait(self, span: int) -> None:
             time.sleep(span / 1000)
+
+        @rule(span=st.sampled_from([5 * MS, timedelta(seconds=1), timedelta(hours=1)]))
+        def set_back(self, span: timedelta) -> None:
+            self.subject.set_back(span)
+            self.state = later(self.state, span)
 
         @invariant()
         def every_change_was_told_once(self) -> None:

@@ -23,6 +23,8 @@ from angzarr.resilience.breaker import (
     Transition,
 )
 
+_ZERO = timedelta(0)
+
 #: While probes are out: how soon to ask again at most. They usually end long before their lease.
 PROBE_WAIT = timedelta(seconds=1)
 
@@ -31,6 +33,10 @@ LONGEST_SPREAD = timedelta(minutes=15)
 
 #: The window is counted in this many slices, so that a busy breaker stays small.
 SLICES = 30
+
+#: How much further ahead a moment may lie than its span: clocks that are told are that uneven.
+#: One further ahead was noted before the clock was set back, and would last until it caught up.
+UNEVEN = timedelta(seconds=1)
 
 #: The share of the calls that a ramp-up begins with.
 FIRST_SHARE = 0.1
@@ -74,8 +80,7 @@ def admit(  # noqa: PLR0917 - the port's arguments, and what a rule is told
             return state, _ramped(state, name, whose or token, now, settings)
         case Phase.ISOLATED:
             return state, Barred(retry_after=settings.open_for, spread=spread(state, now, settings))
-        case Phase.OPEN if state.retry_at is not None and now < state.retry_at:
-            left = state.retry_at - now
+        case Phase.OPEN if (left := _left(state.retry_at, now, settings.open_for)) > _ZERO:
             return state, Barred(retry_after=left, spread=spread(state, now, settings))
         case Phase.OPEN:
             half_open = _changed(state, Phase.HALF_OPEN, now, Reason.TIMEOUT_ELAPSED, Counts())
@@ -104,7 +109,11 @@ def report(state: State, era: int, batch: Batch, now: datetime, settings: Breake
     if ill:
         judged = Counts(calls, failures, calls - failures)
         return _opened(state, now, settings, Reason.THRESHOLD_EXCEEDED, judged)
-    return replace(state, tallies=tallies, in_a_row=batch.in_a_row(state.in_a_row))
+    ramp_from = state.ramp_from
+    if ramp_from is not None and ramp_from > now + UNEVEN:
+        ramp_from = now
+    in_a_row = batch.in_a_row(state.in_a_row)
+    return replace(state, tallies=tallies, in_a_row=in_a_row, ramp_from=ramp_from)
 
 
 def probed(
@@ -158,7 +167,7 @@ def known(
 ) -> Permit | Barred | None:
     """Return what every call is told now, None if it depends on the call."""
     refused = state.phase is Phase.ISOLATED or (
-        state.phase is Phase.OPEN and state.retry_at is not None and now < state.retry_at
+        state.phase is Phase.OPEN and _left(state.retry_at, now, settings.open_for) > _ZERO
     )
     if refused or (state.phase is Phase.CLOSED and share(state, now, settings) >= 1):
         return admit(state, name, "", now, settings)[1]
@@ -192,7 +201,7 @@ def spread(state: State, now: datetime, settings: BreakerSettings) -> timedelta:
 
     The longer it lasts, the more of them there are, and the less often each of them asks.
     """
-    lasted = now - state.ill_since if state.ill_since is not None else timedelta(0)
+    lasted = now - state.ill_since if state.ill_since is not None else _ZERO
     return max(settings.ramp_up, min(lasted / 2, LONGEST_SPREAD))
 
 
@@ -203,17 +212,24 @@ def _ramped(
         return Permit(name, state.era)
     # Its turn within the ramp-up: by then the share has grown as far as its chance.
     turn = settings.ramp_up * ((chance - FIRST_SHARE) / (1 - FIRST_SHARE))
-    return Barred(retry_after=state.ramp_from + turn - now, ramping=True)
+    return Barred(retry_after=turn - max(now - state.ramp_from, _ZERO), ramping=True)
+
+
+def _left(end: datetime | None, now: datetime, span: timedelta) -> timedelta:
+    """Return how long *now* is from *end*, of a span that began before; 0: it is over."""
+    left = _ZERO if end is None else end - now
+    return left if _ZERO < left <= span + UNEVEN else _ZERO
 
 
 def _probe(
     state: State, name: str, token: str, now: datetime, settings: BreakerSettings
 ) -> tuple[State, Permit | Barred]:
-    out = tuple(probe for probe in state.probes if probe.ends_at > now)
+    lease = settings.probe_lease
+    out = tuple(probe for probe in state.probes if _left(probe.ends_at, now, lease) > _ZERO)
     if any(probe.token == token for probe in out):
         return replace(state, probes=out), Permit(name, state.era, token)
     if len(out) < settings.probes:
-        probe = Probe(token, now + settings.probe_lease)
+        probe = Probe(token, now + lease)
         return replace(state, probes=(*out, probe)), Permit(name, state.era, token)
     soonest = min(probe.ends_at for probe in out) - now
     wait = min(soonest, PROBE_WAIT)
@@ -225,12 +241,12 @@ def _with_batch(
     tallies: tuple[Tally, ...], batch: Batch, now: datetime, settings: BreakerSettings
 ) -> tuple[Tally, ...]:
     """Return the tallies of the window that ends *now*, the batch included."""
-    if tallies and now < tallies[-1].began_at + settings.window / SLICES:
+    if tallies and _ZERO <= now - tallies[-1].began_at < settings.window / SLICES:
         # Most calls: the window is trimmed when a slice begins, so it is up to one slice longer.
         began_at, calls, failures, slow = tallies[-1]
         last = Tally(began_at, calls + batch.calls, failures + batch.failures, slow + batch.slow)
         return (*tallies[:-1], last)
-    recent = (tally for tally in tallies if tally.began_at > now - settings.window)
+    recent = (tally for tally in tallies if now - settings.window < tally.began_at <= now)
     return (*recent, Tally(now, batch.calls, batch.failures, batch.slow))
 
 

@@ -24,11 +24,13 @@ from angzarr.resilience.breaker_rules import (
     LONGEST_SPREAD,
     PROBE_WAIT,
     SLICES,
+    UNEVEN,
     Batch,
     admit,
     chance_of,
     forgone,
     isolated,
+    known,
     probed,
     report,
     reset,
@@ -347,6 +349,47 @@ def test_a_breaker_nobody_touches_lets_a_call_through_in_bounded_time(
             state = stepped(state, verb, str(token), now)
     later = now + max(small.open_for, small.probe_lease, small.ramp_up)
     assert isinstance(ask(state, "new", later, small)[1], Permit)
+
+
+# -- a clock that is set back ----------------------------------------------------------------------
+
+EARLIER = START - timedelta(hours=1)
+
+
+def test_a_breaker_that_opened_in_the_future_may_be_tried() -> None:
+    assert known(opened(), "crm", EARLIER, D5) is None
+    state, answer = ask(opened(), "t", EARLIER)
+    assert isinstance(answer, Permit)
+    assert state.phase is Phase.HALF_OPEN
+
+
+def test_clocks_that_are_a_little_uneven_do_not_end_the_open_time() -> None:
+    _, answer = ask(opened(), "t", START - UNEVEN)
+    assert answer == Barred(retry_after=D5.open_for + UNEVEN, spread=D5.ramp_up)
+
+
+def test_a_probe_of_the_future_blocks_nobody() -> None:
+    state, answer = ask(half_open("lost"), "next", EARLIER)
+    assert answer == Permit("crm", 2, "next")
+    assert [probe.token for probe in state.probes] == ["next"]
+
+
+def test_calls_of_the_future_do_not_count_and_the_window_rolls_on() -> None:
+    state = ended(State(), "+-" * 20)
+    for n in range(600):
+        state = ended(state, "+", EARLIER + n * SECOND)
+        assert len(state.tallies) <= SLICES + 1
+    assert sum(tally.calls for tally in state.tallies) <= 62
+    assert sum(tally.failures for tally in state.tallies) == 0
+
+
+def test_a_ramp_up_of_the_future_begins_anew() -> None:
+    answers = [ask(closed_again(), f"{n}", EARLIER)[1] for n in range(100)]
+    waits = [answer.retry_after for answer in answers if isinstance(answer, Barred)]
+    assert timedelta(0) < min(waits) < max(waits) <= D5.ramp_up
+    state = ended(closed_again(), "+", EARLIER)
+    assert share(state, EARLIER, D5) == pytest.approx(FIRST_SHARE)
+    assert share(state, EARLIER + D5.ramp_up, D5) == 1
 
 
 def test_busy_breaker_stays_small() -> None:

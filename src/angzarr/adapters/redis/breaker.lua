@@ -7,7 +7,7 @@
 local step, name, channel, id = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local rules = cjson.decode(ARGV[4])
 local KEPT = 604800000 -- an untouched breaker is forgotten after a week
-local PROBE_WAIT, SLICES = 1000, 30
+local PROBE_WAIT, SLICES, UNEVEN = 1000, 30, 1000
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -55,10 +55,16 @@ local function without(token)
   return left
 end
 
+-- Returns how long it is until the end of a span that began before; 0: it is over.
+local function left(finish, span)
+  local ms = finish - now
+  return ms > 0 and ms <= span + UNEVEN and ms or 0
+end
+
 local function probe(token)
   local out, soonest = {}, nil
   for _, one in ipairs(state.probes) do
-    if one[2] > now then
+    if left(one[2], rules.probe_lease) > 0 then
       out[#out + 1] = one
       soonest = math.min(soonest or one[2], one[2])
       if one[1] == token then permitted = 1 end
@@ -79,8 +85,8 @@ local function admit(token)
     permitted = 1 -- the caller knows by now that it is closed, and ramps up by itself
   elseif state.phase == 'isolated' then
     wait = rules.open_for
-  elseif state.phase == 'open' and now < state.retry_at then
-    wait = state.retry_at - now
+  elseif state.phase == 'open' and left(state.retry_at, rules.open_for) > 0 then
+    wait = left(state.retry_at, rules.open_for)
   else
     if state.phase == 'open' then change('half_open', 'timeout_elapsed', 0, 0, 0) end
     probe(token)
@@ -91,12 +97,12 @@ local function report(era, calls, failures, slow, lead, longest, tail)
   if state.phase ~= 'closed' or era ~= state.era or calls == 0 then return end
   local tallies = state.tallies
   local last = tallies[#tallies]
-  if last and now < last[1] + rules.window / SLICES then
+  if last and last[1] <= now and now < last[1] + rules.window / SLICES then
     tallies[#tallies] = {last[1], last[2] + calls, last[3] + failures, last[4] + slow}
   else
     tallies = {}
     for _, tally in ipairs(state.tallies) do
-      if tally[1] > now - rules.window then tallies[#tallies + 1] = tally end
+      if tally[1] > now - rules.window and tally[1] <= now then tallies[#tallies + 1] = tally end
     end
     tallies[#tallies + 1] = {now, calls, failures, slow}
   end
@@ -113,12 +119,13 @@ local function report(era, calls, failures, slow, lead, longest, tail)
     return open('threshold_exceeded', all, ill, all - ill)
   end
   state.tallies = tallies
+  if state.ramp_from and state.ramp_from > now + UNEVEN then state.ramp_from = now end
   state.in_a_row = lead == calls and state.in_a_row + calls or tail
 end
 
 local function probed(token, ok)
-  local left = without(token)
-  if state.phase ~= 'half_open' or #left == #state.probes then return end
+  local others = without(token)
+  if state.phase ~= 'half_open' or #others == #state.probes then return end
   if not ok then
     return open('half_open_failed', state.successes + 1, 1, state.successes)
   end
@@ -126,7 +133,7 @@ local function probed(token, ok)
   if successes >= rules.successes_to_close then
     return close('threshold_met', successes, 0, successes)
   end
-  state.probes, state.successes = left, successes
+  state.probes, state.successes = others, successes
 end
 
 local function reset()
