@@ -13,6 +13,7 @@ import asyncio
 import functools
 import inspect
 import itertools
+import logging
 import os
 import time
 import uuid
@@ -26,6 +27,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from angzarr.errors import CircuitOpenError, Directive
 from angzarr.resilience.breaker import Barred, Breakers, Permit
 from angzarr.resilience.guarded import Guard, counted_within, mark_counted, next_call
+
+_log = logging.getLogger("angzarr.flow")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -177,14 +180,14 @@ class BreakerGuard:
 
     def _end(self, call: _Call, error: BaseException | None) -> None:
         """Tell how *call* ended; raises nothing."""
-        if error is not None and not self._says_something(call, error):
+        ok = self._judged(call, error)
+        if ok is None:
             self.breakers().forgo(call.permit)
             return
-        ill = isinstance(error, Exception) and self.is_ill(error)
-        if error is not None and ill:
+        if error is not None and not ok:
             mark_counted(error, call.number)
         took = timedelta(seconds=self._clock() - call.began)
-        self.breakers().record(call.permit, ok=not ill, took=took)
+        self.breakers().record(call.permit, ok=ok, took=took)
 
     async def _aend(self, call: _Call, error: BaseException | None) -> None:
         """Tell how *call* ended, elsewhere if that may take a moment."""
@@ -195,8 +198,16 @@ class BreakerGuard:
         else:
             self._end(call, error)  # cancelled: nothing may be awaited any more
 
-    def _says_something(self, call: _Call, error: BaseException) -> bool:
-        """Tell whether *error* is an answer of this dependency."""
+    def _judged(self, call: _Call, error: BaseException | None) -> bool | None:
+        """Return whether the dependency is well, None if *error* is no answer of it."""
+        if error is None:
+            return True
         if not isinstance(error, Exception) or isinstance(error, CircuitOpenError | Directive):
-            return False
-        return self.guard.counts(error) and not counted_within(error, call.number)
+            return None
+        if not self.guard.counts(error) or counted_within(error, call.number):
+            return None
+        try:
+            return not self.is_ill(error)
+        except Exception:  # the rules of an app may be broken: it is *error* that the caller needs
+            _log.exception("breaker_error_not_judged: %s", self.name)
+            return None

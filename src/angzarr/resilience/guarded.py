@@ -56,13 +56,16 @@ def next_call() -> int:
 
 def mark_counted(error: BaseException, call: int) -> None:
     """Note that the breaker around *call* has counted *error*: one around that does not again."""
-    with suppress(AttributeError):  # it has slots; then it counts twice
+    with suppress(Exception):  # its class refuses attributes; then it counts twice
         setattr(error, _MARK, call)
 
 
 def counted_within(error: BaseException | None, call: int) -> bool:
     """Tell whether a breaker inside *call*, so nearer to the dependency, has counted *error*."""
-    return bool(getattr(error, _MARK, 0) > call)
+    with suppress(Exception):  # its class may do anything when it is asked
+        mark = getattr(error, _MARK, 0)
+        return isinstance(mark, int) and mark > call
+    return False
 
 
 def _guard(name: object, errors: Errors) -> Guard:

@@ -126,6 +126,17 @@ def test_what_says_nothing_of_the_dependency_does_not_open_it(way, crm, breakers
     assert phase(breakers) is Phase.CLOSED
 
 
+def test_rules_that_fail_do_not_hide_the_error(way, breakers, caplog):
+    def is_ill(_error):
+        raise LookupError("a broken rule")
+
+    guard = BreakerGuard(guard=Guard("crm"), breakers=lambda: breakers, is_ill=is_ill)
+    with pytest.raises(ConnectionError):
+        way(guard, fail(ConnectionError()))
+    assert phase(breakers) is Phase.CLOSED
+    assert "breaker_error_not_judged: crm" in caplog.text
+
+
 def test_only_its_own_errors_count(way, make, breakers):
     with pytest.raises(ConnectionError):
         way(make(errors=(TimeoutError,)), fail(ConnectionError()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.guarded import Guard, guards
+from angzarr.resilience.guarded import Guard, counted_within, guards, mark_counted
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,33 @@ def test_what_no_breaker_can_be_called_is_refused(named):
 def test_what_is_no_exception_class_is_refused(errors):
     with pytest.raises(ConfigurationError, match="exception classes"):
         guards({"crm": errors})
+
+
+class Odd(Exception):
+    """Gives anybody anything, and takes nothing."""
+
+    given = None
+
+    def __getattr__(self, name):
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+    def __setattr__(self, name, value):
+        raise TypeError(name)
+
+
+@pytest.mark.parametrize("given", [None, "mark", OSError("away")])
+def test_an_error_of_any_class_may_be_marked_and_asked(given, monkeypatch):
+    monkeypatch.setattr(Odd, "given", given)
+    error = Odd()
+    mark_counted(error, 2)
+    assert counted_within(error, 1) is False
+
+
+def test_an_error_is_counted_within_the_calls_that_began_before():
+    error = OSError()
+    assert not counted_within(error, 1)
+    mark_counted(error, 2)
+    assert counted_within(error, 1)
+    assert not counted_within(error, 2)
