@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from angzarr.errors import CircuitOpenError, Directive
 from angzarr.resilience.breaker import Barred, Breakers, Permit
@@ -42,9 +42,10 @@ class _Call(NamedTuple):
     began: float
 
 
-#: The calls that run around the code that runs here, outermost first: one guard serves many
-#: threads and coroutines at once.
-_OPEN: ContextVar[tuple[_Call, ...]] = ContextVar("angzarr_guarded", default=())
+#: The ``with`` blocks around the code that runs here, outermost first: the calls that have entered
+#: the block's guard, and the number of this one.
+_Here: TypeAlias = tuple[tuple[dict[int, _Call], int], ...]
+_HERE: ContextVar[_Here] = ContextVar("angzarr_guarded", default=())
 
 #: Tokens name calls; a process's own are told from others' by what they begin with.
 _process = uuid.uuid4().hex
@@ -76,6 +77,10 @@ class BreakerGuard:
     is_ill: Callable[[Exception], bool]
     fallback: Callable[..., Any] | None = None
     _clock: Callable[[], float] = field(default=time.perf_counter)
+    #: The calls within ``with`` blocks, by number.
+    _entered: dict[int, _Call] = field(
+        default_factory=dict, init=False, repr=False, compare=False, hash=False
+    )
 
     @property
     def name(self) -> str:
@@ -135,7 +140,8 @@ class BreakerGuard:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        self._end(self._pop(), error)
+        if (call := self._pop()) is not None:
+            self._end(call, error)
 
     async def __aenter__(self) -> None:
         self._push(await self._aask())
@@ -146,7 +152,8 @@ class BreakerGuard:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        await self._aend(self._pop(), error)
+        if (call := self._pop()) is not None:
+            await self._aend(call, error)
 
     def _ask(self) -> Permit | Barred:
         return self.breakers().admit(self.name, f"{_process}-{next(_tokens)}")
@@ -170,13 +177,23 @@ class BreakerGuard:
     def _push(self, answer: Permit | Barred) -> None:
         if isinstance(answer, Barred):
             raise answer.error(self.name)
-        _OPEN.set((*_OPEN.get(), _Call(answer, next_call(), self._clock())))
+        call = _Call(answer, next_call(), self._clock())
+        self._entered[call.number] = call
+        _HERE.set((*_still_here(), (self._entered, call.number)))
 
-    @staticmethod
-    def _pop() -> _Call:
-        *outer, call = _OPEN.get()
-        _OPEN.set(tuple(outer))
-        return call
+    def _pop(self) -> _Call | None:
+        """Return the call of the ``with`` block that ends: the innermost of this guard here.
+
+        A block may end elsewhere than it began, as an async generator's does that another task
+        closes. It is most likely the one that has been open for longest.
+        """
+        here = [number for its, number in reversed(_HERE.get()) if its is self._entered]
+        for number in (*here, *self._entered.copy()):
+            call = self._entered.pop(number, None)
+            if call is not None:
+                _HERE.set(_still_here())
+                return call
+        return None
 
     def _end(self, call: _Call, error: BaseException | None) -> None:
         """Tell how *call* ended; raises nothing."""
@@ -208,6 +225,11 @@ class BreakerGuard:
             return None
         try:
             return not self.is_ill(error)
-        except Exception:  # the rules of an app may be broken: it is *error* that the caller needs
+        except Exception:  # noqa: BLE001 - an app's rules may be broken; the caller needs *error*
             _log.exception("breaker_error_not_judged: %s", self.name)
             return None
+
+
+def _still_here() -> _Here:
+    """Return the ``with`` blocks here without those that have ended, here or elsewhere."""
+    return tuple((its, number) for its, number in _HERE.get() if number in its)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
 from datetime import timedelta
@@ -12,7 +13,7 @@ import pytest
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.errors import CircuitOpenError, GiveUp
 from angzarr.resilience.breaker import BreakerSettings, Permit, Phase, State
-from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.breaker_guard import _HERE, BreakerGuard
 from angzarr.resilience.guarded import Guard
 from hand_clock import HandClock
 
@@ -242,6 +243,55 @@ def test_one_guard_serves_many_threads_and_coroutines(crm, breakers):
 
     asyncio.run(main())
     assert breakers.states()["crm"].tallies[0].calls == 16
+
+
+def test_interleaved_generators_charge_their_own_breakers(make, breakers):
+    def calling(guard):
+        with guard:
+            yield
+            raise ConnectionError
+
+    crm, ledger = (calling(make(name)) for name in ("crm", "ledger"))
+    next(crm)
+    next(ledger)
+    with pytest.raises(ConnectionError):
+        next(crm)
+    assert (phase(breakers, "crm"), phase(breakers, "ledger")) == (Phase.OPEN, Phase.CLOSED)
+    ledger.close()
+    assert (phase(breakers, "crm"), phase(breakers, "ledger")) == (Phase.OPEN, Phase.CLOSED)
+
+
+def test_a_probe_of_a_block_that_ends_in_another_context_is_free_for_another(crm, breakers, clock):
+    async def calling():
+        async with crm:
+            yield
+
+    async def main():
+        probe = calling()
+        await asyncio.create_task(anext(probe))
+        with pytest.raises(KeyboardInterrupt, match="mine"):
+            await probe.athrow(KeyboardInterrupt("mine"))
+
+    with pytest.raises(ConnectionError):
+        crm.call(fail(ConnectionError()))
+    clock.sleep(TOUCHY.open_for)
+    asyncio.run(main())
+    assert isinstance(breakers.admit("crm", "next"), Permit)
+
+
+def test_blocks_that_end_elsewhere_leave_nothing_behind(crm):
+    def calling():
+        with crm:
+            yield
+
+    elsewhere = contextvars.copy_context()
+    for _ in range(5):
+        call = calling()
+        next(call)
+        elsewhere.run(call.close)
+    with crm:
+        assert len(_HERE.get()) == len(crm._entered) == 1
+    assert (_HERE.get(), crm._entered) == ((), {})
 
 
 def test_a_decorated_function_keeps_its_name(crm):
