@@ -18,6 +18,7 @@ import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -156,11 +157,29 @@ class BreakerGuard:
             await self._aend(call, error)
 
     def _ask(self) -> Permit | Barred:
-        return self.breakers().admit(self.name, f"{_process}-{next(_tokens)}")
+        token = f"{_process}-{next(_tokens)}"
+        try:
+            return self.breakers().admit(self.name, token)
+        except BaseException:  # a time limit may strike after the probe was taken
+            self.breakers().forgo(Permit(self.name, 0, token))
+            raise
 
     async def _aask(self) -> Permit | Barred:
         known = self.breakers().known(self.name)
-        return await asyncio.to_thread(self._ask) if known is None else known
+        if known is not None:
+            return known
+        answer: Future[Permit | Barred] = Future()
+        try:
+            await asyncio.to_thread(lambda: answer.set_result(self._ask()))
+        except BaseException:
+            # Cancelled; the thread goes on, and what it is given nobody uses.
+            answer.add_done_callback(self._give_back)
+            raise
+        return answer.result()
+
+    def _give_back(self, answer: Future[Permit | Barred]) -> None:
+        if isinstance(permit := answer.result(), Permit):
+            self.breakers().forgo(permit)
 
     def _begin(self, answer: Permit | Barred) -> _Call | None:
         """Return the call that begins now; None: it is refused, and there is a fallback."""

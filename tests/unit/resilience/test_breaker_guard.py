@@ -178,6 +178,70 @@ def test_a_cancelled_probe_is_free_for_another(crm, breakers, clock):
     assert isinstance(breakers.admit("crm", "next"), Permit)
 
 
+@pytest.mark.parametrize("late", [True, False], ids=["still asked for", "just given"])
+@pytest.mark.parametrize("entered", [True, False], ids=["entered", "called"])
+def test_a_probe_is_given_back_if_who_asked_for_it_is_cancelled_meanwhile(
+    make, breakers, clock, monkeypatch, late, entered
+):
+    asked, go_on, given_back = (threading.Event() for _ in range(3))
+    admit, forgo = breakers.admit, breakers.forgo
+
+    def admit_slowly(name, token):
+        answer = admit(name, token)
+        asked.set()
+        assert not late or go_on.wait(10)
+        return answer
+
+    def forgo_and_tell(permit):
+        forgo(permit)
+        given_back.set()
+
+    monkeypatch.setattr(breakers, "admit", admit_slowly)
+    monkeypatch.setattr(breakers, "forgo", forgo_and_tell)
+
+    async def calling(guard):
+        if not entered:
+            await guard.acall(asyncio.sleep, 30)
+        async with guard:
+            await asyncio.sleep(30)
+
+    async def main():
+        task = asyncio.create_task(calling(make()))
+        await asyncio.sleep(0)
+        if late:
+            await asyncio.to_thread(asked.wait, 10)
+        else:
+            assert asked.wait(10)  # the task does not hear of it meanwhile
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+
+    breakers.record(Permit("crm", 0), ok=False, took=timedelta(0))
+    clock.sleep(TOUCHY.open_for)
+    asyncio.run(main())
+    assert given_back.wait(10)
+    assert isinstance(admit("crm", "next"), Permit)
+
+
+def test_a_probe_is_given_back_if_a_time_limit_strikes_while_it_is_asked_for(
+    way, crm, breakers, clock, monkeypatch
+):
+    admit = breakers.admit
+
+    def struck(name, token):
+        admit(name, token)
+        raise TimeoutError("soft time limit")
+
+    with pytest.raises(ConnectionError):
+        crm.call(fail(ConnectionError()))
+    clock.sleep(TOUCHY.open_for)
+    monkeypatch.setattr(breakers, "admit", struck)
+    with pytest.raises(TimeoutError, match="soft"):
+        way(crm, lambda: pytest.fail("must not run"))
+    assert isinstance(admit("crm", "next"), Permit)
+
+
 def test_a_fallback_gets_the_arguments(make, breakers):
     guard = make(fallback=lambda value, *, twice: (value, twice))
     breakers.isolate("crm", by="me")
