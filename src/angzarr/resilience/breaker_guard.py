@@ -25,7 +25,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
-from angzarr.errors import CircuitOpenError, Directive
+from angzarr.errors import CircuitOpenError, ConfigurationError, Directive
 from angzarr.resilience.breaker import Barred, Breakers, Permit
 from angzarr.resilience.guarded import Guard, counted_within, mark_counted, next_call
 
@@ -89,7 +89,10 @@ class BreakerGuard:
         return self.guard.name
 
     def call(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Return what *function* returns; raises what it raises, or CircuitOpenError."""
+        """Return what *function* returns; raises what it raises, or CircuitOpenError.
+
+        Raises ConfigurationError for a coroutine function: nothing of it has run yet.
+        """
         call = self._begin(self._ask())
         if call is None:
             instead: T = self._instead(args, kwargs)
@@ -99,6 +102,11 @@ class BreakerGuard:
         except BaseException as error:
             self._end(call, error)
             raise
+        if inspect.iscoroutine(value):
+            value.close()
+            self.breakers().forgo(call.permit)
+            msg = f"breaker {self.name!r} was given a coroutine function: use await .acall(f, …)"
+            raise ConfigurationError(msg)
         self._end(call, None)
         return value
 
@@ -117,7 +125,16 @@ class BreakerGuard:
         return value
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Decorate *function*, sync or async."""
+        """Decorate *function*, sync or async.
+
+        Raises ConfigurationError for a generator function, which calls while it is iterated.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            msg = (
+                f"breaker {self.name!r} cannot decorate a generator function: write `with` or"
+                " `async with` around the calls within it"
+            )
+            raise ConfigurationError(msg)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.errors import CircuitOpenError, GiveUp
+from angzarr.errors import CircuitOpenError, ConfigurationError, GiveUp
 from angzarr.resilience.breaker import BreakerSettings, Permit, Phase, State
 from angzarr.resilience.breaker_guard import _HERE, BreakerGuard
 from angzarr.resilience.guarded import Guard
@@ -283,6 +283,32 @@ def test_an_error_that_is_raised_again_and_again_counts_each_time(make, breakers
         with pytest.raises(ConnectionError):
             make(name).call(fail(error))
         assert phase(breakers, name) is Phase.OPEN
+
+
+def test_a_coroutine_function_is_no_plain_call(crm, breakers, clock):
+    async def upsert():
+        pytest.fail("must not run")
+
+    with pytest.raises(ConnectionError):
+        crm.call(fail(ConnectionError()))
+    clock.sleep(TOUCHY.open_for)
+    for _ in range(TOUCHY.successes_to_close + 1):
+        with pytest.raises(ConfigurationError, match=r"use await \.acall\("):
+            crm.call(upsert)
+    assert phase(breakers) is Phase.HALF_OPEN
+    assert isinstance(breakers.admit("crm", "next"), Permit)
+
+
+def test_a_generator_function_is_not_decorated(crm):
+    def rows():
+        yield
+
+    async def arows():
+        yield
+
+    for function in (rows, arows):
+        with pytest.raises(ConfigurationError, match="write `with` or `async with`"):
+            crm(function)
 
 
 def test_one_guard_serves_many_threads_and_coroutines(crm, breakers):
