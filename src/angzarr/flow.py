@@ -13,6 +13,7 @@ from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.breaker_log import BreakerLog
+from angzarr.delivery.context import RUNNING
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.switch_log import SwitchLog
 from angzarr.delivery.wave import breaker_of
@@ -134,12 +135,18 @@ def guard_of(
     guard: Guard | str,
     fallback: Callable[..., Any] | None = None,
 ) -> BreakerGuard:
-    """Return a breaker of *app* around calls, whose errors are judged by *handler*'s rules too."""
+    """Return a breaker of *app* around calls, whose errors are judged by *handler*'s rules too.
+
+    Rules for one event type hold for the calls of its deliveries.
+    """
 
     def is_ill(error: Exception) -> bool:
         own = (handler.rules, app.rules) if handler is not None else (app.rules,)
         name = handler.name if handler is not None else ""
-        return classify(error, *own, now=datetime.now(UTC), handler=name).category in ILLNESS
+        running = RUNNING.get()
+        type_ = running.event.type if running is not None else ""
+        seen = classify(error, *own, now=datetime.now(UTC), handler=name, event_type=type_)
+        return seen.category in ILLNESS
 
     return BreakerGuard(
         guard=Guard(check_name(guard)) if isinstance(guard, str) else guard,
