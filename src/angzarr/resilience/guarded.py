@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
@@ -16,7 +15,8 @@ Named: TypeAlias = str | Sequence[str] | Mapping[str, Errors] | None
 
 _MARK = "__angzarr_counted__"
 _numbers = itertools.count(1)
-_NAME = re.compile(r"[^\s:]{1,200}")
+#: Characters of a name at most.
+_LONGEST = 200
 
 
 class Guard(NamedTuple):
@@ -42,9 +42,13 @@ def guards(named: Named) -> tuple[Guard, ...]:
 
 
 def check_name(name: object, of: str = "a breaker") -> str:
-    """Return *name* if a breaker can have it: 1 to 200 characters, no space, no colon."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        msg = f"{name!r} is no name of {of}: it has 1 to 200 characters, without spaces and colons"
+    """Return *name* if it can be one: 1 to 200 printable characters, no space, no colon."""
+    fits = isinstance(name, str) and 0 < len(name) <= _LONGEST and name.isprintable()
+    if not isinstance(name, str) or not fits or " " in name or ":" in name:
+        msg = (
+            f"{name!r} is no name of {of}: it has 1 to 200 printable characters, without spaces"
+            " and colons"
+        )
         raise ConfigurationError(msg)
     return name
 

@@ -23,7 +23,21 @@ def test_breakers_may_be_named_in_several_ways(named, expected):
 
 
 @pytest.mark.parametrize(
-    "named", ["", "wave:order", "a b", "x" * 201, ["crm", ""], [1], {"": OSError}]
+    "named",
+    [
+        "",
+        "wave:order",
+        "a b",
+        "x" * 201,
+        "a\x1b[2J",
+        "a\0",
+        "\ud800",
+        "a\u202e",
+        "a\n",
+        ["crm", ""],
+        [1],
+        {"": OSError},
+    ],
 )
 def test_what_no_breaker_can_be_called_is_refused(named):
     with pytest.raises(ConfigurationError, match="no name of a breaker"):
