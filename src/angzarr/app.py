@@ -47,7 +47,7 @@ from angzarr.operating import Operating
 from angzarr.per_process import OncePerProcess
 from angzarr.registering import Registering
 from angzarr.resilience.breaker_guard import BreakerGuard
-from angzarr.resilience.guarded import Errors, guards
+from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
@@ -143,6 +143,7 @@ class Angzarr(Registering, Operating):
         self,
         name: str,
         *,
+        key: object = None,
         errors: Errors = Exception,
         fallback: Callable[..., Any] | None = None,
     ) -> BreakerGuard:
@@ -151,10 +152,11 @@ class Angzarr(Registering, Operating):
         A decorator for sync and async functions, a context manager for ``with`` and ``async
         with``, or ``.call(function, …)``. Only *errors* that say the dependency is ill count.
         Refused calls raise CircuitOpenError, or *fallback* is called with the same arguments.
+        Each *key*, any text, has a breaker of its own with the settings of *name*.
         Raises ConfigurationError for a name that no breaker can have.
         """
         (guard,) = guards({name: errors})
-        return guard_of(self, None, guard, fallback)
+        return guard_of(self, None, guard._replace(name=keyed(name, key)), fallback)
 
     def holding(self) -> Callable[[Handler], str | None]:
         """Return what tells why a handler is held back at this moment; for a worker's parent."""

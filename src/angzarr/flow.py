@@ -21,7 +21,7 @@ from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Barred, BreakerControls, Breakers, BreakerSettings, Watches
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.budget import Budgets
-from angzarr.resilience.guarded import Guard, check_name
+from angzarr.resilience.guarded import Guard, check_full_name
 from angzarr.resilience.limit import Limits
 from angzarr.resilience.switches import Action, Selector, SwitchControls, Switches
 from angzarr.resilience.taxonomy import ILLNESS, classify
@@ -149,7 +149,7 @@ def guard_of(
         return seen.category in ILLNESS
 
     return BreakerGuard(
-        guard=Guard(check_name(guard)) if isinstance(guard, str) else guard,
+        guard=Guard(check_full_name(guard)) if isinstance(guard, str) else guard,
         breakers=lambda: app.flow.breakers,
         is_ill=is_ill,
         fallback=fallback,

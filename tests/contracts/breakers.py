@@ -25,7 +25,7 @@ from angzarr.resilience.breaker import (
     Refusal,
     Transition,
 )
-from angzarr.resilience.guarded import check_name
+from angzarr.resilience.guarded import check_name, keyed
 
 #: Open time, lease and ramp-up in tests that let them pass on a real server.
 SHORT = timedelta(milliseconds=400)
@@ -194,6 +194,14 @@ class BreakersContract:
             call(fleet.here, name, "-")
         assert refused(fleet.here, "touchy")
         assert refused(fleet.here, "crm") is None
+
+    def test_settings_of_a_name_hold_for_each_of_its_keys(self, make_fleet):
+        fleet = make_fleet(settings={"touchy": BreakerSettings(min_calls=1, failures_in_a_row=1)})
+        odd = keyed("touchy", "acme: corp\u202e\ud800" + "x" * 1000)
+        call(fleet.here, odd, "-")
+        assert refused(fleet.here, odd)
+        assert refused(fleet.here, keyed("touchy", "other")) is None
+        assert phase(fleet.there, odd) is Phase.OPEN
 
     # -- open ------------------------------------------------------------------------------------
 

@@ -115,6 +115,9 @@ async def with_breakers(event: OrderPaid, ctx: Context) -> None:
     assert_type(smtp.call(len, event.order_id), int)
     with ctx.breaker("crm"):
         send(event.order_id)
+    with ctx.breaker("crm", key=ctx.event.tenant_id):
+        send(event.order_id)
+    assert_type(app.breaker("crm", key=event.order_id).call(send, event.order_id), int)
     async with smtp:
         await asend(event.order_id)
 

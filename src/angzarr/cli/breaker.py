@@ -17,7 +17,7 @@ from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console
 from angzarr.printable import printable
 from angzarr.resilience.breaker import BreakerControls, State
-from angzarr.resilience.guarded import check_name
+from angzarr.resilience.guarded import check_full_name
 
 #: Transitions that `show` tells, and that one look of `watch` finds at most.
 _TOLD: Final = 1000
@@ -67,7 +67,7 @@ def isolate(app_name: str | None, name: str, *, create: bool) -> None:
     """Hold the breaker NAME open until it is reset: nothing calls its dependency."""
     controls = _controls(app_name)
     if create:
-        check_name(name)
+        check_full_name(name)
     else:
         _known(controls, name)
     controls.isolate(name, by=person())

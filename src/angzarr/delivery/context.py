@@ -13,6 +13,7 @@ from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.guarded import keyed
 
 T = TypeVar("T")
 
@@ -52,12 +53,14 @@ class Context:
     make_breaker: Callable[[str], BreakerGuard] = no_breaker
     make_retries: Callable[[Policy | str], StepRetries] = no_retries
 
-    def breaker(self, name: str) -> BreakerGuard:
+    def breaker(self, name: str, *, key: object = None) -> BreakerGuard:
         """Return the breaker *name*, for one call inside the handler: ``with ctx.breaker("crm"):``.
 
+        Each *key*, such as a tenant or a host, has a breaker of its own with the settings of
+        *name*. It may be any text; None and "" stand for the breaker that has no key.
         Refused, it raises CircuitOpenError, which postpones the event without using an attempt.
         """
-        return self.make_breaker(name)
+        return self.make_breaker(keyed(name, key))
 
     def retry(
         self,

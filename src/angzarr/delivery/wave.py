@@ -26,14 +26,15 @@ from angzarr.delivery.record import wave_fact
 from angzarr.facts import FactLog
 from angzarr.resilience.breaker import Barred, Breakers, Permit
 from angzarr.resilience.breaker_rules import PROBE_WAIT, chance_of
+from angzarr.resilience.guarded import WAVE
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.delivery")
 
 
 def breaker_of(domain: str) -> str:
-    """Return the name of the breaker around *domain*; a colon no handler's breaker may have."""
-    return f"wave:{domain}"
+    """Return the name of the breaker around *domain*; no handler's breaker begins so."""
+    return f"{WAVE}:{domain}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

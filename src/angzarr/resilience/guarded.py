@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from angzarr.errors import ConfigurationError
+from angzarr.resilience.keys import printable_part
 
 Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 #: A breaker's name, several, or names with the errors that each of them counts.
@@ -15,6 +16,8 @@ Named: TypeAlias = str | Sequence[str] | Mapping[str, Errors] | None
 
 _MARK = "__angzarr_counted__"
 _numbers = itertools.count(1)
+#: Before the colon in the names of breakers of poison waves.
+WAVE = "wave"
 #: Characters of a name at most.
 _LONGEST = 200
 
@@ -51,6 +54,32 @@ def check_name(name: object, of: str = "a breaker") -> str:
         )
         raise ConfigurationError(msg)
     return name
+
+
+def keyed(name: str, key: object) -> str:
+    """Return the name of the breaker that *key* has within those of *name*, ``name:key``.
+
+    Any key will do: what cannot stand in a name is escaped, and what is too long is digested.
+    Without one, None or "", it is *name* itself. Raises ConfigurationError if *name* is no name.
+    """
+    text = "" if key is None else str(key)
+    return check_full_name(f"{name}:{printable_part(text)}" if text else name)
+
+
+def check_full_name(name: str) -> str:
+    """Return *name* if it is one, alone or with a key as `keyed` writes it."""
+    base, colon, key = name.partition(":")
+    if not colon:
+        return check_name(name)
+    if base == WAVE:
+        msg = f"{name!r}: breakers whose names begin with {WAVE}: are those of poison waves"
+        raise ConfigurationError(msg)
+    return f"{check_name(base)}:{check_name(key, 'a key')}"
+
+
+def base_of(name: str) -> str:
+    """Return *name* without its key: by this it is set up."""
+    return name.partition(":")[0]
 
 
 def next_call() -> int:

@@ -36,6 +36,12 @@ def key_part(text: str, limit: int = MAX_PART) -> str:
     return _bounded(text, _UNSAFE.sub(_escape, text), limit)
 
 
+def printable_part(text: str) -> str:
+    """Return `key_part` with all escaped that cannot be printed: people read it and type it."""
+    free = (one if one.isprintable() else _percent(one) for one in _UNSAFE.sub(_escape, text))
+    return _bounded(text, "".join(free), MAX_PART)
+
+
 def fact_key(type_: str, occurred_at: datetime, entity: str) -> str:
     """Return ``fact_{type}_{ts}_{entity}``."""
     return f"fact_{_free(type_)}_{_time(occurred_at)}_{_tight(entity)}"
@@ -82,7 +88,11 @@ def _time(moment: datetime) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
+    return _percent(match[0])
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
 
 
 def _bounded(text: str, safe: str, limit: int) -> str:

@@ -163,10 +163,12 @@ def test_without_any_breaker_none_is_known(app, run):
 def test_a_breaker_nobody_has_used_is_isolated_only_if_asked_for(app, run):
     assert run("isolate", "new").exit_code == 1
     assert run("isolate", "new", "--create").exit_code == 0
-    assert app.breakers.states()["new"].phase is Phase.ISOLATED
+    assert run("isolate", "crm:acme%20corp", "--create").exit_code == 0
+    for name in ("new", "crm:acme%20corp"):
+        assert app.breakers.states()[name].phase is Phase.ISOLATED
 
 
-@pytest.mark.parametrize("name", ["", "two words", "a:b", "x" * 201])
+@pytest.mark.parametrize("name", ["", "two words", ":b", "x" * 201])
 def test_what_is_no_name_is_not_created(app, run, name):
     result = run("isolate", name, "--create")
     assert result.exit_code == 1

@@ -117,6 +117,18 @@ def test_a_breaker_around_one_call_postpones_without_an_attempt(world):
     assert world.last_copy().headers[names.ATTEMPT] == 1
 
 
+def test_what_an_event_says_may_be_the_key_of_a_breaker(world):
+    def handle(_data, context):
+        with context.breaker("crm", key=context.event.id):
+            raise ConnectionError
+
+    world.handler(handle)
+    for event_id in ("Acme: Ltd.", "other"):
+        assert isinstance(world.take(event_id=event_id), Retried)
+    assert phase(world, "crm:Acme%3A%20Ltd.") is Phase.OPEN
+    assert phase(world, "crm:other") is Phase.OPEN
+
+
 def test_an_error_is_counted_once_by_the_breaker_next_to_the_call(world):
     def handle(_data, context):
         with context.breaker("crm"):

@@ -20,6 +20,7 @@ from angzarr.resilience.breaker import (
     Transition,
     Watches,
 )
+from angzarr.resilience.guarded import base_of
 from angzarr.seldom import Seldom
 
 _DEFAULTS = BreakerSettings()
@@ -123,4 +124,5 @@ class InProcessBreakers:
             self._watch.changed(change)
 
     def _of(self, name: str) -> BreakerSettings:
-        return self._settings.get(name, self._default)
+        given = self._settings.get(name) or self._settings.get(base_of(name))
+        return given or self._default

@@ -32,6 +32,7 @@ from angzarr.resilience.breaker import (
     Transition,
     Watches,
 )
+from angzarr.resilience.guarded import base_of
 from angzarr.seldom import A_MINUTE, Seldom
 
 _STEP: Final = Script("breaker.lua")
@@ -280,7 +281,8 @@ class RedisBreakers:
         return flow_key(self._line.prefix, *parts)
 
     def _of(self, name: str) -> BreakerSettings:
-        return self._settings.get(name, self._default)
+        given = self._settings.get(name) or self._settings.get(base_of(name))
+        return given or self._default
 
     def _rules_of(self, name: str) -> str:
         told = self._told_rules.get(name)
