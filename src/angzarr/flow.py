@@ -153,7 +153,13 @@ def guard_of(
         breakers=lambda: app.flow.breakers,
         is_ill=is_ill,
         fallback=fallback,
+        whose=_turn,
     )
+
+
+def _turn() -> str:
+    running = RUNNING.get()
+    return running.turn if running is not None else ""
 
 
 def _of_wave(given: PoisonWaveSettings) -> BreakerSettings:

@@ -307,3 +307,17 @@ def test_a_store_that_comes_back_is_found_without_a_caller(make_redis, make_flee
     eventually(lambda: not fleet.line.away, "the thread saw that it is back")
     fleet.change("crm")
     eventually(lambda: heard_of(fleet, "mail"), "the bell rings again")
+
+
+def test_one_that_cannot_look_keeps_no_other_from_looking(fleet):
+    def fail(_name):
+        raise RuntimeError("broken")
+
+    looked = []
+    fleet.line.on_change("breaker", fail)
+    fleet.line.on_change("switch", looked.append)
+    fleet.line.start()
+    eventually(lambda: looked, "it looked when it began to listen")
+    looked.clear()
+    fleet.change("crm", told=False)
+    eventually(lambda: looked, "it looked again")

@@ -77,6 +77,8 @@ class BreakerGuard:
     breakers: Callable[[], Breakers]
     is_ill: Callable[[Exception], bool]
     fallback: Callable[..., Any] | None = None
+    #: Whose calls these are at the moment, for their turn in a ramp-up; "": each is its own.
+    whose: Callable[[], str] = str
     _clock: Callable[[], float] = field(default=time.perf_counter)
     #: The calls within ``with`` blocks, by number.
     _entered: dict[int, _Call] = field(
@@ -176,7 +178,7 @@ class BreakerGuard:
     def _ask(self) -> Permit | Barred:
         token = f"{_process}-{next(_tokens)}"
         try:
-            return self.breakers().admit(self.name, token)
+            return self.breakers().admit(self.name, token, self.whose())
         except BaseException:  # a time limit may strike after the probe was taken
             self.breakers().forgo(Permit(self.name, 0, token))
             raise

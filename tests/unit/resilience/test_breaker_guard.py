@@ -186,8 +186,8 @@ def test_a_probe_is_given_back_if_who_asked_for_it_is_cancelled_meanwhile(
     asked, go_on, given_back = (threading.Event() for _ in range(3))
     admit, forgo = breakers.admit, breakers.forgo
 
-    def admit_slowly(name, token):
-        answer = admit(name, token)
+    def admit_slowly(name, token, whose):
+        answer = admit(name, token, whose)
         asked.set()
         assert not late or go_on.wait(10)
         return answer
@@ -229,8 +229,8 @@ def test_a_probe_is_given_back_if_a_time_limit_strikes_while_it_is_asked_for(
 ):
     admit = breakers.admit
 
-    def struck(name, token):
-        admit(name, token)
+    def struck(name, token, whose):
+        admit(name, token, whose)
         raise TimeoutError("soft time limit")
 
     with pytest.raises(ConnectionError):
@@ -417,9 +417,26 @@ class Asked:
     def __init__(self, tokens):
         self.tokens = tokens
 
-    def admit(self, name, token):
+    def admit(self, name, token, _whose):
         self.tokens.append(token)
         return Permit(name, 0, token)
 
     def record(self, permit, *, ok, took):
         pass
+
+
+def test_whoever_asks_again_keeps_his_turn_in_a_ramp_up(clock):
+    slowly = BreakerSettings(min_calls=1, failures_in_a_row=1, ramp_up=timedelta(days=1))
+    breakers = InProcessBreakers(default=slowly, clock=clock)
+    breakers.isolate("crm", by="me")
+    breakers.reset("crm", by="me")
+    let_in = set()
+    for number in range(40):
+        guard = BreakerGuard(
+            guard=Guard("crm"), breakers=lambda: breakers, is_ill=lambda _: False,
+            whose=lambda number=number: f"event {number}", fallback=lambda: "refused",
+        )  # fmt: skip
+        answers = {guard.call(lambda: "let in") for _ in range(5)}
+        assert len(answers) == 1
+        let_in |= answers
+    assert let_in == {"let in", "refused"}

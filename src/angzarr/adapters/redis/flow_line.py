@@ -208,9 +208,10 @@ class FlowLine:
         if version == self._version:
             return bell
         self._unheard += self._version is not None
-        for topic in self._on_change:
-            self._heard(topic, "")
-        self._version = version
+        # Each by itself: one that fails keeps no other from looking.
+        looks = [partial(self._heard, topic, "") for topic in self._on_change]
+        seen = [self._attempt(look, otherwise=False) for look in looks]
+        self._version = version if all(seen) else None
         if self._unheard < MUTE or bell is None:
             return bell
         bell.disconnect()
