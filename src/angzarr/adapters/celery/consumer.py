@@ -65,7 +65,9 @@ class RoadConsumer(Consumer):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         # It outlives a connection: what it has closed stays closed when Celery consumes anew.
-        self._valve = Valve(self, self.app.holding)
+        self._valve = Valve(
+            self, self.app.holding, stop=super().cancel_task_queue, resume=super().add_task_queue
+        )
         self._restart_state = Restarts()
         self.loop = partial(self._go_on_by, self.loop)
         if transport_of(self.app) == "amqp":
@@ -124,6 +126,16 @@ class RoadConsumer(Consumer):
         if maintain is not None:
             hub.call_repeatedly(LOOKED_EVERY, maintain)
         hub.call_repeatedly(VALVE_EVERY, self._valve.turn)
+
+    def add_task_queue(self, queue: str, *args: Any, **options: Any) -> None:
+        """Consume from *queue*: an operator's word, by remote control."""
+        self._valve.leave(queue)
+        super().add_task_queue(queue, *args, **options)
+
+    def cancel_task_queue(self, queue: str) -> None:
+        """Consume from *queue* no more, until an operator says otherwise."""
+        self._valve.leave(queue)
+        super().cancel_task_queue(queue)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
         """Return what takes each message; nothing but a lost connection leaves it."""

@@ -21,17 +21,31 @@ Held: TypeAlias = Callable[[Handler], str | None]
 class Valve:
     """Stops and resumes the consuming of queues; in the parent's loop.
 
-    *holding* returns, once a turn, what tells why a handler is held back.
+    *holding* returns, once a turn, what tells why a handler is held back. *stop* and *resume* are
+    Celery's: both select the queue or not before they tell the broker, so that what they say holds
+    at the next connection too.
     """
 
-    def __init__(self, consumer: Any, holding: Callable[[], Held]) -> None:
+    def __init__(
+        self,
+        consumer: Any,
+        holding: Callable[[], Held],
+        *,
+        stop: Callable[[str], object],
+        resume: Callable[[str], object],
+    ) -> None:
         self._consumer = consumer
         self._holding = holding
+        self._stop = stop
+        self._resume = resume
         self._closed: set[str] = set()
 
     def turn(self) -> None:
         """Compare what is consumed with what is held back; called about once a second."""
-        app = self._consumer.app
+        app, tasks = self._consumer.app, self._consumer.task_consumer
+        if tasks is None or app.stopping():
+            return
+        self._closed = {queue for queue in self._closed if not tasks.consuming_from(queue)}
         held = self._holding()
         to_close = {
             queue: why
@@ -41,21 +55,24 @@ class Valve:
             if (why := _why_all(served, held)) is not None
         }
         for queue in sorted(to_close.keys() - self._closed):
-            self._close(queue, to_close[queue])
+            if tasks.consuming_from(queue):  # else an operator stopped it, or it is not ours
+                self._close(queue, to_close[queue])
         for queue in sorted(self._closed - to_close.keys()):
             self._open(queue)
 
+    def leave(self, queue: str) -> None:
+        """Take note that an operator stops or resumes *queue*: what he says holds from now on."""
+        self._closed.discard(queue)
+
     def _close(self, queue: str, why: str) -> None:
-        if not self._consumer.task_consumer.consuming_from(queue):
-            return  # an operator stopped it, or this worker never consumed it: not ours to resume
         _log.warning("consuming_stopped: of queue %s: %s", queue, why)
-        self._consumer.cancel_task_queue(queue)
-        self._closed.add(queue)
+        self._closed.add(queue)  # first: where the broker is lost meanwhile, it is stopped as well
+        self._stop(queue)
 
     def _open(self, queue: str) -> None:
         _log.warning("consuming_resumed: of queue %s", queue)
-        self._consumer.add_task_queue(queue)
-        self._closed.discard(queue)
+        self._resume(queue)
+        self._closed.discard(queue)  # last: what fails is done again
 
 
 def handlers_of_queues(handlers: Handlers, default_queue: str) -> Mapping[str, list[Handler]]:

@@ -11,6 +11,7 @@ import pytest
 
 from angzarr.adapters.celery.consumer import RoadConsumer
 from angzarr.adapters.celery.riding import RIDE, Ride, Riding
+from angzarr.adapters.celery.valve import Valve
 from angzarr.resilience.idempotency import Claim, Claimed, InProgress, Position, key_for
 
 
@@ -61,8 +62,7 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
     app.held_domains.begin(["order"])
     consumed = {"orders"}
     consumer.task_consumer = SimpleNamespace(consuming_from=consumed.__contains__)
-    consumer.cancel_task_queue = consumed.discard
-    consumer.add_task_queue = consumed.add
+    consumer._valve = Valve(consumer, app.holding, stop=consumed.discard, resume=consumed.add)
 
     def turn():
         consumer.register_with_event_loop(consumer.hub)  # as with every new connection
