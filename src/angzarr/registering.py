@@ -10,6 +10,7 @@ from typing import Any, NoReturn, overload
 
 from celery import Celery
 from celery.exceptions import Ignore
+from kombu import Queue
 
 from angzarr.adapters.celery.binding import event_binding, event_decoder, task_binding
 from angzarr.adapters.celery.task import RoadTask
@@ -165,6 +166,7 @@ class Registering(Celery):
                 breakers=guards(getattr(task, "breaker", None)),
                 limits=self._limits(getattr(task, "limit", None)),
                 fallback=_task_fallback(getattr(task, "fallback", None)),
+                queue=_queue_name(getattr(task, "queue", None)),
                 idempotent=getattr(task, "idempotent", True),
                 finished_by=(Ignore,),
                 is_async=is_async,
@@ -200,3 +202,8 @@ def _task_fallback(function: Callable[..., Any] | None) -> Bind | None:
     if function is None:
         return None
     return lambda delivery, _context: partial(function, *delivery.args, **delivery.kwargs)
+
+
+def _queue_name(queue: Queue | str | None) -> str | None:
+    """Return the name of what a plain task names as its queue."""
+    return queue.name if isinstance(queue, Queue) else queue

@@ -7,10 +7,11 @@ consumed; what is held back among theirs is postponed one by one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.adapters.celery.served import handlers_of_queues
+from angzarr.delivery.handlers import Handler
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -46,14 +47,7 @@ class Valve:
         if tasks is None or app.stopping():
             return
         self._closed = {queue for queue in self._closed if not tasks.consuming_from(queue)}
-        held = self._holding()
-        to_close = {
-            queue: why
-            for queue, served in handlers_of_queues(
-                app.handlers, str(app.conf.task_default_queue)
-            ).items()
-            if (why := _why_all(served, held)) is not None
-        }
+        to_close = _all_held(app, self._holding())
         for queue in sorted(to_close.keys() - self._closed):
             if tasks.consuming_from(queue):  # else an operator stopped it, or it is not ours
                 self._close(queue, to_close[queue])
@@ -75,17 +69,13 @@ class Valve:
         self._closed.discard(queue)  # last: what fails is done again
 
 
-def handlers_of_queues(handlers: Handlers, default_queue: str) -> Mapping[str, list[Handler]]:
-    """Return the handlers that each queue serves, Celery's own tasks left out."""
-    served: dict[str, list[Handler]] = {}
-    for handler in handlers:
-        if not handler.name.startswith("celery."):
-            served.setdefault(handler.queue or default_queue, []).append(handler)
-    return served
-
-
-def _why_all(served: list[Handler], held: Held) -> str | None:
-    """Return why all that a queue serves is held back; None if something is not."""
-    reasons = [held(handler) for handler in served]
-    said = [why for why in reasons if why is not None]
-    return ", ".join(dict.fromkeys(said)) if len(said) == len(reasons) else None
+def _all_held(app: Any, held: Held) -> dict[str, str]:
+    """Return the queues all of whose handlers are held back, and why."""
+    reasons = {handler.name: why for handler in app.handlers if (why := held(handler)) is not None}
+    if not reasons:
+        return {}
+    return {
+        queue: ", ".join(dict.fromkeys(reasons[handler.name] for handler in served))
+        for queue, served in handlers_of_queues(app).items()
+        if all(handler.name in reasons for handler in served)
+    }
