@@ -110,6 +110,12 @@ def refused(breakers: Breakers, name: str) -> Barred | None:
     return None
 
 
+def new_calls_refused(fleet: Fleet, *, so: bool) -> None:
+    """Wait until each process has heard whether new calls would be refused."""
+    for breakers in (fleet.here, fleet.there):
+        eventually(lambda asked=breakers: asked.refuses("crm") is so, f"refused: {so}")
+
+
 def phase(breakers: BreakerControls, name: str) -> Phase:
     return breakers.states()[name].phase
 
@@ -278,6 +284,26 @@ class BreakersContract:
         permit = fleet.here.admit("crm", fresh())
         fleet.here.forgo(permit)
         assert fleet.here.states()["crm"].in_a_row == 2
+
+    @pytest.mark.parametrize("called", [True, False])
+    def test_new_calls_are_refused_while_a_probe_is_out(self, half_open, called):
+        fleet = half_open(successes_to_close=2)
+        new_calls_refused(fleet, so=False)
+        probe = fleet.here.admit("crm", fresh())
+        new_calls_refused(fleet, so=True)
+        if called:
+            fleet.here.record(probe, ok=True, took=AT_ONCE)
+        else:
+            fleet.here.forgo(probe)
+        new_calls_refused(fleet, so=False)
+
+    def test_new_calls_are_refused_while_it_is_isolated(self, make_fleet):
+        fleet = make_fleet()
+        fleet.here.isolate("crm", by="ann@desk")
+        new_calls_refused(fleet, so=True)
+        assert not fleet.here.refuses("another")
+        fleet.here.reset("crm", by="ann@desk")
+        new_calls_refused(fleet, so=False)
 
     def test_enough_successes_close_it(self, half_open):
         fleet = half_open(successes_to_close=2)

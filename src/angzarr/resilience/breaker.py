@@ -198,6 +198,12 @@ class Breakers(Protocol):
     def known(self, name: str, /) -> Permit | Barred | None:
         """Return what is certain at this moment, asking nobody; None: `admit` must be asked."""
 
+    def refuses(self, name: str, /) -> bool:
+        """Tell whether no new call would be let through, as far as is known, asking nobody.
+
+        In half-open that is while as many probes are out as there may be.
+        """
+
     def admit(self, name: str, token: str, whose: str = "", /) -> Permit | Barred:
         """Ask to make a call; asking again with the same token is harmless.
 

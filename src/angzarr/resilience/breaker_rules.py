@@ -174,6 +174,13 @@ def known(
     return None
 
 
+def refuses(state: State, name: str, now: datetime, settings: BreakerSettings) -> bool:
+    """Tell whether no new call is let through now."""
+    if state.phase is Phase.CLOSED:
+        return False  # in a ramp-up some are
+    return isinstance(admit(state, name, "", now, settings)[1], Barred)
+
+
 def chance_of(whose: str) -> float:
     """Return the chance (0 to 1) that *whose* stands for; who asks again has the same."""
     digest = hashlib.blake2b(whose.encode("utf-8", "surrogatepass"), digest_size=4).digest()

@@ -32,6 +32,7 @@ from angzarr.resilience.breaker_rules import (
     isolated,
     known,
     probed,
+    refuses,
     report,
     reset,
     share,
@@ -205,6 +206,21 @@ def test_probe_that_was_not_called_is_free_for_another() -> None:
     state, answer = ask(forgone(half_open("one"), "one"), "two", now)
     assert isinstance(answer, Permit)
     assert state.probes == (Probe("two", now + D5.probe_lease),)
+
+
+def test_new_calls_are_refused_while_it_is_open_and_while_its_probes_are_out() -> None:
+    def refused(state: State, seconds: float) -> bool:
+        return refuses(state, "crm", START + seconds * SECOND, D5)
+
+    assert refused(opened(), 59)
+    assert not refused(opened(), 60), "somebody must be able to try it"
+    out = half_open("one")
+    assert refused(out, 61)
+    assert not refused(out, 60 + D5.probe_lease.total_seconds())
+    assert not refused(probed(out, "one", START + 61 * SECOND, D5, ok=True), 61), "another may try"
+    assert refused(isolated(State(), START), 10**6)
+    assert not refused(State(), 0)
+    assert not refused(closed_again(), 62), "a ramp-up lets some through"
 
 
 def test_two_successes_close_it_and_forget_the_past() -> None:

@@ -89,6 +89,11 @@ class InProcessBreakers:
         state = self._states.get(name, _NEW)
         return rules.known(state, name, self._clock.now(), self._of(name))
 
+    def refuses(self, name: str, /) -> bool:
+        """Tell whether no new call would be let through."""
+        state = self._states.get(name, _NEW)
+        return rules.refuses(state, name, self._clock.now(), self._of(name))
+
     def phases(self) -> Mapping[str, Phase]:
         """Return where each breaker stands that this process uses."""
         return {name: state.phase for name, state in self._states.copy().items()}

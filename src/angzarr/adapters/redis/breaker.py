@@ -126,6 +126,17 @@ class RedisBreakers:
             return None
         return rules.known(seen, name, self._line.now(), self._of(name))
 
+    def refuses(self, name: str, /) -> bool:
+        """Tell whether no new call would be let through, as far as this process has heard.
+
+        Nobody is told which probes are out; who asks here hears it within a turn of the line.
+        """
+        seen = self._seen.get(name)
+        if seen is None or seen.phase is Phase.HALF_OPEN:
+            self._wanted.add(name)
+            self._line.start()
+        return seen is not None and rules.refuses(seen, name, self._line.now(), self._of(name))
+
     def phases(self) -> Mapping[str, Phase]:
         """Return where each breaker stands that this process uses."""
         return {name: state.phase for name, state in self._seen.copy().items()}
