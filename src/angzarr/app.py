@@ -34,6 +34,7 @@ from angzarr.assembly import (
 from angzarr.clock import SystemClock
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.holding import Holding
 from angzarr.delivery.hooks import Hook
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.road import Road
@@ -42,7 +43,7 @@ from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
-from angzarr.flow import guard_of, holding, open_flow
+from angzarr.flow import guard_of, open_flow
 from angzarr.operating import Operating
 from angzarr.per_process import OncePerProcess
 from angzarr.registering import Registering
@@ -160,7 +161,12 @@ class Angzarr(Registering, Operating):
 
     def holding(self) -> Callable[[Handler], str | None]:
         """Return what tells why a handler is held back at this moment; for a worker's parent."""
-        return holding(self)
+        return Holding(
+            switches=self.flow.switches,
+            breakers=self.flow.breakers,
+            pausing=self.settings.flow.pausing,
+            domains=self.held_domains.now(),
+        ).why
 
     def bury(self, message: Message, error: Exception, code: str) -> None:
         """Make a dead letter of *message*, which cannot run; raises what is away."""

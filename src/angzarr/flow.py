@@ -18,12 +18,12 @@ from angzarr.delivery.handlers import Handler
 from angzarr.delivery.switch_log import SwitchLog
 from angzarr.delivery.wave import breaker_of
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.breaker import Barred, BreakerControls, Breakers, BreakerSettings, Watches
+from angzarr.resilience.breaker import BreakerControls, Breakers, BreakerSettings, Watches
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.budget import Budgets
 from angzarr.resilience.guarded import Guard, check_full_name
 from angzarr.resilience.limit import Limits
-from angzarr.resilience.switches import Action, Selector, SwitchControls, Switches
+from angzarr.resilience.switches import SwitchControls, Switches
 from angzarr.resilience.taxonomy import ILLNESS, classify
 from angzarr.sections import PoisonWaveSettings
 
@@ -99,34 +99,6 @@ def breaker_settings(app: Any) -> Mapping[str, BreakerSettings]:
     domains = wiring.domains_to_read(app.settings, list(app.handlers.domains()))
     guards = {breaker_of(domain): _of_wave(waves) for domain in domains} if waves.enabled else {}
     return {**app.settings.flow.named_breakers(), **guards}
-
-
-def holding(app: Any) -> Callable[[Handler], str | None]:
-    """Return what tells why a handler is held back at this moment, or None: it is not.
-
-    By a person, for a poison wave in its domain, or for an open breaker that its settings let
-    pause queues.
-    """
-    domains = app.held_domains.now()
-    known, switch_of = app.flow.breakers.known, app.flow.switches.of
-    pausing = app.settings.flow.pausing
-
-    def refuses(name: str) -> bool:
-        return isinstance(known(name), Barred)
-
-    def why(handler: Handler) -> str | None:
-        domain = handler.domain
-        # Without a tenant: only what holds for the handler as a whole holds it back.
-        switch = switch_of(Selector(handler.name, handler.event_type, None, domain))
-        if switch is not None and switch.action is Action.PAUSE:
-            return f"{handler.name} is {switch}"
-        if domain is not None and (domain in domains or refuses(breaker_of(domain))):
-            return f"domain {domain} is held back"
-        barring = (g.name for g in handler.breakers if pausing(g.name) and refuses(g.name))
-        name = next(barring, None)
-        return None if name is None else f"breaker {name} is open"
-
-    return why
 
 
 def guard_of(

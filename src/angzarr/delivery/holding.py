@@ -1,0 +1,44 @@
+"""Holding: why a handler is held back as a whole, so that its queue need not be consumed.
+
+By a person, for a poison wave in its domain, or for a breaker that its settings let pause queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from angzarr.delivery.handlers import Handler
+from angzarr.delivery.wave import breaker_of
+from angzarr.resilience.breaker import Breakers
+from angzarr.resilience.switches import Action, Selector, Switches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What is held back at this moment, as far as this process has heard; asks nobody."""
+
+    switches: Switches
+    breakers: Breakers
+    #: Whether a breaker pauses queues.
+    pausing: Callable[[str], bool]
+    #: Domains in which another process of this worker found a poison wave, if it tells no fleet.
+    domains: Collection[str] = ()
+
+    def why(self, handler: Handler) -> str | None:
+        """Return why *handler* is held back, or None: it is not."""
+        # Without a tenant: only what holds for the handler as a whole holds it back.
+        selector = Selector(handler.name, handler.event_type, None, handler.domain)
+        switch = self.switches.of(selector)
+        if switch is not None and switch.action is Action.PAUSE:
+            return f"{handler.name} is {switch}"
+        if handler.domain is not None and self._has_wave(handler.domain):
+            return f"domain {handler.domain} is held back"
+        if handler.fallback is not None:
+            return None  # it is called while a breaker is open
+        names = (guard.name for guard in handler.breakers if self.pausing(guard.name))
+        name = next(filter(self.breakers.refuses, names), None)
+        return None if name is None else f"breaker {name} is open"
+
+    def _has_wave(self, domain: str) -> bool:
+        return domain in self.domains or self.breakers.refuses(breaker_of(domain))
