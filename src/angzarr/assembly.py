@@ -113,7 +113,8 @@ def _waves(app: Any, road: Road) -> Waves | None:
         facts=road.settler.facts,
         clock=road.pipeline.clock,
         known=frozenset(wiring.domains_to_read(app.settings, list(app.handlers.domains()))),
-        on_held=app.held_domains.hold,
+        # The parent of one that shares a flow store hears of the wave by that, and of its end.
+        on_held=app.held_domains.hold if app.flow.controls is None else None,
     )
 
 

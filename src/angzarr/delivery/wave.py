@@ -49,8 +49,8 @@ class Waves:
     #: The domains that are told apart; a name that only a message gives is counted as unknown, or
     #: whoever sends messages could make up any number of them.
     known: frozenset[str]
-    #: Told a domain and until when it is held back.
-    on_held: Callable[[str, datetime], object]
+    #: Told a domain and until when it is held back, where others do not hear of breakers.
+    on_held: Callable[[str, datetime], object] | None = None
     seldom: Seldom = field(default_factory=Seldom)
 
     def enter(self, delivery: Delivery) -> Permit | Postponed | None:
@@ -111,7 +111,8 @@ class Waves:
         )
 
     def _raise_alarm(self, domain: str, outcome: DeadLettered, until: datetime) -> None:
-        self.on_held(domain, until)
+        if self.on_held is not None:
+            self.on_held(domain, until)
         if not self.seldom.now(domain):
             return
         letter = outcome.letter

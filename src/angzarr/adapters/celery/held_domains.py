@@ -1,7 +1,7 @@
 """HeldDomains: domains that are held back for a poison wave, as all processes of a worker see them.
 
-A child finds out, its parent stops consuming: only from queues that serve that one domain
-(decisions 27). Elsewhere the child postpones what comes, and so it does with what was prefetched.
+Without a flow store a child finds out by itself, and its parent stops consuming: only from queues
+that serve that one domain (decisions 27). With one the parent hears it there, and when it is over.
 """
 
 from __future__ import annotations
