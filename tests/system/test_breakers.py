@@ -101,16 +101,17 @@ def test_an_outage_costs_few_calls_no_attempt_and_no_event(site, pool):
     assert "circuit_breaker_closed: dep" in site.text()
 
 
-def test_a_queue_of_one_dependency_is_not_consumed_while_it_is_away(site):
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
+def test_a_queue_of_one_dependency_is_not_consumed_while_it_is_away(site, pool):
     beside(site, "ill").touch()
     with ExitStack() as stack:
-        fleet(site, stack, **told(pause_queues=True, open_for=4.0))
+        fleet(site, stack, pool=pool, **told(pause_queues=True, open_for=4.0))
         publish(site)
-        wait_for(lambda: site.text().count("consuming_stopped") == 2, 30, "both to stop")
+        wait_for(lambda: site.text().count("consuming_stopped") >= 2, 30, "both to stop")
         site.module.add.delay(1, 1)
         site.wait_ran("add", seconds=10)
         beside(site, "ill").unlink()
-        wait_for(lambda: site.text().count("consuming_resumed") == 2, 30, "both to go on")
+        wait_for(lambda: site.text().count("consuming_resumed") >= 2, 30, "both to go on")
         wait_for(lambda: len(well(site)) == EVENTS, 60, "all to be handled")
     assert "breaker dep is open" in site.text()
 

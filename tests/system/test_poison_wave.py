@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from system.conftest import wait_for
+from system.conftest import HERE, PATH, wait_for
 
 EVENTS, LEAST = 60, 10
 #: Runs that were under way when the wave was seen: the second slot's, and one that each of the two
@@ -39,6 +43,27 @@ def test_a_wave_is_kept_and_everything_is_handled_once_its_cause_is_mended(site,
     assert len(well(site) | letters) == EVENTS
     assert len(letters) <= LEAST - 1 + UNDER_WAY
     assert "poison_wave: nearly all" in site.text()
+
+
+def test_a_wave_that_a_person_ends_is_over_at_once(site):
+    prefix = site.module.PREFIX
+    ill = site.journal.with_name("ill")
+    ill.touch()
+    long = WAVE | {"ANGZARR_POISON_WAVE__HOLD": "600"}
+    with site.worker("-Q", f"{prefix}-batch", ROAD_ASYNC="0", **long):
+        for n in range(EVENTS):
+            site.app.publish(site.module.Batch(n=n))
+        wait_for(lambda: "consuming_stopped" in site.text(), 30, "the queue to be closed")
+        ill.unlink()
+        subprocess.run(
+            [sys.executable, "-m", "angzarr", "-A", "road_app", "breaker", "reset",
+             f"wave:{prefix}-batch"],
+            cwd=HERE, env={**os.environ, **site.environment, **long, "PYTHONPATH": PATH},
+            timeout=30, check=True,
+        )  # fmt: skip
+        wait_for(lambda: "consuming_resumed" in site.text(), 10, "the queue to be opened")
+        site.app.publish(site.module.Batch(n=EVENTS))
+        wait_for(lambda: EVENTS in well(site), 10, "what comes now to be handled")
 
 
 def well(site):

@@ -142,8 +142,7 @@ def test_what_is_dropped_says_nothing_of_its_domains_health(world):
     road = world.road()
     waves = Waves(
         breakers=world.breakers, handlers=world.handlers, autopsy=road.pipeline.judge.autopsy,
-        facts=road.settler.facts, clock=world.clock,
-        known=frozenset({"order"}), on_held=lambda *_: None,
+        facts=road.settler.facts, clock=world.clock, known=frozenset({"order"}),
     )  # fmt: skip
     delivery = world.delivery()
     permit = waves.enter(delivery)

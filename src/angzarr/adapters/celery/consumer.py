@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -68,6 +69,7 @@ class RoadConsumer(Consumer):
         self._valve = Valve(
             self, self.app.holding, stop=super().cancel_task_queue, resume=super().add_task_queue
         )
+        self._valve_due = 0.0
         self._restart_state = Restarts()
         self.loop = partial(self._go_on_by, self.loop)
         if transport_of(self.app) == "amqp":
@@ -125,7 +127,25 @@ class RoadConsumer(Consumer):
         maintain = getattr(getattr(self.pool, "_pool", None), "maintain_pool", None)
         if maintain is not None:
             hub.call_repeatedly(LOOKED_EVERY, maintain)
-        hub.call_repeatedly(VALVE_EVERY, self._valve.turn)
+        hub.call_repeatedly(VALVE_EVERY, self._turn_valve)
+
+    def perform_pending_operations(self) -> None:
+        """Do what was put off, where no event loop does (gevent, some transports): waves too.
+
+        Celery comes here after each message, and every two seconds where none comes.
+        """
+        super().perform_pending_operations()
+        if self.hub is None and (now := time.monotonic()) >= self._valve_due:
+            self._valve_due = now + VALVE_EVERY
+            self._turn_valve()
+
+    def _turn_valve(self) -> None:
+        try:
+            self._valve.turn()
+        except self._lost_connections():
+            raise
+        except Exception:  # noqa: BLE001 - it would end the worker, or the connection
+            _log.exception("valve_failed")
 
     def add_task_queue(self, queue: str, *args: Any, **options: Any) -> None:
         """Consume from *queue*: an operator's word, by remote control."""

@@ -76,6 +76,35 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
     assert consumed == {"orders"}
 
 
+def test_without_an_event_loop_it_is_turned_between_two_messages(consumer, monkeypatch):
+    turns = []
+    monkeypatch.setattr("angzarr.adapters.celery.consumer.VALVE_EVERY", 3600.0)
+    consumer._valve = SimpleNamespace(turn=lambda: turns.append(True))
+    consumer.perform_pending_operations()
+    assert not turns, "its loop does it"
+    consumer.hub = None
+    consumer.perform_pending_operations()
+    consumer.perform_pending_operations()
+    assert len(turns) == 1
+    consumer._valve_due -= 3600.0
+    consumer.perform_pending_operations()
+    assert len(turns) == 2
+
+
+def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consumer, caplog):
+    def fail(error):
+        def turn():
+            raise error
+
+        consumer._valve, consumer.hub, consumer._valve_due = SimpleNamespace(turn=turn), None, 0.0
+        consumer.perform_pending_operations()
+
+    fail(KeyError("odd"))
+    assert "valve_failed" in caplog.text
+    with pytest.raises(ConnectionResetError):
+        fail(ConnectionResetError())
+
+
 def wait_until(truth):
     until = time.monotonic() + 10
     while not truth():
