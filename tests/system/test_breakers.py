@@ -116,6 +116,21 @@ def test_a_queue_of_one_dependency_is_not_consumed_while_it_is_away(site, pool):
     assert "breaker dep is open" in site.text()
 
 
+def test_a_queue_is_not_consumed_while_the_probe_is_out(site):
+    def turns():
+        return [site.text().count(f"consuming_{verb}") for verb in ("stopped", "resumed")]
+
+    beside(site, "ill").touch()
+    with ExitStack() as stack:
+        fleet(site, stack, 1, **told(pause_queues=True, probe_lease=60.0))
+        publish(site)
+        wait_for(lambda: turns()[0], 30, "the queue to be stopped")
+        beside(site, "mute").touch()
+        wait_for(lambda: [line for line in site.ran("call") if line["mute"]], 30, "a probe")
+        wait_for(lambda: turns()[0] == turns()[1] + 1, 10, "the queue to be stopped meanwhile")
+    assert len([line for line in site.ran("call") if line["mute"]]) == 1
+
+
 def test_a_person_holds_a_breaker_open_and_closes_it(site):
     with ExitStack() as stack:
         fleet(site, stack)
