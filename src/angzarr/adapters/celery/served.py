@@ -25,7 +25,7 @@ def handlers_of_queues(app: Any) -> Mapping[str, list[Handler]]:
     arguments, an exchange by its bindings. What a publisher says with one message (`queue=…`) is
     not known here.
     """
-    queues = app.amqp.queues
+    queues = dict(app.amqp.queues)  # publishing may add one meanwhile
     served: dict[str, list[Handler]] = {}
     moved = _moved(app)
     reached = cache(lambda name: _reached(name, queues))

@@ -76,6 +76,12 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
     assert consumed == {"orders"}
 
 
+def test_a_child_tells_its_parent_of_a_wave_where_no_fleet_shares_its_breakers(make_app, app):
+    assert app.road.waves.on_held == app.held_domains.hold
+    fleet = make_app(flow={"store": "redis://127.0.0.1:1/0"})
+    assert fleet.road.waves.on_held is None, "it would keep a queue closed that a reset opens"
+
+
 def test_without_an_event_loop_it_is_turned_between_two_messages(consumer, monkeypatch):
     turns = []
     monkeypatch.setattr("angzarr.adapters.celery.consumer.VALVE_EVERY", 3600.0)
