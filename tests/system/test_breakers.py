@@ -101,7 +101,7 @@ def test_an_outage_costs_few_calls_no_attempt_and_no_event(site, pool):
     assert "circuit_breaker_closed: dep" in site.text()
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
 def test_a_queue_of_one_dependency_is_not_consumed_while_it_is_away(site, pool):
     beside(site, "ill").touch()
     with ExitStack() as stack:
