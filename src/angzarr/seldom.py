@@ -13,7 +13,7 @@ A_MINUTE: Final = 60.0
 class Seldom:
     """Says yes at most once in so many seconds for each cause, the first time at once.
 
-    It remembers every cause it was asked about, so causes are few: never what a message names.
+    It remembers a cause for two such spans at most, so there may be many over time.
     """
 
     def __init__(
@@ -22,11 +22,21 @@ class Seldom:
         self._seconds = seconds
         self._monotonic = monotonic
         self._next: dict[str, float] = {}
+        self._forget_at = float("-inf")
 
     def now(self, cause: str = "") -> bool:
         """Return whether it is time to speak of *cause* again."""
         moment = self._monotonic()
         if moment < self._next.get(cause, float("-inf")):
             return False
+        if moment >= self._forget_at:
+            self._forget(moment)
         self._next[cause] = moment + self._seconds
         return True
+
+    def _forget(self, moment: float) -> None:
+        """Forget the causes of which it may be spoken."""
+        for cause, again_at in self._next.copy().items():
+            if again_at <= moment:
+                self._next.pop(cause, None)
+        self._forget_at = moment + self._seconds

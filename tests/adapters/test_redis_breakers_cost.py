@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.breakers import DEFAULTS, LONG, TOUCHY, Diary, call, fresh, phase, refused
 
+from angzarr.adapters.redis import breaker
 from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.resilience.breaker import BreakerSettings, Permit, Phase
@@ -115,6 +116,49 @@ def test_many_breakers_are_told_and_looked_at_in_few_round_trips(line):
     assert line.trips == 6
     assert len(breakers.states()) == 251
     assert line.trips == 10
+
+
+def swept(line):
+    """Let two sweeps pass."""
+    for _ in range(2):
+        line._turn()
+
+
+def test_names_that_are_not_used_any_more_cost_nothing(line, monkeypatch):
+    breakers = breakers_on(line, default=TOUCHY)
+    for name in ("open", "open", "open", *(f"tenant-{number}" for number in range(100))):
+        call(breakers, name, "-")
+    breakers.isolate("isolated", by="ann")
+    monkeypatch.setattr(breaker, "IDLE", 0.0)
+    swept(line)
+    assert breakers.phases() == {"open": Phase.OPEN, "isolated": Phase.ISOLATED}
+    assert (breakers._clear, breakers._used) == ({}, set())
+    assert breakers._seen_at.keys() == breakers._seen.keys()
+    line.trips = 0
+    line._heard("breaker", "")
+    assert line.trips == 1
+    call(breakers, "tenant-7", "-")
+    assert breakers.states()["tenant-7"].in_a_row == 2
+
+
+def test_names_in_use_are_kept(line, monkeypatch):
+    breakers = breakers_on(line)
+    monkeypatch.setattr(breaker, "IDLE", 0.0)
+    for _ in range(3):
+        call(breakers, "crm", "+")
+        line._turn()
+        assert breakers.phases()["crm"] is Phase.CLOSED
+
+
+def test_a_call_counts_that_takes_longer_than_its_breaker_is_remembered(line, monkeypatch):
+    breakers = breakers_on(line)
+    call(breakers, "crm", "+")
+    permit = breakers.admit("crm", "t")
+    monkeypatch.setattr(breaker, "IDLE", 0.0)
+    swept(line)
+    assert breakers.phases() == {}
+    breakers.record(permit, ok=False, took=LONG)
+    assert breakers.states()["crm"].in_a_row == 1
 
 
 def test_a_change_of_a_breaker_that_is_not_in_use_costs_nothing(line):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 
 from angzarr.clock import Clock, SystemClock
@@ -25,6 +25,8 @@ from angzarr.seldom import Seldom
 
 _DEFAULTS = BreakerSettings()
 _NEW = State()
+#: A breaker that was not used for so long, and has nothing to say, is forgotten.
+_IDLE = timedelta(hours=1)
 #: Transitions that are remembered.
 _REMEMBERED = 1000
 
@@ -50,6 +52,7 @@ class InProcessBreakers:
         self._states: dict[str, State] = {}
         self._history: deque[Transition] = deque(maxlen=_REMEMBERED)
         self._lock = Lock()
+        self._swept_at = self._clock.now()
 
     def admit(self, name: str, token: str, whose: str = "", /) -> Permit | Barred:
         """Ask to make a call."""
@@ -58,6 +61,8 @@ class InProcessBreakers:
             before = self._states.get(name, _NEW)
             state, answer = rules.admit(before, name, token, now, settings, whose)
             self._states[name] = state
+            if now >= self._swept_at + _IDLE:
+                self._sweep(now)
             speaks = isinstance(answer, Barred) and self._seldom.now(name)
         self._tell(name, before, state)
         if speaks and isinstance(answer, Barred):
@@ -127,6 +132,16 @@ class InProcessBreakers:
         if change is not None:
             self._history.append(change)
             self._watch.changed(change)
+
+    def _sweep(self, now: datetime) -> None:
+        """Forget those that are as good as new: names come from data, such as tenants."""
+        for name, state in list(self._states.items()):
+            settings = self._of(name)
+            last = max((tally.began_at for tally in state.tallies), default=state.changed_at)
+            idle = last is None or now >= last + max(_IDLE, settings.window)
+            if idle and isinstance(rules.known(state, name, now, settings), Permit):
+                del self._states[name]
+        self._swept_at = now
 
     def _of(self, name: str) -> BreakerSettings:
         given = self._settings.get(name) or self._settings.get(base_of(name))

@@ -37,6 +37,8 @@ from angzarr.seldom import A_MINUTE, Seldom
 
 _STEP: Final = Script("breaker.lua")
 _DEFAULTS: Final = BreakerSettings()
+#: Seconds after which a name that was not used is forgotten here, or after twice as many.
+IDLE: Final = 1800.0
 #: Steps whose first argument is the person who does it.
 _BY_PEOPLE: Final = frozenset({"isolate", "reset"})
 #: Keys of a step.
@@ -68,12 +70,14 @@ class RedisBreakers:
         self._seldom = Seldom()
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count()
-        self._told_rules: dict[str, str] = {}
         #: Permits of those that are closed and not ramping up: nearly all.
         self._clear: dict[str, Permit] = {}
         self._seen: dict[str, State] = {}
         self._seen_at: dict[str, float] = {}
         self._batches: dict[tuple[str, int], rules.Batch] = {}
+        #: Names that were used since `_swept_at`.
+        self._used: set[str] = set()
+        self._swept_at = time.monotonic()
         #: Names that somebody wants to hear of.
         self._wanted: set[str] = set()
         self._lock = Lock()
@@ -121,7 +125,8 @@ class RedisBreakers:
             return permit
         seen = self._seen.get(name)
         if seen is None:
-            self._wanted.add(name)
+            if not self._line.away:
+                self._wanted.add(name)
             self._line.start()
             return None
         return rules.known(seen, name, self._line.now(), self._of(name))
@@ -138,7 +143,7 @@ class RedisBreakers:
         return seen is not None and rules.refuses(seen, name, self._line.now(), self._of(name))
 
     def phases(self) -> Mapping[str, Phase]:
-        """Return where each breaker stands that this process uses."""
+        """Return where each breaker stands that this process has used lately, or that is open."""
         return {name: state.phase for name, state in self._seen.copy().items()}
 
     def isolate(self, name: str, /, *, by: str) -> None:
@@ -212,7 +217,24 @@ class RedisBreakers:
         wanted = list(self._wanted)
         self._look_at(wanted)
         self._wanted.difference_update(wanted)
+        self._used.update(wanted)
         self._report(*list(self._batches))
+        if time.monotonic() >= self._swept_at + IDLE:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget the names that were not used since the last time, but for those that refuse.
+
+        Names come from data, such as tenants; one that is used again is asked for again.
+        """
+        now = self._line.now()
+        with self._lock:
+            for name in self._seen.keys() - self._used:
+                if not isinstance(rules.known(self._seen[name], name, now, self._of(name)), Barred):
+                    del self._seen[name], self._seen_at[name]
+                    self._clear.pop(name, None)
+        self._used.clear()
+        self._swept_at = time.monotonic()
 
     def _report(self, *keys: tuple[str, int]) -> None:
         """Tell what ended since the last time; what cannot be told now is told never."""
@@ -220,13 +242,21 @@ class RedisBreakers:
             ended = [(key, self._batches.pop(key, None)) for key in keys]
         told: list[tuple[Any, ...]] = []
         for (name, era), batch in ended:
-            seen = self._seen.get(name)
-            if batch and seen and seen.era == era and seen.phase is Phase.CLOSED:
+            self._used.add(name)
+            if batch and self._counts(name, era):
                 told.append((name, "report", era, *batch))
         self._steps(told)
 
+    def _counts(self, name: str, era: int) -> bool:
+        """Tell whether calls of *era* count, as far as is known here."""
+        seen = self._seen.get(name)
+        if seen is None:  # calls that took so long that their breaker was forgotten meanwhile
+            return era != _UNKNOWN
+        return seen.era == era and seen.phase is Phase.CLOSED
+
     def _step(self, name: str, step: str, *what: Argument) -> tuple[State, bool, int]:
         """Run one step in Redis and take in the state that it returns."""
+        self._used.add(name)
         return self._steps([(name, step, *what)])[0]
 
     def _steps(self, steps: Sequence[tuple[Any, ...]]) -> list[tuple[State, bool, int]]:
@@ -286,7 +316,8 @@ class RedisBreakers:
 
     def _said(self, name: str, step: str, *what: Argument) -> Sequence[Argument]:
         step_id = f"{self._id}-{next(self._numbers)}"
-        return (step, name, self._line.channel, self._rules_of(name), step_id, *what)
+        rules_ = told_settings(self._of(name))
+        return (step, name, self._line.channel, rules_, step_id, *what)
 
     def _key(self, *parts: str) -> str:
         return flow_key(self._line.prefix, *parts)
@@ -294,9 +325,3 @@ class RedisBreakers:
     def _of(self, name: str) -> BreakerSettings:
         given = self._settings.get(name) or self._settings.get(base_of(name))
         return given or self._default
-
-    def _rules_of(self, name: str) -> str:
-        told = self._told_rules.get(name)
-        if told is None:
-            told = self._told_rules[name] = told_settings(self._of(name))
-        return told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from angzarr.resilience import breaker_rules as rules
@@ -20,6 +21,7 @@ from angzarr.resilience.breaker import (
 )
 
 
+@lru_cache(maxsize=1024)
 def told_settings(settings: BreakerSettings) -> str:
     """Return *settings* as the script reads them, spans in milliseconds."""
     ms = timedelta(milliseconds=1)
