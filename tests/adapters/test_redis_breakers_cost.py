@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.breakers import DEFAULTS, LONG, TOUCHY, Diary, call, fresh, phase, refused
 
-from angzarr.adapters.redis import breaker
+from angzarr.adapters.redis import breaker_seen
 from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.resilience.breaker import BreakerSettings, Permit, Phase
@@ -129,11 +129,11 @@ def test_names_that_are_not_used_any_more_cost_nothing(line, monkeypatch):
     for name in ("open", "open", "open", *(f"tenant-{number}" for number in range(100))):
         call(breakers, name, "-")
     breakers.isolate("isolated", by="ann")
-    monkeypatch.setattr(breaker, "IDLE", 0.0)
+    monkeypatch.setattr(breaker_seen, "IDLE", 0.0)
     swept(line)
     assert breakers.phases() == {"open": Phase.OPEN, "isolated": Phase.ISOLATED}
-    assert (breakers._clear, breakers._used) == ({}, set())
-    assert breakers._seen_at.keys() == breakers._seen.keys()
+    assert (breakers._seen.permits, breakers._seen._used) == ({}, set())
+    assert breakers._seen._heard_at.keys() == {"open", "isolated"}
     line.trips = 0
     line._heard("breaker", "")
     assert line.trips == 1
@@ -143,7 +143,7 @@ def test_names_that_are_not_used_any_more_cost_nothing(line, monkeypatch):
 
 def test_names_in_use_are_kept(line, monkeypatch):
     breakers = breakers_on(line)
-    monkeypatch.setattr(breaker, "IDLE", 0.0)
+    monkeypatch.setattr(breaker_seen, "IDLE", 0.0)
     for _ in range(3):
         call(breakers, "crm", "+")
         line._turn()
@@ -154,7 +154,7 @@ def test_a_call_counts_that_takes_longer_than_its_breaker_is_remembered(line, mo
     breakers = breakers_on(line)
     call(breakers, "crm", "+")
     permit = breakers.admit("crm", "t")
-    monkeypatch.setattr(breaker, "IDLE", 0.0)
+    monkeypatch.setattr(breaker_seen, "IDLE", 0.0)
     swept(line)
     assert breakers.phases() == {}
     breakers.record(permit, ok=False, took=LONG)

@@ -292,9 +292,9 @@ def test_a_store_that_was_started_anew_is_used_at_once(make_redis, make_breakers
 def test_an_answer_that_was_overtaken_changes_nothing(make_breakers, redis_url):
     breakers = make_breakers(redis_url, QUICK)
     call(breakers, "crm", "+")
-    before, asked_at = breakers._seen["crm"], time.monotonic()
+    before, asked_at = breakers._seen.state("crm"), time.monotonic()
     opened(breakers)
-    breakers._take_in("crm", before, asked_at)
+    breakers._seen.take_in("crm", before, asked_at)
     assert breakers.phases()["crm"] is Phase.OPEN
 
 

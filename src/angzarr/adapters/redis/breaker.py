@@ -11,12 +11,12 @@ import itertools
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from threading import Lock
 from typing import Any, Final
 
+from angzarr.adapters.redis.breaker_seen import Seen
 from angzarr.adapters.redis.breaker_state import read_state, read_transition, told_settings
 from angzarr.adapters.redis.flow_line import FlowLine, flow_key
 from angzarr.adapters.redis.link import Argument, Script
@@ -37,8 +37,6 @@ from angzarr.seldom import A_MINUTE, Seldom
 
 _STEP: Final = Script("breaker.lua")
 _DEFAULTS: Final = BreakerSettings()
-#: Seconds after which a name that was not used is forgotten here, or after twice as many.
-IDLE: Final = 1800.0
 #: Steps whose first argument is the person who does it.
 _BY_PEOPLE: Final = frozenset({"isolate", "reset"})
 #: Keys of a step.
@@ -70,14 +68,8 @@ class RedisBreakers:
         self._seldom = Seldom()
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count()
-        #: Permits of those that are closed and not ramping up: nearly all.
-        self._clear: dict[str, Permit] = {}
-        self._seen: dict[str, State] = {}
-        self._seen_at: dict[str, float] = {}
+        self._seen = Seen()
         self._batches: dict[tuple[str, int], rules.Batch] = {}
-        #: Names that were used since `_swept_at`.
-        self._used: set[str] = set()
-        self._swept_at = time.monotonic()
         #: Names that somebody wants to hear of.
         self._wanted: set[str] = set()
         self._lock = Lock()
@@ -86,7 +78,7 @@ class RedisBreakers:
 
     def admit(self, name: str, token: str, whose: str = "", /) -> Permit | Barred:
         """Ask to make a call; asks Redis only for a probe, and the first time for a name."""
-        permit = self._clear.get(name)
+        permit = self._seen.permits.get(name)
         if permit is not None:
             return permit
         answer = self._admit(name, token, whose)
@@ -120,10 +112,10 @@ class RedisBreakers:
 
         A name that it has not heard of yet it is told of within a turn of the line.
         """
-        permit = self._clear.get(name)
+        permit = self._seen.permits.get(name)
         if permit is not None:
             return permit
-        seen = self._seen.get(name)
+        seen = self._seen.state(name)
         if seen is None:
             if not self._line.away:
                 self._wanted.add(name)
@@ -136,15 +128,15 @@ class RedisBreakers:
 
         Nobody is told which probes are out; who asks here hears it within a turn of the line.
         """
-        seen = self._seen.get(name)
+        seen = self._seen.state(name)
         if seen is None or seen.phase is Phase.HALF_OPEN:
             self._wanted.add(name)
             self._line.start()
-        return seen is not None and rules.refuses(seen, name, self._line.now(), self._of(name))
+        return seen is not None and self._refuses(name, seen)
 
     def phases(self) -> Mapping[str, Phase]:
         """Return where each breaker stands that this process has used lately, or that is open."""
-        return {name: state.phase for name, state in self._seen.copy().items()}
+        return self._seen.phases()
 
     def isolate(self, name: str, /, *, by: str) -> None:
         """Hold the breaker open until it is reset; raises StoreUnavailable."""
@@ -169,7 +161,7 @@ class RedisBreakers:
         return [one for one in found if one is not None][::-1]
 
     def _admit(self, name: str, token: str, whose: str) -> Permit | Barred:
-        seen = self._seen.get(name)
+        seen = self._seen.state(name)
         if seen is None:
             self._line.start()
             if (seen := self._line.ask(partial(self._look, name), None)) is None:
@@ -180,7 +172,7 @@ class RedisBreakers:
         else:
             state, answer = rules.admit(seen, name, token, now, settings, whose)
             if state.phase is Phase.CLOSED and rules.share(seen, now, settings) >= 1.0:
-                self._clear_up(name, seen)
+                self._seen.end_ramp_up(name, seen)
         if isinstance(answer, Barred) or not answer.probe:
             return answer
         unasked: Permit | Barred = Permit(name, seen.era)
@@ -200,8 +192,10 @@ class RedisBreakers:
         """Tell of a refusal, unless another process did so within the minute (spec D5)."""
         key, span = self._key("refused", name), round(A_MINUTE * 1000)
         if self._line.client.execute("SET", key, 1, "NX", "PX", span):
-            phase = self._seen[name].phase
-            self._watch.refused(Refusal(name, phase, barred.retry_after, self._line.now()))
+            seen = self._seen.state(name)
+            if seen is not None:
+                now = self._line.now()
+                self._watch.refused(Refusal(name, seen.phase, barred.retry_after, now))
 
     def _look(self, name: str) -> State:
         return self._step(name, "look")[0]
@@ -211,52 +205,41 @@ class RedisBreakers:
         return {name: state for name, (state, _, _) in zip(names, answers, strict=True)}
 
     def _changed(self, name: str) -> None:
-        self._look_at([one for one in ([name] if name else list(self._seen)) if one in self._seen])
+        names = [name] if name else self._seen.names()
+        self._look_at([one for one in names if self._seen.state(one) is not None])
 
     def _tell(self) -> None:
         wanted = list(self._wanted)
         self._look_at(wanted)
         self._wanted.difference_update(wanted)
-        self._used.update(wanted)
+        self._seen.use(wanted)
         self._report(*list(self._batches))
-        if time.monotonic() >= self._swept_at + IDLE:
-            self._sweep()
+        self._seen.sweep(self._refuses)
 
-    def _sweep(self) -> None:
-        """Forget the names that were not used since the last time, but for those that refuse.
-
-        Names come from data, such as tenants; one that is used again is asked for again.
-        """
-        now = self._line.now()
-        with self._lock:
-            for name in self._seen.keys() - self._used:
-                if not isinstance(rules.known(self._seen[name], name, now, self._of(name)), Barred):
-                    del self._seen[name], self._seen_at[name]
-                    self._clear.pop(name, None)
-        self._used.clear()
-        self._swept_at = time.monotonic()
+    def _refuses(self, name: str, seen: State) -> bool:
+        return rules.refuses(seen, name, self._line.now(), self._of(name))
 
     def _report(self, *keys: tuple[str, int]) -> None:
         """Tell what ended since the last time; what cannot be told now is told never."""
         with self._lock:
             ended = [(key, self._batches.pop(key, None)) for key in keys]
+        self._seen.use(name for name, _ in keys)
         told: list[tuple[Any, ...]] = []
         for (name, era), batch in ended:
-            self._used.add(name)
             if batch and self._counts(name, era):
                 told.append((name, "report", era, *batch))
         self._steps(told)
 
     def _counts(self, name: str, era: int) -> bool:
         """Tell whether calls of *era* count, as far as is known here."""
-        seen = self._seen.get(name)
+        seen = self._seen.state(name)
         if seen is None:  # calls that took so long that their breaker was forgotten meanwhile
             return era != _UNKNOWN
         return seen.era == era and seen.phase is Phase.CLOSED
 
     def _step(self, name: str, step: str, *what: Argument) -> tuple[State, bool, int]:
         """Run one step in Redis and take in the state that it returns."""
-        self._used.add(name)
+        self._seen.use([name])
         return self._steps([(name, step, *what)])[0]
 
     def _steps(self, steps: Sequence[tuple[Any, ...]]) -> list[tuple[State, bool, int]]:
@@ -279,32 +262,13 @@ class RedisBreakers:
         now, stored, before, permitted, wait = reply
         self._line.told_time(now)
         state = read_state(stored)
-        self._take_in(name, state, asked_at)
+        if self._line.listening:  # else what changes there would not be heard
+            self._seen.take_in(name, state, asked_at)
         by = str(what[0]) if step in _BY_PEOPLE else ""
         change = rules.transition(name, Phase(before), state, by)
         if change is not None:
             self._watch.changed(change)
         return state, bool(permitted), wait
-
-    def _take_in(self, name: str, state: State, asked_at: float) -> None:
-        if not self._line.listening:
-            return  # what changes there would not be heard
-        with self._lock:
-            known = self._seen.get(name)
-            if known is not None and known.era > state.era and asked_at < self._seen_at[name]:
-                return  # an answer that was overtaken by a later one; else the store was emptied
-            self._seen[name], self._seen_at[name] = state, time.monotonic()
-            if state.phase is Phase.CLOSED and state.ramp_from is None:
-                self._clear[name] = Permit(name, state.era)
-            else:
-                self._clear.pop(name, None)
-
-    def _clear_up(self, name: str, seen: State) -> None:
-        """Note that a ramp-up is over, unless it was heard meanwhile that all is different."""
-        with self._lock:
-            if self._seen.get(name) is seen:
-                self._seen[name] = replace(seen, ramp_from=None)
-                self._clear[name] = Permit(name, seen.era)
 
     def _keys(self, name: str) -> Sequence[str]:
         return (
