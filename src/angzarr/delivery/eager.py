@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from angzarr.delivery.colour import run as run_coroutine
-from angzarr.delivery.context import Context
+from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import read
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.in_place import InPlace
@@ -45,5 +45,9 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
         make_breaker=make_breaker,
         make_retries=partial(in_place.retrying, delivery, handler, judge.clock.now()),
     )
-    value = handler.bind(delivery, context)()
-    return run_coroutine(value) if inspect.iscoroutine(value) else value
+    running = RUNNING.set(delivery)
+    try:
+        value = handler.bind(delivery, context)()
+        return run_coroutine(value) if inspect.iscoroutine(value) else value
+    finally:
+        RUNNING.reset(running)

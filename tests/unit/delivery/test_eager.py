@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock
 
-from angzarr.delivery.context import no_breaker
+from angzarr.delivery.context import RUNNING, no_breaker
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.in_place import InPlace
@@ -90,3 +90,11 @@ def test_a_step_is_tried_again_in_place():
 
     assert run(lambda _delivery, context: context.retry(step, "done"), 1) == "done"
     assert tries == ["done"] * 3
+
+
+def test_what_runs_within_belongs_to_the_event_as_in_a_worker():
+    async def look(_delivery, _context):
+        return RUNNING.get().event.id
+
+    assert run(lambda *_: RUNNING.get().event.id) == run(look) == "task-1"
+    assert RUNNING.get() is None
