@@ -58,29 +58,29 @@ def note(task: Any, **more: object) -> None:
         journal.write(line)
 
 
-@app.task(bind=True)
+@app.task(shared=False, bind=True)
 def add(self, a: int, b: int) -> int:
     note(self)
     return a + b
 
 
-@app.task(bind=True)
+@app.task(shared=False, bind=True)
 def total(self, numbers: list[int]) -> int:
     note(self)
     return sum(numbers)
 
 
-@app.task(bind=True)
+@app.task(shared=False, bind=True)
 def tell(self, what: Any = None) -> None:
     note(self, said=what)
 
 
-@app.task(bind=True)
+@app.task(shared=False, bind=True)
 def limited(self) -> None:
     note(self)
 
 
-@app.task(bind=True, max_retries=3)
+@app.task(shared=False, bind=True, max_retries=3)
 def flaky(self, failures: int) -> int:
     note(self)
     if self.request.retries < failures:
@@ -88,14 +88,14 @@ def flaky(self, failures: int) -> int:
     return self.request.retries
 
 
-@app.task(bind=True, autoretry_for=(KeyError,), max_retries=2, retry_backoff=False,
+@app.task(shared=False, bind=True, autoretry_for=(KeyError,), max_retries=2, retry_backoff=False,
           default_retry_delay=0.1)  # fmt: skip
 def hopeless(self) -> None:
     note(self)
     raise KeyError("always")
 
 
-@app.task(bind=True)
+@app.task(shared=False, bind=True)
 def gate(self, name: str) -> None:
     """Wait until somebody opens the gate, by making a file of its name."""
     note(self, gate=name)
@@ -104,7 +104,7 @@ def gate(self, name: str) -> None:
     note_end(self)
 
 
-@app.task(bind=True)
+@app.task(shared=False, bind=True)
 def nap(self, seconds: float) -> None:
     note(self)
     time.sleep(seconds)
