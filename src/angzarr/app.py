@@ -263,6 +263,11 @@ class Angzarr(Registering, Operating):
         for made in ("owner", "riding"):
             self.__dict__.pop(made, None)
 
+    def close(self) -> None:
+        """Close what this process opened, Celery's and ours; what is used again opens again."""
+        self._close_road()
+        super().close()
+
     def _close_road(self, **_signal: Any) -> None:
         closed = (self._road, self._salvage, self._flow, self._facts)
         for made in (kept.forget() for kept in closed):
