@@ -31,7 +31,7 @@ app.conf.update(
 )
 
 
-@app.task(name="note", shared=False)
+@app.task(name="note")
 def note(what: str, seconds: float = 0) -> None:
     time.sleep(seconds)
     with redis.Redis.from_url(JOURNAL) as client:

@@ -33,7 +33,7 @@ def make(url: str, lease: float) -> Celery:
 app = make(os.environ.get("KILLED_URL", "redis://"), float(os.environ.get("KILLED_LEASE", "1")))
 
 
-@app.task(shared=False)
+@app.task
 def work(n: int, seconds: float) -> None:
     note(n, "begun")
     time.sleep(seconds)

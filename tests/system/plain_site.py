@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 import redis
+from celery import Celery
 
 from system.conftest import stop, wait_for
 
@@ -35,6 +36,10 @@ class Worker(NamedTuple):
             return words in self.text()
 
         wait_for(said, seconds, f"{self.name} to say {words!r}")
+
+
+#: Apps of this process: the pools of one that is thrown away warn of connections left open.
+_KEPT: list[Celery] = []
 
 
 class PlainSite:
@@ -59,6 +64,7 @@ class PlainSite:
         sys.modules.pop("plain_app", None)
         self.tasks = importlib.import_module("plain_app")
         self.app = self.tasks.app
+        _KEPT.append(self.app)
 
     def close(self) -> None:
         self.app.close()
