@@ -7,7 +7,6 @@ the machine's monotonic clock, which all its processes share.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from angzarr.errors import Postpone, Skip
+from journal import as_line, whole
 
 #: How a run ended. `DYING`: it is about to end its own process. None of them: it was cut short.
 ENDED, SKIPPED, FAILED, POSTPONED, DYING = "ended", "skipped", "failed", "postponed", "dying"
@@ -61,8 +61,7 @@ class Journal:
         """Append one line."""
         if self._fd is None:
             self._fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        line = json.dumps({"at": time.monotonic(), "what": what, **told}) + "\n"
-        os.write(self._fd, line.encode())
+        os.write(self._fd, as_line({"at": time.monotonic(), "what": what, **told}))
 
     @contextmanager
     def run(self, pair: Pair, *, attempt: int, replay: int, hop: int) -> Iterator[str]:
@@ -109,7 +108,8 @@ class Reader:
                 if not line.endswith(b"\n"):
                     break  # it is being written
                 self._read += len(line)
-                self._take(json.loads(line))
+                for record in whole([line]):
+                    self._take(record)
 
     def _take(self, line: dict) -> None:
         name, at, what = line["run"], line["at"], line["what"]

@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import journal
 from adapters.tcp_proxy import LossyProxy
 
 HERE = Path(__file__).parent
 #: Where workers find the app, and the sources that this process was told to test.
-PATH = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+PATH = os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH"))))
 
 
 def wait_for(truth: Callable[[], object], seconds: float = 30, what: str = "it") -> object:
@@ -94,8 +95,7 @@ class Site:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def ran(self, what: str) -> list[dict]:
-        lines = [json.loads(line) for line in self.journal.read_text().splitlines()]
-        return [line for line in lines if line["what"] == what]
+        return [line for line in journal.records(self.journal) if line["what"] == what]
 
     def wait_ran(self, what: str, times: int = 1, seconds: float = 30) -> list[dict]:
         wait_for(lambda: len(self.ran(what)) >= times, seconds, f"{what} to run {times} times")

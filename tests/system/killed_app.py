@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 from celery import Celery
+
+import journal
 
 TRANSPORT = "angzarr.adapters.redis.transport:Transport"
 
@@ -41,6 +42,5 @@ def work(n: int, seconds: float) -> None:
 
 
 def note(n: int, what: str) -> None:
-    line = f"{n} {what} {os.environ['KILLED_NAME']} {time.time()}\n"
-    with Path(os.environ["KILLED_JOURNAL"]).open("ab", buffering=0) as journal:  # O_APPEND
-        journal.write(line.encode())
+    about = {"n": n, "what": what, "worker": os.environ["KILLED_NAME"], "at": time.time()}
+    journal.append(os.environ["KILLED_JOURNAL"], about)

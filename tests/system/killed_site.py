@@ -16,8 +16,9 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
+import journal
 from redis_servers import PrivateRedis
-from system.conftest import wait_for
+from system.conftest import PATH, wait_for
 from system.killed_app import make
 from system.plain_site import Worker
 
@@ -91,7 +92,7 @@ class KilledSite:
             "KILLED_LEASE": str(self.lease),
             "KILLED_NAME": name,
             "KILLED_JOURNAL": str(self.file),
-            "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONPATH": PATH,
         }
         with log.open("wb") as words:
             process = subprocess.Popen(
@@ -103,12 +104,7 @@ class KilledSite:
     # -- what ran, and what did not ----------------------------------------------------------------
 
     def runs(self, what: str) -> list[Run]:
-        runs = []
-        for line in self.file.read_text().splitlines():
-            n, happened, worker, at = line.split()
-            if happened == what:
-                runs.append(Run(int(n), happened, worker, float(at)))
-        return runs
+        return [Run(**line) for line in journal.records(self.file) if line["what"] == what]
 
     def ended(self) -> set[int]:
         return {run.n for run in self.runs("ended")}

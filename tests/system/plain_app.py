@@ -7,13 +7,14 @@ kombu's own transport, to see what a test says of it.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
+
+import journal
 
 PREFIX = os.environ.get("PLAIN_PREFIX", "plain")
 URL = os.environ.get("PLAIN_REDIS", "redis://")
@@ -53,9 +54,7 @@ app.conf.update(
 def note(task: Any, **more: object) -> None:
     request = task.request
     run = {"what": task.name.partition(".")[2], "id": request.id, "retries": request.retries}
-    line = json.dumps({**run, "at": time.time(), **more}) + "\n"
-    with (FOLDER / "journal").open("a", encoding="utf-8") as journal:  # O_APPEND: a line is whole
-        journal.write(line)
+    journal.append(FOLDER / "journal", {**run, "at": time.time(), **more})
 
 
 @app.task(shared=False, bind=True)

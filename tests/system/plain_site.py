@@ -16,7 +16,8 @@ import pytest
 import redis
 from celery import Celery
 
-from system.conftest import stop, wait_for
+import journal
+from system.conftest import PATH, stop, wait_for
 
 HERE = Path(__file__).parent
 
@@ -83,11 +84,10 @@ class PlainSite:
             "--concurrency", str(slots), "--loglevel", "INFO", "--hostname", name,
             "--queues", queue or self.prefix, *options,
         ]  # fmt: skip
-        more = os.environ.get("PYTHONPATH", "")
         with log.open("wb") as words:
             process = subprocess.Popen(
                 command, cwd=HERE, stdout=words, stderr=words, start_new_session=True,
-                env={**os.environ, **environment, "PYTHONPATH": f"{HERE}:{more}"},
+                env={**os.environ, **environment, "PYTHONPATH": PATH},
             )  # fmt: skip
         worker = Worker(process, name, log)
         try:
@@ -99,7 +99,7 @@ class PlainSite:
     # -- what ran --------------------------------------------------------------------------------
 
     def journal(self, what: str = "") -> list[dict]:
-        lines = [json.loads(line) for line in (self.folder / "journal").read_text().splitlines()]
+        lines = journal.records(self.folder / "journal")
         return [line for line in lines if what in {"", line["what"]}]
 
     def runs_of(self, *results) -> list[dict]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from celery.signals import after_setup_logger, after_setup_task_logger
 from pydantic import BaseModel
 
+import journal
 from angzarr import Angzarr, Context, GiveUp, Policy, RetryLater, Skip
 
 PREFIX = os.environ.get("ROAD_PREFIX", "road")
@@ -95,9 +96,7 @@ if os.environ.get("ROAD_SIGNED") == "1":
 
 def note(what: str, **more: object) -> None:
     about = {"what": what, "pid": os.getpid(), "worker": os.getpgrp(), "at": time.time()}
-    line = json.dumps({**about, **more}) + "\n"
-    with open(os.environ["ROAD_JOURNAL"], "a", encoding="utf-8") as journal:  # noqa: PTH123 - O_APPEND
-        journal.write(line)
+    journal.append(os.environ["ROAD_JOURNAL"], {**about, **more})
 
 
 class Thing(BaseModel):
@@ -110,8 +109,7 @@ class Thing(BaseModel):
 
 
 def _starts(n: int) -> int:
-    with open(os.environ["ROAD_JOURNAL"], encoding="utf-8") as journal:  # noqa: PTH123
-        lines = [json.loads(line) for line in journal]
+    lines = journal.records(os.environ["ROAD_JOURNAL"])
     return sum(line["what"] == "handle" and line["n"] == n for line in lines)
 
 
@@ -154,8 +152,8 @@ class Stepped(BaseModel):
 
 def _step(event: Stepped, attempt: int) -> int:
     note("step", n=event.n, attempt=attempt)
-    with open(os.environ["ROAD_JOURNAL"], encoding="utf-8") as journal:  # noqa: PTH123
-        tries = sum(json.loads(line)["what"] == "step" for line in journal)
+    lines = journal.records(os.environ["ROAD_JOURNAL"])
+    tries = sum(line["what"] == "step" for line in lines)
     if tries <= event.fails:
         raise ConnectionResetError("the step failed")
     return tries

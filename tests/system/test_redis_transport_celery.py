@@ -7,6 +7,7 @@ test waits for it and counts every run there was.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 from kombu import Consumer, Exchange, Queue
 
-from system.conftest import wait_for
+from system.conftest import PATH, wait_for
 from system.plain_fleet import Fleet, listen_until
 from system.plain_site import HERE, PlainSite
 
@@ -159,7 +160,10 @@ def test_a_busy_worker_tells_what_runs_and_what_it_has_reserved(fleet):
 @only(FLEETS[:1])
 def test_the_inspect_command_reaches_the_worker(fleet):
     command = [sys.executable, "-m", "celery", "-A", "plain_app", "inspect", "ping"]
-    said = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": PATH}
+    said = subprocess.run(
+        command, cwd=HERE, env=environment, capture_output=True, text=True, check=False
+    )  # fmt: skip
     assert f"{fleet.worker.name}: OK" in said.stdout
     assert said.returncode == 0
 
