@@ -100,7 +100,8 @@ def unsettled(runs: Sequence[Run], around: Circumstances) -> int:
     """Return how many runs in a row ended their own process at most, within one attempt.
 
     A run that a fault cut may count as a start or not (a claim made with the fetch does not, an
-    orderly stop takes its own back): it is not held against the product.
+    orderly stop takes its own back), and a stale one counts for nobody, since its worker is fenced:
+    neither is held against the product.
     """
     longest = row = attempt = 0
     for run in runs:
@@ -108,7 +109,7 @@ def unsettled(runs: Sequence[Run], around: Circumstances) -> int:
             row, attempt = 0, run.attempt
         if run.how in EFFECTS or run.how in (FAILED, POSTPONED):
             continue
-        if around.excuse(run, float("inf")) is None:
+        if around.excuse(run, float("inf")) is None and not around.is_stale(run):
             row += 1
         longest = max(longest, row)
     return longest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.chaos.conftest import a_run, around, cut, disturbed
 
@@ -144,6 +146,10 @@ def test_poison_is_started_no_more_often_than_allowed():
     assert kinds(*runs[:-1]) == []
     # One of them was killed by the checker: whether that counted is not the product's doing.
     assert kinds(*runs, around=around(disturbed(start=1.05, worker="w1"))) == []
+    # One of them began on a worker that went on after its lease had ended: it is fenced.
+    frozen = disturbed(What.FROZEN, start=-9, end=1.9, worker="w2")
+    assert kinds(*runs, around=around(frozen)) == []
+    assert kinds(*runs, around=around(replace(frozen, worker="w9"))) == [rules.STARTS]
 
 
 def test_a_hard_time_limit_is_an_attempt_and_no_start():
