@@ -11,7 +11,7 @@ from typing import Any
 
 from celery import signals
 
-from angzarr import checks, wiring
+from angzarr import checks, forks, wiring
 from angzarr.adapters.celery import decompression, safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.dropped import DroppedStep
@@ -84,6 +84,7 @@ class Angzarr(Registering, Operating):
         hooks: Sequence[Hook] = (),
         **celery: Any,
     ) -> None:
+        forks.guard()
         given = {
             "store": store,
             "dlq": dlq and dict(dlq),

@@ -89,8 +89,8 @@ class Worker:
         self.process.wait(20)
 
     def tell_where(self) -> None:
-        """Let it write the stacks of all its threads into its log."""
-        self.signal(signal.SIGUSR2)
+        """Let its processes write the stacks of all their threads into its log."""
+        self.signal(signal.SIGUSR2, group=True)
         time.sleep(0.5)
 
     def last_words(self) -> str:

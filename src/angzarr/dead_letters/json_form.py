@@ -11,6 +11,9 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
+# protobuf's C code imports descriptor_pb2 amid the first letter: by then in a thread of a worker's
+# parent, or in each child anew.
+from google.protobuf import descriptor_pb2 as _descriptor_pb2  # noqa: F401
 from google.protobuf import json_format
 
 from angzarr.dead_letters.foreign import adopt_later_generation_json
