@@ -8,8 +8,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from angzarr.errors import ConfigurationError
 from angzarr.resilience.category import Category
+from angzarr.resilience.fields import check_fields
 
 
 class Jitter(StrEnum):
@@ -41,17 +41,14 @@ class Policy:
 
     def __post_init__(self) -> None:
         zero = timedelta(0)
-        checks = (
+        check_fields(
+            f"backoff policy {self.name!r}",
             (self.base >= zero, "base must be 0 s or more"),
             (self.max_delay >= self.base, "max_delay must not be less than base"),
             (self.max_attempts >= 1, "max_attempts counts handler runs, so it is 1 or more"),
             (1 <= self.multiplier < float("inf"), "multiplier must be 1 or more"),
             (0 <= self.ratio <= 1, "ratio must be between 0 and 1"),
         )
-        wrong = [said for fits, said in checks if not fits]
-        if wrong:
-            msg = f"backoff policy {self.name!r}: {'; '.join(wrong)}"
-            raise ConfigurationError(msg)
 
     def retries(self, category: Category) -> bool:
         """Return whether this policy retries errors of *category* that may be retried at all."""

@@ -18,7 +18,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from angzarr.errors import CircuitOpenError, ConfigurationError
+from angzarr.errors import CircuitOpenError
+from angzarr.resilience.fields import check_fields
 
 _ZERO = timedelta(0)
 
@@ -67,7 +68,8 @@ class BreakerSettings:
         whole = (
             self.min_calls, self.failures_in_a_row, self.probes, self.successes_to_close
         )  # fmt: skip
-        checks = (
+        check_fields(
+            "breaker settings",
             (self.window > _ZERO and self.probe_lease > _ZERO, "spans must be more than 0 s"),
             (self.open_for > _ZERO, "open_for must be more than 0 s"),
             (self.ramp_up >= _ZERO, "ramp_up must be 0 s or more"),
@@ -76,10 +78,6 @@ class BreakerSettings:
             (0 < self.failure_share <= 1, "failure_share must be more than 0 and at most 1"),
             (0 < self.slow_share <= 1, "slow_share must be more than 0 and at most 1"),
         )
-        wrong = [said for fits, said in checks if not fits]
-        if wrong:
-            msg = f"breaker settings: {'; '.join(wrong)}"
-            raise ConfigurationError(msg)
 
     def is_slow(self, took: timedelta) -> bool:
         """Tell whether a call that *took* so long counts as slow."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple, Protocol
 
-from angzarr.errors import ConfigurationError
+from angzarr.resilience.fields import check_fields
 from angzarr.resilience.line import Wait
 
 
@@ -29,15 +29,12 @@ class BudgetSettings:
     enabled: bool = True
 
     def __post_init__(self) -> None:
-        checks = (
+        check_fields(
+            "budget settings",
             (self.share >= 0, "share must be 0 or more"),
             (self.least >= 1, "least must be 1 or more, or a lone failure would never be retried"),
             (self.window >= timedelta(seconds=1), "window must be 1 s or more"),
         )
-        wrong = [said for fits, said in checks if not fits]
-        if wrong:
-            msg = f"budget settings: {'; '.join(wrong)}"
-            raise ConfigurationError(msg)
 
 
 class Spent(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.keys import printable_part
@@ -13,6 +13,8 @@ from angzarr.resilience.keys import printable_part
 Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 #: A breaker's name, several, or names with the errors that each of them counts.
 Named: TypeAlias = str | Sequence[str] | Mapping[str, Errors] | None
+
+T = TypeVar("T")
 
 _MARK = "__angzarr_counted__"
 _numbers = itertools.count(1)
@@ -46,14 +48,17 @@ def guards(named: Named) -> tuple[Guard, ...]:
 
 def check_name(name: object, of: str = "a breaker") -> str:
     """Return *name* if it can be one: 1 to 200 printable characters, no space, no colon."""
-    fits = isinstance(name, str) and 0 < len(name) <= _LONGEST and name.isprintable()
-    if not isinstance(name, str) or not fits or " " in name or ":" in name:
+    if not isinstance(name, str) or not _fits(name):
         msg = (
             f"{name!r} is no name of {of}: it has 1 to 200 printable characters, without spaces"
             " and colons"
         )
         raise ConfigurationError(msg)
     return name
+
+
+def _fits(name: str) -> bool:
+    return 0 < len(name) <= _LONGEST and name.isprintable() and not {" ", ":"} & {*name}
 
 
 def keyed(name: str, key: object) -> str:
@@ -80,6 +85,11 @@ def check_full_name(name: str) -> str:
 def base_of(name: str) -> str:
     """Return *name* without its key: by this it is set up."""
     return name.partition(":")[0]
+
+
+def settings_of(name: str, given: Mapping[str, T], default: T) -> T:
+    """Return what is *given* for *name*, else for its name without its key, else *default*."""
+    return given.get(name) or given.get(base_of(name)) or default
 
 
 def next_call() -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
+from angzarr.resilience.fields import check_fields
 from angzarr.resilience.guarded import check_name
 from angzarr.resilience.line import Wait
 
@@ -39,16 +40,13 @@ class Limit:
 
     def __post_init__(self) -> None:
         check_name(self.name, "a limit")
-        checks = (
+        check_fields(
+            f"limit {self.name!r}",
             (self.rate is None or self.rate > 0, "rate must be more than 0"),
             (self.burst is None or self.burst >= 1, "burst must be 1 or more"),
             (self.concurrency is None or self.concurrency >= 1, "concurrency must be 1 or more"),
-            (self.per in _KEYS, f"per must be one of {', '.join(filter(None, _KEYS))}"),
+            (self.per in (None, *_KEYS), f"per must be one of {', '.join(_KEYS)}"),
         )
-        wrong = [said for fits, said in checks if not fits]
-        if wrong:
-            msg = f"limit {self.name!r}: {'; '.join(wrong)}"
-            raise ConfigurationError(msg)
 
     @property
     def interval(self) -> float:
@@ -78,7 +76,7 @@ class Limit:
                 return ""
 
 
-_KEYS = (None, "tenant", "event_type", "handler", "root")
+_KEYS: tuple[str, ...] = get_args(Per)
 
 #: A limit, the name of one in the settings, or several.
 Limited: TypeAlias = str | Limit | list[str | Limit] | tuple[str | Limit, ...] | None

@@ -59,8 +59,7 @@ class Selector(NamedTuple):
         return self.handler is not None and not _WILD.isdisjoint(self.handler)
 
     def __str__(self) -> str:
-        said = zip(("handler", "event type", "tenant", "domain"), self, strict=True)
-        meant = ", ".join(f"{what} {name}" for what, name in said if name is not None)
+        meant = ", ".join(f"{part.replace('_', ' ')} {name}" for part, name in self.named.items())
         return printable(meant or "all")
 
 

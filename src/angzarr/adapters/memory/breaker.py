@@ -20,7 +20,7 @@ from angzarr.resilience.breaker import (
     Transition,
     Watches,
 )
-from angzarr.resilience.guarded import base_of
+from angzarr.resilience.guarded import settings_of
 from angzarr.seldom import Seldom
 
 _DEFAULTS = BreakerSettings()
@@ -63,10 +63,10 @@ class InProcessBreakers:
             self._states[name] = state
             if now >= self._swept_at + _IDLE:
                 self._sweep(now)
-            speaks = isinstance(answer, Barred) and self._seldom.now(name)
+            told = answer if isinstance(answer, Barred) and self._seldom.now(name) else None
         self._tell(name, before, state)
-        if speaks and isinstance(answer, Barred):
-            self._watch.refused(Refusal(name, state.phase, answer.retry_after, now))
+        if told is not None:
+            self._watch.refused(Refusal(name, state.phase, told.retry_after, now))
         return answer
 
     def record(self, permit: Permit, /, *, ok: bool, took: timedelta) -> None:
@@ -144,5 +144,4 @@ class InProcessBreakers:
         self._swept_at = now
 
     def _of(self, name: str) -> BreakerSettings:
-        given = self._settings.get(name) or self._settings.get(base_of(name))
-        return given or self._default
+        return settings_of(name, self._settings, self._default)

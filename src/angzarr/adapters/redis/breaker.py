@@ -32,7 +32,7 @@ from angzarr.resilience.breaker import (
     Transition,
     Watches,
 )
-from angzarr.resilience.guarded import base_of
+from angzarr.resilience.guarded import settings_of
 from angzarr.seldom import A_MINUTE, Seldom
 
 _STEP: Final = Script("breaker.lua")
@@ -153,12 +153,9 @@ class RedisBreakers:
 
     def history(self, limit: int) -> Sequence[Transition]:
         """Return the last *limit* transitions, oldest first; raises StoreUnavailable."""
-        key = self._key("breakers", "history")
-        entries = self._line.client.execute("XREVRANGE", key, "+", "-", "COUNT", limit)
-        found = (
-            read_transition(dict(zip(said[::2], said[1::2], strict=True))) for _, said in entries
-        )
-        return [one for one in found if one is not None][::-1]
+        entries = self._line.last(self._key("breakers", "history"), limit)
+        found = [read_transition(said) for _, said in entries]
+        return [one for one in found if one is not None]
 
     def _admit(self, name: str, token: str, whose: str) -> Permit | Barred:
         seen = self._seen.state(name)
@@ -287,5 +284,4 @@ class RedisBreakers:
         return flow_key(self._line.prefix, *parts)
 
     def _of(self, name: str) -> BreakerSettings:
-        given = self._settings.get(name) or self._settings.get(base_of(name))
-        return given or self._default
+        return settings_of(name, self._settings, self._default)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from angzarr.adapters.redis.flow_line import moment
 from angzarr.resilience import breaker_rules as rules
 from angzarr.resilience.breaker import (
     BreakerSettings,
@@ -47,11 +48,11 @@ def read_state(told: str) -> State:
     return State(
         phase=Phase(given["phase"]),
         era=given["era"],
-        tallies=tuple(Tally(_time(at), *counts) for at, *counts in given["tallies"] or ()),
+        tallies=tuple(Tally(moment(at), *counts) for at, *counts in given["tallies"] or ()),
         in_a_row=given["in_a_row"],
         ramp_from=_maybe(given.get("ramp_from")),
         retry_at=_maybe(given.get("retry_at")),
-        probes=tuple(Probe(token, _time(ends)) for token, ends in given["probes"] or ()),
+        probes=tuple(Probe(token, moment(ends)) for token, ends in given["probes"] or ()),
         successes=given["successes"],
         ill_since=_maybe(given.get("ill_since")),
         changed_at=_maybe(given.get("changed_at")),
@@ -66,9 +67,5 @@ def read_transition(said: Mapping[str, str]) -> Transition | None:
     return rules.transition(said["name"], Phase(said["before"]), after, said["by"])
 
 
-def _time(milliseconds: float) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
 def _maybe(milliseconds: float | None) -> datetime | None:
-    return None if milliseconds is None else _time(milliseconds)
+    return None if milliseconds is None else moment(milliseconds)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
 from typing import Final
 
-from angzarr.adapters.redis.flow_line import FlowLine, flow_key
+from angzarr.adapters.redis.flow_line import FlowLine, flow_key, moment
 from angzarr.adapters.redis.link import Script
 from angzarr.resilience import budget_rules as rules
 from angzarr.resilience.budget import BudgetSettings, Spent
@@ -130,10 +130,10 @@ class RedisBudgets:
         milliseconds, spent = self._line.client.run_keys(_SCRIPT, keys, token, *told)
         self._line.told_time(milliseconds)
         lines = {
-            names[number - 1]: rules.Line(_time(float(place)), float(pace) * _MS)
+            names[number - 1]: rules.Line(moment(float(place)), float(pace) * _MS)
             for number, place, pace in spent
         }
-        return _time(milliseconds), lines
+        return moment(milliseconds), lines
 
     def _told(self, name: str, report: _Report) -> str:
         settings = self._of(name)
@@ -156,7 +156,3 @@ class RedisBudgets:
 
 
 _KINDS: Final = ("budget", "retries")
-
-
-def _time(milliseconds: float) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -52,6 +52,11 @@ def flow_key(prefix: str, *parts: str) -> str:
     return ":".join((f"{{{prefix}:flow}}", *parts))
 
 
+def moment(milliseconds: float) -> datetime:
+    """Return the time that the flow store's scripts write so, in milliseconds since the epoch."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
 class FlowLine:
     """Safe to use from many threads; made anew by each process. Idle until `start`."""
 
@@ -111,6 +116,14 @@ class FlowLine:
     def told_time(self, milliseconds: int) -> None:
         """Take in the store's time, which came with a reply."""
         self._ahead = milliseconds / 1000 - self._monotonic()
+
+    def last(self, stream: str, limit: int) -> list[tuple[str, dict[str, str]]]:
+        """Return the last *limit* entries of *stream*, oldest first, each its id and its fields.
+
+        Raises StoreUnavailable.
+        """
+        entries = self.client.execute("XREVRANGE", stream, "+", "-", "COUNT", limit)
+        return [(id_, dict(zip(said[::2], said[1::2], strict=True))) for id_, said in entries[::-1]]
 
     # -- the thread ----------------------------------------------------------------------------
 

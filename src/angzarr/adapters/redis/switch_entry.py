@@ -8,10 +8,11 @@ read at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
+from angzarr.adapters.redis.flow_line import moment
 from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
 
 _MS: Final = timedelta(milliseconds=1)
@@ -53,13 +54,19 @@ def read_switch(id_: str, told: str) -> Switch | None:
             action=Action(said["action"]) if known else Action.PAUSE,
             by=_text(said["by"]),
             reason=_text(said["reason"]),
-            at=_time(at),
-            until=None if ends == "0" else _time(ends),
+            at=moment(int(at)),
+            until=None if ends == "0" else moment(int(ends)),
             understood=known,
         )
     except _ODD:
         return None
     return switch if switch.id == id_ else None
+
+
+def read_changes(entries: Iterable[tuple[str, Mapping[str, str]]]) -> list[SwitchChange]:
+    """Return the changes among *entries* of the history, each its id there and what it says."""
+    found = [read_change(entry, told) for entry, told in entries]
+    return [change for change in found if change is not None]
 
 
 def read_change(entry: str, told: Mapping[str, str]) -> SwitchChange | None:
@@ -82,7 +89,7 @@ def read_change(entry: str, told: Mapping[str, str]) -> SwitchChange | None:
             after=after,
             by=_text(said["by"]),
             reason=_text(said["reason"]),
-            at=_time(entry.partition("-")[0]),
+            at=moment(int(entry.partition("-")[0])),
         )
     except _ODD:
         return None
@@ -97,7 +104,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
-
-
-def _time(milliseconds: str) -> datetime:
-    return datetime.fromtimestamp(int(milliseconds) / 1000, UTC)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from angzarr.adapters.redis.flow_line import FlowLine, flow_key
 from angzarr.adapters.redis.link import Argument, Script
 from angzarr.adapters.redis.switch_entry import (
-    read_change,
+    read_changes,
     read_switch,
     told_end,
     told_person,
@@ -134,10 +134,7 @@ class RedisSwitches:
 
     def history(self, limit: int) -> Sequence[SwitchChange]:
         """Return the last *limit* changes, oldest first; raises StoreUnavailable."""
-        entries = self._line.client.execute("XREVRANGE", self._keys[2], "+", "-", "COUNT", limit)
-        told = ((entry, dict(zip(said[::2], said[1::2], strict=True))) for entry, said in entries)
-        found = [read_change(entry, said) for entry, said in told]
-        return [change for change in found[::-1] if change is not None]
+        return read_changes(self._line.last(self._keys[2], limit))
 
     def _look_first(self) -> None:
         with self._asking:
@@ -178,15 +175,10 @@ class RedisSwitches:
         read = [(id_, read_switch(id_, told)) for id_, told in switches]
         return _Reply(
             bool(full),
-            [
-                change
+            read_changes(
+                (entry, {"switch": id_, "before": before, "after": after, "said": said})
                 for entry, id_, before, after, said in changes
-                if (
-                    change := read_change(
-                        entry, {"switch": id_, "before": before, "after": after, "said": said}
-                    )
-                )
-            ],
+            ),
             [switch for _, switch in read if switch is not None],
             [id_ for id_, switch in read if switch is None],
         )
