@@ -5,25 +5,17 @@ from __future__ import annotations
 import os
 import time
 
-from pydantic import BaseModel
-
-from angzarr import Angzarr, Context, RetryLater
-from workers.environment import BROKER, FOLDER, SHARED
+from angzarr import Context, RetryLater
+from workers import numbered
+from workers.environment import FOLDER
 from workers.journal import Journal
+from workers.numbered import Numbered, app
 
 JOURNAL = Journal(FOLDER / "journal")
 #: What is waited for, in seconds. 1.11 is the worst for whole seconds: it is 2 of them.
 WAITS = (0.01, 0.05, 0.1, 0.15, 0.5, 1.0, 1.11, 2.5, 8.0, 30.0)
 #: Between two publications (s): few events wait at one time.
 APART = float(os.environ["BENCH_APART"])
-
-
-class Numbered(BaseModel):
-    number: int
-
-
-app = Angzarr("bench", broker=BROKER)
-app.conf.update(SHARED)
 
 
 @app.handler(Numbered, domain="order", name="bench.late")
@@ -40,5 +32,5 @@ def wait_of(number: int) -> float:
 
 def send(number: int) -> None:
     """Publish one event."""
-    app.publish(Numbered(number=number), root=f"o-{number}")
+    numbered.send(number)
     time.sleep(APART)

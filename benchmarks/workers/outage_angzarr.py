@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 
-from pydantic import BaseModel
-
-from angzarr import Angzarr, Context, GiveUp, RetryLater
-from workers.environment import BROKER, FOLDER, SHARED
+from angzarr import Context, GiveUp, RetryLater
+from workers import numbered
+from workers.environment import FOLDER
 from workers.journal import Journal
+from workers.numbered import Numbered, app, letters
+
+__all__ = ["app"]
 
 #: Which events were handled, and when.
 HANDLED = Journal(FOLDER / "journal")
@@ -20,14 +21,6 @@ RUNS = 0.03
 RETRIED_AFTER = 0.3
 #: Of so many events one is retried once, and one given up.
 RETRIED_OF = GIVEN_UP_OF = 6
-
-
-class Numbered(BaseModel):
-    number: int
-
-
-app = Angzarr("bench", broker=BROKER)
-app.conf.update(SHARED)
 
 
 @app.handler(Numbered, domain="order", name="bench.outage")
@@ -47,18 +40,8 @@ def is_given_up(number: int) -> bool:
 
 def send(number: int) -> None:
     """Publish one event, and wait until it is time for the next."""
-    app.publish(Numbered(number=number), root=f"o-{number}")
+    numbered.send(number)
     time.sleep(APART)
-
-
-def letters() -> list[int]:
-    """Return whose letters are in the queue, which is empty afterwards."""
-    queue, found = app.open_dead_letter_queue(), []
-    while receipts := queue.receive(["order"], limit=100, wait=timedelta(seconds=2)):
-        queue.done(receipts)
-        found += [receipt.letter.event.data["number"] for receipt in receipts]
-    queue.close()
-    return found
 
 
 if __name__ == "__main__":

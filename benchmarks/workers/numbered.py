@@ -1,0 +1,33 @@
+"""The app of the workers whose events are numbers, how one is sent, and which became letters."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import BaseModel
+
+from angzarr import Angzarr
+from workers.environment import BROKER, SHARED
+
+
+class Numbered(BaseModel):
+    number: int
+
+
+app = Angzarr("bench", broker=BROKER)
+app.conf.update(SHARED)
+
+
+def send(number: int) -> None:
+    """Publish one event."""
+    app.publish(Numbered(number=number), root=f"o-{number}")
+
+
+def letters() -> list[int]:
+    """Return whose letters are in the queue, which is empty afterwards."""
+    queue, found = app.open_dead_letter_queue(), []
+    while receipts := queue.receive(["order"], limit=100, wait=timedelta(seconds=2)):
+        queue.done(receipts)
+        found += [receipt.letter.event.data["number"] for receipt in receipts]
+    queue.close()
+    return found
