@@ -22,6 +22,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import polling
 from certificates import Certificates
 from programs import require
 
@@ -226,13 +227,13 @@ def free_port(*, bus: bool = False) -> int:
 
 def wait_until(truth: Callable[[], object], what: str, seconds: float = PATIENCE) -> Any:
     """Poll until *truth* holds and return it; an unreachable server is not yet the truth."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+
+    def held() -> object:
         with suppress(redis.RedisError):
-            if found := truth():
-                return found
-        time.sleep(0.01)
-    return pytest.fail(f"waited {seconds} s for {what}")
+            return truth()
+        return None
+
+    return polling.wait_until(held, what, seconds)
 
 
 def _is_free(port: int) -> bool:

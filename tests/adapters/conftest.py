@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from urllib.parse import urlsplit
 
 import pytest
 import redis
 
+from adapters.tcp_proxy import LossyProxy
 from redis_sentinel import PrivateSentinel
 from redis_servers import PrivateRedis
 
@@ -42,6 +44,15 @@ def redis_broker(redis_url) -> str:
     with redis.Redis.from_url(redis_url) as client:
         client.flushdb()
     return redis_url
+
+
+@pytest.fixture
+def proxy(redis_url) -> Iterator[LossyProxy]:
+    """A bad line to this session's server; its `url` leads over it."""
+    address = urlsplit(redis_url)
+    with LossyProxy(address.hostname, address.port) as proxy:
+        proxy.url = address._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
+        yield proxy
 
 
 @pytest.fixture

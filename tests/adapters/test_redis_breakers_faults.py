@@ -6,11 +6,10 @@ import multiprocessing
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from urllib.parse import urlsplit
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import LossyProxy, unused_port
+from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.breakers import (
     AT_ONCE,
     DEFAULTS,
@@ -19,7 +18,6 @@ from tests.contracts.breakers import (
     TOUCHY,
     Diary,
     call,
-    eventually,
     fresh,
     phase,
     refused,
@@ -31,6 +29,7 @@ from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.errors import StoreUnavailable
 from angzarr.per_process import OncePerProcess
 from angzarr.resilience.breaker import Barred, BreakerSettings, Permit, Phase
+from polling import wait_until
 
 QUICK = BreakerSettings(
     min_calls=1, failures_in_a_row=1, open_for=SHORT, ramp_up=AT_ONCE, probe_lease=LONG
@@ -50,14 +49,6 @@ def make_breakers():
             return breakers
 
         yield make
-
-
-@pytest.fixture
-def proxy(redis_url):
-    address = urlsplit(redis_url)
-    with LossyProxy(address.hostname, address.port) as proxy:
-        proxy.url = address._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
-        yield proxy
 
 
 def let_pass(span):
@@ -96,10 +87,10 @@ def test_a_store_that_is_cut_off_is_found_again_and_old_outcomes_are_not_told(
     proxy.cut()
     call(breakers, "crm", "-" * 50)
     assert isinstance(breakers.known("crm"), Permit)
-    eventually(lambda: breakers.line.away, "it is away")
+    wait_until(lambda: breakers.line.away, "it is away")
     call(breakers, "crm", "-" * 50)
     proxy.mend()
-    eventually(lambda: not breakers.line.away, "it is back")
+    wait_until(lambda: not breakers.line.away, "it is back")
     other = make_breakers(redis_url, TOUCHY, prefix)
     assert phase(other, "crm") is Phase.CLOSED
     call(breakers, "crm", "+---")
@@ -124,7 +115,7 @@ def test_an_open_breaker_stays_so_until_its_time_is_up_and_an_isolated_one_stays
     assert breakers.phases()["crm"] is Phase.OPEN
     assert refused(breakers, "held")
     proxy.mend()
-    eventually(lambda: not breakers.line.away, "it is back")
+    wait_until(lambda: not breakers.line.away, "it is back")
     probe = breakers.admit("crm", "probe")
     assert isinstance(probe, Permit)
     assert probe.probe == "probe"
@@ -143,7 +134,7 @@ def test_a_probe_under_way_when_the_store_goes_ends_with_its_lease(make_breakers
     assert isinstance(other.admit("crm", "mine"), Barred)
     proxy.cut()
     breakers.record(probe, ok=False, took=AT_ONCE)
-    eventually(lambda: isinstance(other.admit("crm", "mine"), Permit), "the lease ended")
+    wait_until(lambda: isinstance(other.admit("crm", "mine"), Permit), "the lease ended")
 
 
 def test_a_store_that_hangs_holds_up_few_calls(make_redis, make_breakers, caplog):
@@ -166,7 +157,7 @@ def test_a_store_that_hangs_holds_up_few_calls(make_redis, make_breakers, caplog
     assert sum(span > 0.8 * flow_line.TIMEOUT.total_seconds() for span in spans) <= 8
     assert len(said(caplog, "flow_store_away: ")) == 1
     server.resume()
-    eventually(lambda: not breakers.line.away, "it answers again")
+    wait_until(lambda: not breakers.line.away, "it answers again")
     before = in_a_row(breakers)
     call(breakers, "crm", "-")
     assert in_a_row(breakers) == before + 1
@@ -197,9 +188,9 @@ def test_an_opening_is_pushed(make_breakers, redis_url, monkeypatch):
     monkeypatch.setattr(flow_line, "LOOK_EVERY", LONG.total_seconds())
     here, there = (make_breakers(redis_url, TOUCHY, "pushed") for _ in range(2))
     call(there, "crm", "+")
-    eventually(lambda: there.line._version is not None, "it listens")
+    wait_until(lambda: there.line._version is not None, "it listens")
     call(here, "crm", "---")
-    eventually(lambda: isinstance(there.known("crm"), Barred), "it was told")
+    wait_until(lambda: isinstance(there.known("crm"), Barred), "it was told")
 
 
 @pytest.mark.parametrize("silently", [True, False], ids=["hushed", "cut"])
@@ -207,10 +198,10 @@ def test_an_opening_that_is_not_pushed_is_looked_for(make_breakers, proxy, redis
     prefix = fresh()
     here, there = make_breakers(redis_url, TOUCHY, prefix), make_breakers(proxy.url, TOUCHY, prefix)
     call(there, "crm", "+")
-    eventually(lambda: there.line._version is not None, "it listens")
+    wait_until(lambda: there.line._version is not None, "it listens")
     (proxy.hush if silently else proxy.forsake)()
     call(here, "crm", "---")
-    eventually(lambda: isinstance(there.known("crm"), Barred), "it looked")
+    wait_until(lambda: isinstance(there.known("crm"), Barred), "it looked")
 
 
 # -- emptied ---------------------------------------------------------------------------------------
@@ -261,9 +252,9 @@ def test_an_emptied_store_closes_its_breakers_which_count_from_there(
     emptied(store, prefix)
     for breakers in (here, there):
         anew = Permit("crm", 0)
-        eventually(lambda one=breakers, new=anew: one.admit("crm", fresh()) == new, "it is closed")
+        wait_until(lambda one=breakers, new=anew: one.admit("crm", fresh()) == new, "it is closed")
     call(there, "crm", "-")
-    eventually(lambda: refused(here, "crm"), "it is open again")
+    wait_until(lambda: refused(here, "crm"), "it is open again")
     assert phase(here, "crm") is Phase.OPEN
 
 
@@ -284,7 +275,7 @@ def test_a_store_that_was_started_anew_is_used_at_once(make_redis, make_breakers
     breakers = make_breakers(server.url, QUICK)
     isolated(breakers)
     server.restart()
-    eventually(lambda: breakers.phases() == {"crm": Phase.CLOSED}, "it is closed")
+    wait_until(lambda: breakers.phases() == {"crm": Phase.CLOSED}, "it is closed")
     opened(breakers)
     assert phase(breakers, "crm") is Phase.OPEN
 
@@ -328,7 +319,7 @@ def test_who_may_not_publish_still_opens_and_tells_of_it(make_redis, make_breake
     call(here, "crm", "---")
     assert [change.after for change in here._watch.changes] == [Phase.OPEN]
     assert [change.after for change in there.history(9)] == [Phase.OPEN]
-    eventually(lambda: refused(there, "crm"), "it looked")
+    wait_until(lambda: refused(there, "crm"), "it looked")
 
 
 # -- processes -------------------------------------------------------------------------------------
@@ -344,7 +335,7 @@ def test_a_fork_has_a_line_of_its_own(redis_url):
     once = OncePerProcess(make)
     line, breakers = once.get()
     call(breakers, "crm", "++")
-    eventually(lambda: line._version is not None, "it listens")
+    wait_until(lambda: line._version is not None, "it listens")
 
     def child():
         own_line, own = once.get()
@@ -357,7 +348,7 @@ def test_a_fork_has_a_line_of_its_own(redis_url):
     fork.start()
     fork.join(30)
     assert fork.exitcode == 0
-    eventually(lambda: refused(breakers, "crm"), "the parent heard of it by its own line")
+    wait_until(lambda: refused(breakers, "crm"), "the parent heard of it by its own line")
     line.close()
 
 

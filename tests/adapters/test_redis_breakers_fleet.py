@@ -8,9 +8,10 @@ from datetime import timedelta
 
 import pytest
 from tests.adapters.breaker_process import Process
-from tests.contracts.breakers import LONG, eventually, fresh
+from tests.contracts.breakers import LONG, fresh
 
 from angzarr.resilience.breaker import BreakerSettings
+from polling import wait_until
 
 PROCESSES = THREADS = 8
 OPEN_FOR = timedelta(milliseconds=300)
@@ -56,11 +57,11 @@ def test_probe_of_a_process_that_was_killed_goes_to_another_after_its_lease(make
     )
     killed, other = make_processes(2, crm=settings)
     assert killed.ask("call", "crm", "-")
-    eventually(lambda: killed.ask("admit", "crm"), "it has the probe")
+    wait_until(lambda: killed.ask("admit", "crm"), "it has the probe")
     granted_at = time.monotonic()
     killed.running.kill()
     assert not other.ask("admit", "crm")
-    eventually(lambda: other.ask("admit", "crm"), "the lease ended")
+    wait_until(lambda: other.ask("admit", "crm"), "the lease ended")
     assert time.monotonic() - granted_at > lease.total_seconds() - 0.5
     other.ask("record", "+")
     assert other.ask("phase", "crm") == "closed"
@@ -73,5 +74,5 @@ def test_an_opening_is_heard_of_by_all_processes(make_processes):
     assert {process.ask("phase", "crm") for process in processes[1:]} == {"closed"}
     assert processes[0].ask("call", "crm", "-")
     for process in processes:
-        eventually(lambda one=process: one.ask("phase", "crm") == "open", "it heard of it")
+        wait_until(lambda one=process: one.ask("phase", "crm") == "open", "it heard of it")
     assert not any(process.ask("call", "crm", "+") for process in processes)

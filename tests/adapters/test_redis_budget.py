@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.adapters.counted import Counted
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.budgets import BudgetsContract, granted
 from tests.contracts.idempotency import fresh
@@ -21,6 +22,7 @@ from angzarr.adapters.redis.budget import SPENT_FOR, RedisBudgets
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.resilience.budget import BudgetSettings
 from hand_clock import HandClock
+from polling import wait_until
 
 
 @pytest.fixture
@@ -61,19 +63,6 @@ class TestRedisBudgets(BudgetsContract):
             time.sleep((span + SPENT_FOR).total_seconds() + 0.02)
 
         return let_pass
-
-
-class Counted:
-    """A client that counts the scripts it runs."""
-
-    def __init__(self, line):
-        self.calls = 0
-        self._run = line.client.run_keys
-        line.client.run_keys = self.run
-
-    def run(self, *what):
-        self.calls += 1
-        return self._run(*what)
 
 
 STEPS = st.one_of(
@@ -121,7 +110,7 @@ def test_a_first_attempt_costs_no_round_trip_and_a_thousand_refusals_cost_one(op
     line = open_line()
     line.start = lambda: None  # no turns
     budgets = RedisBudgets(line, default=BudgetSettings(share=0, least=1))
-    counted = Counted(line)
+    counted = Counted(line.client)
     for _ in range(100):
         budgets.first(["crm"])
     assert counted.calls == 0
@@ -137,10 +126,7 @@ def test_what_is_counted_is_told_by_the_turns_of_the_line(open_line, make):
     counting = make(settings)
     for _ in range(10):
         counting.first(["crm"])
-    deadline = time.monotonic() + 10
-    while not granted(make(settings), ["crm"], 2)[1:]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: granted(make(settings), ["crm"], 2)[1:], "its first attempts are known")
 
 
 def test_places_that_a_process_gave_by_itself_are_known_to_the_next(make):
@@ -175,10 +161,7 @@ def test_what_happens_while_the_store_is_away_is_not_told_as_new_when_it_is_back
         budgets.first(["crm"])
         budgets.returned(["crm"], token)
     server.start()
-    deadline = time.monotonic() + 10
-    while line.away:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not line.away, "it is back")
     assert granted(budgets, ["crm"], 5) == []
 
 

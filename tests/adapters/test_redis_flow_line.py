@@ -3,15 +3,15 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import ExitStack
-from urllib.parse import urlsplit
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import LossyProxy, unused_port
-from tests.contracts.breakers import eventually, fresh
+from tests.adapters.tcp_proxy import unused_port
+from tests.contracts.breakers import fresh
 
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.errors import StoreUnavailable
+from polling import wait_until
 
 
 class Fleet:
@@ -24,7 +24,7 @@ class Fleet:
 
     def start(self) -> None:
         self.line.start()
-        eventually(lambda: self.heard, "it looked when it began to listen")
+        wait_until(lambda: self.heard, "it looked when it began to listen")
         self.heard.clear()
 
     def change(self, name: str, topic: str = "breaker", *, told: bool = True) -> None:
@@ -36,7 +36,7 @@ class Fleet:
         self.store.publish(self.line.channel, text)
 
     def hears(self, name: str) -> None:
-        eventually(lambda: name in self.heard, f"{name!r} was heard")
+        wait_until(lambda: name in self.heard, f"{name!r} was heard")
 
     def bells(self) -> set[str]:
         """The connections that listen to the channel."""
@@ -64,14 +64,6 @@ def make_fleet():
 @pytest.fixture
 def fleet(make_fleet, redis_url):
     return make_fleet(redis_url)
-
-
-@pytest.fixture
-def proxy(redis_url):
-    address = urlsplit(redis_url)
-    with LossyProxy(address.hostname, address.port) as proxy:
-        proxy.url = address._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
-        yield proxy
 
 
 # -- hearing ---------------------------------------------------------------------------------------
@@ -170,10 +162,10 @@ def test_who_cannot_take_in_a_change_is_told_to_look_again(fleet):
 
     fleet.line.on_change("limit", stumble)
     fleet.start()
-    eventually(lambda: heard, "it looked when it began to listen")
+    wait_until(lambda: heard, "it looked when it began to listen")
     heard.clear()
     fleet.change("crm", topic="limit")
-    eventually(lambda: heard == ["crm", ""], "it looked again")
+    wait_until(lambda: heard == ["crm", ""], "it looked again")
     assert not fleet.line.away
 
 
@@ -185,7 +177,7 @@ def test_a_bell_that_was_cut_is_replaced(fleet):
     before = fleet.bells()
     for number in before:
         fleet.store.client_kill_filter(_id=number)
-    eventually(lambda: fleet.bells() - before, "it listens again")
+    wait_until(lambda: fleet.bells() - before, "it listens again")
     fleet.hears("")  # what was missed meanwhile
     fleet.change("crm")
     fleet.hears("crm")
@@ -200,19 +192,19 @@ def test_a_mute_bell_is_replaced_once_and_what_it_missed_is_looked_for(
     proxy.hush()
     for number in range(1, 4):
         fleet.change("crm")
-        eventually(lambda made=number: fleet.heard.count("") >= made, "it looked")
-    eventually(lambda: fleet.bells() - before, "it listens anew")
+        wait_until(lambda made=number: fleet.heard.count("") >= made, "it looked")
+    wait_until(lambda: fleet.bells() - before, "it listens anew")
     after = fleet.bells()
     fleet.heard.clear()
     for name in ("mail", "erp"):
-        eventually(lambda one=name: heard_of(fleet, one), "the new bell rings")
+        wait_until(lambda one=name: heard_of(fleet, one), "the new bell rings")
     assert fleet.bells() == after, "and is not replaced in its turn"
 
 
 def heard_of(fleet: Fleet, name: str) -> bool:
     if name not in fleet.heard:
         fleet.change(name)
-    return eventually(lambda: fleet.heard, "something was heard") and name in fleet.heard
+    return wait_until(lambda: fleet.heard, "something was heard") and name in fleet.heard
 
 
 def test_a_user_without_the_channel_looks_instead(make_redis, make_fleet, caplog):
@@ -241,7 +233,7 @@ def test_duties_are_done_again_and_again_though_one_fails(fleet, caplog):
     fleet.line.each_turn(fail)
     fleet.line.each_turn(lambda: done.append("well"))
     fleet.start()
-    eventually(lambda: done.count("well") >= 3, "duties were done")
+    wait_until(lambda: done.count("well") >= 3, "duties were done")
     assert done.count("fail") >= 3
     assert [one.message for one in caplog.records].count(
         "flow_step_failed: calls are let through meanwhile"
@@ -252,7 +244,7 @@ def test_close_ends_the_thread_does_the_duties_once_more_and_may_be_called_again
     done = []
     fleet.start()
     thread = fleet.line._thread
-    eventually(fleet.bells, "it listens")
+    wait_until(fleet.bells, "it listens")
     fleet.line.each_turn(lambda: done.append(threading.current_thread()))
     fleet.line.close()
     assert done[-1] is threading.current_thread()
@@ -302,11 +294,11 @@ def test_a_store_that_comes_back_is_found_without_a_caller(make_redis, make_flee
     fleet = make_fleet(server.url)
     fleet.start()
     server.kill()
-    eventually(lambda: fleet.line.away, "the thread saw that it is away")
+    wait_until(lambda: fleet.line.away, "the thread saw that it is away")
     server.start()
-    eventually(lambda: not fleet.line.away, "the thread saw that it is back")
+    wait_until(lambda: not fleet.line.away, "the thread saw that it is back")
     fleet.change("crm")
-    eventually(lambda: heard_of(fleet, "mail"), "the bell rings again")
+    wait_until(lambda: heard_of(fleet, "mail"), "the bell rings again")
 
 
 def test_one_that_cannot_look_keeps_no_other_from_looking(fleet):
@@ -317,7 +309,7 @@ def test_one_that_cannot_look_keeps_no_other_from_looking(fleet):
     fleet.line.on_change("breaker", fail)
     fleet.line.on_change("switch", looked.append)
     fleet.line.start()
-    eventually(lambda: looked, "it looked when it began to listen")
+    wait_until(lambda: looked, "it looked when it began to listen")
     looked.clear()
     fleet.change("crm", told=False)
-    eventually(lambda: looked, "it looked again")
+    wait_until(lambda: looked, "it looked again")

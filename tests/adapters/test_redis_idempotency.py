@@ -9,11 +9,10 @@ import subprocess
 import threading
 import time
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import LossyProxy, unused_port
+from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.idempotency import (
     ENDINGS,
     LONG,
@@ -55,17 +54,8 @@ def direct(redis_url):
 
 
 @pytest.fixture
-def proxy(redis_url):
-    address = urlsplit(redis_url)
-    with LossyProxy(address.hostname, address.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def through_proxy(proxy, redis_url):
-    address = urlsplit(redis_url)
-    url = address._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
-    client = RedisClient(url, timeout=QUICK)
+def through_proxy(proxy):
+    client = RedisClient(proxy.url, timeout=QUICK)
     yield client
     client.close()
 

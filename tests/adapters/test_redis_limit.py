@@ -13,6 +13,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.adapters.counted import Counted
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.idempotency import fresh
 from tests.contracts.limits import SLOW, TWO, LimitsContract, let_through, scopes
@@ -22,6 +23,7 @@ from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.adapters.redis.limit import LEASE, RedisLimits
 from angzarr.resilience.limit import Limit
 from hand_clock import HandClock
+from polling import wait_until
 
 #: Long enough for a slow machine to renew it, short enough to wait for its end.
 LEASED = timedelta(milliseconds=1500)
@@ -54,19 +56,6 @@ class TestRedisLimits(LimitsContract):
     @pytest.fixture
     def let_pass(self):
         return lambda span: time.sleep(span.total_seconds() + 0.001)
-
-
-class Counted:
-    """Counts the scripts that a client runs, by step."""
-
-    def __init__(self, limits):
-        self.steps = []
-        self._run = limits._line.client.run_keys
-        limits._line.client.run_keys = self.run
-
-    def run(self, script, keys, step, *what):
-        self.steps.append(step)
-        return self._run(script, keys, step, *what)
 
 
 LIMITS = (
@@ -105,10 +94,7 @@ def test_redis_says_what_the_rules_say(open_limits, steps):
 
 
 def until(true):
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(true, seconds=PATIENCE)
 
 
 def until_taken(limits, slots):
@@ -118,7 +104,7 @@ def until_taken(limits, slots):
 
 def test_one_round_trip_asks_all_limits_and_one_frees_all_slots(open_limits):
     limits = open_limits()
-    counted = Counted(limits)
+    counted = Counted(limits._line.client)
     asked = scopes(SLOW, TWO, Limit("three", concurrency=3))
     (token,) = let_through(limits, asked, 1)
     limits.release(asked, token)
@@ -127,7 +113,7 @@ def test_one_round_trip_asks_all_limits_and_one_frees_all_slots(open_limits):
 
 def test_a_rate_alone_has_nothing_to_free(open_limits):
     limits = open_limits()
-    counted = Counted(limits)
+    counted = Counted(limits._line.client)
     (token,) = let_through(limits, scopes(SLOW), 1)
     limits.release(scopes(SLOW), token)
     assert counted.steps == ["take"]
@@ -135,7 +121,7 @@ def test_a_rate_alone_has_nothing_to_free(open_limits):
 
 def test_a_slot_is_held_for_longer_than_its_lease(open_limits):
     limits = open_limits(lease=LEASED)
-    counted = Counted(limits)
+    counted = Counted(limits._line.client)
     let_through(limits, scopes(TWO), 2)
     until(lambda: counted.steps.count("renew") >= 6)  # each a third of a lease
     assert let_through(open_limits(), scopes(TWO), 3) == []
@@ -146,7 +132,7 @@ def test_all_slots_of_a_process_are_renewed_in_one_round_trip(open_limits):
     limits = open_limits(monotonic=lambda: moment[0])
     limits._line.start = lambda: None  # turns are made by hand
     let_through(limits, scopes(Limit("many", concurrency=50), TWO), 2)
-    counted = Counted(limits)
+    counted = Counted(limits._line.client)
     limits._turn()
     assert counted.steps == []
     moment[0] = LEASE.total_seconds() / 3

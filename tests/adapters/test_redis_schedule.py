@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlsplit
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import LossyProxy
 from tests.contracts.schedule import LONG, ScheduleContract, message
 
 from angzarr.adapters.redis.client import RedisClient
@@ -101,16 +99,8 @@ def test_a_row_whose_message_is_gone_is_told_as_empty_and_blocks_nothing(
 
 
 @pytest.fixture
-def proxy(redis_url):
-    address = urlsplit(redis_url)
-    with LossyProxy(address.hostname, address.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def through_proxy(proxy, redis_url, unique_name):
-    url = urlsplit(redis_url)._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
-    schedule = RedisSchedule(RedisClient(url, timeout=QUICK), prefix=unique_name)
+def through_proxy(proxy, unique_name):
+    schedule = RedisSchedule(RedisClient(proxy.url, timeout=QUICK), prefix=unique_name)
     yield schedule
     schedule.close()
 

@@ -9,11 +9,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
-from urllib.parse import urlsplit
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import LossyProxy
 from tests.contracts.switches import (
     DROP,
     HANDLER,
@@ -149,15 +147,8 @@ def test_many_who_change_at_once_lose_no_change(make, theirs):
 
 
 @pytest.fixture
-def proxy(redis_url):
-    address = urlsplit(redis_url)
-    with LossyProxy(address.hostname, address.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def through(proxy, redis_url):
-    return urlsplit(redis_url)._replace(netloc=f"127.0.0.1:{proxy.port}").geturl()
+def through(proxy):
+    return proxy.url
 
 
 @pytest.mark.parametrize("how", ["cut", "stall"])

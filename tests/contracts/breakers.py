@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,14 +25,13 @@ from angzarr.resilience.breaker import (
     Transition,
 )
 from angzarr.resilience.guarded import check_name, keyed
+from polling import PATIENCE, wait_until
 
 #: Open time, lease and ramp-up in tests that let them pass on a real server.
 SHORT = timedelta(milliseconds=400)
 LONG = timedelta(minutes=10)
 AT_ONCE = timedelta(0)
 CALLERS = 64
-#: How soon all processes of a fleet know of a change, in seconds, on a busy machine.
-PATIENCE = 10
 
 DEFAULTS = BreakerSettings()
 #: Opens after three failures in a row, and stays open.
@@ -83,16 +81,6 @@ def fresh() -> str:
     return uuid.uuid4().hex
 
 
-def eventually(truth: Callable[[], object], what: str) -> Any:
-    """Poll until *truth* holds and return it."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if found := truth():
-            return found
-        time.sleep(0.01)
-    return pytest.fail(f"waited {PATIENCE} s until {what}")
-
-
 def call(breakers: Breakers, name: str, calls: str, took: timedelta = AT_ONCE) -> None:
     """Make calls that end well (``+``) or ill (``-``); all of them must be let through."""
     for ended in calls:
@@ -113,7 +101,7 @@ def refused(breakers: Breakers, name: str) -> Barred | None:
 def new_calls_refused(fleet: Fleet, *, so: bool) -> None:
     """Wait until each process has heard whether new calls would be refused."""
     for breakers in (fleet.here, fleet.there):
-        eventually(lambda asked=breakers: asked.refuses("crm") is so, f"refused: {so}")
+        wait_until(lambda asked=breakers: asked.refuses("crm") is so, f"refused: {so}")
 
 
 def phase(breakers: BreakerControls, name: str) -> Phase:
@@ -141,7 +129,7 @@ class BreakersContract:
                 default=BreakerSettings(min_calls=1, failures_in_a_row=1, open_for=SHORT, **given)
             )
             call(fleet.here, "crm", "-")
-            eventually(lambda: refused(fleet.there, "crm"), "the other process knows")
+            wait_until(lambda: refused(fleet.there, "crm"), "the other process knows")
             let_pass(SHORT)
             return fleet
 
@@ -183,7 +171,7 @@ class BreakersContract:
         call(fleet.here, "crm", "--")
         call(fleet.there, "crm", "-")
         assert phase(fleet.here, "crm") is Phase.OPEN
-        eventually(lambda: refused(fleet.here, "crm"), "the other process knows")
+        wait_until(lambda: refused(fleet.here, "crm"), "the other process knows")
 
     def test_calls_older_than_the_window_do_not_count(self, make_fleet, let_pass):
         fleet = make_fleet(default=BreakerSettings(window=SHORT, min_calls=2, failures_in_a_row=9))
@@ -215,7 +203,7 @@ class BreakersContract:
         fleet = make_fleet(default=TOUCHY)
         call(fleet.here, "crm", "---")
         for breakers in (fleet.here, fleet.there):
-            barred = eventually(lambda asked=breakers: refused(asked, "crm"), "it is open")
+            barred = wait_until(lambda asked=breakers: refused(asked, "crm"), "it is open")
             assert LONG - timedelta(seconds=PATIENCE) < barred.retry_after <= LONG
             assert barred.spread == TOUCHY.ramp_up
             assert isinstance(breakers.known("crm"), Barred)
@@ -312,7 +300,7 @@ class BreakersContract:
             breakers.record(probe, ok=True, took=AT_ONCE)
             assert phase(fleet.here, "crm") is expected
         for breakers in (fleet.here, fleet.there):
-            eventually(lambda asked=breakers: asked.known("crm"), "all are let through")
+            wait_until(lambda asked=breakers: asked.known("crm"), "all are let through")
             call(breakers, "crm", "+++")
 
     @pytest.mark.parametrize("took", [AT_ONCE, timedelta(seconds=2)], ids=["ill", "slow"])
@@ -356,7 +344,7 @@ class BreakersContract:
             assert refused(breakers, "crm").retry_after == soon.open_for
         fleet.there.reset("crm", by="bob")
         for breakers in (fleet.here, fleet.there):
-            eventually(lambda asked=breakers: not refused(asked, "crm"), "it is closed")
+            wait_until(lambda asked=breakers: not refused(asked, "crm"), "it is closed")
 
     def test_history_says_who_did_what(self, make_fleet):
         fleet = make_fleet(default=BreakerSettings(min_calls=1, failures_in_a_row=1))
@@ -416,7 +404,7 @@ class BreakersContract:
         (probe,) = [one for one in probes if isinstance(one, Permit)]
         fleet.there.record(probe, ok=True, took=AT_ONCE)
         fleet.here.isolate("crm", by="ann")
-        eventually(lambda: refused(fleet.there, "crm"), "the other process knows")
+        wait_until(lambda: refused(fleet.there, "crm"), "the other process knows")
         assert fleet.changes == [
             (Phase.CLOSED, Phase.OPEN),
             (Phase.OPEN, Phase.HALF_OPEN),
@@ -442,7 +430,7 @@ class BreakersContract:
         fleet.here.isolate("crm", by="ann")
         fleet.here.isolate("mail", by="ann")
         for site in fleet_of(fleet):
-            eventually(lambda asked=site: refused(asked, "crm"), "it is open")
+            wait_until(lambda asked=site: refused(asked, "crm"), "it is open")
             for _ in range(5):
                 assert refused(site, "crm")
         assert refused(fleet.there, "mail")
@@ -473,7 +461,7 @@ class BreakersContract:
         name = check_name(odd)
         assert refused(fleet.there, name) is None
         call(fleet.here, name, "-")
-        eventually(lambda: refused(fleet.there, name), "the other process knows")
+        wait_until(lambda: refused(fleet.there, name), "the other process knows")
         assert phase(fleet.there, name) is Phase.OPEN
         assert [one.name for one in fleet.there.history(9)] == [name]
 

@@ -8,18 +8,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from angzarr.resilience import breaker_rules as rules
 from angzarr.resilience.breaker import Barred, BreakerSettings, Permit, Phase, State, Transition
+from contracts.histories import run_histories
 
 MS = timedelta(milliseconds=1)
 NAME = "crm"
@@ -179,12 +173,4 @@ def compare_with_rules(
         def teardown(self) -> None:
             assert list(self.subject.history()) == self.expected
 
-    run_state_machine_as_test(
-        Histories,
-        settings=settings(
-            max_examples=histories,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(Histories, histories, steps)

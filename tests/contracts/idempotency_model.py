@@ -5,9 +5,8 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.resilience.idempotency import (
@@ -20,6 +19,7 @@ from angzarr.resilience.idempotency import (
     Release,
     Wait,
 )
+from contracts.histories import run_histories
 
 LONG = timedelta(hours=1)
 
@@ -98,12 +98,4 @@ def compare_with_memory(
             leases.end(self.mine(owner))
             self.model_leases.end(self.mine(owner))
 
-    run_state_machine_as_test(
-        Histories,
-        settings=settings(
-            max_examples=histories,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(Histories, histories, steps)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.delivery.schedule_row import id_of
+from contracts.histories import run_histories
 
 LONG = timedelta(hours=1)
 TINY = timedelta(milliseconds=2)
@@ -94,12 +94,4 @@ def run_random_histories(
             assert {row.id for row in last.rows} == set(self.rows)
             assert schedule.take("none", 100, LONG).next_in is None
 
-    run_state_machine_as_test(
-        Histories,
-        settings=settings(
-            max_examples=25,
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(Histories, histories=25, steps=25)

@@ -16,6 +16,7 @@ from chaos.history import FAILED, SKIPPED, Journal, Reader
 from chaos.load import LEAST_RATE, MOST_WAITING
 from chaos.publisher import FLOOD, TIMES, Publisher
 from chaos.revocations import Revocation
+from polling import wait_until
 
 
 class Sender:
@@ -63,13 +64,6 @@ def ran(journal, handler, event, how="ended"):
 def publish(publisher, *events, seconds=30.0):
     publisher.start(events, seconds)
     publisher.finish(10)
-
-
-def wait_until(truth):
-    until = time.monotonic() + 10
-    while not truth():
-        assert time.monotonic() < until, "waited 10 s"
-        time.sleep(0.005)
 
 
 def test_the_publisher_waits_while_much_waits_and_goes_on_when_it_began(publisher, sender, journal):

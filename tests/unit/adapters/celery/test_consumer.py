@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -13,6 +12,7 @@ from angzarr.adapters.celery.consumer import RoadConsumer
 from angzarr.adapters.celery.riding import RIDE, Ride, Riding
 from angzarr.adapters.celery.valve import Valve
 from angzarr.resilience.idempotency import Claim, Claimed, InProgress, Position, key_for
+from polling import wait_until
 
 
 class Hub:
@@ -109,13 +109,6 @@ def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consume
     assert "valve_failed" in caplog.text
     with pytest.raises(ConnectionResetError):
         fail(ConnectionResetError())
-
-
-def wait_until(truth):
-    until = time.monotonic() + 10
-    while not truth():
-        assert time.monotonic() < until, "waited 10 s"
-        time.sleep(0.005)
 
 
 def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-import time
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,7 @@ from angzarr.adapters.celery.request import RoadRequest
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import GivenBack, Postpone, StoreUnavailable
 from angzarr.resilience.idempotency import Fail, Release, Wait
+from polling import wait_until
 
 
 @pytest.fixture
@@ -324,13 +324,6 @@ def failure(error):
         raise error
     except type(error):
         return ExceptionInfo()
-
-
-def wait_until(truth):
-    until = time.monotonic() + 10
-    while not truth():
-        assert time.monotonic() < until, "waited 10 s"
-        time.sleep(0.005)
 
 
 #: What the worker does while a child of its dies → whether the child died of itself, a start.
