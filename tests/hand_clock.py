@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from angzarr.seldom import Seldom
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -23,6 +25,18 @@ class HandClock:
 
     async def asleep(self, span: timedelta) -> None:
         self.sleep(span)
+
+
+class ByHand:
+    """What contract suites ask for, of stores in memory whose time a test moves."""
+
+    @pytest.fixture
+    def clock(self) -> HandClock:
+        return HandClock()
+
+    @pytest.fixture
+    def let_pass(self, clock):
+        return clock.sleep
 
 
 def seldom_by(clock) -> Seldom:

@@ -4,21 +4,13 @@ from datetime import timedelta
 
 import pytest
 from tests.contracts.breakers import DEFAULTS, TOUCHY, BreakersContract, Diary, Fleet, call
-from tests.hand_clock import HandClock
+from tests.hand_clock import ByHand
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.resilience.breaker import BreakerSettings
 
 
-class TestInProcessBreakers(BreakersContract):
-    @pytest.fixture
-    def clock(self):
-        return HandClock()
-
-    @pytest.fixture
-    def let_pass(self, clock):
-        return clock.sleep
-
+class TestInProcessBreakers(ByHand, BreakersContract):
     @pytest.fixture
     def make_fleet(self, clock):
         def make(settings=None, default=DEFAULTS):

@@ -3,22 +3,14 @@ from __future__ import annotations
 import pytest
 from tests.contracts.idempotency import LONG, SHORT, IdempotencyContract
 from tests.contracts.idempotency_model import compare_with_memory
-from tests.hand_clock import HandClock
+from tests.hand_clock import ByHand
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.resilience.completed_cache import CompletedCache
 from angzarr.resilience.idempotency import Claim, Claimed, Complete
 
 
-class OnMemory(IdempotencyContract):
-    @pytest.fixture
-    def clock(self):
-        return HandClock()
-
-    @pytest.fixture
-    def let_pass(self, clock):
-        return clock.sleep
-
+class OnMemory(ByHand, IdempotencyContract):
     @pytest.fixture
     def leases(self, clock):
         return MemoryOwnerLeases(clock)

@@ -2,23 +2,15 @@ from __future__ import annotations
 
 import pytest
 from tests.contracts.schedule import ScheduleContract
-from tests.hand_clock import HandClock
+from tests.hand_clock import ByHand
 
 from angzarr.adapters.memory.schedule import MemorySchedule
 
 
-class TestMemorySchedule(ScheduleContract):
-    @pytest.fixture
-    def clock(self):
-        return HandClock()
-
+class TestMemorySchedule(ByHand, ScheduleContract):
     @pytest.fixture
     def now(self, clock):
         return clock.now
-
-    @pytest.fixture
-    def let_pass(self, clock):
-        return clock.sleep
 
     @pytest.fixture
     def pretend(self, clock):

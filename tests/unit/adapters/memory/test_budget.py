@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.resilience.budget import BudgetSettings
 from contracts.budgets import BudgetsContract
-from hand_clock import HandClock
+from hand_clock import ByHand, HandClock
 
 
-class TestInProcessBudgets(BudgetsContract):
-    @pytest.fixture
-    def clock(self):
-        return HandClock()
-
+class TestInProcessBudgets(ByHand, BudgetsContract):
     @pytest.fixture
     def make(self, clock):
         return lambda settings: InProcessBudgets(default=settings, clock=clock)
@@ -26,10 +22,6 @@ class TestInProcessBudgets(BudgetsContract):
     @pytest.fixture
     def settled(self):
         return lambda _budgets: None
-
-    @pytest.fixture
-    def let_pass(self, clock):
-        return clock.sleep
 
 
 STEPS = st.one_of(

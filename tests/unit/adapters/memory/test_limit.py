@@ -11,21 +11,13 @@ from hypothesis import strategies as st
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.resilience.limit import Limit
 from contracts.limits import LimitsContract, let_through, scopes
-from hand_clock import HandClock
+from hand_clock import ByHand, HandClock
 
 
-class TestInProcessLimits(LimitsContract):
-    @pytest.fixture
-    def clock(self):
-        return HandClock()
-
+class TestInProcessLimits(ByHand, LimitsContract):
     @pytest.fixture
     def limits(self, clock):
         return InProcessLimits(clock)
-
-    @pytest.fixture
-    def let_pass(self, clock):
-        return clock.sleep
 
     def test_keys_that_say_nothing_any_more_are_forgotten(self, limits, clock):
         limit = Limit("tenant", rate=1, concurrency=1, per="tenant")

@@ -6,18 +6,10 @@ import pytest
 from tests.contracts.switches import MOST, SwitchesContract
 
 from angzarr.adapters.memory.switches import InProcessSwitches
-from hand_clock import HandClock
+from hand_clock import ByHand
 
 
-class TestInProcessSwitches(SwitchesContract):
-    @pytest.fixture
-    def clock(self):
-        return HandClock()
-
-    @pytest.fixture
-    def let_pass(self, clock):
-        return clock.sleep
-
+class TestInProcessSwitches(ByHand, SwitchesContract):
     @pytest.fixture
     def make(self, clock):
         """Make the switches once: there is one process."""
