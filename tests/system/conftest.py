@@ -25,6 +25,19 @@ HERE = Path(__file__).parent
 #: Where workers find the app, and the sources that this process was told to test.
 PATH = os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH"))))
 
+#: Characters of its workers' log that a failed test shows.
+LAST_WORDS = 8_000
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Show what the workers of a failed test said last: where it failed, nobody can look."""
+    report = yield
+    site = getattr(item, "funcargs", {}).get("site")
+    if call.when == "call" and report.failed and isinstance(site, Site):
+        report.sections.append(("The workers' last words", site.text()[-LAST_WORDS:]))
+    return report
+
 
 def wait_for(truth: Callable[[], object], seconds: float = 30, what: str = "it") -> object:
     """Poll until *truth* holds, or fail naming *what*."""
