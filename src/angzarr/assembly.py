@@ -13,7 +13,7 @@ from typing import Any
 
 from kombu.utils.json import dumps, loads
 
-from angzarr import wiring
+from angzarr import letter_wiring, wiring
 from angzarr.adapters.celery import safety
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import (
@@ -112,7 +112,7 @@ def _waves(app: Any, road: Road) -> Waves | None:
         autopsy=road.pipeline.judge.autopsy,
         facts=road.settler.facts,
         clock=road.pipeline.clock,
-        known=frozenset(wiring.domains_to_read(app.settings, list(app.handlers.domains()))),
+        known=frozenset(letter_wiring.domains_to_read(app.settings, list(app.handlers.domains()))),
         # The parent of one that shares a flow store hears of the wave by that, and of its end.
         on_held=app.held_domains.hold if app.flow.controls is None else None,
     )

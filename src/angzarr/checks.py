@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from angzarr import wiring
+from angzarr import letter_wiring, wiring
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.errors import ConfigurationError
 from angzarr.settings import Settings
@@ -25,7 +25,7 @@ def check_servers(app: Any) -> None:
 
 def _check_configured(settings: Settings, broker: str) -> None:
     wiring.open_claims(settings, broker)
-    wiring.open_dead_letters(settings, broker).close()
+    letter_wiring.open_dead_letters(settings, broker).close()
     if wiring.is_embedded(broker):
         return
     if settings.dlq.backend == "channel":
@@ -48,7 +48,7 @@ def check_store(settings: Settings, broker: str) -> None:
 
 def check_analysis(settings: Settings, broker: str) -> None:
     """Refuse an analysis worker whose dead letters are in another process, or nowhere."""
-    backend = settings.dlq.backend or wiring.default_backend(broker)
+    backend = settings.dlq.backend or letter_wiring.default_backend(broker)
     if backend in ("channel", "none"):
         msg = (
             f"dlq.backend {backend!r} leaves no letters that another process could read:"

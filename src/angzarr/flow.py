@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from angzarr import wiring
+from angzarr import letter_wiring, wiring
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.limit import InProcessLimits
@@ -96,7 +96,7 @@ def flow_store(app: Any) -> str | None:
 def breaker_settings(app: Any) -> Mapping[str, BreakerSettings]:
     """Return the settings of every breaker that has some of its own, by name."""
     waves = app.settings.poison_wave
-    domains = wiring.domains_to_read(app.settings, list(app.handlers.domains()))
+    domains = letter_wiring.domains_to_read(app.settings, list(app.handlers.domains()))
     guards = {breaker_of(domain): _of_wave(waves) for domain in domains} if waves.enabled else {}
     return {**app.settings.flow.named_breakers(), **guards}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from angzarr import checks, wiring
+from angzarr import checks, letter_wiring, wiring
 from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.dead_letters.queue import DeadLetterQueue
@@ -41,7 +41,7 @@ class Operating(Publishing):
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return a new connection to the dead-letter queue."""
-        return wiring.open_dead_letters(self.settings, self.broker_url)
+        return letter_wiring.open_dead_letters(self.settings, self.broker_url)
 
     def check_analysis(self) -> None:
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""
@@ -64,7 +64,7 @@ class Operating(Publishing):
     def dead_letter_domains(self) -> list[str]:
         """Return every domain whose letters the analysis worker reads."""
         self._load_tasks()
-        return wiring.domains_to_read(self.settings, list(self.handlers.domains()))
+        return letter_wiring.domains_to_read(self.settings, list(self.handlers.domains()))
 
     def breaker_controls(self) -> BreakerControls:
         """Return what people do to breakers; raises ConfigurationError where none are shared."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    field_validator,
     model_validator,
 )
 
@@ -43,7 +42,7 @@ def _seconds(given: Any) -> Any:
 Span = Annotated[timedelta, BeforeValidator(_seconds)]
 
 
-def _said(check: Callable[[], T]) -> T:
+def said(check: Callable[[], T]) -> T:
     """Return what *check* does; pydantic wants a ValueError where it refuses."""
     try:
         return check()
@@ -51,48 +50,13 @@ def _said(check: Callable[[], T]) -> T:
         raise ValueError(str(error)) from error
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A part of the settings: frozen, unknown keys refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class DeadLetterSettings(_Section):
-    """Where dead letters go (spec L5)."""
-
-    backend: Literal["channel", "amqp", "kafka", "sqs", "none"] | None = None
-    amqp_url: str | None = None
-    kafka_brokers: str | None = None
-    aws_region: str | None = None
-    aws_endpoint_url: str | None = None
-    #: Domains that the analysis worker reads besides those of the app's handlers.
-    domains: tuple[str, ...] = ()
-    #: The domain of a queue's letters where neither handler nor event names one.
-    queue_domains: dict[str, str] = Field(default_factory=dict)
-    accept_loss: bool = False
-
-    @field_validator("domains")
-    @classmethod
-    def _domains(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_checked(name) for name in names)
-
-    @field_validator("queue_domains")
-    @classmethod
-    def _queue_domains(cls, names: dict[str, str]) -> dict[str, str]:
-        return {queue: _checked(name) for queue, name in names.items()}
-
-    @model_validator(mode="after")
-    def _complete(self) -> DeadLetterSettings:
-        if self.backend == "none" and not self.accept_loss:
-            msg = "backend 'none' loses every dead letter; say accept_loss: true if you mean it"
-            raise ValueError(msg)
-        needs = {"kafka": ("kafka_brokers", self.kafka_brokers)}
-        name, value = needs.get(self.backend or "", ("", "present"))
-        if not value:
-            msg = f"backend {self.backend!r} needs {name}"
-            raise ValueError(msg)
-        return self
-
-
-class FactSettings(_Section):
+class FactSettings(Section):
     """Where facts go besides the structured log (spec F1)."""
 
     url: str | None = None
@@ -100,7 +64,7 @@ class FactSettings(_Section):
     log: bool | None = None
 
 
-class AnalysisSettings(_Section):
+class AnalysisSettings(Section):
     """How the DLQ-analysis worker replays (spec A4)."""
 
     max_replays: int = Field(default=3, ge=0)
@@ -110,7 +74,7 @@ class AnalysisSettings(_Section):
     answer_deadline: Span = timedelta(hours=1)
 
 
-class PoisonWaveSettings(_Section):
+class PoisonWaveSettings(Section):
     """When a domain's events are held back instead of filling its dead-letter queue (27)."""
 
     enabled: bool = True
@@ -123,7 +87,7 @@ class PoisonWaveSettings(_Section):
     hold: Span = Field(default=timedelta(minutes=1), gt=timedelta(0))
 
 
-class BreakerSection(_Section):
+class BreakerSection(Section):
     """What is said of one breaker, or of all others as `default`; unsaid is as in D5."""
 
     window: Span | None = None
@@ -146,7 +110,7 @@ class BreakerSection(_Section):
         return replace(below, **self.model_dump(exclude_none=True, exclude={"pause_queues"}))
 
 
-class BudgetSection(_Section):
+class BudgetSection(Section):
     """What is said of one dependency's retry budget, or of all others' as `default` (spec D3)."""
 
     share: float | None = None
@@ -159,7 +123,7 @@ class BudgetSection(_Section):
         return replace(below, **self.model_dump(exclude_none=True))
 
 
-class LimitSection(_Section):
+class LimitSection(Section):
     """What is said of one limit; it wins over the code's, field by field."""
 
     rate: float | None = None
@@ -168,7 +132,7 @@ class LimitSection(_Section):
     per: Per | None = None
 
 
-class FlowSettings(_Section):
+class FlowSettings(Section):
     """Breakers, budgets and limits, and where the fleet shares them."""
 
     #: A Redis; by default the claim store, if that is one, else each process has its own.
@@ -180,11 +144,11 @@ class FlowSettings(_Section):
 
     @model_validator(mode="after")
     def _flow_works(self) -> FlowSettings:
-        _said(lambda: [check_name(name) for name in self.breakers])
-        _said(self.named_breakers)
-        _said(lambda: [check_name(name) for name in self.budgets])
-        _said(self.named_budgets)
-        _said(lambda: [Limit(name, **said) for name, said in self.named_limits().items()])
+        said(lambda: [check_name(name) for name in self.breakers])
+        said(self.named_breakers)
+        said(lambda: [check_name(name) for name in self.budgets])
+        said(self.named_budgets)
+        said(lambda: [Limit(name, **said) for name, said in self.named_limits().items()])
         if self.store is not None and not self.store.startswith(("redis://", "rediss://")):
             msg = "store must be a Redis, redis://… or rediss://…"
             raise ValueError(msg)
@@ -230,14 +194,14 @@ class FlowSettings(_Section):
         }
 
 
-class Route(_Section):
+class Route(Section):
     """A handler of an event type that the publishing process does not import."""
 
     handler: str
     queue: str | None = None
 
 
-class RetryRule(_Section):
+class RetryRule(Section):
     """Which policy deliveries get of which all conditions hold (spec D3)."""
 
     policy: str
@@ -254,7 +218,7 @@ class RetryRule(_Section):
     time_left: Span | None = Field(default=None, gt=timedelta(0))
 
 
-class RetrySettings(_Section):
+class RetrySettings(Section):
     """Named backoff policies, and which deliveries get which (spec D3)."""
 
     #: Where no rule says another.
@@ -268,5 +232,6 @@ class RetrySettings(_Section):
         return policy_rules(policies_from(self.policies), self.default, rules)
 
 
-def _checked(name: str) -> str:
-    return _said(lambda: check_domain(name))
+def checked_domain(name: str) -> str:
+    """Return *name* if it is a domain's, for validators."""
+    return said(lambda: check_domain(name))

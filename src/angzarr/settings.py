@@ -11,10 +11,10 @@ import yaml  # type: ignore[import-untyped]
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
+from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
 from angzarr.sections import (
     AnalysisSettings,
-    DeadLetterSettings,
     FactSettings,
     FlowSettings,
     PoisonWaveSettings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import ModuleType
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from celery import signals
 
-from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue
 from angzarr.delivery.hooks import Hook
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
@@ -59,14 +58,15 @@ def extra(package: str) -> Iterator[None]:
         raise MissingExtra(package, _EXTRAS[package]) from error
 
 
-def _adapter(name: str, package: str) -> ModuleType:
+def adapter(name: str, package: str) -> ModuleType:
+    """Return the adapter module *name*; raises MissingExtra where its *package* is not there."""
     with extra(package):
         return importlib.import_module(f"angzarr.adapters.{name}")
 
 
 def redis_adapter(name: str) -> ModuleType:
     """Return a module of the Redis adapter; raises MissingExtra without its client."""
-    return _adapter(f"redis.{name}", "redis")
+    return adapter(f"redis.{name}", "redis")
 
 
 def store_url(settings: Settings, broker: str) -> str:
@@ -109,32 +109,32 @@ def _rides(settings: Settings, store: str, broker: str) -> bool:
 def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
     scheme = url.split(":", 1)[0]
     if scheme in ("redis", "rediss"):
-        adapter = _adapter("redis.idempotency", "redis")
-        client = _adapter("redis.client", "redis").RedisClient(url)
-        store = adapter.RedisIdempotencyStore(client, prefix=prefix, one=one)
-        leases = adapter.RedisOwnerLeases(client, prefix=prefix)
+        claims = adapter("redis.idempotency", "redis")
+        client = adapter("redis.client", "redis").RedisClient(url)
+        store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one)
+        leases = claims.RedisOwnerLeases(client, prefix=prefix)
         return Claims(
             store,
             leases,
-            make_ending=partial(_redis_ending, store, _adapter("redis.step", "redis").Ending),
+            make_ending=partial(_redis_ending, store, adapter("redis.step", "redis").Ending),
         )
     if scheme.startswith(("sqlite", "postgresql")):
-        adapter = importlib.import_module("angzarr.adapters.sql.idempotency")
+        claims = importlib.import_module("angzarr.adapters.sql.idempotency")
         engine = sql_engine(url, power_safe=False)
-        store, owners = adapter.SqlIdempotencyStore(engine), adapter.SqlOwnerLeases(engine)
+        store, owners = claims.SqlIdempotencyStore(engine), claims.SqlOwnerLeases(engine)
         return Claims(store, owners, lambda: (store.sweep(_SWEPT), owners.sweep(_SWEPT)))
     if scheme == "memory":
-        adapter = importlib.import_module("angzarr.adapters.memory.idempotency")
-        leases = adapter.MemoryOwnerLeases()
-        return Claims(adapter.MemoryIdempotencyStore(leases), leases)
+        claims = importlib.import_module("angzarr.adapters.memory.idempotency")
+        leases = claims.MemoryOwnerLeases()
+        return Claims(claims.MemoryIdempotencyStore(leases), leases)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)
 
 
 def redis_schedule(url: str, prefix: str) -> Any:
     """Return a schedule on Redis; raises MissingExtra where its client is not installed."""
-    client = _adapter("redis.client", "redis").RedisClient(url)
-    return _adapter("redis.schedule", "redis").RedisSchedule(client, prefix=prefix)
+    client = adapter("redis.client", "redis").RedisClient(url)
+    return adapter("redis.schedule", "redis").RedisSchedule(client, prefix=prefix)
 
 
 def _redis_ending(  # noqa: PLR0917 - partly bound where the store is opened
@@ -182,35 +182,6 @@ def open_ledger(settings: Settings, broker: str) -> Any:
     return importlib.import_module("angzarr.adapters.sql.ledger").SqlLedger(sql_engine(url))
 
 
-def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
-    """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
-    given = settings.dlq
-    queue: DeadLetterQueue
-    match given.backend or default_backend(broker):
-        case "channel":
-            memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
-            queue = memory.MemoryDeadLetterQueue()
-        case "amqp":
-            url = given.amqp_url or (broker if is_amqp(broker) else None)
-            if url is None:
-                msg = "dlq.backend 'amqp' needs dlq.amqp_url, e.g. amqp://localhost:5672"
-                raise ConfigurationError(msg)
-            rabbitmq = importlib.import_module("angzarr.adapters.rabbitmq.dead_letters")
-            queue = rabbitmq.RabbitMQDeadLetterQueue(url)
-        case "kafka":
-            kafka = _adapter("kafka.dead_letters", "confluent_kafka")
-            queue = kafka.KafkaDeadLetterQueue(given.kafka_brokers)
-        case "sqs":
-            sqs = _adapter("sqs.dead_letters", "boto3")
-            queue = sqs.SqsDeadLetterQueue(
-                region=given.aws_region, endpoint_url=given.aws_endpoint_url
-            )
-        case _:
-            memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
-            queue = memory.DiscardedDeadLetterQueue()
-    return queue
-
-
 def is_amqp(broker: str) -> bool:
     """Tell whether *broker* is a RabbitMQ."""
     return broker.startswith(("amqp", "pyamqp"))
@@ -219,26 +190,6 @@ def is_amqp(broker: str) -> bool:
 def is_embedded(broker: str) -> bool:
     """Tell whether *broker* is a part of its process, so that nothing is shared."""
     return broker.startswith("memory")
-
-
-def default_backend(broker: str) -> str:
-    """Return where *broker*'s dead letters go if nothing is said; raises if nowhere."""
-    scheme = broker.split(":", 1)[0]
-    if is_amqp(broker):
-        return "amqp"
-    if scheme in ("sqs", "memory"):
-        return {"sqs": "sqs", "memory": "channel"}[scheme]
-    msg = (
-        f"a {scheme} broker keeps no dead letters: set dlq.backend to amqp, kafka or sqs,"
-        " e.g. dlq: {backend: kafka, kafka_brokers: localhost:9092}"
-    )
-    raise ConfigurationError(msg)
-
-
-def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]:
-    """Return every domain whose letters the analysis worker reads."""
-    named = [*of_handlers, *settings.dlq.domains, *settings.dlq.queue_domains.values()]
-    return sorted({*named, UNKNOWN_DOMAIN})
 
 
 def open_hooks(transport: str) -> list[Hook]:

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from angzarr import wiring
 from angzarr.cli.demo_run import Run
+from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.names import queue_name
 from angzarr.errors import ConfigurationError
-from angzarr.sections import DeadLetterSettings
 
 _log = logging.getLogger("angzarr.demo")
 

@@ -1,0 +1,91 @@
+"""Letter wiring: from settings to the dead-letter queue; imports only the backend it names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from angzarr import wiring
+from angzarr.dead_letter_section import DeadLetterSettings
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue
+from angzarr.errors import ConfigurationError
+from angzarr.settings import Settings
+
+#: Opens the queue of one backend; the second argument is the broker's URL.
+Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
+
+
+def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
+    """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
+    return open_backend(settings.dlq.backend or default_backend(broker), settings.dlq, broker)
+
+
+def open_backend(name: str, given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
+    """Return the queue of the backend *name*; connects when it is first used."""
+    return _BACKENDS[name](given, broker)
+
+
+def _channel(_given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
+    queue: DeadLetterQueue = memory.MemoryDeadLetterQueue()
+    return queue
+
+
+def _amqp(given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
+    url = given.amqp_url or (broker if wiring.is_amqp(broker) else None)
+    if url is None:
+        msg = "dlq.backend 'amqp' needs dlq.amqp_url, e.g. amqp://localhost:5672"
+        raise ConfigurationError(msg)
+    rabbitmq = importlib.import_module("angzarr.adapters.rabbitmq.dead_letters")
+    queue: DeadLetterQueue = rabbitmq.RabbitMQDeadLetterQueue(url)
+    return queue
+
+
+def _kafka(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    kafka = wiring.adapter("kafka.dead_letters", "confluent_kafka")
+    queue: DeadLetterQueue = kafka.KafkaDeadLetterQueue(given.kafka_brokers)
+    return queue
+
+
+def _sqs(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    sqs = wiring.adapter("sqs.dead_letters", "boto3")
+    queue: DeadLetterQueue = sqs.SqsDeadLetterQueue(
+        region=given.aws_region, endpoint_url=given.aws_endpoint_url
+    )
+    return queue
+
+
+def _none(_given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
+    queue: DeadLetterQueue = memory.DiscardedDeadLetterQueue()
+    return queue
+
+
+_BACKENDS: Final[Mapping[str, Open]] = {
+    "channel": _channel,
+    "amqp": _amqp,
+    "kafka": _kafka,
+    "sqs": _sqs,
+    "none": _none,
+}
+
+
+def default_backend(broker: str) -> str:
+    """Return where *broker*'s dead letters go if nothing is said; raises if nowhere."""
+    scheme = broker.split(":", 1)[0]
+    if wiring.is_amqp(broker):
+        return "amqp"
+    if scheme in ("sqs", "memory"):
+        return {"sqs": "sqs", "memory": "channel"}[scheme]
+    msg = (
+        f"a {scheme} broker keeps no dead letters: set dlq.backend to amqp, kafka or sqs,"
+        " e.g. dlq: {backend: kafka, kafka_brokers: localhost:9092}"
+    )
+    raise ConfigurationError(msg)
+
+
+def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]:
+    """Return every domain whose letters the analysis worker reads."""
+    named = [*of_handlers, *settings.dlq.domains, *settings.dlq.queue_domains.values()]
+    return sorted({*named, UNKNOWN_DOMAIN})
