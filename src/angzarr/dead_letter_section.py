@@ -21,7 +21,7 @@ class DeadLetterSettings(Section):
     domains: tuple[str, ...] = ()
     #: The domain of a queue's letters where neither handler nor event names one.
     queue_domains: dict[str, str] = Field(default_factory=dict)
-    #: Whether queues and topics that are missing are created; else they are checked when first used.
+    #: Whether queues and topics that are missing are created; else they are checked at first use.
     create_missing: bool = True
     accept_loss: bool = False
 
