@@ -11,6 +11,8 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
+import orjson
+
 # protobuf's C code imports descriptor_pb2 amid the first letter: by then in a thread of a worker's
 # parent, or in each child anew.
 from google.protobuf import descriptor_pb2 as _descriptor_pb2  # noqa: F401
@@ -19,13 +21,14 @@ from google.protobuf import json_format
 from angzarr.dead_letters.foreign import adopt_later_generation_json
 from angzarr.dead_letters.letter import DeadLetter, cut_message
 from angzarr.dead_letters.metadata import write_metadata
-from angzarr.dead_letters.text import valid_text
+from angzarr.dead_letters.own_json import write_own
+from angzarr.dead_letters.own_json_reading import read_own
+from angzarr.dead_letters.text import valid_mapping, valid_text
 from angzarr.dead_letters.wire_form import (
     TASK_MESSAGE,
     from_wire,
     task_message,
     to_wire,
-    valid_metadata,
     view,
 )
 from angzarr.errors import DecodeError
@@ -45,12 +48,14 @@ _REFUSED: Final = re.compile(r"Failed to parse ([A-Za-z_]{1,40}) field")
 
 def write_json(letter: DeadLetter) -> bytes | None:
     """Return *letter* as JSON, or None where JSON would lose what its envelope holds."""
+    if not letter.envelope:
+        return orjson.dumps(write_own(letter))
     if letter.envelope.startswith(b"{"):
         return _rewrite(letter)
     wire = to_wire(letter)
     try:
         text = json_format.MessageToJson(wire, indent=None, ensure_ascii=False)
-        if letter.envelope and json_format.Parse(text, AngzarrDeadLetter()) != wire:
+        if json_format.Parse(text, AngzarrDeadLetter()) != wire:
             return None
     except (json_format.Error, TypeError, ValueError):
         return None
@@ -59,6 +64,8 @@ def write_json(letter: DeadLetter) -> bytes | None:
 
 def read_json(raw: bytes, *, later: bool) -> DeadLetter:
     """Read a letter; raises DecodeError and whatever hostile input makes the parser raise."""
+    if not later and (letter := read_own(raw)) is not None:
+        return letter
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -114,7 +121,7 @@ def _without_unknown_types(value: Any) -> Any:
 
 def _rewrite(letter: DeadLetter) -> bytes:
     data = json.loads(letter.envelope)
-    data["metadata"] = valid_metadata(write_metadata(letter))
+    data["metadata"] = valid_mapping(write_metadata(letter))
     data["rejectionReason"] = valid_text(cut_message(letter.explanation))
     data["sourceComponent"] = valid_text(letter.component)
     data["sourceComponentType"] = valid_text(letter.component_type)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from angzarr.dead_letters.letter import DeadLetter, Reason, cut_message, cut_stack
+from angzarr.events.event import Event
+from angzarr.events.message import Message
 
 ID: Final = "id"
 LETTER_ID: Final = "letter_id"
@@ -44,7 +46,7 @@ class FactsRead(NamedTuple):
 
 def write_metadata(letter: DeadLetter) -> dict[str, str]:
     """Return all metadata of *letter*: its facts, copies of its event's facts, and others' keys."""
-    written = derived(letter) | dict(letter.metadata)
+    written = derived(letter.id, letter.message, letter.event) | dict(letter.metadata)
     written[LETTER_ID] = letter.id
     for fact in _FACTS:
         value = getattr(letter, fact.key)
@@ -69,11 +71,10 @@ def read_facts(metadata: Mapping[str, str]) -> FactsRead:
     return FactsRead(fields, rest)
 
 
-def derived(letter: DeadLetter) -> dict[str, str]:
+def derived(letter_id: str, message: Message, event: Event | None) -> dict[str, str]:
     """Return the keys that repeat what message and event say, for readers of metadata only."""
-    event = letter.event
-    message_id = letter.message.id or (event.id if event else "") or letter.id
-    said = {ID: f"dlq_{message_id}", ORIGINAL_QUEUE: letter.message.queue}
+    message_id = message.id or (event.id if event else "") or letter_id
+    said = {ID: f"dlq_{message_id}", ORIGINAL_QUEUE: message.queue}
     if event:
         said |= {
             EVENT_ID: event.id,

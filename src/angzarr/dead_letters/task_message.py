@@ -18,10 +18,18 @@ from angzarr.wire.worker_pb2 import EventFacts, TaskMessage
 #: What follows each of the three parts of a body as Celery's serializer writes it.
 _BODY_MARKS: Final = (", ", ", ", "]")
 _MAX_INT32: Final = 2**31
+MAX_UINT32: Final = 2**32
 _MAX_UINT64: Final = 2**64
-_OPTIONAL_TEXT: Final = (
-    "domain", "root", "edition", "correlation_id", "causation_id", "tenant_id", "traceparent",
-)  # fmt: skip
+#: The optional texts of EventFacts, each with its name in JSON.
+EVENT_TEXTS: Final[Mapping[str, str]] = {
+    "domain": "domain",
+    "root": "root",
+    "edition": "edition",
+    "correlation_id": "correlationId",
+    "causation_id": "causationId",
+    "tenant_id": "tenantId",
+    "traceparent": "traceparent",
+}
 
 _read_json_at = json.JSONDecoder().raw_decode
 
@@ -51,7 +59,7 @@ def write_message(message: Message, event: Event | None) -> TaskMessage:
         written.args, written.kwargs, written.embed = body
     else:
         written.raw_body = message.body
-    if message.priority is not None and -_MAX_INT32 <= message.priority < _MAX_INT32:
+    if message.priority is not None and in_int32(message.priority):
         written.priority = message.priority
     if event is not None:
         written.event.CopyFrom(_write_event(event, body))
@@ -62,7 +70,7 @@ def read_message(written: TaskMessage) -> tuple[Message, Event | None]:
     """Return what `write_message` was given; raises DecodeError, ValueError or TypeError."""
     body = Body(written.args, written.kwargs, written.embed)
     message = Message(
-        body=_join_body(body) if any(body) else written.raw_body,
+        body=join_body(body) if any(body) else written.raw_body,
         content_type=written.content_type,
         content_encoding=written.content_encoding,
         headers=_json_object(written.headers, "headers"),
@@ -91,7 +99,7 @@ def split_body(body: bytes) -> Body | None:
     except (ValueError, RecursionError):
         return None
     split = Body(*parts)
-    return split if _join_body(split) == body else None
+    return split if join_body(split) == body else None
 
 
 def time_in(stamp: Timestamp) -> datetime | None:
@@ -102,7 +110,8 @@ def time_in(stamp: Timestamp) -> datetime | None:
         return None
 
 
-def _join_body(body: Body) -> bytes:
+def join_body(body: Body) -> bytes:
+    """Return the body that has these parts."""
     return f"[{body.args}, {body.kwargs}, {body.embed}]".encode()
 
 
@@ -113,16 +122,36 @@ def _write_event(event: Event, body: Body | None) -> EventFacts:
         priority=event.priority.value,
         config_pins={valid_text(str(k)): valid_text(str(v)) for k, v in event.config_pins.items()},
     )
-    for name in _OPTIONAL_TEXT:
+    for name in EVENT_TEXTS:
         if (value := getattr(event, name)) is not None:
             setattr(written, name, valid_text(value))
-    if event.sequence is not None and 0 <= event.sequence < _MAX_UINT64:
+    if event.sequence is not None and in_uint64(event.sequence):
         written.sequence = event.sequence
     if event.occurred_at is not None:
         written.occurred_at.FromDatetime(event.occurred_at)
-    if body is None or not _is_first(event.data, body):
-        written.data = to_json_text(event.data)
+    if (data := data_apart(event, body)) is not None:
+        written.data = data
     return written
+
+
+def data_apart(event: Event, body: Body | None) -> str | None:
+    """Return the JSON of the data of *event* where it is not the first of the args, else None."""
+    try:
+        if body is not None and _is_same(event.data, _first(body)):
+            return None
+    except (ValueError, RecursionError):
+        pass
+    return to_json_text(event.data)
+
+
+def in_int32(number: int) -> bool:
+    """Tell whether protobuf's int32 holds *number*."""
+    return -_MAX_INT32 <= number < _MAX_INT32
+
+
+def in_uint64(number: int) -> bool:
+    """Tell whether protobuf's uint64 holds *number*."""
+    return 0 <= number < _MAX_UINT64
 
 
 def _read_event(written: EventFacts, body: Body) -> Event:
@@ -136,8 +165,7 @@ def _read_event(written: EventFacts, body: Body) -> Event:
         config_pins=dict(written.config_pins),
         occurred_at=time_in(written.occurred_at) if written.HasField("occurred_at") else None,
         **{
-            name: getattr(written, name) if written.HasField(name) else None
-            for name in _OPTIONAL_TEXT
+            name: getattr(written, name) if written.HasField(name) else None for name in EVENT_TEXTS
         },
     )
 
@@ -147,13 +175,35 @@ def _first(body: Body) -> Any:
     return args[0] if isinstance(args, list) and args else None
 
 
-def _is_first(data: object, body: Body) -> bool:
-    """Tell whether *data* is the first of the args, with the same types throughout."""
-    try:
-        first = _first(body)
-        return bool(data == first) and json.dumps(data) == json.dumps(first)
-    except (TypeError, ValueError, RecursionError):
+def first_arg(body: Body) -> Any:
+    """Return the first of the args, None where there is none; raises ValueError.
+
+    Raises as well where the body joined of these parts would not be split into them again.
+    """
+    args, _kwargs, _embed = map(_whole, body)
+    return args[0] if isinstance(args, list) and args else None
+
+
+def _whole(text: str) -> Any:
+    value, end = _read_json_at(text, 0)
+    if end != len(text):
+        raise ValueError(text)
+    return value
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Tell whether both are equal and of the same types throughout, as 1, 1.0 and True are not."""
+    if type(one) is not type(other):
         return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        return (
+            len(one) == len(other)
+            and all(type(key) is str for key in one)
+            and all(key in other and _is_same(value, other[key]) for key, value in one.items())
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return one == other
 
 
 def _priority(text: str) -> Priority:

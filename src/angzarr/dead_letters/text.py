@@ -17,6 +17,10 @@ from typing import Any, Final
 _DICT: Final = "$dict"
 _TUPLE: Final = "$tuple"
 _TEXT: Final = "$text"
+#: What the one key of an object begins with that stands for a value.
+_MARK: Final = "$"
+#: A float may be none that JSON knows.
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 #: Values JSON has no word for: their tag, and the way to text; a datetime comes before its date.
 _TO_TEXT: Final[tuple[tuple[type, str, Callable[[Any], str]], ...]] = (
@@ -40,13 +44,16 @@ _FROM_TEXT: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
+_to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 def to_json_text(value: object) -> str:
     """Write *value* as JSON text from which `from_json_text` makes an equal value.
 
     What has no JSON form and no tag (an object of somebody's class) is written as its repr.
     """
     try:
-        text = json.dumps(_tagged(value), ensure_ascii=False, allow_nan=False)
+        text = _to_json(value if _is_plain(value) else _tagged(value))
     except (RecursionError, ValueError):  # nested too deeply, or in itself
         text = json.dumps({_TEXT: f"<{type(value).__name__} that cannot be written as JSON>"})
     return text if _is_valid(text) else json.dumps(json.loads(text))
@@ -62,12 +69,36 @@ def valid_text(text: str) -> str:
     return text if _is_valid(text) else text.encode("utf-8", "backslashreplace").decode()
 
 
+def valid_mapping(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return *texts* with keys and values as protobuf takes them."""
+    if all(map(str.isascii, texts)) and all(map(str.isascii, texts.values())):
+        return dict(texts)
+    return {valid_text(key): valid_text(value) for key, value in texts.items()}
+
+
 def _is_valid(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_plain(value: object) -> bool:
+    """Tell whether *value* is surely what JSON has words for, at a glance."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if isinstance(value, dict):
+        return (
+            kind is dict
+            and not (len(value) == 1 and str(next(iter(value))).startswith(_MARK))
+            and all(type(key) is str for key in value)
+            and all(map(_is_plain, value.values()))
+        )
+    return kind is list and isinstance(value, list) and all(map(_is_plain, value))
 
 
 def _tagged(value: object) -> Any:
@@ -92,7 +123,7 @@ def _tagged_scalar(value: object) -> Any:
 
 
 def _tagged_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
-    looks_tagged = len(value) == 1 and str(next(iter(value))).startswith("$")
+    looks_tagged = len(value) == 1 and str(next(iter(value))).startswith(_MARK)
     if not looks_tagged and all(isinstance(key, str) for key in value):
         return {key: _tagged(item) for key, item in value.items()}
     return {_DICT: [[_tagged(key), _tagged(item)] for key, item in value.items()]}

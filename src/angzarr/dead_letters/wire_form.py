@@ -5,7 +5,6 @@ What a message of others holds beyond our fields is kept in `DeadLetter.envelope
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -18,7 +17,7 @@ from angzarr.dead_letters.letter import DeadLetter, Reason, cut_message, unreada
 from angzarr.dead_letters.metadata import derived, read_facts, write_metadata
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
 from angzarr.dead_letters.task_message import read_message, time_in, write_message
-from angzarr.dead_letters.text import valid_text
+from angzarr.dead_letters.text import valid_mapping, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event
 from angzarr.wire.book_pb2 import EventPage
@@ -44,13 +43,8 @@ def to_wire(letter: DeadLetter) -> AngzarrDeadLetter:
     wire.rejection_reason = valid_text(cut_message(letter.explanation))
     wire.source_component = valid_text(letter.component)
     wire.source_component_type = valid_text(letter.component_type)
-    wire.metadata.update(valid_metadata(write_metadata(letter)))
+    wire.metadata.update(valid_mapping(write_metadata(letter)))
     return wire
-
-
-def valid_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return *metadata* as protobuf takes it."""
-    return {valid_text(key): valid_text(value) for key, value in metadata.items()}
 
 
 def _write_payload(wire: AngzarrDeadLetter, letter: DeadLetter) -> None:
@@ -121,7 +115,7 @@ def view(wire: AngzarrDeadLetter) -> DeadLetter:
     )
     if not letter.id:
         letter = replace(letter, id=_foreign_id(wire))
-    ours = derived(letter)
+    ours = derived(letter.id, message, event)
     return replace(letter, metadata={k: v for k, v in rest.items() if ours.get(k) != v})
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from google.protobuf import json_format
 from google.protobuf.any_pb2 import Any as AnyMessage
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,8 @@ from angzarr.dead_letters.codec import (
     read_receipt,
 )
 from angzarr.dead_letters.letter import MAX_MESSAGE, MAX_STACK, DeadLetter, Reason
+from angzarr.dead_letters.own_json_reading import read_own
+from angzarr.dead_letters.wire_form import from_wire, to_wire
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
@@ -504,6 +508,57 @@ FIELDS = [field.json_name for field in AngzarrDeadLetter.DESCRIPTOR.fields]
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=3))
 def test_json_with_known_fields_of_wrong_types_is_refused(fields: dict[str, object]) -> None:
     decodes_or_refuses(json.dumps(fields).encode(), JSON_CONTENT_TYPE)
+
+
+# -- without protobuf ------------------------------------------------------------------------
+
+
+def read_by_protobuf(raw: bytes) -> DeadLetter | None:
+    try:
+        return from_wire(json_format.Parse(raw.decode(), AngzarrDeadLetter()))
+    except (json_format.ParseError, DecodeError, ValueError, TypeError):
+        return None
+
+
+@given(letters())
+def test_our_own_json_is_that_of_protobuf(letter: DeadLetter) -> None:
+    assert json.loads(encode(letter).body) == json_format.MessageToDict(to_wire(letter))
+
+
+@given(letters())
+def test_our_own_json_reads_as_by_protobuf(letter: DeadLetter) -> None:
+    raw = encode(letter).body
+    assert read_own(raw) in (None, read_by_protobuf(raw))
+
+
+def test_a_letter_of_a_worker_is_read_without_protobuf() -> None:
+    letter = a_letter()
+    assert read_own(encode(letter).body) == letter
+    assert read_own(encode(replace(letter, event=None)).body) == replace(letter, event=None)
+
+
+@given(st.data())
+def test_what_is_changed_in_our_json_reads_as_by_protobuf(data: st.DataObject) -> None:
+    """Whatever others put into it: nothing they say is dropped, nor read as another thing."""
+    letter = json.loads(encode(data.draw(letters())).body)
+    places = list(objects_in(letter))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.sampled_from(places))
+        key = data.draw(st.sampled_from([*place, *FIELDS]) | words)
+        if data.draw(st.booleans()):
+            place[key] = data.draw(json_values)
+        else:
+            place.pop(key, None)
+    raw = json.dumps(letter).encode()
+    assert read_own(raw) in (None, read_by_protobuf(raw))
+
+
+def objects_in(value: object) -> Iterator[dict[str, object]]:
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value:  # type: ignore[union-attr]
+        if isinstance(inner, dict | list):
+            yield from objects_in(inner)
 
 
 def test_a_receipt_says_why_its_letter_is_missing() -> None:

@@ -62,7 +62,7 @@ class LetterProducer:
                     # under way a refused first batch is lost as written (KAFKA-15591).
                     max_in_flight_requests_per_connection=1,
                     delivery_timeout_ms=int(self._cluster.timeout * 1000),
-                    linger_ms=5,
+                    linger_ms=1,
                     message_max_bytes=_LARGEST,
                 )
                 with creating():
@@ -115,7 +115,7 @@ class LetterProducer:
         deadline = time.monotonic() + self._cluster.timeout + _GRACE
         while len(reports) < count and time.monotonic() < deadline:
             try:
-                producer.poll(0.05)
+                producer.flush(0.05)  # unlike `poll` it sends at once what lingers for company
             except KafkaException as error:
                 if not is_fatal(error.args[0]):
                     raise
