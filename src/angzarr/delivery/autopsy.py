@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from angzarr.clock import Clock
+from angzarr.dead_letters.fingerprint import fingerprint
 from angzarr.dead_letters.letter import (
     MAX_MESSAGE,
     MAX_STACK,
@@ -42,7 +43,7 @@ class Autopsy:
     ) -> DeadLetter:
         """Return the letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
         domain = self.domain(handler, delivery.event.domain, delivery.message.queue)
-        now = self.clock.now()
+        now, message, stack = self.clock.now(), text_of(error)[:MAX_MESSAGE], _stack(error)
         ran = reason in (Reason.REFUSED, Reason.EXHAUSTED, Reason.OUT_OF_TIME)
         return DeadLetter(
             id=_id(domain, delivery, reason),
@@ -54,14 +55,17 @@ class Autopsy:
             event=delivery.event,
             error_type=_name(error),
             error_code=seen.code or "UNKNOWN",
-            error_message=text_of(error)[:MAX_MESSAGE],
-            error_stack=_stack(error),
+            error_message=message,
+            error_stack=stack,
             category=seen.category.value,
             attempts=delivery.attempt if ran else delivery.attempt - 1,
             replay=delivery.position.replay,
             first_attempt_at=delivery.first_attempt_at or now,
             last_attempt_at=now,
             sent_to_dlq_at=now,
+            fingerprint=fingerprint(
+                handler=delivery.handler, error_type=_name(error), message=message, stack=stack
+            ),
             worker=self.worker,
             version=self.version,
             component=self.component,

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import START
 
-from angzarr.delivery.outcome import DeadLettered, Retried
+from angzarr.analysis.entry import facts_of
+from angzarr.delivery.outcome import DeadLettered, Handled, Retried
 from angzarr.errors import CommandRejectedError, RetryLater
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
@@ -101,6 +102,28 @@ def test_no_rule_makes_an_error_retryable_that_is_not(world):
     world.rules = [{"policy": "background", "category": Category.CLIENT}]
     world.handler(raising(CommandRejectedError("no")))
     assert world.take().letter.reason == "refused"
+
+
+# -- the letter ----------------------------------------------------------------------------
+
+
+def test_every_letter_carries_its_group_and_it_is_the_one_that_the_ledger_would_give_it(world):
+    def refuse(event, _context):
+        raise CommandRejectedError(event)
+
+    world.handler(refuse)
+    first, alike, other = (
+        world.take(data=said, event_id=said).letter
+        for said in ("order 17 is closed", "order 18 is closed", "the shop is closed")
+    )
+    assert first.fingerprint == alike.fingerprint != other.fingerprint
+    assert first.fingerprint == facts_of(replace(first, fingerprint=""))["fingerprint"]
+
+
+def test_what_is_handled_does_not_pay_for_the_group(world, monkeypatch):
+    monkeypatch.setattr("angzarr.delivery.autopsy.fingerprint", pytest.fail)
+    world.handler(lambda _event, _context: None)
+    assert isinstance(world.take(), Handled)
 
 
 # -- the deadline ---------------------------------------------------------------------------

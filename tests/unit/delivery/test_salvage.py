@@ -9,7 +9,7 @@ import pytest
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.memory.facts import MemoryFactLog
-from angzarr.analysis.entry import entry_id_of
+from angzarr.analysis.entry import entry_id_of, facts_of
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import Reason, letter_id, unreadable_letter_id
 from angzarr.delivery.autopsy import Autopsy
@@ -67,6 +67,7 @@ def test_the_letter_keeps_bytes_and_queue_and_goes_to_the_queues_domain(salvage,
     assert (letter.message.body, letter.message.queue) == (RAW, "orders")
     assert letter.id == unreadable_letter_id("orders", RAW)
     assert letter.reason is Reason.UNDELIVERABLE
+    assert letter.fingerprint == facts_of(replace(letter, fingerprint=""))["fingerprint"]
     assert letter.explanation == "could not be delivered: the envelope is not JSON"
     assert (letter.worker, letter.version, letter.component) == ("w1", "2", "shop")
 

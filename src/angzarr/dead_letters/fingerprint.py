@@ -15,7 +15,7 @@ LENGTH: Final = 16
 FRAMES: Final = 12
 
 _FRAME: Final = re.compile(
-    r'^\s*File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)', re.MULTILINE
+    r'^[ \t]*File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)', re.MULTILINE
 )
 _VARIABLE: Final = (
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),

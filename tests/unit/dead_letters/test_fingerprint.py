@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.analysis.fingerprint import LENGTH, fingerprint, normal_message, normal_stack
+from angzarr.dead_letters.fingerprint import LENGTH, fingerprint, normal_message, normal_stack
 
 STACK = """Traceback (most recent call last):
   File "/srv/releases/{release}/orders.py", line {line}, in sync
@@ -59,3 +61,9 @@ def test_other_handler_error_or_place_is_another_group():
 def test_any_text_has_a_fingerprint(message, stack):
     assert len(of(message, stack)) == LENGTH
     assert "\n" not in normal_message(message)
+
+
+def test_a_stack_of_nothing_but_line_ends_costs_no_more_than_another():
+    started = time.process_time()
+    assert normal_stack("\n" * 200_000) == []
+    assert time.process_time() - started < 5, "it was quadratic: minutes"
