@@ -42,6 +42,7 @@ ADAPTERS = {
     "rabbitmq": "amqp_url",
     "kafka": "kafka_brokers",
     "sqs": "sqs_endpoint",
+    "s3": "s3_endpoint",
 }
 
 # Machines that run many workers are slow now and then; a time-out of its own ends a true hang.
@@ -178,6 +179,12 @@ def sqs_endpoint() -> Iterator[str]:
         for key, value in account.items():
             patch.setenv(key, value)
         yield _address("localstack")
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(sqs_endpoint: str) -> str:
+    """LocalStack's address again: it serves S3 beside SQS, for the same account."""
+    return sqs_endpoint
 
 
 @pytest.fixture(scope="session")

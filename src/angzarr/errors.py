@@ -15,8 +15,11 @@ AngzarrError
 │   ├── BrokerUnavailable
 │   ├── StoreUnavailable
 │   ├── LedgerUnavailable
-│   └── DeadLetterQueueUnavailable
+│   ├── DeadLetterQueueUnavailable
+│   └── PayloadStoreUnavailable
 ├── DecodeError                     bytes that are not what they claim to be
+├── PayloadGone                     not in the payload store: in vain however often it is fetched
+├── PayloadCorrupt                  not of the size or SHA-256 that its reference names; the same
 ├── DeliveryError                   why a delivery ended as a dead letter
 │   ├── MaxRetriesExceededError
 │   ├── PoisonError
@@ -148,8 +151,20 @@ class DeadLetterQueueUnavailable(Unavailable):
     """The dead-letter queue did not confirm."""
 
 
+class PayloadStoreUnavailable(Unavailable):
+    """The store of payloads did not answer, or refused for now."""
+
+
 class DecodeError(AngzarrError):
     """Bytes or data that are not what they claim to be."""
+
+
+class PayloadGone(AngzarrError):
+    """A payload that is not in its store: fetching it again is in vain."""
+
+
+class PayloadCorrupt(AngzarrError):
+    """A payload that is not what its reference names: fetching it again is in vain."""
 
 
 class DeliveryError(AngzarrError):

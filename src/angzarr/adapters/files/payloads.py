@@ -1,0 +1,118 @@
+"""Payloads in a local folder: one file each, whole or not there, on disk before it counts."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from angzarr.clock import Clock, SystemClock
+from angzarr.errors import PayloadGone, PayloadStoreUnavailable
+from angzarr.payloads import (
+    PayloadReference,
+    StorageKind,
+    check_place,
+    check_size,
+    sha256_of,
+    verified,
+)
+
+#: What a file is called while it is written; one that a killed process left is nobody's payload.
+_UNFINISHED: Final = ".unfinished-"
+
+
+class FilePayloadStore:
+    """Payloads as ``<folder>/ab/cdef…``, by their SHA-256; files are 0600, folders 0700.
+
+    The analysis worker must reach the same folder under the same path.
+    """
+
+    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
+        self._folder = folder.absolute()
+        self._clock = clock or SystemClock()
+
+    def __str__(self) -> str:
+        return self._folder.as_uri()
+
+    def put(self, payload: bytes, /) -> PayloadReference:
+        """Write *payload*, which replaces what is there under its name (see PayloadStore)."""
+        sha256 = sha256_of(payload)
+        path = self._path(sha256)
+        with self._told("written"):
+            _make_folder(path.parent)
+            _write(path, payload)
+        return PayloadReference(
+            kind=StorageKind.FILESYSTEM,
+            uri=path.as_uri(),
+            sha256=sha256,
+            size=len(payload),
+            stored_at=self._clock.now(),
+        )
+
+    def fetch(self, reference: PayloadReference, /) -> bytes:
+        """Read the payload (see PayloadStore); the folder itself missing is no payload gone."""
+        path = self._path(reference.sha256)
+        check_place(reference, path.as_uri(), self)
+        with self._told("read"):
+            try:
+                with path.open("rb") as file:
+                    check_size(reference, os.fstat(file.fileno()).st_size)
+                    found = file.read(reference.size + 1)
+            except FileNotFoundError as error:
+                self._folder.stat()
+                msg = f"the payload at {reference} is gone"
+                raise PayloadGone(msg) from error
+        return verified(reference, found)
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def _path(self, sha256: str) -> Path:
+        return self._folder / sha256[:2] / sha256[2:]
+
+    @contextmanager
+    def _told(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            said = error.strerror or type(error).__name__
+            msg = f"the payload folder {self._folder} cannot be {verb}: {said}"
+            raise PayloadStoreUnavailable(msg) from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Make *folder* and what is missing above it, each entry on disk."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _sync(folder.parent)
+
+
+def _write(path: Path, payload: bytes) -> None:
+    """Put *payload* at *path* so that a power cut leaves the old file or the new one."""
+    handle, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=path.parent)
+    unfinished = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,152 @@
+"""Payloads on S3, or what speaks its language: one object each, checked by S3 and by us."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from angzarr.clock import Clock, SystemClock
+from angzarr.errors import PayloadGone, PayloadStoreUnavailable
+from angzarr.payloads import (
+    PayloadReference,
+    StorageKind,
+    check_place,
+    check_size,
+    sha256_of,
+    verified,
+)
+
+_FAILURES: Final = (BotoCoreError, ClientError)
+
+
+class S3PayloadStore:
+    """Payloads as ``s3://<bucket>/<prefix>/ab/cdef…``; safe from any thread and across fork.
+
+    The bucket must exist. *timeout* bounds each connect and each read and write. Credentials are
+    found as boto3 finds them; *options* go to boto3's client, e.g. ``verify`` or keys.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        timeout: timedelta = timedelta(seconds=10),
+        clock: Clock | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._settings = {
+            "region_name": region,
+            "endpoint_url": endpoint_url,
+            "config": _config(timeout.total_seconds(), path_style=endpoint_url is not None),
+            **(options or {}),
+        }
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._process = os.getpid()
+
+    def __str__(self) -> str:
+        return f"s3://{self._bucket}/{self._prefix}"
+
+    def put(self, payload: bytes, /) -> PayloadReference:
+        """Upload *payload*; S3 refuses it if it arrives damaged (see PayloadStore)."""
+        sha256 = sha256_of(payload)
+        with self._told("take"):
+            self._connected().put_object(
+                Bucket=self._bucket,
+                Key=self._key(sha256),
+                Body=payload,
+                ContentType="application/octet-stream",
+                ChecksumSHA256=base64.b64encode(bytes.fromhex(sha256)).decode(),
+            )
+        return PayloadReference(
+            kind=StorageKind.S3,
+            uri=self._uri(sha256),
+            sha256=sha256,
+            size=len(payload),
+            stored_at=self._clock.now(),
+        )
+
+    def fetch(self, reference: PayloadReference, /) -> bytes:
+        """Download the payload (see PayloadStore)."""
+        check_place(reference, self._uri(reference.sha256), self)
+        with self._told("give"):
+            try:
+                found = self._connected().get_object(
+                    Bucket=self._bucket, Key=self._key(reference.sha256)
+                )
+            except ClientError as error:
+                if error.response.get("Error", {}).get("Code") != "NoSuchKey":
+                    raise
+                msg = f"the payload at {reference} is gone"
+                raise PayloadGone(msg) from error
+            with contextlib.closing(found["Body"]) as body:
+                check_size(reference, found["ContentLength"])
+                payload = body.read()
+        return verified(reference, payload)
+
+    def close(self) -> None:
+        """Close the connections; the next payload opens others."""
+        with self._lock:
+            if self._client is not None and self._process == os.getpid():
+                self._client.close()
+            self._client = None
+
+    def _key(self, sha256: str) -> str:
+        return f"{self._prefix}{sha256[:2]}/{sha256[2:]}"
+
+    def _uri(self, sha256: str) -> str:
+        return f"s3://{self._bucket}/{self._key(sha256)}"
+
+    def _connected(self) -> Any:
+        """Return this process's client; a forked child must not use its parent's connections."""
+        with self._lock:
+            if self._client is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._client = boto3.session.Session().client("s3", **self._settings)
+            return self._client
+
+    @contextlib.contextmanager
+    def _told(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except _FAILURES as error:
+            msg = f"the payload store {self} does not {verb} payloads: {_reason_of(error)}"
+            raise PayloadStoreUnavailable(msg) from error
+
+
+def _config(timeout: float, *, path_style: bool) -> Config:
+    return Config(
+        connect_timeout=timeout,
+        read_timeout=timeout,
+        retries={"mode": "standard", "total_max_attempts": 2},
+        # An endpoint of one's own seldom has a DNS name for each bucket.
+        s3={"addressing_style": "path"} if path_style else None,
+    )
+
+
+def _reason_of(error: BaseException) -> str:
+    """Return what *error* says; client-side texts may hold addresses and keys, so no text."""
+    if isinstance(error, NoCredentialsError):
+        return (
+            "no AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,"
+            " a profile, or a role"
+        )
+    if isinstance(error, ClientError):
+        said = error.response.get("Error", {})
+        return f"{said.get('Code', '')} {' '.join(said.get('Message', '').split())[:200]}".strip()
+    return f"no answer ({type(error).__name__})"

@@ -1,0 +1,158 @@
+"""What every payload store must do, wherever it keeps them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from angzarr.errors import PayloadCorrupt, PayloadGone
+from angzarr.payloads import PayloadReference, PayloadStore, StorageKind, sha256_of
+
+BODY = b'[[{"order_id": "\xc3\xb6"}], {}, {}]\x00\xff'
+
+
+class PayloadStoreContract(ABC):
+    #: What its references say of it.
+    kind: StorageKind
+
+    @abstractmethod
+    def open(self) -> PayloadStore:
+        """Open one more client of the store of this test, which is empty."""
+
+    @abstractmethod
+    def remove(self, reference: PayloadReference) -> None:
+        """Delete what *reference* names, as a lifecycle rule would."""
+
+    @abstractmethod
+    def overwrite(self, reference: PayloadReference, payload: bytes) -> None:
+        """Put *payload* where *reference* says another is."""
+
+    @pytest.fixture
+    def store(self, backend: Any) -> PayloadStore:
+        return self.open()
+
+    def test_a_payload_is_fetched_as_it_was_put(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        assert store.fetch(reference) == BODY
+        assert (reference.size, reference.sha256) == (len(BODY), sha256_of(BODY))
+        assert reference.kind is self.kind
+        assert reference.stored_at is not None
+        assert abs(datetime.now(UTC) - reference.stored_at) < timedelta(minutes=1)
+
+    def test_a_payload_of_any_size_is_kept(self, store: PayloadStore) -> None:
+        for payload in (b"", b"x", bytes(range(251)) * 12_000):
+            assert store.fetch(store.put(payload)) == payload
+
+    def test_the_same_bytes_have_one_place_and_others_another(self, store: PayloadStore) -> None:
+        first, again, other = store.put(BODY), store.put(BODY), store.put(BODY + b"!")
+        assert (first.uri, first.sha256) == (again.uri, again.sha256)
+        assert other.uri != first.uri
+        assert store.fetch(first) == store.fetch(again) == BODY
+
+    def test_a_payload_is_fetched_through_another_client(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        store.close()
+        assert self.open().fetch(reference) == BODY
+
+    def test_a_store_that_was_closed_opens_itself_again(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        store.close()
+        store.close()
+        assert store.fetch(reference) == BODY
+
+    def test_a_payload_that_was_deleted_is_gone(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        self.remove(reference)
+        with pytest.raises(PayloadGone, match="is gone"):
+            store.fetch(reference)
+
+    def test_a_payload_that_was_deleted_is_there_again_once_it_is_put_again(
+        self, store: PayloadStore
+    ) -> None:
+        reference = store.put(BODY)
+        self.remove(reference)
+        store.put(BODY)
+        assert store.fetch(reference) == BODY
+
+    def test_what_is_not_the_payload_is_never_given_for_it(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        for other in (b"", BODY[:-1], BODY + b"!", BODY[:-1] + b"!"):
+            self.overwrite(reference, other)
+            with pytest.raises(PayloadCorrupt, match="is corrupt"):
+                store.fetch(reference)
+
+    def test_putting_again_mends_a_payload_that_was_damaged(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        self.overwrite(reference, b"damaged")
+        store.put(BODY)
+        assert store.fetch(reference) == BODY
+
+    def test_a_reference_with_another_size_is_refused(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        for size in (0, len(BODY) - 1, len(BODY) + 1, 2**63):
+            with pytest.raises(PayloadCorrupt):
+                store.fetch(replace(reference, size=size))
+
+    def test_a_hostile_reference_leads_nowhere(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        uri = reference.uri
+        hostile = [
+            f"{uri}/../../etc/passwd",
+            uri.replace(":", ":/"),
+            uri[:-1],
+            "",
+            "file:///etc/passwd",
+            "s3://another-bucket/secret",
+            "http://169.254.169.254/latest/meta-data",
+            "\x1b[2J\ud800",
+        ]
+        for one in hostile:
+            with pytest.raises(PayloadGone, match="no place of the payload store") as caught:
+                store.fetch(replace(reference, uri=one))
+            assert "\x1b" not in str(caught.value)
+
+    def test_a_hash_that_is_no_sha256_leads_nowhere(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        for sha256 in ("", "ff", "0" * 63, "0" * 65):
+            uri = reference.uri.replace(reference.sha256[2:], sha256[2:])
+            for one in (reference.uri, uri):
+                with pytest.raises(PayloadGone):
+                    store.fetch(replace(reference, sha256=sha256, uri=one))
+
+    def test_many_threads_may_put_and_fetch_the_same_at_once(self, store: PayloadStore) -> None:
+        fetched: list[bytes] = []
+
+        def use(number: int) -> None:
+            payload = BODY * (1 + number % 2)
+            fetched.append(store.fetch(store.put(payload))[: len(BODY)])
+
+        threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert fetched == [BODY] * 8
+
+
+class SharedPayloadStoreContract(PayloadStoreContract):
+    """What a store must do besides that other processes share."""
+
+    def test_a_forked_child_shares_no_connection(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        fork = multiprocessing.get_context("fork")
+        answers = fork.SimpleQueue()
+        child = fork.Process(
+            target=lambda: answers.put((store.fetch(reference), store.put(b"child's")))
+        )
+        child.start()
+        child.join(30)
+        body, put = answers.get()
+        assert body == BODY
+        assert store.fetch(put) == b"child's"
+        assert store.fetch(reference) == BODY
