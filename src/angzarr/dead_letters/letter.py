@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from angzarr.events.event import Event
 from angzarr.events.message import Message
+from angzarr.payloads import PayloadReference
 
 #: Longest stack trace a letter carries, in characters; the end is kept, it names the cause.
 MAX_STACK = 16_000
 #: Longest error message a letter carries, in characters.
 MAX_MESSAGE = 4_000
+#: When a letter of others was written that does not say it; whoever files it knows better.
+UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 _CUT = "[…]"
 
@@ -44,6 +47,9 @@ class DeadLetter:
     explanation: str
     message: Message
     event: Event | None = None
+    #: Where the message's body is, if it is not here: then `message.body` is empty and `event`
+    #: has no data.
+    payload: PayloadReference | None = None
     error_type: str = ""
     error_code: str = "UNKNOWN"
     error_message: str = ""

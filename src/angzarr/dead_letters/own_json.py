@@ -16,6 +16,7 @@ from angzarr.dead_letters.metadata import write_metadata
 from angzarr.dead_letters.task_message import (
     EVENT_TEXTS,
     MAX_UINT32,
+    STORAGE_NUMBERS,
     data_apart,
     in_int32,
     in_uint64,
@@ -24,6 +25,8 @@ from angzarr.dead_letters.task_message import (
 from angzarr.dead_letters.text import to_json_text, valid_mapping, valid_text
 from angzarr.events.event import Event
 from angzarr.events.message import Message
+from angzarr.payloads import PayloadReference
+from angzarr.wire.book_pb2 import PayloadStorageType
 
 _SHORTEST_UUID: Final = 32
 #: The texts of a message, each with the name of its field in TaskMessage.
@@ -40,7 +43,10 @@ TASK_MESSAGE_URL: Final = "type.googleapis.com/angzarr.worker.TaskMessage"
 
 def write_own(letter: DeadLetter) -> dict[str, Any]:
     """Return *letter*, which has no envelope, as a JSON object."""
-    written = payload_of(letter, _task_message(letter.message, letter.event))
+    task_message = _task_message(letter.message, letter.event)
+    if letter.payload is not None:
+        task_message["payload"] = _reference(letter.payload)
+    written = payload_of(letter, task_message)
     written["metadata"] = valid_mapping(write_metadata(letter))
     if letter.explanation:
         written["rejectionReason"] = valid_text(cut_message(letter.explanation))
@@ -134,6 +140,21 @@ def _task_message(message: Message, event: Event | None) -> dict[str, Any]:
         written["priority"] = message.priority
     if event is not None:
         written["event"] = event_facts(event, data_apart(event, body))
+    return written
+
+
+def _reference(payload: PayloadReference) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    if number := STORAGE_NUMBERS.get(payload.kind):
+        written["storageType"] = PayloadStorageType.Name(number)
+    if payload.uri:
+        written["uri"] = valid_text(payload.uri)
+    if payload.sha256:
+        written["contentHash"] = _base64(bytes.fromhex(payload.sha256))
+    if payload.size:
+        written["originalSize"] = str(payload.size)
+    if payload.stored_at is not None:
+        written["storedAt"] = _stamp(payload.stored_at)
     return written
 
 

@@ -13,6 +13,8 @@ from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
+from angzarr.payloads import PayloadReference, StorageKind
+from angzarr.wire import book_pb2
 from angzarr.wire.worker_pb2 import EventFacts, TaskMessage
 
 #: What follows each of the three parts of a body as Celery's serializer writes it.
@@ -42,8 +44,27 @@ class Body(NamedTuple):
     embed: str
 
 
-def write_message(message: Message, event: Event | None) -> TaskMessage:
-    """Return *message* and *event* as they travel; numbers no broker takes are left out."""
+class Held(NamedTuple):
+    """What a TaskMessage holds; `payload` says where the body is that it does not."""
+
+    message: Message
+    event: Event | None = None
+    payload: PayloadReference | None = None
+
+
+#: Kinds of payload stores by their numbers; one that is new to us is unspecified.
+_KINDS: Final = {
+    book_pb2.PAYLOAD_STORAGE_TYPE_FILESYSTEM: StorageKind.FILESYSTEM,
+    book_pb2.PAYLOAD_STORAGE_TYPE_GCS: StorageKind.GCS,
+    book_pb2.PAYLOAD_STORAGE_TYPE_S3: StorageKind.S3,
+}
+STORAGE_NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
+
+
+def write_message(
+    message: Message, event: Event | None, payload: PayloadReference | None = None
+) -> TaskMessage:
+    """Return all three as they travel; numbers no broker takes are left out."""
     written = TaskMessage(
         task=valid_text(message.task),
         content_type=valid_text(message.content_type),
@@ -63,10 +84,12 @@ def write_message(message: Message, event: Event | None) -> TaskMessage:
         written.priority = message.priority
     if event is not None:
         written.event.CopyFrom(_write_event(event, body))
+    if payload is not None:
+        written.payload.CopyFrom(_write_payload(payload))
     return written
 
 
-def read_message(written: TaskMessage) -> tuple[Message, Event | None]:
+def read_message(written: TaskMessage) -> Held:
     """Return what `write_message` was given; raises DecodeError, ValueError or TypeError."""
     body = Body(written.args, written.kwargs, written.embed)
     message = Message(
@@ -81,7 +104,8 @@ def read_message(written: TaskMessage) -> tuple[Message, Event | None]:
         properties=_json_object(written.properties, "properties"),
     )
     event = _read_event(written.event, body) if written.HasField("event") else None
-    return message, event
+    payload = _read_payload(written.payload) if written.HasField("payload") else None
+    return Held(message, event, payload)
 
 
 def split_body(body: bytes) -> Body | None:
@@ -115,6 +139,28 @@ def join_body(body: Body) -> bytes:
     return f"[{body.args}, {body.kwargs}, {body.embed}]".encode()
 
 
+def _write_payload(payload: PayloadReference) -> book_pb2.PayloadReference:
+    written = book_pb2.PayloadReference(
+        storage_type=STORAGE_NUMBERS.get(payload.kind),
+        uri=valid_text(payload.uri),
+        content_hash=bytes.fromhex(payload.sha256),
+        original_size=payload.size,
+    )
+    if payload.stored_at is not None:
+        written.stored_at.FromDatetime(payload.stored_at)
+    return written
+
+
+def _read_payload(written: book_pb2.PayloadReference) -> PayloadReference:
+    return PayloadReference(
+        kind=_KINDS.get(written.storage_type, StorageKind.UNSPECIFIED),
+        uri=written.uri,
+        sha256=written.content_hash.hex(),
+        size=written.original_size,
+        stored_at=time_in(written.stored_at) if written.HasField("stored_at") else None,
+    )
+
+
 def _write_event(event: Event, body: Body | None) -> EventFacts:
     written = EventFacts(
         id=valid_text(event.id),
@@ -135,9 +181,12 @@ def _write_event(event: Event, body: Body | None) -> EventFacts:
 
 
 def data_apart(event: Event, body: Body | None) -> str | None:
-    """Return the JSON of the data of *event* where it is not the first of the args, else None."""
+    """Return the JSON of the data of *event* where it is not the first of the args, else None.
+
+    Without args the first of them is None.
+    """
     try:
-        if body is not None and _is_same(event.data, _first(body)):
+        if _is_same(event.data, _first(body) if body else None):
             return None
     except (ValueError, RecursionError):
         pass

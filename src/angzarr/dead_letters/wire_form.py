@@ -6,17 +6,22 @@ What a message of others holds beyond our fields is kept in `DeadLetter.envelope
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from angzarr.dead_letters.foreign import facts_of_details, view_of_payload
-from angzarr.dead_letters.letter import DeadLetter, Reason, cut_message, unreadable_letter_id
+from angzarr.dead_letters.letter import (
+    UNDATED,
+    DeadLetter,
+    Reason,
+    cut_message,
+    unreadable_letter_id,
+)
 from angzarr.dead_letters.metadata import derived, read_facts, write_metadata
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
-from angzarr.dead_letters.task_message import read_message, time_in, write_message
+from angzarr.dead_letters.task_message import Held, read_message, time_in, write_message
 from angzarr.dead_letters.text import valid_mapping, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event
@@ -28,7 +33,6 @@ from angzarr.wire.worker_pb2 import TaskMessage
 TASK_MESSAGE: Final = "angzarr.worker.TaskMessage"
 
 _MAX_UINT32: Final = 2**32
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: What a letter says of itself anew each time it is written.
 _RESTATED: Final = ("metadata", "rejection_reason", "source_component", "source_component_type")
 
@@ -54,7 +58,7 @@ def _write_payload(wire: AngzarrDeadLetter, letter: DeadLetter) -> None:
         _write_cover(wire, letter.event)
         _write_page(page, letter.event)
     wire.rejected_events.cover.CopyFrom(wire.cover)
-    page.event.Pack(write_message(letter.message, letter.event), deterministic=True)
+    page.event.Pack(write_message(letter.message, letter.event, letter.payload), deterministic=True)
     wire.occurred_at.FromDatetime(letter.sent_to_dlq_at)
     wire.event_processing_failed.error = valid_text(cut_message(letter.error_message))
     wire.event_processing_failed.retry_count = min(max(letter.attempts, 0), _MAX_UINT32 - 1)
@@ -95,27 +99,28 @@ def view(wire: AngzarrDeadLetter) -> DeadLetter:
     """Return all of *wire* that DeadLetter has fields for."""
     facts, rest = read_facts(wire.metadata)
     task = task_message(wire)
-    message, event = read_message(task) if task else (view_of_payload(wire), None)
+    held = read_message(task) if task else Held(view_of_payload(wire))
     told = {
         "id": "",
         "reason": Reason.REFUSED,
         "handler": "",
-        "sent_to_dlq_at": time_in(wire.occurred_at) or _EPOCH,
+        "sent_to_dlq_at": time_in(wire.occurred_at) or UNDATED,
         **({} if task else facts_of_details(wire)),
         **facts,
     }
     letter = DeadLetter(
         domain=wire.cover.domain,
         explanation=wire.rejection_reason,
-        message=message,
-        event=event,
+        message=held.message,
+        event=held.event,
+        payload=held.payload,
         component=wire.source_component,
         component_type=wire.source_component_type,
         **told,
     )
     if not letter.id:
         letter = replace(letter, id=_foreign_id(wire))
-    ours = derived(letter.id, message, event)
+    ours = derived(letter.id, held.message, held.event)
     return replace(letter, metadata={k: v for k, v in rest.items() if ours.get(k) != v})
 
 

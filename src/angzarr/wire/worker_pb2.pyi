@@ -1,5 +1,6 @@
 import datetime
 
+from angzarr.wire import book_pb2 as _book_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -10,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TaskMessage(_message.Message):
-    __slots__ = ("task", "args", "kwargs", "embed", "raw_body", "content_type", "content_encoding", "headers", "queue", "exchange", "routing_key", "priority", "properties", "event")
+    __slots__ = ("task", "args", "kwargs", "embed", "raw_body", "content_type", "content_encoding", "headers", "queue", "exchange", "routing_key", "priority", "properties", "event", "payload")
     TASK_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     KWARGS_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +26,7 @@ class TaskMessage(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     task: str
     args: str
     kwargs: str
@@ -39,7 +41,8 @@ class TaskMessage(_message.Message):
     priority: int
     properties: str
     event: EventFacts
-    def __init__(self, task: _Optional[str] = ..., args: _Optional[str] = ..., kwargs: _Optional[str] = ..., embed: _Optional[str] = ..., raw_body: _Optional[bytes] = ..., content_type: _Optional[str] = ..., content_encoding: _Optional[str] = ..., headers: _Optional[str] = ..., queue: _Optional[str] = ..., exchange: _Optional[str] = ..., routing_key: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[str] = ..., event: _Optional[_Union[EventFacts, _Mapping]] = ...) -> None: ...
+    payload: _book_pb2.PayloadReference
+    def __init__(self, task: _Optional[str] = ..., args: _Optional[str] = ..., kwargs: _Optional[str] = ..., embed: _Optional[str] = ..., raw_body: _Optional[bytes] = ..., content_type: _Optional[str] = ..., content_encoding: _Optional[str] = ..., headers: _Optional[str] = ..., queue: _Optional[str] = ..., exchange: _Optional[str] = ..., routing_key: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[str] = ..., event: _Optional[_Union[EventFacts, _Mapping]] = ..., payload: _Optional[_Union[_book_pb2.PayloadReference, _Mapping]] = ...) -> None: ...
 
 class EventFacts(_message.Message):
     __slots__ = ("id", "type", "data", "domain", "root", "edition", "sequence", "correlation_id", "causation_id", "tenant_id", "priority", "config_pins", "occurred_at", "traceparent")

@@ -28,6 +28,7 @@ from angzarr.dead_letters.wire_form import from_wire, to_wire
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
+from angzarr.payloads import PayloadReference, StorageKind
 from angzarr.wire.book_pb2 import CommandBook, MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 from angzarr.wire.worker_pb2 import TaskMessage
@@ -87,6 +88,15 @@ def messages(draw: st.DrawFn, data: object = None) -> Message:
     )
 
 
+payloads = st.builds(
+    PayloadReference,
+    kind=st.sampled_from(StorageKind),
+    uri=words,
+    sha256=st.binary(max_size=40).map(bytes.hex),
+    size=st.integers(0, 2**64 - 1),
+    stored_at=st.none() | moments,
+)
+
 RESERVED = {
     "id", "letter_id", "original_queue", "tenant_id", "entity_id", "trace_id", "event_id",
     "event_type", *(fact.key for fact in keys._FACTS),
@@ -105,6 +115,7 @@ def letters(draw: st.DrawFn) -> DeadLetter:
         explanation=draw(words),
         message=draw(messages(event.data if event else None)),
         event=event,
+        payload=draw(st.none() | payloads),
         error_type=draw(words),
         error_code=draw(words),
         error_message=draw(words),
@@ -206,6 +217,47 @@ def test_people_can_read_the_json() -> None:
     assert data["cover"]["domain"] == "order"
     assert data["eventProcessingFailed"]["retryCount"] == 5
     assert data["sourceComponentType"] == "handler"
+
+
+def test_people_can_read_where_an_offloaded_body_is() -> None:
+    payload = PayloadReference(
+        kind=StorageKind.S3, uri="s3://b/ab/cd", sha256="ab" * 32, size=3, stored_at=NOW
+    )
+    letter = a_letter()
+    assert letter.event is not None
+    offloaded = replace(
+        letter,
+        message=replace(letter.message, body=b""),
+        event=replace(letter.event, data=None),
+        payload=payload,
+    )
+    data = json.loads(encode(offloaded).body)
+    task = data["rejectedEvents"]["pages"][0]["event"]
+    assert task["payload"] == {
+        "storageType": "PAYLOAD_STORAGE_TYPE_S3",
+        "uri": "s3://b/ab/cd",
+        "contentHash": "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=",
+        "originalSize": "3",
+        "storedAt": "2026-05-04T03:02:01.999999Z",
+    }
+    assert not {"args", "kwargs", "embed", "rawBody"} & task.keys()
+    assert "data" not in task["event"]
+
+
+@FORMS
+def test_a_payload_in_a_kind_of_store_that_is_new_to_us_survives(form: Form) -> None:
+    task = TaskMessage(task="t")
+    task.payload.uri = "azure://x"
+    task.payload.storage_type = 9  # type: ignore[assignment]
+    task.payload.stored_at.FromJsonString("2026-01-02T03:04:05.123456789Z")
+    wire = AngzarrDeadLetter()
+    wire.rejected_events.pages.add().event.Pack(task)
+    letter = decode(wire.SerializeToString())
+    assert letter.payload is not None
+    assert (letter.payload.kind, letter.payload.uri) == (StorageKind.UNSPECIFIED, "azure://x")
+    again = AngzarrDeadLetter.FromString(encode(letter, Form.BINARY).body)
+    assert TaskMessage.FromString(again.rejected_events.pages[0].event.value) == task
+    assert decode(*encode(letter, form)) == letter
 
 
 def test_the_metadata_has_the_published_keys() -> None:
