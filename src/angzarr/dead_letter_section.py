@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from angzarr.payload_section import PayloadSettings
 from angzarr.sections import Section, checked_domain
 
 
@@ -24,6 +25,8 @@ class DeadLetterSettings(Section):
     #: Whether queues and topics that are missing are created; else they are checked at first use.
     create_missing: bool = True
     accept_loss: bool = False
+    #: Where the bodies of letters go that are too large for their queue (spec F4).
+    payloads: PayloadSettings = PayloadSettings()
 
     @field_validator("domains")
     @classmethod

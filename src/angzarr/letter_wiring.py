@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from angzarr import wiring
+from angzarr import payload_wiring, wiring
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue
 from angzarr.errors import ConfigurationError
@@ -23,7 +23,7 @@ def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
 
 def open_backend(name: str, given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
     """Return the queue of the backend *name*; connects when it is first used."""
-    return _BACKENDS[name](given, broker)
+    return payload_wiring.offloading(_BACKENDS[name](given, broker), given.payloads)
 
 
 def _channel(_given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:

@@ -48,19 +48,19 @@ class Claims(NamedTuple):
 
 
 @contextmanager
-def extra(package: str) -> Iterator[None]:
+def extra(package: str, brought_by: str = "") -> Iterator[None]:
     """Turn a missing *package* into MissingExtra, which says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != package.split(".", maxsplit=1)[0]:
             raise
-        raise MissingExtra(package, _EXTRAS[package]) from error
+        raise MissingExtra(package, brought_by or _EXTRAS[package]) from error
 
 
-def adapter(name: str, package: str) -> ModuleType:
+def adapter(name: str, package: str, brought_by: str = "") -> ModuleType:
     """Return the adapter module *name*; raises MissingExtra where its *package* is not there."""
-    with extra(package):
+    with extra(package, brought_by):
         return importlib.import_module(f"angzarr.adapters.{name}")
 
 
