@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from angzarr import checks, letter_wiring, wiring
+from angzarr import checks, letter_wiring, payload_wiring, wiring
 from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.dead_letters.queue import DeadLetterQueue
@@ -13,6 +13,7 @@ from angzarr.delivery.handlers import Handler
 from angzarr.errors import ConfigurationError
 from angzarr.events.publisher import Publisher
 from angzarr.flow import Flow
+from angzarr.payloads import PayloadStore
 from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.resilience.breaker import BreakerControls
@@ -42,6 +43,10 @@ class Operating(Publishing):
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return a new connection to the dead-letter queue."""
         return letter_wiring.open_dead_letters(self.settings, self.broker_url)
+
+    def open_payload_store(self) -> PayloadStore | None:
+        """Return where the bodies of large letters are; None where none is configured."""
+        return payload_wiring.open_payloads(self.settings.dlq.payloads)
 
     def check_analysis(self) -> None:
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""

@@ -12,10 +12,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from angzarr.analysis.fingerprint import fingerprint
+from angzarr.dead_letters.fingerprint import fingerprint
 from angzarr.dead_letters.letter import DeadLetter, Reason, unreadable_letter_id
 from angzarr.events import headers as names
 from angzarr.events.event import Event
+from angzarr.payloads import PayloadReference
 
 #: The reason of an entry whose letter could not be read.
 UNREADABLE = "unreadable"
@@ -194,6 +195,9 @@ def entry_id_of(failure: Failure) -> str:
         return _hash(failure.handler, failure.event.id, failure.id)
     if failure.event is not None:
         return _hash(failure.handler, failure.event.id)
+    if failure.payload is not None:  # the body that would name it is elsewhere
+        where = (failure.message.queue, failure.payload.sha256)
+        return _hash(failure.id, *where, failure.envelope.hex())
     raw = unreadable_letter_id(failure.message.queue, failure.message.body)
     return raw if failure.id == raw else _hash(failure.id, raw, failure.envelope.hex())
 
@@ -201,6 +205,11 @@ def entry_id_of(failure: Failure) -> str:
 def replay_of(failure: Failure) -> int:
     """Return the replay whose failure *failure* tells of; 0: the first delivery."""
     return failure.replay if isinstance(failure, DeadLetter) else 0
+
+
+def payload_of(failure: Failure) -> PayloadReference | None:
+    """Return where *failure*'s body is, or None where the letter holds it."""
+    return failure.payload if isinstance(failure, DeadLetter) else None
 
 
 def event_id_of(failure: Failure) -> str:

@@ -7,17 +7,19 @@ published under the same n, which the claim makes harmless.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from angzarr.analysis.entry import Entry, Failure
+from angzarr.analysis.entry import Entry, Failure, payload_of
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets, replay_message
 from angzarr.analysis.transition import replayable
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.errors import PayloadCorrupt, PayloadGone
 from angzarr.events.publisher import Publisher
+from angzarr.payloads import PayloadStore
 
 #: How long a replay may take to be published before somebody else does it.
 LEASE: Final = timedelta(seconds=30)
@@ -25,7 +27,10 @@ LEASE: Final = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayer:
-    """Sends entries on their road again. Both verbs raise LedgerUnavailable, BrokerUnavailable."""
+    """Sends entries on their road again.
+
+    Both verbs raise LedgerUnavailable, BrokerUnavailable, PayloadStoreUnavailable.
+    """
 
     ledger: Ledger
     publisher: Publisher
@@ -34,33 +39,64 @@ class Replayer:
     #: How long a replay may take, its own retries included, before a person is asked.
     answer_deadline: timedelta
     lease: timedelta = LEASE
+    #: Where the bodies of large letters are; None: this app has no such store.
+    payloads: PayloadStore | None = None
 
     def replay(self, entry: Entry, failure: Failure, *, by: str) -> str:
         """Begin the next replay of *entry*; return why not, or an empty string once it is sent.
 
-        After BrokerUnavailable the replay is begun: the analysis worker sends it.
+        After BrokerUnavailable the replay is begun: the analysis worker sends it. A body that
+        cannot be had begins none.
         """
         if problem := self.problem(entry, failure):
+            return problem
+        letter, problem = self._fetched(failure)
+        if letter is None:
             return problem
         begun = self.ledger.mark_retrying(
             entry.id, entry.replays + 1, revision=entry.revision, by=by, lease=self.lease
         )
         if begun is None:
             return "the entry was changed meanwhile"
-        return self.publish(begun, failure)
+        self._send(begun, letter)
+        return ""
 
     def problem(self, entry: Entry, failure: Failure) -> str:
         """Return why *entry* cannot be replayed now, or an empty string; changes nothing."""
         if not replayable(entry):
             return f"the entry is {entry.status}"
-        return self.targets.problem(failure)
+        return self.obstacle(failure)
+
+    def obstacle(self, failure: Failure) -> str:
+        """Return why *failure* can be sent nowhere, or an empty string; asks no server."""
+        if problem := self.targets.problem(failure):
+            return problem
+        if (payload := payload_of(failure)) and self.payloads is None:
+            return f"its body lies at {payload}, and this app has no dlq.payloads.url: set it"
+        return ""
 
     def publish(self, entry: Entry, failure: Failure) -> str:
         """Publish the replay that *entry* has begun; return why not, or an empty string."""
-        problem = self.targets.problem(failure)
-        if problem or not isinstance(failure, DeadLetter):
+        if problem := self.obstacle(failure):
             return problem
-        self.publisher.publish(replay_message(failure, entry.replays))
+        letter, problem = self._fetched(failure)
+        if letter is not None:
+            self._send(entry, letter)
+        return problem
+
+    def _fetched(self, failure: Failure) -> tuple[DeadLetter | None, str]:
+        """Return the letter with its body, or why it cannot be had, ever."""
+        if not isinstance(failure, DeadLetter):
+            return None, "there is no message to send"
+        if failure.payload is None or self.payloads is None:
+            return failure, ""
+        try:
+            body = self.payloads.fetch(failure.payload)
+        except (PayloadGone, PayloadCorrupt) as error:
+            return None, str(error)
+        return replace(failure, message=replace(failure.message, body=body), payload=None), ""
+
+    def _send(self, entry: Entry, letter: DeadLetter) -> None:
+        self.publisher.publish(replay_message(letter, entry.replays))
         answer_by = self.clock.now() + self.answer_deadline
         self.ledger.mark_published(entry.id, entry.replays, answer_by=answer_by)
-        return ""

@@ -12,14 +12,15 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from angzarr.analysis.classify import Situation
-from angzarr.analysis.entry import Entry, Failure, FailureClass, Status, Unreadable
+from angzarr.analysis.entry import Entry, Failure, FailureClass, Status, Unreadable, payload_of
 from angzarr.analysis.ledger import Decided, Ledger
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import Action, Decision
 from angzarr.clock import Clock
+from angzarr.dead_letters.letter import UNDATED
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
-from angzarr.errors import BrokerUnavailable, Unavailable
+from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
@@ -88,6 +89,7 @@ class AnalysisWorker:
     _receipts: list[Receipt] = field(default_factory=list, init=False)
     _answers: list[ReplayOutcome] = field(default_factory=list, init=False)
     _refused: set[str] = field(default_factory=set, init=False)
+    _store_away: PayloadStoreUnavailable | None = field(default=None, init=False)
 
     def run(self, stop: Stop) -> None:
         """Work until *stop* is set; what is in hand then goes back when the queues are closed."""
@@ -160,10 +162,14 @@ class AnalysisWorker:
             return None
 
     def _failure_of(self, receipt: Receipt) -> Failure:
-        """Return what is filed; a letter of others that names no domain has its queue's."""
+        """Return what is filed; a letter of others lacks a domain or a date: its queue's, now."""
         if (letter := receipt.letter) is None:
             return self._raw(receipt, receipt.problem)
-        return letter if letter.domain else replace(letter, domain=receipt.domain)
+        if not letter.domain:
+            letter = replace(letter, domain=receipt.domain)
+        if letter.sent_to_dlq_at == UNDATED:
+            letter = replace(letter, sent_to_dlq_at=self.clock.now())
+        return letter
 
     def _raw(self, receipt: Receipt, problem: str) -> Unreadable:
         return Unreadable(
@@ -184,7 +190,7 @@ class AnalysisWorker:
                     Situation(
                         failure=failure,
                         replays=entry.replays,
-                        target_problem=self.replayer.targets.problem(failure),
+                        target_problem=self.replayer.obstacle(failure),
                     )
                 ),
             )
@@ -215,18 +221,27 @@ class AnalysisWorker:
         self.ledger.mark_answered(entry.id, outcome.replay, by=by, status=status)
 
     def _take_due(self, done: Round) -> None:
-        """Wake what is due; what the broker refused comes last, so that it holds up no other."""
+        """Wake what is due; what was refused comes last, so that it holds up no other.
+
+        A payload store that is away is asked once a round: most entries do not need it.
+        """
         due = self.ledger.due(limit=self.batch, lease=self.replayer.lease)
-        refusals: list[BrokerUnavailable] = []
+        refusals: list[Unavailable] = []
+        self._store_away = None
         for entry in sorted(due, key=lambda one: one.id in self._refused):
             try:
                 self._wake(entry)
                 done.due += 1
+            except PayloadStoreUnavailable as error:
+                self._refused.add(entry.id)
+                self._store_away = error
             except BrokerUnavailable as error:
                 self._refused.add(entry.id)
                 refusals.append(error)
                 if len(refusals) == MOST_REFUSED:
                     break
+        if self._store_away:
+            refusals.append(self._store_away)
         if refusals:
             raise refusals[-1]
         if due:
@@ -250,6 +265,8 @@ class AnalysisWorker:
         found = self.ledger.open(entry.id)
         if found is None or found.entry.revision != entry.revision:
             return ""
+        if self._store_away and payload_of(found.failure):
+            raise self._store_away
         match entry.status:
             case Status.FAILED:
                 self._decide({entry.id: (entry, found.failure)})

@@ -54,12 +54,15 @@ def open_replayer(app: Application, doors: ExitStack) -> Replayer:
     """Return what begins replays of *app*'s entries."""
     ledger = app.open_ledger()
     doors.callback(ledger.close)
+    if payloads := app.open_payload_store():
+        doors.callback(payloads.close)
     return Replayer(
         ledger=ledger,
         publisher=app.open_publisher(),
         targets=app.replay_targets(),
         clock=SystemClock(),
         answer_deadline=app.settings.analysis.answer_deadline,
+        payloads=payloads,
     )
 
 

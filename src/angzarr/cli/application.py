@@ -16,6 +16,7 @@ from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.delivery.handlers import Handler
 from angzarr.events.publisher import Publisher
+from angzarr.payloads import PayloadStore
 from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
@@ -43,6 +44,9 @@ class Application(Protocol):
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return the dead-letter queue."""
+
+    def open_payload_store(self) -> PayloadStore | None:
+        """Return where the bodies of large letters are; None: nowhere."""
 
     def open_publisher(self) -> Publisher:
         """Return what sends messages to the broker."""

@@ -16,7 +16,7 @@ from angzarr.analysis.transition import replayable
 from angzarr.cli import entry_json, entry_view
 from angzarr.cli.analyze import open_replayer, open_worker, person, stopped_by_signal
 from angzarr.cli.application import load_application
-from angzarr.errors import BrokerUnavailable
+from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -198,6 +198,8 @@ def _replay(replayer: Replayer, entry: Entry, *, dry_run: bool) -> str:
         return replayer.replay(entry, detail.failure, by=person())
     except BrokerUnavailable as error:
         return f"begun, the analysis worker sends it when the broker is back: {error}"
+    except PayloadStoreUnavailable as error:
+        return f"not begun, replay it when its payload can be had: {error}"
 
 
 def _find(ledger: Ledger, beginning: str) -> Entry:

@@ -68,6 +68,7 @@ def _message(detail: EntryDetail) -> dict[str, Any]:
         "headers": dict(message.headers),
         "body": _bytes(message.body),
         "content_type": message.content_type,
+        "payload": asdict(failure.payload) if failure.payload else None,
     }
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from angzarr.analysis.entry import Entry, EntryDetail, Status, Unreadable
+from angzarr.analysis.entry import Entry, EntryDetail, Status, Unreadable, payload_of
 from angzarr.analysis.ledger import FailureStats, Page
 from angzarr.printable import printable
 
@@ -171,6 +171,9 @@ def _history(detail: EntryDetail) -> Table:
 
 def _payload(detail: EntryDetail) -> str:
     failure = detail.failure
+    if payload := payload_of(failure):
+        stored = f", stored {_moment(payload.stored_at)}" if payload.stored_at else ""
+        return f"kept at {payload}, SHA-256 {payload.sha256}{stored}"
     if detail.event_data is not None:
         text = json.dumps(detail.event_data, indent=2, ensure_ascii=False, default=str)
     else:

@@ -9,18 +9,22 @@ from tests.contracts.ledger import letter_of, message_of, unreadable_message
 from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.ledger import MemoryLedger
+from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import UNDECIDED
 from angzarr.analysis.worker import MOST_REFUSED, AnalysisWorker
+from angzarr.dead_letters.letter import UNDATED
+from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.queue import Receipt
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import (
     BrokerUnavailable,
     DeadLetterQueueUnavailable,
     LedgerUnavailable,
+    PayloadStoreUnavailable,
 )
 from angzarr.events import headers as names
 
@@ -107,6 +111,18 @@ class FakePublisher(Faults):
         self.check("after publish")
 
 
+class FaultyStore(MemoryPayloadStore, Faults):
+    def __init__(self, clock) -> None:
+        MemoryPayloadStore.__init__(self, clock)
+        Faults.__init__(self)
+        self.fetches = 0
+
+    def fetch(self, reference):
+        self.fetches += 1
+        self.check("fetch")
+        return super().fetch(reference)
+
+
 class FaultyLedger(MemoryLedger, Faults):
     def __init__(self, clock) -> None:
         MemoryLedger.__init__(self, clock)
@@ -138,6 +154,7 @@ class World:
         self.publisher = FakePublisher()
         self.ledger = FaultyLedger(self.clock)
         self.tasks = {"orders.sync"}
+        self.payloads = FaultyStore(self.clock)
         self.worker = self.start_worker()
 
     def start_worker(self) -> AnalysisWorker:
@@ -153,6 +170,7 @@ class World:
                 clock=self.clock,
                 lease=LEASE,
                 answer_deadline=DEADLINE,
+                payloads=self.payloads,
             ),
             classify=Classifier(delay=lambda _replay: PAUSE),
             clock=self.clock,
@@ -492,6 +510,131 @@ def test_what_stays_away_is_logged_once_a_minute(world, caplog):
     world.clock.sleep(timedelta(minutes=1))
     world.worker.step()
     assert len(caplog.records) == 2
+
+
+# -- payloads --------------------------------------------------------------------------------
+
+
+def offloaded(world, event_id="e1", **fields):
+    fields.setdefault("message", message_of(event_id))
+    letter = letter_of(event_id, **fields)
+    return without_body(letter, world.payloads.put(letter.message.body))
+
+
+def test_a_replay_carries_the_body_that_its_letter_left_in_the_store(world):
+    letter = offloaded(world)
+    world.queue.send(letter)
+    world.worker.step()
+    world.clock.sleep(PAUSE)
+    world.worker.step()
+    (message,) = world.publisher.sent
+    assert message.body == message_of().body
+    assert (message.id, message.headers[names.REPLAY]) == ("task-e1", 1)
+    assert world.ledger.open(world.entry.id).failure == letter
+    world.answer(message)
+    world.worker.step()
+    assert world.entry.status is Status.RESOLVED
+
+
+def test_a_payload_store_that_is_away_delays_the_replay_and_uses_none(world):
+    world.queue.send(offloaded(world))
+    world.worker.step()
+    world.payloads.fail["fetch"] = PayloadStoreUnavailable("the store is away")
+    for _ in range(3):
+        world.clock.sleep(PAUSE)
+        assert world.worker.step().away == ["due entries"]
+        assert (world.entry.status, world.entry.replays) == (Status.WAITING, 0)
+    world.payloads.fail.clear()
+    world.clock.sleep(LEASE)
+    world.worker.step()
+    assert len(world.publisher.sent) == 1
+    assert (world.entry.status, world.entry.replays) == (Status.RETRYING, 1)
+
+
+def test_a_payload_store_that_is_away_is_asked_once_a_round_and_holds_up_no_other_replay(world):
+    for number in range(2 * MOST_REFUSED):
+        world.queue.send(offloaded(world, f"o{number}"))
+    world.queue.send(letter_of("e9", message=message_of("e9")))
+    world.worker.step()
+    world.payloads.fail["fetch"] = PayloadStoreUnavailable("the store is away")
+    world.clock.sleep(PAUSE)
+    assert world.worker.step().away == ["due entries"]
+    assert [message.id for message in world.publisher.sent] == ["task-e9"]
+    assert world.payloads.fetches == 1
+    world.payloads.fail.clear()
+    world.clock.sleep(LEASE)
+    world.worker.step()
+    assert len(world.publisher.sent) == 1 + 2 * MOST_REFUSED
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda payloads: payloads.clear(), "is gone"),
+        (lambda payloads: payloads.update(dict.fromkeys(payloads, b"else")), "is corrupt"),
+    ],
+    ids=["gone", "corrupt"],
+)
+def test_a_body_that_can_never_be_had_is_held_with_the_reason_and_uses_no_replay(
+    world, damage, said
+):
+    world.queue.send(offloaded(world))
+    world.worker.step()
+    damage(world.payloads.payloads)
+    world.clock.sleep(PAUSE)
+    world.worker.step()
+    assert not world.publisher.sent
+    assert (world.entry.status, world.entry.replays) == (Status.HELD, 0)
+    assert said in world.entry.evidence
+    assert "memory:" in world.entry.evidence
+
+
+def test_a_body_that_is_lost_after_the_replay_was_begun_is_held_too(world):
+    world.queue.send(offloaded(world))
+    world.worker.step()
+    world.clock.sleep(PAUSE)
+    world.publisher.fail["publish"] = BrokerUnavailable("away")
+    world.worker.step()
+    assert world.entry.status is Status.RETRYING
+    world.publisher.fail.clear()
+    world.payloads.payloads.clear()
+    world.clock.sleep(LEASE)
+    world.worker.step()
+    assert world.entry.status is Status.HELD
+    assert "is gone" in world.entry.evidence
+
+
+def test_an_app_without_a_payload_store_holds_the_letter_and_says_what_to_set(world):
+    world.queue.send(offloaded(world))
+    world.worker.replayer = replace(world.worker.replayer, payloads=None)
+    world.worker.step()
+    assert (world.entry.status, world.entry.failure_class) == (
+        Status.HELD,
+        FailureClass.CONFIGURATION_ERROR,
+    )
+    assert "this app has no dlq.payloads.url: set it" in world.entry.evidence
+
+
+def test_two_messages_nobody_could_read_have_two_entries_though_their_bodies_are_elsewhere(world):
+    for body in (b"\xff", b"\xfe"):
+        letter = unreadable_message()
+        reference = world.payloads.put(body)
+        world.queue.send(without_body(letter, reference))
+        world.queue.send(without_body(letter, reference))
+    world.worker.step()
+    entries = world.ledger.get_failed_events(status=None).entries
+    assert [entry.occurrences for entry in entries] == [1, 1]
+
+
+# -- letters of others -----------------------------------------------------------------------
+
+
+def test_a_letter_that_does_not_say_when_it_was_written_is_dated_when_it_came(world):
+    world.queue.send(letter_of(sent_to_dlq_at=UNDATED, first_attempt_at=None, last_attempt_at=None))
+    received = world.clock.now()
+    world.worker.step()
+    assert (world.entry.first_failed_at, world.entry.last_failed_at) == (received, received)
+    assert world.ledger.open(world.entry.id).failure.sent_to_dlq_at == received
 
 
 # -- run -------------------------------------------------------------------------------------

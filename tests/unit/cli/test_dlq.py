@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import types
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -17,6 +18,7 @@ from tests.contracts.ledger import HOLD, letter_of, message_of
 
 from angzarr import __version__
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
+from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.analysis.entry import Status, Unreadable
@@ -26,7 +28,7 @@ from angzarr.cli import entry_view
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
-from angzarr.errors import BrokerUnavailable, LedgerUnavailable
+from angzarr.errors import BrokerUnavailable, LedgerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
 
 
@@ -75,6 +77,7 @@ class FakeApp:
         self.queue = MemoryDeadLetterQueue(str(folder))
         self.outcomes = FakeOutcomes()
         self.publisher = FakePublisher()
+        self.payloads = None
 
     def check_analysis(self):
         pass
@@ -84,6 +87,9 @@ class FakeApp:
 
     def open_dead_letter_queue(self):
         return self.queue
+
+    def open_payload_store(self):
+        return self.payloads
 
     def open_publisher(self):
         return self.publisher
@@ -374,6 +380,40 @@ def test_broker_away_leaves_the_replay_to_the_worker(app, ledger, run):
     assert result.exit_code == 1
     assert "the analysis worker sends it" in result.output
     assert ledger.open(entry.id).entry.status is Status.RETRYING
+
+
+def test_a_body_in_the_payload_store_is_named_and_fetched_for_its_replay(app, ledger, run):
+    app.payloads = MemoryPayloadStore()
+    letter = letter_of()
+    reference = app.payloads.put(letter.message.body)
+    entry = held(ledger, message=replace(letter.message, body=b""), payload=reference)
+    assert f"kept at memory:{reference.sha256}" in run("dlq", "show", entry.id).output
+    shown = json.loads(run("dlq", "show", entry.id, "--json").output)
+    assert shown["message"]["payload"]["sha256"] == reference.sha256
+    assert shown["message"]["payload"]["size"] == len(letter.message.body)
+    assert run("dlq", "replay", entry.id, "--yes").exit_code == 0
+    (message,) = app.publisher.sent
+    assert message.body == letter.message.body
+
+
+def test_a_payload_store_that_is_away_begins_no_replay(app, ledger, run):
+    app.payloads = MemoryPayloadStore()
+    entry = held(ledger, payload=app.payloads.put(b"x"))
+
+    def away(_reference):
+        raise PayloadStoreUnavailable("the payload store is away")
+
+    app.payloads.fetch = away
+    result = run("dlq", "replay", entry.id, "--yes")
+    assert result.exit_code == 1
+    assert "not begun, replay it when its payload can be had" in result.output
+    assert ledger.open(entry.id).entry == entry
+
+
+def test_a_body_elsewhere_without_a_payload_store_is_told_by_a_dry_run(app, ledger, run):
+    entry = held(ledger, payload=MemoryPayloadStore().put(b"x"))
+    result = run("dlq", "replay", entry.id, "--dry-run")
+    assert "has no dlq.payloads.url: set it" in " ".join(result.output.split())
 
 
 # -- analyze ---------------------------------------------------------------------------------
