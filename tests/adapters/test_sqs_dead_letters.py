@@ -88,6 +88,7 @@ class TestSqsDeadLetterQueue(ServerDeadLetterQueueContract):
         answers = queue.put([a_letter(domain), a_letter(domain, 1, error_stack="x" * 9_000)])
         assert answers[0] is None
         assert "shorter than 4096 bytes" in str(answers[1])
+        assert isinstance(answers[1], TooLarge)
 
     def test_a_queue_that_was_deleted_is_created_again(
         self, queue: DeadLetterQueue, domain: str

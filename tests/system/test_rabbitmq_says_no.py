@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import signal
 import time
+from datetime import timedelta
 
 import pytest
 from kombu import Connection
 
+from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
+from angzarr.dead_letters.queue import TooLarge
 from angzarr.errors import BrokerUnavailable
+from contracts.dead_letters import a_letter, ids, take
 from rabbitmq_servers import PrivateRabbitMQ
 from system.conftest import wait_for
 
@@ -137,3 +141,18 @@ def test_a_worker_whose_vhost_takes_no_connection_asks_seldom(site, server):
         handled(site, 2)
         assert worker.poll() is None
     assert refused <= 8, "no hot loop"
+
+
+def test_a_letter_larger_than_rabbitmq_takes_is_too_large_and_keeps_no_other_back(server):
+    server.command("eval", "application:set_env(rabbit, max_message_size, 16384).")
+    queue = RabbitMQDeadLetterQueue(server.url)
+    large = a_letter("sizes", 1, metadata={"large": "x" * 16384})
+    answers = queue.put([a_letter("sizes", 0), large, a_letter("sizes", 2)])
+    server.command("eval", "application:set_env(rabbit, max_message_size, 134217728).")
+    assert (answers[0], answers[2]) == (None, None)
+    assert isinstance(answers[1], TooLarge), answers
+    assert "larger than configured max size 16384" in answers[1]
+    taken = take(queue, ["sizes"], 2)  # the first may be there twice: its confirm was lost
+    taken += queue.receive(["sizes"], limit=5, wait=timedelta(milliseconds=300))
+    assert set(ids(taken)) == {"sizes-0", "sizes-2"}
+    queue.close()

@@ -15,6 +15,7 @@ from angzarr.adapters.rabbitmq.link import FAILURES, Cluster, Link, connect, rea
 from angzarr.dead_letters.codec import Form, encode
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import EXCHANGE, routing_key
+from angzarr.dead_letters.queue import TooLarge
 
 #: Letters sent before their confirms are waited for together.
 _BATCH: Final = 100
@@ -72,7 +73,8 @@ class LetterPublisher:
         except amqp.exceptions.ChannelError as error:
             self._drop()
             if len(letters) == 1:
-                return [f"RabbitMQ refused it: {reason_of(error)}"]
+                told = f"RabbitMQ refused it: {reason_of(error)}"
+                return [TooLarge(told) if _is_size(error) else told]
             return [self._publish_batch([letter])[0] for letter in letters]
 
     def _on_a_live_link(self, letters: Sequence[DeadLetter]) -> list[str | None]:
@@ -160,6 +162,15 @@ class LetterPublisher:
         if self._link:
             self._link.cut()
         self._link = None
+
+
+def _is_size(error: amqp.exceptions.ChannelError) -> bool:
+    """Tell whether *error* is the answer to a message of more than `max_message_size` bytes.
+
+    It is the one precondition of publishing that a letter can fail: it has no expiration, no user.
+    """
+    failed = isinstance(error, amqp.exceptions.PreconditionFailed)
+    return failed and error.method_sig == amqp.spec.Basic.Publish
 
 
 def _message_id(letter: DeadLetter) -> str:

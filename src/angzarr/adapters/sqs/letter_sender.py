@@ -97,7 +97,7 @@ class LetterSender:
             reply = client.send_message_batch(QueueUrl=self._queues.url(domain), Entries=requests)
         taken = {entry["Id"] for entry in reply.get("Successful", ())}
         said = {
-            entry["Id"]: f"SQS refused it: {entry['Code']} {entry.get('Message', '')}".strip()
+            entry["Id"]: _refusal(entry["Code"], entry.get("Message", ""))
             for entry in reply.get("Failed", ())
         }
         unanswered = {one["Id"]: "SQS did not answer for it" for one in requests}
@@ -125,6 +125,12 @@ class LetterSender:
             "MessageAttributes": attributes,
         }
         return _Entry(at, letter.domain, size, request)
+
+
+def _refusal(code: str, said: str) -> str:
+    """Return why SQS refused an entry; a queue may take less than SQS does, by its own setting."""
+    told = f"SQS refused it: {code} {said}".strip()
+    return TooLarge(told) if "must be shorter than" in said else told
 
 
 def as_text(letter: DeadLetter, form: Form) -> tuple[str, str]:
