@@ -45,8 +45,10 @@ class ReplayTargets:
         if failure.reason is Reason.CONFLICT:
             return "its event id belongs to another body: publish it again under an id of its own"
         message = failure.message
-        if failure.envelope or not message.task:
+        if not message.task:
             return "the letter holds no Celery message to send"
+        if failure.envelope:  # they may say that the message is not the whole
+            return "the letter has fields that this release does not know: use one that does"
         if message.task not in self.tasks:
             return f"no handler is registered as {message.task!r}"
         if message.queue not in self.queues:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from google.protobuf.message import Message as Wire
+
 from angzarr.dead_letters.letter import Reason
 from angzarr.events.message import Message
 from angzarr.wire.book_pb2 import MergeStrategy
@@ -61,36 +63,41 @@ def facts_of_details(letter: AngzarrDeadLetter) -> dict[str, Any]:
             return {}
 
 
-def adopt_later_generation(letter: AngzarrDeadLetter) -> None:
-    """Renumber the merge strategies of a letter read as the later generation, in place.
+def adopt_later_generation(message: Wire) -> None:
+    """Renumber the merge strategies of a message read as the later generation, in place.
 
     It put an unspecified value first, so its numbers are one higher; unspecified is read as
-    commutative, our zero.
+    commutative, our zero. What an Any holds stays as it came.
     """
-    holders: list[Any] = list(letter.rejected_command.pages)
-    if letter.HasField("sequence_mismatch"):
-        holders.append(letter.sequence_mismatch)
-    for holder in holders:
-        holder.merge_strategy = max(holder.merge_strategy - 1, 0)
+    for field, value in message.ListFields():
+        if field.enum_type == MergeStrategy.DESCRIPTOR:
+            setattr(message, field.name, max(value - 1, 0))
+        elif field.message_type and not field.message_type.GetOptions().map_entry:
+            for one in value if field.is_repeated else (value,):
+                adopt_later_generation(one)
 
 
-def adopt_later_generation_json(letter: dict[str, Any]) -> None:
-    """Do the same to its JSON form: names are the same, an unspecified or unknown one is dropped.
+def adopt_later_generation_json(
+    message: dict[str, Any], kind: Any = AngzarrDeadLetter.DESCRIPTOR
+) -> None:
+    """Do the same to the JSON of a *kind*: names are the same, an unspecified one is dropped.
 
     What is no object where one belongs is left for the parser to refuse.
     """
-    command = letter.get("rejectedCommand", letter.get("rejected_command"))
-    pages = command.get("pages") if isinstance(command, dict) else None
-    mismatch = letter.get("sequenceMismatch", letter.get("sequence_mismatch"))
-    for holder in [*(pages if isinstance(pages, list) else []), mismatch]:
-        if isinstance(holder, dict):
-            _adopt_strategy(holder)
+    for field in kind.fields:
+        for name in {field.json_name, field.name} & message.keys():
+            value = message[name]
+            if field.enum_type == MergeStrategy.DESCRIPTOR:
+                _adopt_strategy(message, name)
+            elif field.message_type:
+                for one in value if isinstance(value, list) else (value,):
+                    if isinstance(one, dict):
+                        adopt_later_generation_json(one, field.message_type)
 
 
-def _adopt_strategy(holder: dict[str, Any]) -> None:
-    for key in ("mergeStrategy", "merge_strategy"):
-        value = holder.get(key)
-        if isinstance(value, int):
-            holder[key] = max(value - 1, 0)
-        elif isinstance(value, str) and value not in MergeStrategy.keys():  # noqa: SIM118  an enum
-            del holder[key]
+def _adopt_strategy(holder: dict[str, Any], name: str) -> None:
+    value = holder[name]
+    if isinstance(value, int):
+        holder[name] = max(value - 1, 0)
+    elif isinstance(value, str) and value not in MergeStrategy.keys():  # noqa: SIM118  an enum
+        del holder[name]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +61,5 @@ def test_any_text_has_a_fingerprint(message, stack):
     assert "\n" not in normal_message(message)
 
 
-def test_a_stack_of_nothing_but_line_ends_costs_no_more_than_another():
-    started = time.process_time()
-    assert normal_stack("\n" * 200_000) == []
-    assert time.process_time() - started < 5, "it was quadratic: minutes"
+def test_a_stack_of_nothing_but_line_ends_is_read_at_once():
+    assert normal_stack("\n" * 400_000) == []  # minutes, if each line end began a search anew
