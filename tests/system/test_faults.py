@@ -192,12 +192,17 @@ def test_a_kill_minus_9_of_the_whole_worker_loses_nothing(make_site):
     assert len(repeated) <= 3 * 2, "only what was running when its worker was killed may repeat"
 
 
-def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_path):
-    """Worker, analysis worker and ledger as processes; the event fails for good, then is well."""
+def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_path, amqp_url):
+    """Worker, analysis worker and ledger as processes; the event fails for good, then is well.
+
+    One of the events is so large that its letter leaves its body in the payload store.
+    """
     import subprocess
     import sys
 
-    site = make_site()
+    payloads = {"url": f"file://{tmp_path}/payloads", "over": 10_000}
+    letters = {"backend": "amqp", "amqp_url": amqp_url, "payloads": payloads}
+    site = make_site(ROAD_DLQ=json.dumps(letters))
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     environment = {
         **os.environ, **site.environment, "ANGZARR_LEDGER": ledger,
@@ -210,23 +215,27 @@ def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_pat
         )
         try:
             publish(site, [1], fate="down")
+            publish(site, [3], fate="down", filler="x" * 10_000)
             publish(site, [2], fate="give up")
-            site.wait_ran("handled", 1, seconds=60)
+            site.wait_ran("handled", 2, seconds=60)
             told = [sys.executable, "-m", "angzarr", "-A", "road_app", "dlq", "stats", "--json"]
 
             def statuses():
                 said = subprocess.run(
                     told, env=environment, capture_output=True, text=True, timeout=60, check=True
                 )
-                by = json.loads(said.stdout)
-                return by if "resolved" in said.stdout and "held" in said.stdout else None
+                by = json.loads(said.stdout)["by_status"]
+                return by.get("resolved") == 2 and "held" in by
 
-            wait_for(statuses, 60, "one entry resolved and one held")
+            wait_for(statuses, 60, "two entries resolved and one held")
         finally:
             stop(analyst)
-    runs = [(line["replay"], line["attempt"]) for line in site.ran("handle") if line["n"] == 1]
-    assert runs == [(0, 1), (0, 2), (0, 3), (1, 1)]
-    assert handled(site) == {1: 1}
+    for n in (1, 3):
+        runs = [(line["replay"], line["attempt"]) for line in site.ran("handle") if line["n"] == n]
+        assert runs == [(0, 1), (0, 2), (0, 3), (1, 1)]
+    assert handled(site) == {1: 1, 3: 1}
+    stored = [path for path in (tmp_path / "payloads").rglob("*") if path.is_file()]
+    assert [b"x" * 10_000 in path.read_bytes() for path in stored] == [True]
 
 
 def test_a_worker_that_holds_gives_its_messages_back_when_it_is_stopped(make_site, cable, amqp_url):

@@ -28,6 +28,9 @@ _DROPPED: Final = frozenset(
 _RESET: Final[dict[str, Any]] = {"retries": 0, "eta": None, "expires": None}
 #: The broker's own time limit on a message (AMQP, milliseconds).
 _EXPIRATION: Final = "expiration"
+_NO_MESSAGE: Final = "the letter holds no Celery message to send"
+#: They may say that the message is not the whole, as the field that names a payload does.
+_UNKNOWN_FIELDS: Final = "the letter has fields that this release does not know: use one that does"
 _NEW_TASK_IDS: Final = uuid.UUID("0d3f64a5-1f5c-5d0a-8c55-7a1f3be1c6aa")
 
 
@@ -45,10 +48,8 @@ class ReplayTargets:
         if failure.reason is Reason.CONFLICT:
             return "its event id belongs to another body: publish it again under an id of its own"
         message = failure.message
-        if not message.task:
-            return "the letter holds no Celery message to send"
-        if failure.envelope:  # they may say that the message is not the whole
-            return "the letter has fields that this release does not know: use one that does"
+        if failure.envelope or not message.task:
+            return _UNKNOWN_FIELDS if message.task else _NO_MESSAGE
         if message.task not in self.tasks:
             return f"no handler is registered as {message.task!r}"
         if message.queue not in self.queues:
