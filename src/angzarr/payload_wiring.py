@@ -6,7 +6,6 @@ import importlib
 from pathlib import Path
 
 from angzarr import wiring
-from angzarr.dead_letters.offloading import OffloadingQueue
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.payload_section import PayloadSettings, place_of
 from angzarr.payloads import PayloadStore
@@ -32,4 +31,8 @@ def open_payloads(given: PayloadSettings) -> PayloadStore | None:
 def offloading(queue: DeadLetterQueue, given: PayloadSettings) -> DeadLetterQueue:
     """Return *queue*, which is that of one backend, with the payload store beside it if any."""
     store = open_payloads(given)
-    return OffloadingQueue(queue, store, over=given.over) if store else queue
+    if store is None:
+        return queue
+    module = importlib.import_module("angzarr.dead_letters.offloading")
+    beside: DeadLetterQueue = module.OffloadingQueue(queue, store, over=given.over)
+    return beside

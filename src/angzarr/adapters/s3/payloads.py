@@ -42,7 +42,7 @@ class S3PayloadStore:
         *,
         region: str | None = None,
         endpoint_url: str | None = None,
-        timeout: timedelta = timedelta(seconds=10),
+        timeout: timedelta = timedelta(seconds=5),
         clock: Clock | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
