@@ -13,7 +13,7 @@ from angzarr.adapters.rabbitmq import letter_publisher
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
 from angzarr.adapters.rabbitmq.link import Link, read_cluster
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
-from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 from contracts.dead_letters import ServerDeadLetterQueueContract, a_letter, ids, letters_of, take
 
@@ -147,6 +147,17 @@ class TestRabbitMQDeadLetterQueue(ServerDeadLetterQueueContract):
         letter = a_letter(domain, metadata={"large": "x" * 1_000_000})
         assert queue.put([letter]) == [None]
         assert take(queue, [domain], 1)[0].letter == letter
+
+    def test_a_letter_that_nobody_would_read_is_too_large_though_rabbitmq_takes_it(
+        self, queue: DeadLetterQueue, domain: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(letter_publisher, "MAX_LETTER_BYTES", 5_000)
+        large = [a_letter(domain, n, metadata={"large": "x" * 5_000}) for n in (1, 3)]
+        answers = queue.put([a_letter(domain), large[0], a_letter(domain, 2), large[1]])
+        assert (answers[0], answers[2]) == (None, None)
+        assert [isinstance(answers[at], TooLarge) for at in (1, 3)] == [True, True]
+        assert ids(take(queue, [domain], 2)) == [f"{domain}-0", f"{domain}-2"]
+        assert isinstance(queue.put([large[0]])[0], TooLarge)
 
     def test_an_id_that_amqp_cannot_carry_is_carried_in_the_letter(
         self, queue: DeadLetterQueue, domain: str

@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
 
-from angzarr.dead_letters.codec import MAX_LETTER_BYTES
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable, PayloadStoreUnavailable
 from angzarr.payloads import PayloadReference, PayloadStore
-
-#: Bytes of the largest body that a letter holds: as text in JSON it may take twice as many, and a
-#: letter of more than `MAX_LETTER_BYTES` is refused unread, though some queues take it.
-LARGEST_BODY: Final = MAX_LETTER_BYTES // 2 - 64 * 1024
 
 
 class OffloadingQueue:
@@ -33,7 +27,7 @@ class OffloadingQueue:
     ) -> None:
         self._queue = queue
         self._store = store
-        self._over = LARGEST_BODY if over is None else min(over, LARGEST_BODY)
+        self._over = over
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Put *letters* (see DeadLetterQueue); one is `TooLarge` if it is without its body.
@@ -71,7 +65,7 @@ class OffloadingQueue:
 
     def _is_over(self, letter: DeadLetter) -> bool:
         """Tell whether *letter*'s body is stored before any queue saw it; costs no encoding."""
-        return len(letter.message.body) > self._over and has_body(letter)
+        return self._over is not None and len(letter.message.body) > self._over and has_body(letter)
 
     def _store_bodies(self, letters: list[DeadLetter], which: Iterable[int]) -> str:
         """Take the bodies of *which* of *letters* to the store; return why it stopped, if it did.

@@ -13,7 +13,6 @@ from tests.contracts.dead_letters import a_letter
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.offloading import (
-    LARGEST_BODY,
     OffloadingQueue,
     has_body,
     without_body,
@@ -131,20 +130,6 @@ def test_a_body_over_the_threshold_is_stored_before_any_queue_sees_it():
     [asked] = world.queue.asked
     assert asked[0] == small
     assert world.store.fetch(asked[1].payload) == big.message.body
-
-
-def test_a_body_whose_letter_nobody_would_read_is_stored_though_its_queue_takes_it(world):
-    world.queue.limit = 10**9
-    body = b'[["' + b'\\"' * (LARGEST_BODY // 2) + b'"], {}, {}]'
-    letter = replace(large(), message=replace(large().message, body=body))
-    assert world.put([letter]) == [None]
-    [taken] = world.queue.taken
-    assert taken.payload is not None
-    cut = replace(
-        letter, message=replace(letter.message, body=body[:3] + body[-LARGEST_BODY + 3 :])
-    )
-    assert not world.offloading._is_over(cut)
-    assert decode(*encode(cut)) == cut
 
 
 def test_a_letter_that_is_too_large_without_its_body_too_is_refused_for_good(world):

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from angzarr.adapters.kafka.client import AWAY, Cluster, creating, is_fatal, own, reason_of
 from angzarr.adapters.kafka.topics import Topics
-from angzarr.dead_letters.codec import Form, encode, partition_key
+from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode, partition_key
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import TooLarge
@@ -22,8 +22,6 @@ from angzarr.seldom import Seldom
 _LOG: Final = logging.getLogger(__name__)
 #: The header that names the letter's form.
 CONTENT_TYPE: Final = "content-type"
-#: Bytes; let the broker say what is too large, its topics differ.
-_LARGEST: Final = 64 * 1024 * 1024
 #: Seconds beyond the client's own time-out that a delivery report may take.
 _GRACE: Final = 1.0
 
@@ -63,7 +61,8 @@ class LetterProducer:
                     max_in_flight_requests_per_connection=1,
                     delivery_timeout_ms=int(self._cluster.timeout * 1000),
                     linger_ms=1,
-                    message_max_bytes=_LARGEST,
+                    # What is smaller is the broker's to refuse: its topics differ.
+                    message_max_bytes=MAX_LETTER_BYTES,
                 )
                 with creating():
                     self._producer = Producer(settings)

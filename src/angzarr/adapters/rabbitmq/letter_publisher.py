@@ -12,7 +12,7 @@ from typing import Any, Final
 import amqp
 
 from angzarr.adapters.rabbitmq.link import FAILURES, Cluster, Link, connect, reason_of, told
-from angzarr.dead_letters.codec import Form, encode
+from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import EXCHANGE, routing_key
 from angzarr.dead_letters.queue import TooLarge
@@ -116,12 +116,20 @@ class LetterPublisher:
     def _send_one(self, link: Link, letter: DeadLetter) -> tuple[int, str]:
         link.declare(letter.domain)
         body, content_type = encode(letter, self._form)
+        if len(body) > MAX_LETTER_BYTES:
+            return self._unsent(f"nobody would read it: it has {len(body)} bytes")
         name = _message_id(letter)
         message = amqp.Message(body, content_type=content_type, delivery_mode=2, message_id=name)
         tag = next(self._tags)
         self._awaited.add(tag)
         link.channel.basic_publish(message, EXCHANGE, routing_key(letter.domain), mandatory=True)
         return tag, name
+
+    def _unsent(self, why: str) -> tuple[int, str]:
+        """Answer for a letter that RabbitMQ never sees, under a tag that it gives to none."""
+        tag = -1 - len(self._answers)
+        self._answers[tag] = TooLarge(why)
+        return tag, ""
 
     def _wait(self, link: Link) -> None:
         deadline = time.monotonic() + self._timeout
