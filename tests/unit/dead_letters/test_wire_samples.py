@@ -181,7 +181,7 @@ def test_the_fields_of_a_workers_letter_are_read():
     assert event is not None
     assert (event.id, event.type, event.data) == ("e-1", "order.placed", {"total": 3})
     assert (event.sequence, event.tenant_id, event.occurred_at) == (2**64 - 1, "acme", WHEN)
-    assert event.config_pins == {"prices": "7", "fees": "2"}
+    assert event.config_pins == {"prices": "7"}
 
 
 def test_the_payload_of_an_offloaded_letter_is_read():

@@ -191,7 +191,7 @@ event_facts = message(
     text(9, "causationId", "e-0"),
     text(10, "tenantId", "acme"),
     text(11, "priority", "high"),
-    mapping(12, "configPins", {"prices": "7", "fees": "2"}),
+    mapping(12, "configPins", {"prices": "7"}),  # one: in an Any, protobuf orders several by chance
     moment(13, "occurredAt", *NOW),
     text(14, "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
 )
