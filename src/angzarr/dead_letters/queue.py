@@ -38,8 +38,8 @@ class Receipt:
     handle: Any = None
 
 
-class DeadLetterQueue(Protocol):
-    """Where letters wait. Every verb raises DeadLetterQueueUnavailable when the backend is away."""
+class Letterbox(Protocol):
+    """What takes letters. Every verb raises DeadLetterQueueUnavailable when the backend is away."""
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Return for each letter, in order, None once it is confirmed durable, else why not.
@@ -49,6 +49,13 @@ class DeadLetterQueue(Protocol):
         DeadLetterQueueUnavailable when nothing could be sent at all. Queues and topics that are
         missing are created.
         """
+
+    def close(self) -> None:
+        """Close connections; what is put again opens them again. Safe to call twice."""
+
+
+class DeadLetterQueue(Letterbox, Protocol):
+    """Where letters wait until somebody takes them and lets them go."""
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters of *domains*, waiting at most *wait* for the first.
