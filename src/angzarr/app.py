@@ -52,6 +52,7 @@ from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings, load
+from angzarr.turn_thread import TurnThread
 
 
 class Angzarr(Registering, Operating):
@@ -103,7 +104,7 @@ class Angzarr(Registering, Operating):
         self.verdicts = tuple(verdicts)
         self.hooks = tuple(hooks)
         self._lease: LeaseKeeper | None = None
-        self._mover: MoverThread | None = None
+        self._threads: list[TurnThread] = []
         self._schedule = OncePerProcess(lambda: open_schedule(self))
         self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))
         self._road = OncePerProcess(lambda: build_road(self))
@@ -225,8 +226,11 @@ class Angzarr(Registering, Operating):
         self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep)
         self._lease.start(self.stopping)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
-        self._mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
-        self._mover.start()
+        mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
+        forwarder = self.open_forwarder_thread()
+        self._threads = [mover, *([forwarder] if forwarder else [])]
+        for thread in self._threads:
+            thread.start()
 
     def _take_unreadable(self, raw: bytes, error: Exception) -> None:
         self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
@@ -252,9 +256,10 @@ class Angzarr(Registering, Operating):
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""
         self.stop_settling()
-        if self._mover is not None:
-            self._mover.end()
-            self._mover = None
+        if self._threads:
+            for thread in self._threads:
+                thread.end()
+            self._threads = []
             self.schedule.close()
         if self._lease is not None:
             self._lease.end()

@@ -7,7 +7,7 @@ from typing import Any
 
 from angzarr import letter_wiring, wiring
 from angzarr.adapters.celery.publisher import transport_of
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 from angzarr.settings import Settings
 
 
@@ -26,6 +26,7 @@ def check_servers(app: Any) -> None:
 def _check_configured(settings: Settings, broker: str) -> None:
     wiring.open_claims(settings, broker)
     letter_wiring.open_dead_letters(settings, broker).close()
+    _check_spool(settings)
     if wiring.is_embedded(broker):
         return
     if settings.dlq.backend == "channel":
@@ -39,6 +40,17 @@ def _check_configured(settings: Settings, broker: str) -> None:
         raise ConfigurationError(msg)
 
 
+def _check_spool(settings: Settings) -> None:
+    """Refuse a spool that takes no files: a letter in it would let its message go."""
+    if not letter_wiring.has_spool(settings):
+        return
+    try:
+        letter_wiring.open_spool(settings.dlq).prepare()
+    except DeadLetterQueueUnavailable as error:
+        msg = f"{error}; dlq.spool.path must be a folder that this user may write to"
+        raise ConfigurationError(msg) from error
+
+
 def check_store(settings: Settings, broker: str) -> None:
     """Refuse a store that would delete claims and delays to make room; not one that is away."""
     url = wiring.store_url(settings, broker)
@@ -48,7 +60,7 @@ def check_store(settings: Settings, broker: str) -> None:
 
 def check_analysis(settings: Settings, broker: str) -> None:
     """Refuse an analysis worker whose dead letters are in another process, or nowhere."""
-    backend = settings.dlq.backend or letter_wiring.default_backend(broker)
+    backend = letter_wiring.places(settings, broker)[0]
     if backend in ("channel", "none"):
         msg = (
             f"dlq.backend {backend!r} leaves no letters that another process could read:"

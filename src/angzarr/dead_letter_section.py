@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import PurePath
+from typing import Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
 from angzarr.payload_section import PayloadSettings
 from angzarr.sections import Section, checked_domain
 
+Backend: TypeAlias = Literal["channel", "amqp", "kafka", "sqs", "none"]
+Target: TypeAlias = Literal["amqp", "kafka", "sqs", "spool"]
+
+#: What each needs besides its name.
+_NEEDS: Final = {"kafka": "kafka_brokers"}
+
+
+class SpoolSettings(Section):
+    """The folder for letters that no dead-letter queue takes for now (decisions 25)."""
+
+    path: str | None = None
+    #: What waits and what was set aside, in bytes; beyond it letters are refused, none is deleted.
+    max_bytes: int = Field(default=1024**3, gt=0)
+    #: Says that the path is on a volume that outlives the container, and the machine if need be.
+    durable: bool = False
+
+    @field_validator("path")
+    @classmethod
+    def _whole_path(cls, path: str | None) -> str | None:
+        if path is not None and not PurePath(path).is_absolute():
+            msg = "path must begin at the root, e.g. /var/lib/angzarr/spool"
+            raise ValueError(msg)
+        return path
+
+    def problem(self) -> str:
+        """Return why letters cannot count as safe here, empty if they do."""
+        if self.path is None:
+            return "target 'spool' needs spool.path, e.g. /var/lib/angzarr/spool"
+        if not self.durable:
+            return (
+                "a letter in the spool lets its message go, so say spool.durable: true if"
+                f" {self.path} is on a volume that outlives the container (a disk of the host, a"
+                " persistent volume); if it is not, leave 'spool' out of targets: messages are"
+                " then held until a target is back"
+            )
+        return ""
+
 
 class DeadLetterSettings(Section):
     """Where dead letters go (spec L5)."""
 
-    backend: Literal["channel", "amqp", "kafka", "sqs", "none"] | None = None
+    backend: Backend | None = None
+    #: A chain instead of one backend: what one does not take, the next one does.
+    targets: tuple[Target, ...] | None = None
+    spool: SpoolSettings = SpoolSettings()
     amqp_url: str | None = None
     kafka_brokers: str | None = None
     aws_region: str | None = None
@@ -43,9 +84,31 @@ class DeadLetterSettings(Section):
         if self.backend == "none" and not self.accept_loss:
             msg = "backend 'none' loses every dead letter; say accept_loss: true if you mean it"
             raise ValueError(msg)
-        needs = {"kafka": ("kafka_brokers", self.kafka_brokers)}
-        name, value = needs.get(self.backend or "", ("", "present"))
-        if not value:
-            msg = f"backend {self.backend!r} needs {name}"
-            raise ValueError(msg)
+        for name in self.targets or (self.backend,):
+            needed = _NEEDS.get(name or "")
+            if needed and not getattr(self, needed):
+                what = "target" if self.targets else "backend"
+                msg = f"{what} {name!r} needs {needed}"
+                raise ValueError(msg)
         return self
+
+    @model_validator(mode="after")
+    def _chain_works(self) -> DeadLetterSettings:
+        if problem := self._problem_of_chain():
+            raise ValueError(problem)
+        return self
+
+    def _problem_of_chain(self) -> str:
+        targets = self.targets or ()
+        if self.targets is not None and self.backend is not None:
+            return "backend and targets are two ways to say one thing: keep one of them"
+        if self.targets is not None and targets in {(), ("spool",)}:
+            return "targets must name a queue that letters go to, e.g. [kafka, spool]"
+        if twice := [name for name in targets if targets.count(name) > 1]:
+            return f"targets name {twice[0]!r} twice"
+        if "spool" in targets[:-1]:
+            return "'spool' must be the last of targets: it forwards to those before it"
+        if "spool" in targets:
+            return self.spool.problem()
+        unused = self.spool.path is not None
+        return "spool.path is set, but targets do not end with 'spool'" if unused else ""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from angzarr import payload_wiring, wiring
 from angzarr.dead_letter_section import DeadLetterSettings
-from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue
+from angzarr.dead_letters.chain import SPOOL, FallbackQueue
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox
 from angzarr.errors import ConfigurationError
 from angzarr.settings import Settings
 
@@ -18,7 +21,30 @@ Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
 
 def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
-    return open_backend(settings.dlq.backend or default_backend(broker), settings.dlq, broker)
+    given = settings.dlq
+    if given.targets is None:
+        return open_backend(places(settings, broker)[0], given, broker)
+    spool = open_spool(given) if has_spool(settings) else None
+    return open_chain(settings, broker, spool=spool, confirmed=wiring.letter_meters().confirmed)
+
+
+def open_chain(
+    settings: Settings,
+    broker: str,
+    *,
+    spool: Letterbox | None = None,
+    confirmed: Callable[[str, int], object],
+) -> FallbackQueue:
+    """Return the chain of the queues that letters go to, with *spool* behind them."""
+    names = [name for name in places(settings, broker) if name != SPOOL]
+    queues = {name: open_backend(name, settings.dlq, broker) for name in names}
+    return FallbackQueue(queues, spool=spool, chance=random.random, confirmed=confirmed)
+
+
+def open_spool(given: DeadLetterSettings) -> Any:
+    """Return the spool at the path that the settings name."""
+    files = importlib.import_module("angzarr.adapters.files.spool")
+    return files.Spool(Path(str(given.spool.path)), max_bytes=given.spool.max_bytes)
 
 
 def open_backend(name: str, given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
@@ -35,7 +61,7 @@ def _channel(_given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
 def _amqp(given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
     url = given.amqp_url or (broker if wiring.is_amqp(broker) else None)
     if url is None:
-        msg = "dlq.backend 'amqp' needs dlq.amqp_url, e.g. amqp://localhost:5672"
+        msg = "'amqp' needs dlq.amqp_url, e.g. amqp://localhost:5672"
         raise ConfigurationError(msg)
     rabbitmq = importlib.import_module("angzarr.adapters.rabbitmq.dead_letters")
     queue: DeadLetterQueue = rabbitmq.RabbitMQDeadLetterQueue(url)
@@ -83,6 +109,16 @@ def default_backend(broker: str) -> str:
         " e.g. dlq: {backend: kafka, kafka_brokers: localhost:9092}"
     )
     raise ConfigurationError(msg)
+
+
+def places(settings: Settings, broker: str) -> tuple[str, ...]:
+    """Return the names of where letters go, in the order in which they are tried."""
+    return settings.dlq.targets or (settings.dlq.backend or default_backend(broker),)
+
+
+def has_spool(settings: Settings) -> bool:
+    """Tell whether letters go to a folder of this machine while no queue takes them."""
+    return SPOOL in (settings.dlq.targets or ())
 
 
 def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]:

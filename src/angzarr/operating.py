@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from angzarr import checks, letter_wiring, payload_wiring, wiring
+from angzarr import checks, letter_wiring, payload_wiring, spool_wiring, wiring
 from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
+from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.handlers import Handler
@@ -18,6 +20,7 @@ from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.switches import SwitchControls
+from angzarr.turn_thread import TurnThread
 
 if TYPE_CHECKING:
     from angzarr.analysis.replay import ReplayTargets
@@ -47,6 +50,14 @@ class Operating(Publishing):
     def open_payload_store(self) -> PayloadStore | None:
         """Return where the bodies of large letters are; None where none is configured."""
         return payload_wiring.open_payloads(self.settings.dlq.payloads)
+
+    def open_forwarder(self, path: Path | None = None) -> Forwarder:
+        """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
+        return spool_wiring.open_forwarder(self.settings, self.broker_url, path)
+
+    def open_forwarder_thread(self) -> TurnThread | None:
+        """Return a thread that empties the spool from time to time, if there is one."""
+        return spool_wiring.open_forwarder_thread(self.settings, self.broker_url)
 
     def check_analysis(self) -> None:
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""

@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -202,6 +202,12 @@ def open_hooks(transport: str) -> list[Hook]:
 def breaker_meters() -> Any:
     """Return what tells OpenTelemetry of breakers."""
     return importlib.import_module("angzarr.adapters.opentelemetry.breakers").BreakerMeters()
+
+
+@cache
+def letter_meters() -> Any:
+    """Return what counts where this process's letters go."""
+    return importlib.import_module("angzarr.adapters.opentelemetry.letters").LetterMeters()
 
 
 def publishing_span(event: Event) -> AbstractContextManager[str | None]:

@@ -37,6 +37,9 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         outcomes = app.open_replay_outcomes()
         doors.callback(outcomes.close)
         replayer = open_replayer(app, doors)
+        if (forwarder := app.open_forwarder_thread()) is not None:
+            forwarder.start()
+            doors.callback(forwarder.end)
         yield AnalysisWorker(
             queue=queue,
             ledger=replayer.ledger,

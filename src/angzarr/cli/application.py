@@ -12,6 +12,7 @@ import click
 
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
+from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.delivery.handlers import Handler
@@ -21,6 +22,7 @@ from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
 from angzarr.resilience.taxonomy import Rule, VerdictRule
+from angzarr.turn_thread import TurnThread
 
 #: Looked for where -A names a module only; Celery's own habit.
 _NAMES = ("app", "celery")
@@ -47,6 +49,12 @@ class Application(Protocol):
 
     def open_payload_store(self) -> PayloadStore | None:
         """Return where the bodies of large letters are; None: nowhere."""
+
+    def open_forwarder(self, path: Path | None = None) -> Forwarder:
+        """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
+
+    def open_forwarder_thread(self) -> TurnThread | None:
+        """Return a thread that empties the spool from time to time, if there is one."""
 
     def open_publisher(self) -> Publisher:
         """Return what sends messages to the broker."""

@@ -30,7 +30,7 @@ def table(states: Mapping[str, State], now: datetime) -> Table:
         made.add_row(
             safe(name),
             safe(state.phase.value.replace("_", "-"), _COLOURS[state.phase]),
-            safe(_ago(state.changed_at, now)),
+            safe(ago(state.changed_at, now)),
             safe(state.reason.value if state.reason else ""),
             str(calls), str(failures), str(slow),
             safe(next_probe(state, now)),
@@ -112,7 +112,8 @@ def transition_json(change: Transition) -> dict[str, Any]:
     }
 
 
-def _ago(at: datetime | None, now: datetime) -> str:
+def ago(at: datetime | None, now: datetime) -> str:
+    """Return how long before *now* something was, for people."""
     return "" if at is None else f"{_span(max(now - at, timedelta(0)))} ago"
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from angzarr import wiring
+from angzarr import letter_wiring, wiring
 from angzarr.cli.demo_run import Run
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.names import queue_name
@@ -79,7 +79,9 @@ def clean(app: Any) -> None:
     if run.embedded and app.settings.dlq.backend in (None, "channel"):
         return
     names = [queue_name(domain) for domain in app.dead_letter_domains()]
-    for step in (_broker_cleaner(app), _store_cleaner(app), _letters_cleaner(app, names)):
+    places = letter_wiring.places(app.settings, app.broker_url)
+    letters = [_letters_cleaner(app, place, names) for place in places]
+    for step in (_broker_cleaner(app), _store_cleaner(app), *letters):
         try:
             step()
         except Exception as error:  # noqa: BLE001 - the run is over, its result stands
@@ -106,16 +108,15 @@ def _store_cleaner(app: Any) -> Callable[[], None]:
     return _nothing
 
 
-def _letters_cleaner(app: Any, names: Sequence[str]) -> Callable[[], None]:
+def _letters_cleaner(app: Any, place: str, names: Sequence[str]) -> Callable[[], None]:
     given = app.settings.dlq
-    amqp_url = given.amqp_url or app.broker_url
-    match given.backend:
+    match place:
         case "kafka":
             return lambda: _delete_topics(given.kafka_brokers, names)
         case "sqs":
             return lambda: _delete_sqs(given, names)
-        case "amqp" | None if wiring.is_amqp(amqp_url):
-            return lambda: _delete_amqp(amqp_url, names)
+        case "amqp":
+            return lambda: _delete_amqp(given.amqp_url or app.broker_url, names)
         case _:
             return _nothing
 

@@ -16,6 +16,7 @@ from angzarr.analysis.transition import replayable
 from angzarr.cli import entry_json, entry_view
 from angzarr.cli.analyze import open_replayer, open_worker, person, stopped_by_signal
 from angzarr.cli.application import load_application
+from angzarr.cli.spool import spool
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -49,6 +50,9 @@ def _filtered(command: _F) -> _F:
 @click.group()
 def dlq() -> None:
     """Dead letters: read, understand, replay."""
+
+
+dlq.add_command(spool)
 
 
 @dlq.command()

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import random
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 
 from angzarr.adapters.celery.publisher import LonePublisher, refuses
 from angzarr.delivery.mover import Mover
 from angzarr.delivery.schedule import DueMessages
-
-#: How long a stop waits for the message that is just being published.
-_PATIENCE = timedelta(seconds=2)
+from angzarr.turn_thread import TurnThread
 
 
-class MoverThread:
-    """Runs a `Mover` until the process ends; children that are forked meanwhile have none."""
+class MoverThread(TurnThread):
+    """Runs a `Mover`; what a stop finds taken and not published is given back."""
 
     def __init__(
         self,
@@ -26,35 +21,28 @@ class MoverThread:
         publisher: LonePublisher,
         set_aside: Callable[[bytes, Exception], None],
     ) -> None:
-        self._ended = threading.Event()
-        self._pid = os.getpid()
+        def make(stopping: Callable[[], bool]) -> _Moving:
+            mover = Mover(
+                due=due,
+                publish=publisher.publish,
+                refuses=refuses,
+                set_aside=set_aside,
+                chance=random.random,
+                stopping=stopping,
+            )
+            return _Moving(mover, publisher)
+
+        super().__init__("angzarr-mover", make)
+
+
+class _Moving:
+    def __init__(self, mover: Mover, publisher: LonePublisher) -> None:
+        self._mover = mover
         self._publisher = publisher
-        self._mover = Mover(
-            due=due,
-            publish=publisher.publish,
-            refuses=refuses,
-            set_aside=set_aside,
-            chance=random.random,
-            stopping=self._ended.is_set,
-        )
-        self._thread = threading.Thread(target=self._run, name="angzarr-mover", daemon=True)
 
-    def start(self) -> None:
-        """Begin to move."""
-        self._thread.start()
-        atexit.register(self.end)
+    def turn(self) -> timedelta:
+        return self._mover.turn()
 
-    def end(self) -> None:
-        """Give back what was taken and not published; what takes too long comes back by itself."""
-        if self._ended.is_set() or os.getpid() != self._pid:
-            return
-        self._ended.set()
-        atexit.unregister(self.end)
-        self._thread.join(_PATIENCE.total_seconds())
-
-    def _run(self) -> None:
-        wait = timedelta(0)
-        while not self._ended.wait(wait.total_seconds()):
-            wait = self._mover.turn()
+    def leave(self) -> None:
         self._mover.leave()
         self._publisher.close()

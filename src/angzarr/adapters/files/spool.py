@@ -1,0 +1,122 @@
+"""Spool: letters in a folder of this machine, while no dead-letter queue takes them (spec L4).
+
+A letter is a file that was synced, renamed and synced again with its folder before it counts as
+put. Nothing is ever deleted to make room.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from angzarr.adapters.files import spool_disk, spool_file
+from angzarr.adapters.files.folder_lock import FolderLock
+from angzarr.adapters.files.spool_names import letters_among, name_of, unfinished
+from angzarr.clock import Clock, SystemClock
+from angzarr.dead_letters.codec import MAX_LETTER_BYTES
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.spooled import Aside
+
+#: The share of the bound that a process writes before it looks what others wrote.
+UNLOOKED_SHARE: Final = 0.01
+
+
+class Spool:
+    """Takes letters; any number of processes may share the folder at *path*, which must exist.
+
+    It holds *max_bytes*, what was set aside included, and refuses the rest. Each process that
+    writes may be over that by a hundredth of it, or by one letter if that is more. Safe from any
+    thread and across fork.
+    """
+
+    _last: datetime
+
+    def __init__(self, path: Path, *, max_bytes: int, clock: Clock | None = None) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._clock = clock or SystemClock()
+        self._begin()
+
+    def prepare(self) -> None:
+        """Make the folder and try it; raises DeadLetterQueueUnavailable where it takes no files."""
+        with spool_disk.told(self._path):
+            spool_disk.make(self._path)
+            with spool_disk.opened(self._path) as folder:
+                trial = unfinished(f"trial-{os.urandom(4).hex()}")
+                spool_disk.write_whole(folder, trial, b"written at start\n")
+                os.unlink(trial, dir_fd=folder)
+                os.fsync(folder)
+            lock = FolderLock(self._path)
+            if lock.take():
+                lock.free()
+
+    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+        """Write *letters* (see DeadLetterQueue); a disk without room refuses with a reason."""
+        if not letters:
+            return []
+        self._leave_parents_state()
+        with self._lock, spool_disk.told(self._path), spool_disk.opened(self._path) as folder:
+            answers = [self._put_one(folder, letter) for letter in letters]
+            if None in answers:
+                os.fsync(folder)
+        return answers
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def _put_one(self, folder: int, letter: DeadLetter) -> str | None:
+        raw = spool_file.write(letter)
+        if raw is None:
+            return TooLarge(f"the spool takes no letter of more than {MAX_LETTER_BYTES} bytes")
+        if len(raw) > self._max_bytes:
+            told = f"the spool takes {self._max_bytes} bytes, the letter alone has {len(raw)}"
+            return TooLarge(told)
+        if not self._has_room(folder, len(raw)):
+            return f"the spool at {self._path} is full: {self._used} of {self._max_bytes} bytes"
+        try:
+            spool_disk.write_whole(folder, self._name(len(raw), letter.id), raw)
+        except OSError as error:
+            if error.errno not in spool_disk.NO_ROOM:
+                raise
+            return f"the disk of the spool at {self._path} is full: {spool_disk.reason_of(error)}"
+        self._used += len(raw)
+        self._unlooked += len(raw)
+        return None
+
+    def _name(self, size: int, letter_id: str) -> str:
+        """Return the next name; a clock that is set back does not change the order."""
+        self._last = max(self._last, self._clock.now())
+        self._number += 1
+        return name_of(self._last, self._process, self._number, size, letter_id)
+
+    def _has_room(self, folder: int, size: int) -> bool:
+        unlooked = self._unlooked + size
+        if unlooked > self._max_bytes * UNLOOKED_SHARE or self._used + size > self._max_bytes:
+            self._look(folder)
+        return self._used + size <= self._max_bytes
+
+    def _look(self, folder: int) -> None:
+        """Count what all processes wrote; remove what those that died left unfinished."""
+        names = os.listdir(folder)
+        spool_disk.remove_abandoned(folder, names)
+        aside = [name for one in Aside for name in spool_disk.names_in(self._path / one)]
+        self._used = sum(letter.size for letter in letters_among([*names, *aside]))
+        self._unlooked = 0
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._process = os.urandom(4).hex()
+        self._number = 0
+        self._last = datetime.min.replace(tzinfo=UTC)
+        self._used = 0
+        self._unlooked = self._max_bytes  # so that the first letter makes it look
+
+    def _leave_parents_state(self) -> None:
+        if self._pid != os.getpid():
+            self._begin()

@@ -1,0 +1,95 @@
+"""What a spool does to the disk: whole files or none, and one sentence for what goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from angzarr.adapters.files.spool_names import is_unfinished, unfinished
+from angzarr.errors import DeadLetterQueueUnavailable
+
+#: What says that there is no room, for this file or for any.
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Seconds after which nobody is writing an unfinished file any more.
+ABANDONED_AFTER: Final = 3600.0
+
+
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn a failure of the disk into DeadLetterQueueUnavailable with one sentence."""
+    try:
+        yield
+    except OSError as error:
+        msg = f"the spool at {path} cannot be used: {reason_of(error)}"
+        raise DeadLetterQueueUnavailable(msg) from error
+
+
+def reason_of(error: OSError) -> str:
+    """Return what *error* says, in a few words."""
+    return (error.strerror or type(error).__name__).lower()
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """Open the folder at *path*, which must exist."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of what is in *folder*, none where it does not exist."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - a hundred thousand Paths take a second
+    except FileNotFoundError:
+        return []
+
+
+def make(path: Path) -> None:
+    """Make the folder at *path* durable and its owner's alone, if there is none."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+        with opened(one.parent) as parent:
+            os.fsync(parent)
+
+
+def write_whole(folder: int, name: str, raw: bytes) -> None:
+    """Write a file that is there whole or not at all; durable once *folder* is synced, too."""
+    temporary = unfinished(name)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(temporary, flags, 0o600, dir_fd=folder)
+    try:
+        try:
+            _write_all(file, raw)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+def remove_abandoned(folder: int, names: list[str]) -> None:
+    """Remove what writers that died left unfinished among *names*."""
+    oldest = time.time() - ABANDONED_AFTER
+    for name in names:
+        if is_unfinished(name):
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < oldest:
+                    os.unlink(name, dir_fd=folder)
+
+
+def _write_all(file: int, raw: bytes) -> None:
+    left = memoryview(raw)
+    while left:
+        left = left[os.write(file, left) :]

@@ -1,0 +1,196 @@
+"""Forwarder: hands letters of a spool on to the queues that they were meant for (spec L4).
+
+First confirmed, then deleted: a forwarder that dies in between forwards twice, which is harmless.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import Letterbox, TooLarge
+from angzarr.dead_letters.spooled import Aside, Spooled, SpooledLetters
+from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, DecodeError
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.dead_letters")
+
+#: Letters put at once, and bytes of them, unless one alone is larger.
+BATCH: Final = 100
+BATCH_BYTES: Final = 4 * 1024 * 1024
+#: When a letter is tried again that the queue refused, or that could not be read.
+KEPT_FOR: Final = timedelta(seconds=30)
+#: How often an empty spool is looked at.
+LOOK_EVERY: Final = timedelta(seconds=1)
+#: Pause while nothing takes letters: doubled up to the longest, with jitter.
+FIRST_WAIT: Final = timedelta(milliseconds=100)
+LONGEST_WAIT: Final = timedelta(seconds=5)
+_NOTHING: Final = timedelta(0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """What became of one batch; `why` is why letters were kept, the last reason."""
+
+    forwarded: int = 0
+    kept: int = 0
+    refused: int = 0
+    damaged: int = 0
+    busy: bool = False
+    why: str = ""
+
+    @property
+    def moved(self) -> int:
+        """How many letters wait no longer."""
+        return self.forwarded + self.refused + self.damaged
+
+    @property
+    def empty(self) -> bool:
+        """Whether there was nothing to forward, for now."""
+        return not (self.moved or self.kept)
+
+
+@dataclass(slots=True, kw_only=True)
+class Forwarder:
+    """Forwards batches in order; for one thread. Of several on one spool one works at a time.
+
+    *queue* is what the letters are put into; it is closed when this one leaves.
+    """
+
+    spool: SpooledLetters
+    queue: Letterbox
+    chance: Callable[[], float]
+    monotonic: Callable[[], float] = time.monotonic
+    _listed: deque[Spooled] = field(default_factory=deque, init=False)
+    _again_at: dict[str, float] = field(default_factory=dict, init=False)
+    _forwarded: int = field(default=0, init=False)
+    _wait: timedelta = field(default=FIRST_WAIT, init=False)
+    _seldom: Seldom = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seldom = Seldom(monotonic=self.monotonic)
+
+    def turn(self) -> timedelta:
+        """Forward one batch; return how long to wait before the next turn. Never raises."""
+        try:
+            batch = self.batch()
+        except Exception as error:  # noqa: BLE001 - the thread must outlive it: letters wait for it
+            self._report("spool_waits", "letters in the spool wait, trying again", error)
+            return self._back_off()
+        if batch.kept and not batch.moved:
+            return self._back_off()
+        self._wait = FIRST_WAIT
+        if batch.moved:
+            return _NOTHING
+        if not batch.busy:
+            self._tell_done()
+        return LOOK_EVERY * (0.5 + 0.5 * self.chance())
+
+    def leave(self) -> None:
+        """Close what the letters are put into."""
+        self.queue.close()
+
+    def batch(self) -> Batch:
+        """Forward the oldest letters that are due; `busy` if another process does it.
+
+        Raises DeadLetterQueueUnavailable where no queue or not the disk can be reached.
+        """
+        if not self._listed:
+            self._list()
+        if not self._listed:
+            return Batch()
+        with self.spool.alone() as ours:
+            return self._forward_next() if ours else Batch(busy=True)
+
+    def _list(self) -> None:
+        """List what waits, once for many batches, without what was tried just now."""
+        now, waiting = self.monotonic(), self.spool.waiting()
+        known = {one.name for one in waiting}
+        self._again_at = {name: at for name, at in self._again_at.items() if name in known}
+        self._listed.extend(one for one in waiting if self._again_at.get(one.name, now) <= now)
+
+    def _forward_next(self) -> Batch:
+        due = _next_batch(self._listed)
+        try:
+            batch = self._forward(due)
+        except BaseException:
+            self._listed.extendleft(reversed(due))
+            raise
+        if batch.empty:  # another process has forwarded what this one had listed
+            self._listed.clear()
+        return batch
+
+    def _forward(self, due: Sequence[Spooled]) -> Batch:
+        batch = Batch()
+        read = [(one, letter) for one in due if (letter := self._read(one, batch)) is not None]
+        if not read:
+            return batch
+        answers = self.queue.put([letter for _, letter in read])
+        taken: list[Spooled] = []
+        for (one, _), answer in zip(read, answers, strict=True):
+            if answer is None:
+                taken.append(one)
+            else:
+                self._refused(one, answer, batch)
+        self.spool.done(taken)
+        batch.forwarded = len(taken)
+        self._forwarded += len(taken)
+        return batch
+
+    def _read(self, one: Spooled, batch: Batch) -> DeadLetter | None:
+        try:
+            return self.spool.read(one)
+        except DecodeError as error:
+            self.spool.set_aside(one, Aside.DAMAGED)
+            batch.damaged += 1
+            _log.error("spool_letter_damaged: %s is set aside: %s", one.name, error)
+        except DeadLetterQueueUnavailable as error:
+            self._keep(one, str(error), batch)
+        return None
+
+    def _refused(self, one: Spooled, answer: str, batch: Batch) -> None:
+        if not isinstance(answer, TooLarge):
+            self._keep(one, answer, batch)
+            return
+        self.spool.set_aside(one, Aside.REFUSED)
+        batch.refused += 1
+        _log.error("spool_letter_refused: %s is set aside: %s", one.name, answer)
+
+    def _keep(self, one: Spooled, why: str, batch: Batch) -> None:
+        self._again_at[one.name] = self.monotonic() + KEPT_FOR.total_seconds()
+        batch.kept += 1
+        batch.why = why
+        if self._seldom.now("kept"):
+            _log.warning("spool_letter_kept: %s, tried again in %s: %s", one.name, KEPT_FOR, why)
+
+    def _tell_done(self) -> None:
+        if self._forwarded and not self._again_at:
+            _log.warning("spool_forwarded: %d dead letters; the spool is empty", self._forwarded)
+            self._forwarded = 0
+
+    def _back_off(self) -> timedelta:
+        span = self._wait * (0.5 + self.chance())
+        self._wait = min(self._wait * 2, LONGEST_WAIT)
+        return span
+
+    def _report(self, cause: str, what: str, error: Exception) -> None:
+        """Log an outage once a minute."""
+        if self._seldom.now(cause):
+            known = isinstance(error, AngzarrError)
+            _log.error("%s: %s: %s", cause, what, error, exc_info=None if known else error)
+
+
+def _next_batch(listed: deque[Spooled]) -> list[Spooled]:
+    """Take the first of *listed* that make a batch, one at least."""
+    taken = [listed.popleft()]
+    size = taken[0].size
+    while listed and len(taken) < BATCH and size + listed[0].size <= BATCH_BYTES:
+        taken.append(listed.popleft())
+        size += taken[-1].size
+    return taken

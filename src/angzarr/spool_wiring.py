@@ -1,0 +1,58 @@
+"""Spool wiring: who takes letters out of the spool again, and who counts them."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from angzarr import letter_wiring, wiring
+from angzarr.clock import SystemClock
+from angzarr.dead_letters.forwarding import Forwarder
+from angzarr.errors import ConfigurationError
+from angzarr.settings import Settings
+from angzarr.turn_thread import TurnThread
+
+
+def open_forwarder(settings: Settings, broker: str, path: Path | None = None) -> Forwarder:
+    """Return what forwards from the spool, or the one at *path*, to the targets before it.
+
+    Connects when it is first used. Raises ConfigurationError where no spool is configured.
+    """
+    told = wiring.letter_meters().forwarded
+    return Forwarder(
+        spool=open_folder(path or spool_path(settings)),
+        queue=letter_wiring.open_chain(settings, broker, confirmed=told),
+        chance=random.random,
+    )
+
+
+def open_forwarder_thread(settings: Settings, broker: str) -> TurnThread | None:
+    """Return a thread that forwards and whose process tells how full the spool is, if any."""
+    if not letter_wiring.has_spool(settings):
+        return None
+
+    def make(_stopping: Callable[[], bool]) -> Forwarder:
+        return open_forwarder(settings, broker)
+
+    folder = open_folder(spool_path(settings))
+    wiring.letter_meters().observe(folder.tally, SystemClock().now)
+    return TurnThread("angzarr-forwarder", make)
+
+
+def open_folder(path: Path) -> Any:
+    """Return the way out of the spool at *path*."""
+    return importlib.import_module("angzarr.adapters.files.spooled").FolderOfLetters(path)
+
+
+def spool_path(settings: Settings) -> Path:
+    """Return where the spool is; raises ConfigurationError where none is configured."""
+    if letter_wiring.has_spool(settings):
+        return Path(str(settings.dlq.spool.path))
+    msg = (
+        "this app has no spool: its letters are held while their queue is away; to have one set"
+        " dlq: {targets: [kafka, spool], spool: {path: /var/lib/angzarr/spool, durable: true}}"
+    )
+    raise ConfigurationError(msg)
