@@ -371,11 +371,26 @@ def test_a_policy_may_wait_for_days_on_any_broker(make_app, monkeypatch, broker)
             "dies with its process",
         ),
         ({"broker": "amqp://h", "store": "memory://"}, "not shared by workers"),
+        (
+            {"broker": "redis://h", "store": "redis://h", "dlq": {"targets": ["amqp"]}},
+            "needs dlq.amqp_url",
+        ),
     ],
 )
 def test_servers_that_cannot_serve_are_refused_at_start(make_app, options, said):
     app = make_app("shop", **options)
     with pytest.raises(ConfigurationError, match=said):
+        app.check_worker("prefork")
+
+
+def test_a_spool_that_takes_no_files_is_refused_at_start(make_app, tmp_path):
+    (tmp_path / "file").write_text("")
+    spool = {"path": str(tmp_path / "file" / "spool"), "durable": True}
+    app = make_app(
+        "shop", broker="amqp://h", store="redis://h",
+        dlq={"targets": ["amqp", "spool"], "spool": spool},
+    )  # fmt: skip
+    with pytest.raises(ConfigurationError, match=r"cannot be used.*that this user may write to"):
         app.check_worker("prefork")
 
 

@@ -91,6 +91,9 @@ class FakeApp:
     def open_payload_store(self):
         return self.payloads
 
+    def open_forwarder_thread(self):
+        return None
+
     def open_publisher(self):
         return self.publisher
 

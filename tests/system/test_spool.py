@@ -1,0 +1,62 @@
+"""A dead-letter queue that is away costs no slot: letters wait on the disk, and are forwarded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import redis
+
+from angzarr.adapters.files.spooled import FolderOfLetters
+from system.conftest import wait_for
+
+
+def held(url: str) -> int:
+    """Return how many messages are delivered and not acknowledged."""
+    with redis.Redis.from_url(url) as client:
+        return sum(client.hlen(key) for key in client.scan_iter("unacked:*", _type="hash"))
+
+
+def test_letters_outlive_their_queues_outage_and_their_worker_in_the_spool(
+    make_site, redis_url, amqp_url, cable, tmp_path
+):
+    """Acknowledged with their letters in the spool, forwarded once and in order when it is back."""
+    proxy, by_way = cable(amqp_url)
+    folder = FolderOfLetters(tmp_path / "spool")
+    site = make_site(
+        broker=redis_url,
+        ROAD_DLQ=json.dumps({
+            "targets": ["amqp", "spool"],
+            "amqp_url": by_way,
+            "spool": {"path": str(tmp_path / "spool"), "durable": True},
+        }),
+    )  # fmt: skip
+    site.forget_letters("thing")
+
+    def spool(*numbers):
+        for count, n in enumerate(numbers, start=1):
+            site.app.publish(site.module.Thing(n=n, fate="give up"), id=f"e-{n}")
+            wait_for(lambda c=count: len(folder.waiting()) == c, what=f"letter {n} in the spool")
+        wait_for(lambda: held(redis_url) == 0, what="all messages to be acknowledged")
+
+    def forwarded(*numbers):
+        proxy.mend()
+        wait_for(lambda: not folder.waiting(), what="the spool to be empty")
+        letters = site.letters("thing", len(numbers))
+        assert [letter.event.id for letter in letters] == [f"e-{n}" for n in numbers]
+
+    with site.worker() as process:
+        proxy.cut()
+        spool(1, 2, 3)
+        assert "dead_letters_fall_back" in site.text()
+        forwarded(1, 2, 3)
+        wait_for(lambda: "spool_forwarded: 3 dead letters" in site.text(), what="its line")
+        proxy.cut()
+        spool(4, 5)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    with site.worker():
+        forwarded(4, 5)
+    assert [line["n"] for line in site.ran("handle")] == [1, 2, 3, 4, 5]
+    assert folder.tally() == (0, 0, None, 0, 0)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from angzarr.adapters.files import spool_file
+from angzarr.dead_letters.codec import Form, decode, encode
+from angzarr.errors import DecodeError
+from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
+from contracts.dead_letters import a_letter
+
+RAW = spool_file.write(a_letter("order"))
+
+
+def test_a_letter_is_two_lines_of_json_that_people_can_read():
+    head, body, end = RAW.split(b"\n")
+    assert json.loads(head)["content_type"] == "application/json"
+    assert json.loads(body)["metadata"]["handler"] == "shop.sync"
+    assert end == b""
+
+
+def test_a_letter_is_read_as_it_was_written():
+    assert spool_file.read(RAW) == a_letter("order")
+
+
+def test_a_letter_that_json_would_not_hold_whole_is_kept_in_binary():
+    foreign = AngzarrDeadLetter.FromString(encode(a_letter("order"), Form.BINARY).body)
+    page = foreign.rejected_events.pages.add()
+    page.event.type_url = "type.googleapis.com/their.own.Type"
+    page.event.value = b"\x0a\x03abc"
+    letter = decode(foreign.SerializeToString(), "application/x-protobuf")
+    raw = spool_file.write(letter)
+    assert raw.count(b"\n") == 2
+    assert spool_file.read(raw) == letter
+
+
+def test_what_is_larger_than_any_letter_that_is_read_is_not_written(monkeypatch):
+    monkeypatch.setattr(spool_file, "MAX_LETTER_BYTES", 100)
+    assert spool_file.write(a_letter("order")) is None
+
+
+@given(st.integers(0, len(RAW) - 2))
+def test_a_file_that_was_cut_is_damaged(length):
+    with pytest.raises(DecodeError):
+        spool_file.read(RAW[:length])
+
+
+@given(st.integers(0, len(RAW) - 2), st.integers(0, 255))
+def test_a_file_in_which_one_byte_changed_is_damaged_or_holds_the_letter(at, byte):
+    raw = bytearray(RAW)
+    raw[at] = byte
+    try:
+        assert spool_file.read(bytes(raw)) == a_letter("order")
+    except DecodeError:
+        return
+
+
+@given(st.binary() | st.binary().map(lambda raw: b'{"content_type": "x", "sha256": ""}\n' + raw))
+def test_a_file_of_others_is_damaged(raw):
+    with pytest.raises(DecodeError):
+        spool_file.read(raw)
+
+
+def test_a_binary_letter_whose_line_is_no_base64_is_damaged():
+    for line in (b"1", b'"@"', b"[]", b"\xff"):
+        with pytest.raises(DecodeError):
+            spool_file.read(b'{"content_type": "application/x-protobuf", "sha256": "0"}\n' + line)
