@@ -141,6 +141,16 @@ class DeadLetterQueueContract(ABC):
         assert queue.receive([domain], limit=1, wait=NOTHING) == []
         assert time.monotonic() - started < 5
 
+    def test_who_looks_again_and_again_without_waiting_finds_what_is_there(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        queue.put(letters_of(domain, 3))
+        taken: list[Receipt] = []
+        deadline = time.monotonic() + PATIENCE
+        while len(taken) < 3 and time.monotonic() < deadline:
+            taken += queue.receive([domain], limit=3, wait=timedelta(0))
+        assert ids(taken) == [f"{domain}-{n}" for n in range(3)]
+
     def test_a_domain_without_a_queue_yet_gives_nothing(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:

@@ -67,8 +67,8 @@ class LetterConsumer:
                 self._replace()
             consumer = self._subscribed({queue_name(domain): domain for domain in domains})
             deadline = time.monotonic() + wait
-            taken: list[Receipt] = []
-            while not taken and not self._ended and (left := deadline - time.monotonic()) >= 0:
+            taken = self._read(consumer, 1, max(wait, _SOON))
+            while not taken and not self._ended and (left := deadline - time.monotonic()) > 0:
                 taken = self._read(consumer, 1, max(left, _SOON))
             if taken and limit > 1 and not self._ended:
                 taken += self._more(consumer, limit - 1)
