@@ -46,8 +46,10 @@ def print_row(row: Row) -> None:
     """Print everything about a letter."""
     out = console()
     out.print(safe(f"{row.spooled.name}\n{row.problem}".strip()))
-    if row.letter is not None:
-        out.print(safe(json.dumps(letter_json(row), indent=2, ensure_ascii=False)))
+    if (told := letter_json(row)) is not None:
+        out.print(safe(json.dumps(told, indent=2, ensure_ascii=False)))
+    elif row.letter is not None:
+        out.print("others wrote it, and JSON cannot hold all of it; its file has it in base64")
 
 
 def print_tally(tally: SpoolTally, now: datetime) -> None:

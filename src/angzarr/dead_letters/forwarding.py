@@ -80,6 +80,8 @@ class Forwarder:
         """Forward one batch; return how long to wait before the next turn. Never raises."""
         try:
             batch = self.batch()
+            if batch.empty and not (batch.busy or self._again_at):
+                self._rest()
         except Exception as error:  # noqa: BLE001 - the thread must outlive it: letters wait for it
             self._report("spool_waits", "letters in the spool wait, trying again", error)
             return self._back_off()
@@ -88,8 +90,6 @@ class Forwarder:
         self._wait = FIRST_WAIT
         if batch.moved:
             return _NOTHING
-        if not batch.busy:
-            self._tell_done()
         return LOOK_EVERY * (0.5 + 0.5 * self.chance())
 
     def leave(self) -> None:
@@ -169,10 +169,12 @@ class Forwarder:
         if self._seldom.now("kept"):
             _log.warning("spool_letter_kept: %s, tried again in %s: %s", one.name, KEPT_FOR, why)
 
-    def _tell_done(self) -> None:
-        if self._forwarded and not self._again_at:
+    def _rest(self) -> None:
+        """Say that the spool is empty again, and let go of connections until it is not."""
+        if self._forwarded:
             _log.warning("spool_forwarded: %d dead letters; the spool is empty", self._forwarded)
             self._forwarded = 0
+            self.queue.close()
 
     def _back_off(self) -> timedelta:
         span = self._wait * (0.5 + self.chance())

@@ -76,6 +76,7 @@ class FakeApp:
         )
         self.queue = MemoryDeadLetterQueue(str(folder))
         self.outcomes = FakeOutcomes()
+        self.forwarder = None
         self.publisher = FakePublisher()
         self.payloads = None
 
@@ -92,7 +93,7 @@ class FakeApp:
         return self.payloads
 
     def open_forwarder_thread(self):
-        return None
+        return self.forwarder
 
     def open_publisher(self):
         return self.publisher
@@ -423,7 +424,12 @@ def test_a_body_elsewhere_without_a_payload_store_is_told_by_a_dry_run(app, ledg
 
 
 def test_analyze_runs_the_whole_loop_until_sigterm(app, ledger, run):
+    """What another process left in the spool is forwarded meanwhile."""
     app.queue.put([letter_of()])
+    app.forwarder = types.SimpleNamespace(
+        start=lambda: calls.append("begun"), end=lambda: calls.append("ended")
+    )
+    calls: list[str] = []
 
     def answer(message):
         outcome = ReplayOutcome(
@@ -452,3 +458,4 @@ def test_analyze_runs_the_whole_loop_until_sigterm(app, ledger, run):
     (entry,) = ledger.get_failed_events(status=Status.RESOLVED).entries
     assert (entry.resolved_by, entry.replays) == ("replay 1 (handled)", 1)
     assert signal.getsignal(signal.SIGTERM) is before
+    assert calls == ["begun", "ended"]

@@ -258,6 +258,14 @@ def test_the_end_is_told_once_with_its_number(world, caplog):
     assert caplog.messages == [f"spool_forwarded: {BATCH + 1} dead letters; the spool is empty"]
 
 
+def test_while_the_spool_is_empty_no_connection_is_kept(world):
+    world.turns(3)
+    assert world.kafka.closed == 0
+    world.disk.put(1)
+    world.turns(4)
+    assert world.kafka.closed == 1
+
+
 def test_who_leaves_closes_its_queue(world):
     world.forwarder.leave()
     assert world.kafka.closed == 1
