@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from angzarr import letter_wiring, wiring
 from angzarr.clock import SystemClock
@@ -14,6 +15,10 @@ from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.errors import ConfigurationError
 from angzarr.settings import Settings
 from angzarr.turn_thread import TurnThread
+
+#: How long a stop waits for a batch: a queue that is away costs its time-out, and what is forwarded
+#: twice does no harm.
+_PATIENCE: Final = timedelta(milliseconds=500)
 
 
 def open_forwarder(settings: Settings, broker: str, path: Path | None = None) -> Forwarder:
@@ -39,7 +44,7 @@ def open_forwarder_thread(settings: Settings, broker: str) -> TurnThread | None:
 
     folder = open_folder(spool_path(settings))
     wiring.letter_meters().observe(folder.tally, SystemClock().now)
-    return TurnThread("angzarr-forwarder", make)
+    return TurnThread("angzarr-forwarder", make, patience=_PATIENCE)
 
 
 def open_folder(path: Path) -> Any:

@@ -9,9 +9,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-#: How long a stop waits for the turn that is under way.
-_PATIENCE = timedelta(seconds=2)
-
 
 class Turns(Protocol):
     """What is done in turns."""
@@ -26,12 +23,19 @@ class Turns(Protocol):
 class TurnThread:
     """Takes turns until the process ends; children that are forked meanwhile have none.
 
-    *make* is given what tells whether to stop.
+    *make* is given what tells whether to stop. A stop waits for the turn that is under way, but no
+    longer than *patience*.
     """
 
-    def __init__(self, name: str, make: Callable[[Callable[[], bool]], Turns]) -> None:
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Callable[[], bool]], Turns],
+        patience: timedelta = timedelta(seconds=2),
+    ) -> None:
         self._ended = threading.Event()
         self._pid = os.getpid()
+        self._patience = patience
         self._turns = make(self._ended.is_set)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -46,7 +50,7 @@ class TurnThread:
             return
         self._ended.set()
         atexit.unregister(self.end)
-        self._thread.join(_PATIENCE.total_seconds())
+        self._thread.join(self._patience.total_seconds())
 
     def _run(self) -> None:
         wait = timedelta(0)
