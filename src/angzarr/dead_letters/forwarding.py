@@ -68,6 +68,7 @@ class Forwarder:
     chance: Callable[[], float]
     monotonic: Callable[[], float] = time.monotonic
     _listed: deque[Spooled] = field(default_factory=deque, init=False)
+    _confirmed: list[Spooled] = field(default_factory=list, init=False)
     _again_at: dict[str, float] = field(default_factory=dict, init=False)
     _forwarded: int = field(default=0, init=False)
     _wait: timedelta = field(default=FIRST_WAIT, init=False)
@@ -116,6 +117,7 @@ class Forwarder:
         self._listed.extend(one for one in waiting if self._again_at.get(one.name, now) <= now)
 
     def _forward_next(self) -> Batch:
+        self._delete_confirmed()
         due = _next_batch(self._listed)
         try:
             batch = self._forward(due)
@@ -132,16 +134,21 @@ class Forwarder:
         if not read:
             return batch
         answers = self.queue.put([letter for _, letter in read])
-        taken: list[Spooled] = []
-        for (one, _), answer in zip(read, answers, strict=True):
-            if answer is None:
-                taken.append(one)
-            else:
+        told = list(zip((one for one, _ in read), answers, strict=True))
+        self._confirmed = [one for one, answer in told if answer is None]
+        batch.forwarded = len(self._confirmed)
+        self._forwarded += batch.forwarded
+        self._delete_confirmed()
+        for one, answer in told:
+            if answer is not None:
                 self._refused(one, answer, batch)
-        self.spool.done(taken)
-        batch.forwarded = len(taken)
-        self._forwarded += len(taken)
         return batch
+
+    def _delete_confirmed(self) -> None:
+        """Delete what was forwarded; while that fails nothing else is: it would come twice."""
+        if self._confirmed:
+            self.spool.done(self._confirmed)
+            self._confirmed = []
 
     def _read(self, one: Spooled, batch: Batch) -> DeadLetter | None:
         try:

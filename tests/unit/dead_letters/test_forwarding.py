@@ -220,6 +220,22 @@ def test_a_forwarder_that_dies_before_it_deletes_forwards_twice_and_loses_nothin
     assert world.disk.files == {}
 
 
+def test_while_letters_cannot_be_deleted_they_are_forwarded_once_and_not_again_and_again(world):
+    def fail(_letters):
+        raise DeadLetterQueueUnavailable("operation not permitted")
+
+    world.disk.put(1, 2)
+    world.disk.done = fail
+    world.turns(5)
+    world.disk.put(3)
+    world.turns(5)
+    assert world.kafka.taken == ids(1, 2)
+    del world.disk.done
+    world.turns(3)
+    assert world.kafka.taken == ids(1, 2, 3)
+    assert world.disk.files == {}
+
+
 def test_a_long_spool_is_listed_once_and_not_for_every_batch(world):
     world.disk.put(*range(20 * BATCH))
     world.turns(21)
