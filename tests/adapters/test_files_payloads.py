@@ -8,7 +8,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from angzarr.adapters.files import payloads
 from angzarr.adapters.files.payloads import FilePayloadStore
 from angzarr.errors import PayloadGone, PayloadStoreUnavailable
 from angzarr.payloads import PayloadReference, PayloadStore, StorageKind, sha256_of
@@ -58,7 +57,7 @@ class TestFilePayloadStore(SharedPayloadStoreContract):
         monkeypatch.setattr(os, "fsync", record)
         path = path_of(store.put(BODY))
         file, shard = synced[-2:]
-        assert file.startswith(payloads._UNFINISHED)
+        assert file.startswith(".unfinished-")
         assert shard == path.parent.name
         assert {"here", "päy loads"} <= set(synced), "folders that were made"
 

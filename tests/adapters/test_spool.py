@@ -18,7 +18,6 @@ import pytest
 
 from angzarr.adapters.files.folder_lock import FolderLock
 from angzarr.adapters.files.spool import UNLOOKED_SHARE, Spool
-from angzarr.adapters.files.spool_names import is_unfinished
 from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.spooled import Aside
@@ -97,7 +96,7 @@ def test_processes_that_write_at_once_keep_the_bound_and_lose_nothing(path):
     assert promised <= {one.letter_id for one in waiting}
     largest = max(one.size for one in waiting)
     assert folder.tally().size <= bound + 4 * max(bound * UNLOOKED_SHARE, largest)
-    assert not [file for file in path.iterdir() if is_unfinished(file.name)]
+    assert not list(path.glob(".unfinished-*"))
 
 
 def in_child(work):
@@ -138,7 +137,7 @@ def test_a_file_size_limit_refuses_with_a_reason_and_leaves_no_half_file(path):
     assert (first, third) == (None, None)
     assert "is full: file too large" in second
     assert {one.letter_id for one in FolderOfLetters(path).waiting()} == {"order-0"}
-    assert not [file for file in path.iterdir() if is_unfinished(file.name)]
+    assert not list(path.glob(".unfinished-*"))
 
 
 def test_the_lock_of_a_killed_forwarder_is_free(path):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
+from angzarr.adapters.files import whole_files
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import PayloadGone, PayloadStoreUnavailable
 from angzarr.payloads import (
@@ -19,9 +18,6 @@ from angzarr.payloads import (
     sha256_of,
     verified,
 )
-
-#: What a file is called while it is written; one that a killed process left is nobody's payload.
-_UNFINISHED: Final = ".unfinished-"
 
 
 class FilePayloadStore:
@@ -42,8 +38,10 @@ class FilePayloadStore:
         sha256 = sha256_of(payload)
         path = self._path(sha256)
         with self._told("written"):
-            _make_folder(path.parent)
-            _write(path, payload)
+            whole_files.make_folder(path.parent)
+            with whole_files.opened(path.parent) as folder:
+                whole_files.write_whole(folder, path.name, payload)
+                os.fsync(folder)
         return PayloadReference(
             kind=StorageKind.FILESYSTEM,
             uri=path.as_uri(),
@@ -81,38 +79,3 @@ class FilePayloadStore:
             said = error.strerror or type(error).__name__
             msg = f"the payload folder {self._folder} cannot be {verb}: {said}"
             raise PayloadStoreUnavailable(msg) from error
-
-
-def _make_folder(folder: Path) -> None:
-    """Make *folder* and what is missing above it, each entry on disk."""
-    if folder.is_dir():
-        return
-    if folder.parent != folder:
-        _make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _sync(folder.parent)
-
-
-def _write(path: Path, payload: bytes) -> None:
-    """Put *payload* at *path* so that a power cut leaves the old file or the new one."""
-    handle, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=path.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

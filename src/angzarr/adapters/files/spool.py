@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from angzarr.adapters.files import spool_disk, spool_file
+from angzarr.adapters.files import spool_file, whole_files
 from angzarr.adapters.files.folder_lock import FolderLock
-from angzarr.adapters.files.spool_names import letters_among, name_of, unfinished
+from angzarr.adapters.files.spool_names import letters_among, name_of
+from angzarr.adapters.files.spooled import told
 from angzarr.clock import Clock, SystemClock
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES
 from angzarr.dead_letters.letter import DeadLetter
@@ -44,11 +45,11 @@ class Spool:
 
     def prepare(self) -> None:
         """Make the folder and try it; raises DeadLetterQueueUnavailable where it takes no files."""
-        with spool_disk.told(self._path):
-            spool_disk.make(self._path)
-            with spool_disk.opened(self._path) as folder:
-                trial = unfinished(f"trial-{os.urandom(4).hex()}")
-                spool_disk.write_whole(folder, trial, b"written at start\n")
+        with told(self._path):
+            whole_files.make_folder(self._path)
+            with whole_files.opened(self._path) as folder:
+                trial = whole_files.unfinished()
+                whole_files.write_whole(folder, trial, b"written at start\n")
                 os.unlink(trial, dir_fd=folder)
                 os.fsync(folder)
             lock = FolderLock(self._path)
@@ -60,7 +61,7 @@ class Spool:
         if not letters:
             return []
         self._leave_parents_state()
-        with self._lock, spool_disk.told(self._path), spool_disk.opened(self._path) as folder:
+        with self._lock, told(self._path), whole_files.opened(self._path) as folder:
             answers = [self._put_one(folder, letter) for letter in letters]
             if None in answers:
                 os.fsync(folder)
@@ -79,11 +80,11 @@ class Spool:
         if not self._has_room(folder, len(raw)):
             return f"the spool at {self._path} is full: {self._used} of {self._max_bytes} bytes"
         try:
-            spool_disk.write_whole(folder, self._name(len(raw), letter.id), raw)
+            whole_files.write_whole(folder, self._name(len(raw), letter.id), raw)
         except OSError as error:
-            if error.errno not in spool_disk.NO_ROOM:
+            if error.errno not in whole_files.NO_ROOM:
                 raise
-            return f"the disk of the spool at {self._path} is full: {spool_disk.reason_of(error)}"
+            return f"the disk of the spool at {self._path} is full: {whole_files.reason_of(error)}"
         self._used += len(raw)
         self._unlooked += len(raw)
         return None
@@ -103,8 +104,8 @@ class Spool:
     def _look(self, folder: int) -> None:
         """Count what all processes wrote; remove what those that died left unfinished."""
         names = os.listdir(folder)
-        spool_disk.remove_abandoned(folder, names)
-        aside = [name for one in Aside for name in spool_disk.names_in(self._path / one)]
+        whole_files.remove_abandoned(folder, names)
+        aside = [name for one in Aside for name in whole_files.names_in(self._path / one)]
         self._used = sum(letter.size for letter in letters_among([*names, *aside]))
         self._unlooked = 0
 

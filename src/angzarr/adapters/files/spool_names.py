@@ -19,8 +19,6 @@ _LETTER: Final = re.compile(
     r"(\d{8}T\d{6}\.\d{6}Z)-[0-9a-f]{8}-\d{8,}-(\d{1,15})-([0-9A-Za-z_.-]{1,100})\.letter", re.ASCII
 )
 _PLAIN_ID: Final = re.compile(r"[0-9A-Za-z_.-]{1,100}", re.ASCII)
-#: What a file is called until it is whole; the dot keeps it out of the way of ``ls``.
-_UNFINISHED: Final = (".", ".unfinished")
 
 
 def name_of(at: datetime, process: str, number: int, size: int, letter_id: str) -> str:
@@ -38,17 +36,6 @@ def letters_among(names: Iterable[str]) -> list[Spooled]:
     """Return the letters among *names* of files, oldest first."""
     found = (_letter(name) for name in sorted(names))
     return [one for one in found if one is not None]
-
-
-def unfinished(name: str) -> str:
-    """Return what the file *name* is called until it is whole."""
-    return name.join(_UNFINISHED)
-
-
-def is_unfinished(name: str) -> bool:
-    """Tell whether *name* is that of a file that is being written, or was when its writer died."""
-    start, end = _UNFINISHED
-    return name.startswith(start) and name.endswith(end)
 
 
 def _letter(name: str) -> Spooled | None:

@@ -10,15 +10,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from angzarr.adapters.files import spool_disk, spool_file
+from angzarr.adapters.files import spool_file, whole_files
 from angzarr.adapters.files.folder_lock import FolderLock
 from angzarr.adapters.files.spool_names import letters_among
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.spooled import Aside, Spooled, SpoolTally
-from angzarr.errors import DecodeError
+from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
 #: O_NONBLOCK: somebody's named pipe must not stop the forwarder.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn a failure of the disk into DeadLetterQueueUnavailable with one sentence."""
+    try:
+        yield
+    except OSError as error:
+        msg = f"the spool at {path} cannot be used: {whole_files.reason_of(error)}"
+        raise DeadLetterQueueUnavailable(msg) from error
 
 
 class FolderOfLetters:
@@ -50,26 +60,26 @@ class FolderOfLetters:
 
     def read(self, letter: Spooled, /, *, aside: Aside | None = None) -> DeadLetter | None:
         """Return a letter, or one that was set aside (see SpooledLetters)."""
-        with spool_disk.told(self._path):
+        with told(self._path):
             raw = _read(self._path / (aside or "") / letter.name)
         return None if raw is None else spool_file.read(raw)
 
     def done(self, letters: Sequence[Spooled], /) -> None:
         """Delete these. They may come back after a power cut, and are then forwarded twice."""
-        with spool_disk.told(self._path):
+        with told(self._path):
             for letter in letters:
                 (self._path / letter.name).unlink(missing_ok=True)
 
     def set_aside(self, letter: Spooled, aside: Aside, /) -> None:
         """Move this one into the folder that *aside* names."""
-        with spool_disk.told(self._path), contextlib.suppress(FileNotFoundError):
+        with told(self._path), contextlib.suppress(FileNotFoundError):
             (self._path / aside).mkdir(mode=0o700, exist_ok=True)
             (self._path / letter.name).rename(self._path / aside / letter.name)
 
     def bring_back(self, aside: Aside) -> int:
         """Let everything that was set aside wait again; return how many letters that were."""
         back = self.set_apart(aside)
-        with spool_disk.told(self._path):
+        with told(self._path):
             for letter in back:
                 with contextlib.suppress(FileNotFoundError):
                     (self._path / aside / letter.name).rename(self._path / letter.name)
@@ -78,7 +88,7 @@ class FolderOfLetters:
     @contextlib.contextmanager
     def alone(self) -> Iterator[bool]:
         """Hold the folder's lock, if nobody else does (see SpooledLetters)."""
-        with spool_disk.told(self._path):
+        with told(self._path):
             ours = self._lock.take()
         try:
             yield ours
@@ -86,8 +96,8 @@ class FolderOfLetters:
             self._lock.free()
 
     def _letters_in(self, folder: Path) -> list[Spooled]:
-        with spool_disk.told(self._path):
-            return letters_among(spool_disk.names_in(folder))
+        with told(self._path):
+            return letters_among(whole_files.names_in(folder))
 
 
 def _read(path: Path) -> bytes | None:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from angzarr.adapters.files import spool_disk, spool_file
+from angzarr.adapters.files import spool_file, whole_files
 from angzarr.adapters.files.spool import UNLOOKED_SHARE, Spool
-from angzarr.adapters.files.spool_names import unfinished
 from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.dead_letters.queue import TooLarge
 from angzarr.dead_letters.spooled import Aside
@@ -99,7 +98,7 @@ def test_every_file_and_then_the_folder_is_synced_before_a_letter_counts(spool, 
     rename = os.rename
     monkeypatch.setattr(os, "rename", lambda *a, **k: (steps.append("rename"), rename(*a, **k))[1])
     spool.put(letters_of("order", 2))
-    assert [step.endswith(".unfinished") for step in steps] == [True, False, True, False, False]
+    assert [".unfinished-" in step for step in steps] == [True, False, True, False, False]
     assert steps[1::2] == ["rename", "rename"]
     assert steps[-1] == str(path)
 
@@ -237,7 +236,7 @@ def test_a_folder_that_is_gone_is_not_made_anew_elsewhere(spool, path):
 
 def test_a_file_where_the_folder_should_be_is_one_sentence(tmp_path):
     (tmp_path / "spool").write_text("")
-    with pytest.raises(DeadLetterQueueUnavailable, match="cannot be used: not a directory"):
+    with pytest.raises(DeadLetterQueueUnavailable, match="cannot be used: file exists"):
         Spool(tmp_path / "spool", max_bytes=MANY).prepare()
 
 
@@ -247,10 +246,10 @@ def test_a_trial_at_start_leaves_nothing_behind(spool, path):
 
 def test_what_dead_writers_left_is_removed_after_an_hour(open_spool, path):
     spool = open_spool()
-    old, young = path / unfinished("old"), path / unfinished("young")
+    old, young = path / whole_files.unfinished(), path / whole_files.unfinished()
     for one in (old, young):
         one.write_text("{")
-    long_ago = time.time() - spool_disk.ABANDONED_AFTER - 60
+    long_ago = time.time() - whole_files.ABANDONED_AFTER - 60
     os.utime(old, (long_ago, long_ago))
     spool.put([a_letter("order")])
     assert not old.exists()

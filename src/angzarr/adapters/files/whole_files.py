@@ -1,4 +1,4 @@
-"""What a spool does to the disk: whole files or none, and one sentence for what goes wrong."""
+"""Files that are there whole or not at all, in folders that are there after a power cut, too."""
 
 from __future__ import annotations
 
@@ -10,28 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from angzarr.adapters.files.spool_names import is_unfinished, unfinished
-from angzarr.errors import DeadLetterQueueUnavailable
-
 #: What says that there is no room, for this file or for any.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Seconds after which nobody is writing an unfinished file any more.
 ABANDONED_AFTER: Final = 3600.0
-
-
-@contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn a failure of the disk into DeadLetterQueueUnavailable with one sentence."""
-    try:
-        yield
-    except OSError as error:
-        msg = f"the spool at {path} cannot be used: {reason_of(error)}"
-        raise DeadLetterQueueUnavailable(msg) from error
+#: What a file's name begins with until it is whole; one that a killed process left is nobody's.
+_UNFINISHED: Final = ".unfinished-"
 
 
 def reason_of(error: OSError) -> str:
     """Return what *error* says, in a few words."""
     return (error.strerror or type(error).__name__).lower()
+
+
+def unfinished() -> str:
+    """Return a name for a file that is not whole yet."""
+    return f"{_UNFINISHED}{os.urandom(8).hex()}"
 
 
 @contextlib.contextmanager
@@ -52,18 +46,20 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
-def make(path: Path) -> None:
-    """Make the folder at *path* durable and its owner's alone, if there is none."""
-    missing = [one for one in (path, *path.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
-        with opened(one.parent) as parent:
-            os.fsync(parent)
+def make_folder(path: Path) -> None:
+    """Make the folder at *path* and what is missing above it, durable and their owner's alone."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+    with opened(path.parent) as parent:
+        os.fsync(parent)
 
 
 def write_whole(folder: int, name: str, raw: bytes) -> None:
-    """Write a file that is there whole or not at all; durable once *folder* is synced, too."""
-    temporary = unfinished(name)
+    """Write the file *name*, or replace it whole; durable once *folder* is synced, too."""
+    temporary = unfinished()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(temporary, flags, 0o600, dir_fd=folder)
     try:
@@ -83,7 +79,7 @@ def remove_abandoned(folder: int, names: list[str]) -> None:
     """Remove what writers that died left unfinished among *names*."""
     oldest = time.time() - ABANDONED_AFTER
     for name in names:
-        if is_unfinished(name):
+        if name.startswith(_UNFINISHED):
             with contextlib.suppress(FileNotFoundError):
                 if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < oldest:
                     os.unlink(name, dir_fd=folder)
