@@ -64,7 +64,7 @@ def check_analysis(settings: Settings, broker: str) -> None:
     if backend in ("channel", "none"):
         msg = (
             f"dlq.backend {backend!r} leaves no letters that another process could read:"
-            " set it to amqp, kafka or sqs"
+            " set it to amqp, kafka, sqs or sns_sqs"
         )
         raise ConfigurationError(msg)
 

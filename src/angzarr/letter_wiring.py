@@ -76,10 +76,26 @@ def _kafka(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
 
 def _sqs(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
     sqs = wiring.adapter("sqs.dead_letters", "boto3")
-    queue: DeadLetterQueue = sqs.SqsDeadLetterQueue(
-        region=given.aws_region, endpoint_url=given.aws_endpoint_url
-    )
+    queue: DeadLetterQueue = sqs.SqsDeadLetterQueue(**_aws(given))
     return queue
+
+
+def _sns_sqs(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    sqs = wiring.adapter("sqs.dead_letters", "boto3")
+    queue: DeadLetterQueue = sqs.SnsSqsDeadLetterQueue(**_aws(given))
+    return queue
+
+
+def _aws(given: DeadLetterSettings) -> dict[str, Any]:
+    return {
+        "region": given.aws_region,
+        "endpoint_url": given.aws_endpoint_url,
+        "profile": given.aws_profile,
+        "options": given.aws_options,
+        "fifo": given.aws_fifo,
+        "visibility": given.aws_visibility,
+        "create_missing": given.create_missing,
+    }
 
 
 def _none(_given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
@@ -93,6 +109,7 @@ _BACKENDS: Final[Mapping[str, Open]] = {
     "amqp": _amqp,
     "kafka": _kafka,
     "sqs": _sqs,
+    "sns_sqs": _sns_sqs,
     "none": _none,
 }
 
@@ -105,7 +122,7 @@ def default_backend(broker: str) -> str:
     if scheme in ("sqs", "memory"):
         return {"sqs": "sqs", "memory": "channel"}[scheme]
     msg = (
-        f"a {scheme} broker keeps no dead letters: set dlq.backend to amqp, kafka or sqs,"
+        f"a {scheme} broker keeps no dead letters: set dlq.backend to amqp, kafka, sqs or sns_sqs,"
         " e.g. dlq: {backend: kafka, kafka_brokers: localhost:9092}"
     )
     raise ConfigurationError(msg)

@@ -1,52 +1,32 @@
 from __future__ import annotations
 
-import base64
+import logging
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from adapters.aws_letters import AwsLetters
 from angzarr.adapters.sqs.dead_letters import SqsDeadLetterQueue
 from angzarr.adapters.sqs.letter_sender import LIMIT
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
-from contracts.dead_letters import ServerDeadLetterQueueContract, a_letter, ids, letters_of, take
+from contracts.dead_letters import (
+    ServerDeadLetterQueueContract,
+    a_letter,
+    ids,
+    letters_of,
+    take,
+)
+from contracts.ordered_letters import OrderedLettersContract
+from polling import wait_until
 
 
-class TestSqsDeadLetterQueue(ServerDeadLetterQueueContract):
-    @pytest.fixture(autouse=True)
-    def backend(self, sqs_endpoint: str) -> None:
-        self.endpoint = sqs_endpoint
-        self.sqs = boto3.client("sqs", endpoint_url=sqs_endpoint, region_name="us-east-1")
-
-    def open(self, **changes: Any) -> DeadLetterQueue:
-        return SqsDeadLetterQueue(region="us-east-1", endpoint_url=self.endpoint, **changes)
-
-    def open_away(self, port: int) -> DeadLetterQueue:
-        return SqsDeadLetterQueue(
-            region="us-east-1",
-            endpoint_url=f"http://s3cret:s3cret@127.0.0.1:{port}",
-            timeout=timedelta(seconds=1),
-            options={"aws_access_key_id": "s3cret", "aws_secret_access_key": "s3cret"},
-        )
-
-    def url(self, domain: str) -> str:
-        return self.sqs.get_queue_url(QueueName=queue_name(domain))["QueueUrl"]
-
-    def put_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:
-        attributes: Any = {}
-        if content_type:
-            attributes = {"content_type": {"DataType": "String", "StringValue": content_type}}
-        body = base64.b64encode(raw) if content_type == PROTOBUF_CONTENT_TYPE else raw
-        self.sqs.send_message(
-            QueueUrl=self.url(domain), MessageBody=body.decode(), MessageAttributes=attributes
-        )
-
+class TestSqsDeadLetterQueue(AwsLetters, ServerDeadLetterQueueContract):
     def test_the_queue_keeps_letters_as_long_as_sqs_can(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:
@@ -101,10 +81,121 @@ class TestSqsDeadLetterQueue(ServerDeadLetterQueueContract):
     def test_a_lease_that_ends_brings_the_letter_back(self, domain: str) -> None:
         first, second = self.open(visibility=timedelta(seconds=1)), self.open()
         first.put([a_letter(domain)])
-        held = take(first, [domain], 1)
-        assert ids(take(second, [domain], 1)) == ids(held)
+        held = ids(take(first, [domain], 1))  # nobody has the receipt in hand any more
+        assert ids(take(second, [domain], 1)) == held
         first.close()
         second.close()
+
+    def test_a_letter_in_hand_for_longer_than_its_lease_comes_to_nobody_else(
+        self, domain: str
+    ) -> None:
+        first, second = self.open(visibility=timedelta(seconds=2)), self.open()
+        first.put([a_letter(domain)])
+        held = take(first, [domain], 1)
+        assert second.receive([domain], limit=1, wait=timedelta(seconds=4)) == []
+        first.done(held)
+        assert second.receive([domain], limit=1, wait=timedelta(0)) == []
+        first.close()
+        second.close()
+
+    def test_a_letter_done_is_renewed_no_more(
+        self, domain: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue = self.open(visibility=timedelta(seconds=1))
+        renewed = self.renewals(queue, monkeypatch)
+        queue.put(letters_of(domain, 2))
+        taken = take(queue, [domain], 2)
+        wait_until(lambda: len(renewed) >= 2)
+        queue.done(taken)
+        wait_until(lambda: queue._receiver._renewal._thread is None)
+        so_far = len(renewed)
+        assert {entry["Id"] for entries in renewed for entry in entries} == {"0", "1"}
+        assert queue._receiver._leases.renew() is None
+        assert len(renewed) == so_far
+        queue.close()
+
+    def test_a_renewal_that_fails_is_tried_again_within_the_lease(
+        self, domain: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        queue, other = self.open(visibility=timedelta(seconds=3)), self.open()
+        queue.put([a_letter(domain)])
+        failures = [EndpointConnectionError(endpoint_url="http://s3cret"), OSError("a bug")]
+        renewed = self.renewals(queue, monkeypatch, failures)
+        held = take(queue, [domain], 1)
+        wait_until(lambda: len(renewed) >= 2)
+        assert other.receive([domain], limit=1, wait=timedelta(0)) == []
+        assert "1 dead letters were not renewed, they may come again: no answer" in caplog.text
+        assert "s3cret" not in caplog.text
+        queue.done(held)
+        queue.close()
+        other.close()
+
+    def renewals(
+        self,
+        queue: SqsDeadLetterQueue,
+        monkeypatch: pytest.MonkeyPatch,
+        failures: list[Exception] | None = None,
+    ) -> list[Any]:
+        """Return a list that grows with each renewal SQS is asked for; *failures* come first."""
+        asked: list[Any] = []
+        real = queue._receiver._leases._change
+
+        def change(url: str, entries: list[Any]) -> Any:
+            if failures:
+                raise failures.pop()
+            asked.append(entries)
+            return real(url, entries)
+
+        monkeypatch.setattr(queue._receiver._leases, "_change", change)
+        return asked
+
+    def test_a_queue_that_is_missing_and_not_to_be_made_is_told_with_the_cure(
+        self, domain: str
+    ) -> None:
+        queue = self.open(create_missing=False)
+        told = f"the SQS queue {queue_name(domain)} does not exist: create it"
+        with pytest.raises(DeadLetterQueueUnavailable, match=told):
+            queue.put([a_letter(domain)])
+        with pytest.raises(DeadLetterQueueUnavailable, match=told):
+            queue.receive([domain], limit=1, wait=timedelta(0))
+        self.make_queue(domain)
+        assert queue.put([a_letter(domain)]) == [None]
+        queue.close()
+
+    def test_a_missing_queue_keeps_no_letters_of_others_back(
+        self, domain: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        queue, missing = self.open(create_missing=False), f"{domain}-missing"
+        self.make_queue(domain)
+        answers = queue.put([a_letter(missing), a_letter(domain), a_letter(missing)])
+        assert [answer is None for answer in answers] == [False, True, False]
+        assert "does not exist" in str(answers[0])
+        assert ids(take(queue, [missing, domain], 1)) == [f"{domain}-0"]
+        queue.put([a_letter(domain, 1)])
+        assert ids(take(queue, [domain, missing], 1)) == [f"{domain}-1"]
+        queue.close()
+
+    def test_a_queue_that_could_lose_letters_is_told_once(
+        self, domain: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        self.make_queue(f"{domain}-aside")
+        arn = self.attributes(f"{domain}-aside")["QueueArn"]
+        redrive = f'{{"deadLetterTargetArn": "{arn}", "maxReceiveCount": 5}}'
+        self.make_queue(domain, MessageRetentionPeriod="345600", RedrivePolicy=redrive)
+        queue = self.open()
+        queue.put([a_letter(domain), a_letter(f"{domain}-aside")])
+        queue._queues._urls.clear()
+        queue.put([a_letter(domain, 1)])
+        told = (
+            f"SQS could lose or move dead letters. {queue_name(domain)}:"
+            " MessageRetentionPeriod=345600 (set it to 1209600),"
+            f" a letter received 5 times is moved to {queue_name(domain)}-aside"
+            " (remove its redrive policy)"
+        )
+        warned = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+        assert warned == [told]
+        assert self.attributes(domain)["MessageRetentionPeriod"] == "345600", "it is another's"
+        queue.close()
 
     def test_the_binary_form_travels_as_base64(self, domain: str) -> None:
         queue = self.open(form=Form.BINARY)
@@ -173,6 +264,10 @@ class TestSqsDeadLetterQueue(ServerDeadLetterQueueContract):
         seen = [queue.receive([domain, other], limit=5, wait=timedelta(seconds=2)) for _ in "12"]
         assert other in {receipt.domain for some in seen for receipt in some}
 
+    def test_a_profile_that_is_nowhere_is_told_with_the_cure(self, domain: str) -> None:
+        with pytest.raises(DeadLetterQueueUnavailable, match="mend aws_profile"):
+            self.open(profile="nowhere").put([a_letter(domain)])
+
     def test_missing_credentials_are_told_with_the_cure(
         self, domain: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -191,3 +286,7 @@ def test_a_missing_region_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     with pytest.raises(DeadLetterQueueUnavailable, match="set aws_region"):
         SqsDeadLetterQueue().put([a_letter("order")])
+
+
+class TestFifoSqsDeadLetterQueue(AwsLetters, OrderedLettersContract):
+    fifo = True

@@ -66,7 +66,9 @@ def ids(receipts: list[Receipt]) -> list[str]:
     return sorted(receipt.letter.id if receipt.letter else "" for receipt in receipts)
 
 
-class DeadLetterQueueContract(ABC):
+class LetterRoundContract(ABC):
+    """The way of a letter into its queue and out of it, which every variant of a backend has."""
+
     @abstractmethod
     def open(self) -> DeadLetterQueue:
         """Open one more client of the backend of this test."""
@@ -117,6 +119,85 @@ class DeadLetterQueueContract(ABC):
             assert receipt.letter is not None
             assert receipt.letter.domain == receipt.domain
 
+    def test_letters_not_done_come_back_when_their_receiver_closes(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put(letters_of(domain, 3))
+        assert len(take(first, [domain], 3)) == 3
+        first.close()
+        assert ids(take(opened(), [domain], 3)) == [f"{domain}-{n}" for n in range(3)]
+
+    def test_letters_done_do_not_come_back(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put(letters_of(domain, 3))
+        first.done(take(first, [domain], 3))
+        first.put([a_letter(domain, 3)])
+        first.close()
+        second = opened()
+        assert ids(take(second, [domain], 1)) == [f"{domain}-3"]
+        assert second.receive([domain], limit=5, wait=NOTHING) == []
+
+    def test_the_rest_arrives_after_a_part_was_done(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put(letters_of(domain, 9))
+        done: list[str] = []
+        while len(done) < 6:
+            taken = take(first, [domain], 3)
+            first.done(taken)
+            done += ids(taken)
+        first.close()
+        rest = ids(take(opened(), [domain], 3))
+        assert sorted(done + rest) == [f"{domain}-{n}" for n in range(9)]
+
+    def test_done_after_close_is_ignored(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put([a_letter(domain)])
+        taken = take(first, [domain], 1)
+        first.close()
+        first.done(taken)
+        assert len(take(opened(), [domain], 1)) == 1
+
+    def test_putting_a_letter_twice_is_harmless(self, queue: DeadLetterQueue, domain: str) -> None:
+        letter = a_letter(domain)
+        assert queue.put([letter, letter]) == [None, None]
+        assert queue.put([letter]) == [None]
+        taken = take(queue, [domain], 1)
+        taken += queue.receive([domain], limit=5, wait=timedelta(seconds=1))
+        assert {receipt.letter.id for receipt in taken if receipt.letter} == {letter.id}
+
+    def test_unreadable_bytes_come_with_the_reason_and_can_be_let_go(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        queue.put([a_letter(domain)])
+        queue.done(take(queue, [domain], 1))
+        self.put_raw(domain, b"not a letter", JSON_CONTENT_TYPE)
+        [receipt] = take(queue, [domain], 1)
+        assert receipt.letter is None
+        assert receipt.raw == b"not a letter"
+        assert receipt.problem == "the letter is not JSON"
+        queue.done([receipt])
+        assert queue.receive([domain], limit=1, wait=NOTHING) == []
+
+    def test_a_foreign_domain_is_carried_under_a_mapped_name(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        foreign = f"{domain} Größe/*#" + "x" * 80
+        assert queue.put([a_letter(foreign)]) == [None]
+        [receipt] = take(queue, [foreign], 1)
+        assert receipt.letter is not None
+        assert receipt.letter.domain == foreign
+
+
+class DeadLetterQueueContract(LetterRoundContract):
+    """All that a queue must do, whatever carries it."""
+
     def test_only_the_domains_asked_for_are_taken(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:
@@ -163,27 +244,6 @@ class DeadLetterQueueContract(ABC):
         assert queue.receive([], limit=1, wait=timedelta(0)) == []
         queue.done([])
 
-    def test_letters_not_done_come_back_when_their_receiver_closes(
-        self, opened: Callable[[], DeadLetterQueue], domain: str
-    ) -> None:
-        first = opened()
-        first.put(letters_of(domain, 3))
-        assert len(take(first, [domain], 3)) == 3
-        first.close()
-        assert ids(take(opened(), [domain], 3)) == [f"{domain}-{n}" for n in range(3)]
-
-    def test_letters_done_do_not_come_back(
-        self, opened: Callable[[], DeadLetterQueue], domain: str
-    ) -> None:
-        first = opened()
-        first.put(letters_of(domain, 3))
-        first.done(take(first, [domain], 3))
-        first.put([a_letter(domain, 3)])
-        first.close()
-        second = opened()
-        assert ids(take(second, [domain], 1)) == [f"{domain}-3"]
-        assert second.receive([domain], limit=5, wait=NOTHING) == []
-
     def test_letters_done_out_of_order_lose_none_of_the_others(
         self, opened: Callable[[], DeadLetterQueue], domain: str
     ) -> None:
@@ -199,30 +259,6 @@ class DeadLetterQueueContract(ABC):
         back += second.receive([domain], limit=5, wait=timedelta(seconds=1))
         assert {f"{domain}-1", f"{domain}-3"} <= set(ids(back))
 
-    def test_the_rest_arrives_after_a_part_was_done(
-        self, opened: Callable[[], DeadLetterQueue], domain: str
-    ) -> None:
-        first = opened()
-        first.put(letters_of(domain, 9))
-        done: list[str] = []
-        while len(done) < 6:
-            taken = take(first, [domain], 3)
-            first.done(taken)
-            done += ids(taken)
-        first.close()
-        rest = ids(take(opened(), [domain], 3))
-        assert sorted(done + rest) == [f"{domain}-{n}" for n in range(9)]
-
-    def test_done_after_close_is_ignored(
-        self, opened: Callable[[], DeadLetterQueue], domain: str
-    ) -> None:
-        first = opened()
-        first.put([a_letter(domain)])
-        taken = take(first, [domain], 1)
-        first.close()
-        first.done(taken)
-        assert len(take(opened(), [domain], 1)) == 1
-
     def test_done_twice_is_harmless(self, queue: DeadLetterQueue, domain: str) -> None:
         queue.put(letters_of(domain, 2))
         taken = take(queue, [domain], 2)
@@ -231,31 +267,10 @@ class DeadLetterQueueContract(ABC):
         queue.put([a_letter(domain, 7)])
         assert ids(take(queue, [domain], 1)) == [f"{domain}-7"]
 
-    def test_putting_a_letter_twice_is_harmless(self, queue: DeadLetterQueue, domain: str) -> None:
-        letter = a_letter(domain)
-        assert queue.put([letter, letter]) == [None, None]
-        assert queue.put([letter]) == [None]
-        taken = take(queue, [domain], 1)
-        taken += queue.receive([domain], limit=5, wait=timedelta(seconds=1))
-        assert {receipt.letter.id for receipt in taken if receipt.letter} == {letter.id}
-
     def test_closing_twice_is_harmless(self, queue: DeadLetterQueue, domain: str) -> None:
         queue.put([a_letter(domain)])
         queue.close()
         queue.close()
-
-    def test_unreadable_bytes_come_with_the_reason_and_can_be_let_go(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        queue.put([a_letter(domain)])
-        queue.done(take(queue, [domain], 1))
-        self.put_raw(domain, b"not a letter", JSON_CONTENT_TYPE)
-        [receipt] = take(queue, [domain], 1)
-        assert receipt.letter is None
-        assert receipt.raw == b"not a letter"
-        assert receipt.problem == "the letter is not JSON"
-        queue.done([receipt])
-        assert queue.receive([domain], limit=1, wait=NOTHING) == []
 
     @pytest.mark.parametrize("form", list(Form))
     def test_a_letter_of_another_client_is_read_in_either_form(
@@ -277,15 +292,6 @@ class DeadLetterQueueContract(ABC):
         self.put_raw(domain, encode(a_letter(domain, 1)).body, None)
         [receipt] = take(queue, [domain], 1)
         assert receipt.letter == a_letter(domain, 1)
-
-    def test_a_foreign_domain_is_carried_under_a_mapped_name(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        foreign = f"{domain} Größe/*#" + "x" * 80
-        assert queue.put([a_letter(foreign)]) == [None]
-        [receipt] = take(queue, [foreign], 1)
-        assert receipt.letter is not None
-        assert receipt.letter.domain == foreign
 
     def test_many_threads_may_put_at_once(self, queue: DeadLetterQueue, domain: str) -> None:
         answers: list[list[str | None]] = []

@@ -20,19 +20,21 @@ _HASH_LENGTH: Final = 10
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def queue_name(domain: str) -> str:
+def queue_name(domain: str, suffix: str = "") -> str:
     """Return the name of *domain*'s queue, topic or subscription, for every backend.
 
     Any text gives a name that every backend takes: '.' becomes '-'; other characters become '-'
     and a hash is added, as it is where the name must be cut; an empty domain is ``unknown``.
+    A *suffix*, such as SQS wants for a FIFO queue, counts for its length.
     """
     plain = domain.replace(".", "-")
     mapped = _FOREIGN.sub("-", plain)
     name = NAME_PREFIX + (mapped or UNKNOWN_DOMAIN)
-    if mapped == plain and len(name) <= MAX_NAME_LENGTH:
-        return name
+    room = MAX_NAME_LENGTH - len(suffix)
+    if mapped == plain and len(name) <= room:
+        return name + suffix
     mark = hashlib.sha256(domain.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
-    return f"{name[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}-{mark}"
+    return f"{name[: room - _HASH_LENGTH - 1]}-{mark}{suffix}"
 
 
 def routing_key(domain: str) -> str:

@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from angzarr.adapters.sqs.client import FAILURES, Service, told
 from angzarr.adapters.sqs.letter_receiver import LetterReceiver
-from angzarr.adapters.sqs.letter_sender import LetterSender
-from angzarr.adapters.sqs.queues import FAILURES, Queues, Service
+from angzarr.adapters.sqs.letter_sender import LetterSender, QueueOutlet
+from angzarr.adapters.sqs.letter_topic_publisher import TopicOutlet
+from angzarr.adapters.sqs.queues import Queues
+from angzarr.adapters.sqs.topics import Topics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Receipt
@@ -22,16 +25,22 @@ from angzarr.dead_letters.queue import Receipt
 class SqsDeadLetterQueue:
     """A dead-letter queue on SQS; safe from any thread and across fork.
 
-    *visibility* is the lease of a received letter: after it, the letter comes to another
-    receiver. *timeout* bounds each connect and reply. Credentials are found as boto3 finds them;
-    *options* go to boto3's client, e.g. ``verify`` or keys.
+    *visibility* is the lease of a received letter, renewed while its receipt is in hand; after
+    it, the letter comes to another receiver. *timeout* bounds each connect and reply. With *fifo*
+    letters of one aggregate keep their order. Credentials are found as boto3 finds them, by
+    *profile* if named; *options* go to boto3's client, e.g. ``verify`` or keys.
     """
+
+    _put_to = "SQS"
 
     def __init__(
         self,
         *,
         region: str | None = None,
         endpoint_url: str | None = None,
+        profile: str | None = None,
+        fifo: bool = False,
+        create_missing: bool = True,
         timeout: timedelta = timedelta(seconds=5),
         visibility: timedelta = timedelta(minutes=5),
         form: Form = Form.JSON,
@@ -40,9 +49,12 @@ class SqsDeadLetterQueue:
         self._service = Service(
             region=region,
             endpoint_url=endpoint_url,
+            profile=profile,
             timeout=timeout.total_seconds(),
             options=dict(options or {}),
         )
+        self._fifo = fifo
+        self._create_missing = create_missing
         self._visibility = visibility
         self._form = form
         self._open()
@@ -52,7 +64,7 @@ class SqsDeadLetterQueue:
         if not letters:
             return []
         self._leave_parents_client()
-        with self._service.told():
+        with told(self._put_to):
             return self._sender.send(letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
@@ -60,28 +72,46 @@ class SqsDeadLetterQueue:
         if not domains:
             return []
         self._leave_parents_client()
-        with self._service.told():
+        with told("SQS"):
             return self._receiver.receive(domains, limit, wait.total_seconds())
 
     def done(self, receipts: Sequence[Receipt], /) -> None:
         """Delete the messages of *receipts*; one whose lease has ended is ignored."""
         self._leave_parents_client()
-        with self._service.told():
+        with told("SQS"):
             self._receiver.done(receipts)
 
     def close(self) -> None:
         """Make what was received and not done visible again, and close the connections."""
         self._leave_parents_client()
         with contextlib.suppress(*FAILURES):  # its lease ends by itself
-            self._receiver.give_back()
+            self._receiver.give_back(self._service.timeout)
         self._queues.close()
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self._queues = Queues(self._service)
-        self._sender = LetterSender(self._queues, self._form)
+        self._queues = Queues(self._service, fifo=self._fifo, create_missing=self._create_missing)
+        self._sender = LetterSender(QueueOutlet(self._queues), self._form)
         self._receiver = LetterReceiver(self._queues, self._visibility)
 
     def _leave_parents_client(self) -> None:
         if self._process != os.getpid():
             self._open()
+
+
+class SnsSqsDeadLetterQueue(SqsDeadLetterQueue):
+    """A topic a domain on SNS, fanned out to a queue of its name, which is received from."""
+
+    _put_to = "SNS"
+
+    def close(self) -> None:
+        """Do what a queue on SQS does, and close the connections to SNS."""
+        super().close()
+        self._topics.close()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        self._topics = Topics(self._service, fifo=self._fifo, create_missing=self._create_missing)
+        self._queues = self._topics.queues
+        self._sender = LetterSender(TopicOutlet(self._topics), self._form)
+        self._receiver = LetterReceiver(self._queues, self._visibility)

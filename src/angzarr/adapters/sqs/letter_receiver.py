@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import threading
 import time
+import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from angzarr.adapters.sqs.letter_sender import BATCH
-from angzarr.adapters.sqs.queues import CONTENT_TYPE, FAILURES, LONG_POLL, Queues, is_gone
+from botocore.exceptions import ClientError
+
+from angzarr.adapters.sqs.client import FAILURES, LONG_POLL, is_gone, reason_of
+from angzarr.adapters.sqs.lease_renewal import LeaseRenewal
+from angzarr.adapters.sqs.letter_entries import BATCH, CONTENT_TYPE
+from angzarr.adapters.sqs.letter_leases import TRIED_AGAIN_AFTER, Leases, by_queue, entries_of
+from angzarr.adapters.sqs.notification import unwrapped
+from angzarr.adapters.sqs.queues import Queues
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, read_receipt
 from angzarr.dead_letters.queue import Receipt
 from angzarr.errors import DeadLetterQueueUnavailable
+from angzarr.seldom import Seldom
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef
 
+_LOG: Final = logging.getLogger(__name__)
 #: Seconds between looks where the wait is too short for a long poll.
 _PAUSE: Final = 0.1
 #: What SQS answers where a receipt's lease has ended.
 _LEASE_ENDED: Final = frozenset({"ReceiptHandleIsInvalid", "InvalidParameterValue"})
-
-
-class Handle(NamedTuple):
-    """The queue a message is in, and SQS's receipt for it."""
-
-    url: str
-    receipt: str
 
 
 class LetterReceiver:
@@ -38,10 +41,13 @@ class LetterReceiver:
 
     def __init__(self, queues: Queues, visibility: timedelta) -> None:
         self._queues = queues
-        self._visibility = int(visibility.total_seconds())
+        self._visibility = max(1, int(visibility.total_seconds()))
         self._lock = threading.Lock()
         self._turn: deque[str] = deque()
-        self._held: dict[Handle, None] = {}
+        self._leases = Leases(self._change, self._visibility)
+        pause = self._visibility * TRIED_AGAIN_AFTER
+        self._renewal = LeaseRenewal(self._leases.renew, pause)
+        self._seldom = Seldom()
 
     def receive(self, domains: Sequence[str], limit: int, wait: float) -> list[Receipt]:
         """Take up to *limit* letters, waiting at most *wait* seconds for the first."""
@@ -56,43 +62,66 @@ class LetterReceiver:
         while (
             taken
             and len(taken) < limit
-            and (more := self._look_at_all(domains, limit - len(taken)))
+            and (more := self._look_at_all(domains, limit - len(taken), taken))
         ):
             taken += more
         return taken
 
     def done(self, receipts: Sequence[Receipt]) -> None:
         """Delete the messages of *receipts*."""
-        with self._lock:
-            handles = [receipt.handle for receipt in receipts if receipt.handle in self._held]
-        for url, batch in _by_queue(handles):
+        for url, batch in by_queue(self._leases.held(receipt.handle for receipt in receipts)):
             try:
                 client = self._queues.client
-                reply = client.delete_message_batch(QueueUrl=url, Entries=_entries(batch))
+                reply = client.delete_message_batch(QueueUrl=url, Entries=entries_of(batch))
             except FAILURES as error:
                 if not is_gone(error):
                     raise
             else:
                 _check(reply.get("Failed", ()))
-            self._forget(batch)
+            self._leases.let_go(batch)
 
-    def give_back(self) -> None:
-        """Make what is held visible to others at once."""
-        with self._lock:
-            handles = list(self._held)
-            self._held.clear()
-        for url, batch in _by_queue(handles):
-            entries: Any = [entry | {"VisibilityTimeout": 0} for entry in _entries(batch)]
-            self._queues.client.change_message_visibility_batch(QueueUrl=url, Entries=entries)
+    def give_back(self, patience: float) -> None:
+        """Make what is held visible to others at once.
 
-    def _look_at_all(self, domains: Sequence[str], limit: int) -> list[Receipt]:
-        """Look once at each queue without waiting, beginning after the one looked at last."""
+        A renewal that is under way is waited for, for *patience* seconds: it would hide it again.
+        """
+        held = self._leases.let_all_go()
+        self._renewal.stop(patience)
+        for url, batch in by_queue(held):
+            self._change(url, [entry | {"VisibilityTimeout": 0} for entry in entries_of(batch)])
+
+    def _change(self, url: str, entries: list[Any]) -> Mapping[str, Any]:
+        return self._queues.client.change_message_visibility_batch(QueueUrl=url, Entries=entries)
+
+    def _look_at_all(
+        self, domains: Sequence[str], limit: int, in_hand: Sequence[Receipt] = ()
+    ) -> list[Receipt]:
+        """Look once at each queue without waiting, beginning after the one looked at last.
+
+        A queue that SQS refuses keeps no other's letters back, and a failure none of *in_hand*.
+        """
         taken: list[Receipt] = []
+        refused: tuple[str, Exception] | None = None
         for _ in domains:
             if len(taken) >= limit:
                 break
-            taken += self._look(self._next(domains), limit - len(taken), 0)
+            domain = self._next(domains)
+            try:
+                taken += self._look(domain, limit - len(taken), 0)
+            except (*FAILURES, DeadLetterQueueUnavailable) as error:
+                refused = refused or (domain, error)
+                if not isinstance(error, (ClientError, DeadLetterQueueUnavailable)):
+                    break  # nobody answers: nor would the next
+        if refused and not taken and not in_hand:
+            raise refused[1]
+        if refused:
+            self._say(*refused)
         return taken
+
+    def _say(self, domain: str, error: Exception) -> None:
+        if self._seldom.now(domain):
+            told = reason_of(error)
+            _LOG.warning("the dead letters of %s cannot be received: %s", domain, told)
 
     def _next(self, domains: Sequence[str]) -> str:
         with self._lock:
@@ -111,50 +140,39 @@ class LetterReceiver:
 
     def _ask(self, domain: str, limit: int, wait: int) -> list[Receipt]:
         url = self._queues.url(domain)
+        # A FIFO queue gives the same letters again where the client asks anew after a lost reply.
+        attempt: Any = {"ReceiveRequestAttemptId": uuid.uuid4().hex} if self._queues.fifo else {}
+        asked_at = time.monotonic()
         reply = self._queues.client.receive_message(
             QueueUrl=url,
             MaxNumberOfMessages=min(limit, BATCH),
             WaitTimeSeconds=wait,
             VisibilityTimeout=self._visibility,
             MessageAttributeNames=[CONTENT_TYPE],
+            **attempt,
         )
-        return [self._receipt(domain, url, message) for message in reply.get("Messages", ())]
+        messages = reply.get("Messages", ())
+        receipts = [self._receipt(domain, url, message, asked_at) for message in messages]
+        if receipts:
+            self._renewal.begin()
+        return receipts
 
-    def _receipt(self, domain: str, url: str, message: MessageTypeDef) -> Receipt:
-        handle = Handle(url, message["ReceiptHandle"])
-        with self._lock:
-            self._held[handle] = None
+    def _receipt(self, domain: str, url: str, message: MessageTypeDef, asked_at: float) -> Receipt:
+        handle = self._leases.hold(url, message["ReceiptHandle"], asked_at)
         attributes = message.get("MessageAttributes", {})
-        content_type = attributes[CONTENT_TYPE]["StringValue"] if CONTENT_TYPE in attributes else ""
-        return read_receipt(domain, _bytes(message["Body"], content_type), content_type, handle)
-
-    def _forget(self, handles: Sequence[Handle]) -> None:
-        with self._lock:
-            for handle in handles:
-                self._held.pop(handle, None)
+        said = attributes[CONTENT_TYPE].get("StringValue", "") if CONTENT_TYPE in attributes else ""
+        text, content_type = unwrapped(message["Body"], said)
+        return read_receipt(domain, _bytes(text, content_type), content_type, handle)
 
 
 def _bytes(text: str, content_type: str) -> bytes:
     """Return the letter's bytes: base64 wherever the text is not JSON (wire facts)."""
     if content_type.startswith(JSON_CONTENT_TYPE) or text.startswith("{"):
-        return text.encode()
+        return text.encode("utf-8", "backslashreplace")
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return text.encode()
-
-
-def _by_queue(handles: Sequence[Handle]) -> Iterator[tuple[str, list[Handle]]]:
-    by_url: dict[str, list[Handle]] = {}
-    for handle in handles:
-        by_url.setdefault(handle.url, []).append(handle)
-    for url, own in by_url.items():
-        for start in range(0, len(own), BATCH):
-            yield url, own[start : start + BATCH]
-
-
-def _entries(handles: Sequence[Handle]) -> list[Any]:
-    return [{"Id": str(at), "ReceiptHandle": one.receipt} for at, one in enumerate(handles)]
+        return text.encode("utf-8", "backslashreplace")
 
 
 def _check(failed: Sequence[Mapping[str, Any]]) -> None:

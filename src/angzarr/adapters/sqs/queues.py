@@ -1,131 +1,91 @@
-"""The SQS client of one process, the queues it knows, and what its failures mean."""
+"""The queues of letters: their names and addresses; one that is missing is created, if wanted."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
-
+from angzarr.adapters.sqs.client import Client, Service, is_gone
+from angzarr.adapters.sqs.queue_check import RETENTION, QueueCheck
 from angzarr.dead_letters.names import queue_name
 from angzarr.errors import DeadLetterQueueUnavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-#: What boto3 raises when AWS or the network fails.
-FAILURES: Final = (BotoCoreError, ClientError)
-#: The name of the message attribute that tells a letter's form.
-CONTENT_TYPE: Final = "content_type"
-#: Seconds that one long poll may wait; the reply's time-out comes on top.
-LONG_POLL: Final = 1
-#: The longest SQS keeps a message: 14 days, in seconds.
-_RETENTION: Final = "1209600"
-_GONE: Final = frozenset({"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"})
+#: What the names of FIFO queues and topics end in.
+FIFO_SUFFIX: Final = ".fifo"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """Where SQS is and how long to wait for it; `options` may hold secrets."""
-
-    region: str | None
-    endpoint_url: str | None
-    timeout: float
-    options: Mapping[str, Any] = field(repr=False)
-
-    def connect(self) -> SQSClient:
-        """Return a client of its own session, which is what may be made in any thread."""
-        config = Config(
-            connect_timeout=self.timeout,
-            read_timeout=self.timeout + LONG_POLL,
-            retries={"mode": "standard", "total_max_attempts": 2},
-        )
-        client: SQSClient = boto3.session.Session().client(
-            "sqs",
-            region_name=self.region,
-            endpoint_url=self.endpoint_url,
-            config=config,
-            **self.options,
-        )
-        return client
-
-    @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """Turn a failure of the client into DeadLetterQueueUnavailable with one sentence."""
-        try:
-            yield
-        except FAILURES as error:
-            msg = f"SQS does not take dead letters: {reason_of(error)}"
-            raise DeadLetterQueueUnavailable(msg) from error
-
-
-def reason_of(error: BaseException) -> str:
-    """Return what *error* says, on one line; client-side texts may hold addresses, so no text."""
-    if isinstance(error, NoCredentialsError):
-        return (
-            "no AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,"
-            " a profile, or a role"
-        )
-    if isinstance(error, NoRegionError):
-        return "no AWS region is known; set aws_region or AWS_DEFAULT_REGION"
-    if isinstance(error, ClientError):
-        said = error.response.get("Error", {})
-        return f"{said.get('Code', '')} {' '.join(said.get('Message', '').split())[:200]}".strip()
-    return f"no answer ({type(error).__name__})"
-
-
-def is_gone(error: BaseException) -> bool:
-    """Tell whether *error* says that there is no such queue."""
-    return isinstance(error, ClientError) and error.response["Error"].get("Code") in _GONE
+def _nothing_more(_name: str) -> Mapping[str, str]:
+    return {}
 
 
 class Queues:
-    """The queues' addresses, looked up once; a queue that is missing is created."""
+    """The queues' addresses, looked up once; safe from any thread.
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._lock = threading.Lock()
-        self._client: SQSClient | None = None
+    *more* gives the attributes that a new queue of a name gets besides ours.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        fifo: bool,
+        create_missing: bool,
+        more: Callable[[str], Mapping[str, str]] = _nothing_more,
+    ) -> None:
+        self.fifo = fifo
+        self.create_missing = create_missing
+        self._client = Client(service, "sqs")
+        self._more = more
         self._urls: dict[str, str] = {}
+        self._check = QueueCheck()
 
     @property
     def client(self) -> SQSClient:
         """The client, made when first needed; it may be used from any thread."""
-        with self._lock:
-            if self._client is None:
-                self._client = self._service.connect()
-            return self._client
+        client: SQSClient = self._client.get()
+        return client
+
+    def name(self, domain: str) -> str:
+        """Return what *domain*'s queue is called, and its topic."""
+        return queue_name(domain, FIFO_SUFFIX if self.fifo else "")
 
     def url(self, domain: str) -> str:
         """Return the address of *domain*'s queue."""
-        name = queue_name(domain)
+        name = self.name(domain)
         if name not in self._urls:
             self._urls[name] = self._find(name)
         return self._urls[name]
 
     def forget_if_gone(self, domain: str, error: BaseException) -> bool:
-        """Tell whether *error* says that the queue was deleted; it is then created when needed."""
+        """Tell whether *error* says that the queue was deleted; it is then looked up anew."""
         if is_gone(error):
-            self._urls.pop(queue_name(domain), None)
+            self._urls.pop(self.name(domain), None)
             return True
         return False
 
     def close(self) -> None:
         """Close the connections."""
-        with self._lock:
-            if self._client:
-                self._client.close()
-            self._client = None
+        self._client.close()
 
     def _find(self, name: str) -> str:
         client = self.client
         try:
-            return client.get_queue_url(QueueName=name)["QueueUrl"]
+            url = client.get_queue_url(QueueName=name)["QueueUrl"]
         except client.exceptions.QueueDoesNotExist:
-            settings: Any = {"MessageRetentionPeriod": _RETENTION}
-            return client.create_queue(QueueName=name, Attributes=settings)["QueueUrl"]
+            return self._create(name)
+        self._check.look(client, name, url)
+        return url
+
+    def _create(self, name: str) -> str:
+        if not self.create_missing:
+            msg = (
+                f"the SQS queue {name} does not exist: create it, with MessageRetentionPeriod="
+                f"{RETENTION}, or set dlq.create_missing to true"
+            )
+            raise DeadLetterQueueUnavailable(msg)
+        kind = {"FifoQueue": "true"} if self.fifo else {}
+        settings: Any = {"MessageRetentionPeriod": str(RETENTION), **kind, **self._more(name)}
+        return self.client.create_queue(QueueName=name, Attributes=settings)["QueueUrl"]

@@ -1,0 +1,119 @@
+"""Whether what a topic is given arrives in its queue: rules over what AWS says of both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from angzarr.adapters.sqs.queue_policy import Sending, judge, policy_for
+
+#: Bytes of a message, and of a batch, that a topic takes whose attributes say no other number.
+DEFAULT_LIMIT: Final = 256 * 1024
+#: Bytes that SNS may add to a message that it does not deliver raw.
+_ENVELOPE: Final = 4096
+#: By how much a text may grow when it is written into JSON as a string.
+_ESCAPED: Final = 3
+#: Seconds that what is new needs, and a queue that was changed, until all of AWS knows it.
+NEW_FOR: Final = 2.0
+CHANGED_FOR: Final = 60.0
+#: The key that SQS has by itself, which SNS may not use.
+_FORBIDDEN_KEY: Final = "alias/aws/sqs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A topic, its queue and the subscription between them, each with AWS' attributes of it."""
+
+    name: str
+    topic_arn: str
+    topic: Mapping[str, str]
+    queue: Mapping[str, str]
+    subscription: Mapping[str, str]
+    #: Whether the subscription was made just now.
+    is_new: bool = False
+
+    @property
+    def queue_arn(self) -> str:
+        """What the subscription must lead to."""
+        return self.queue["QueueArn"]
+
+
+def arns(queue_arn: str) -> tuple[str, str]:
+    """Return the addresses of the queue and of the topic of the same name beside it."""
+    parts = queue_arn.split(":")
+    return queue_arn, ":".join([*parts[:2], "sns", *parts[3:]])
+
+
+def queue_beside(topic_arn: str) -> str:
+    """Return the address of the queue that has the topic's name."""
+    parts = topic_arn.split(":")
+    return ":".join([*parts[:2], "sqs", *parts[3:]])
+
+
+def lacks(found: Found) -> list[str]:
+    """Return why letters given to the topic would be lost, each with what to do."""
+    return [*_of_the_queue(found), *_of_the_subscription(found)]
+
+
+def _of_the_queue(found: Found) -> Iterator[str]:
+    policy = found.queue.get("Policy", "")
+    if judge(policy, found.queue_arn, found.topic_arn) is Sending.REFUSED:
+        wanted = policy_for(found.queue_arn, found.topic_arn)
+        yield (
+            f"the policy of the queue {found.name} does not let the topic send to it:"
+            f" add the statement of {wanted}"
+        )
+    if found.queue.get("KmsMasterKeyId", "").endswith(_FORBIDDEN_KEY):
+        yield (
+            f"the queue {found.name} is encrypted with {_FORBIDDEN_KEY}, which SNS may not use:"
+            " set SqsManagedSseEnabled=true, or a key of yours that sns.amazonaws.com may use"
+        )
+
+
+def _of_the_subscription(found: Found) -> Iterator[str]:
+    given = found.subscription
+    if given.get("PendingConfirmation") == "true":
+        yield f"the subscription of the queue {found.name} waits for its confirmation: confirm it"
+    if given.get("FilterPolicy", "") not in ("", "{}"):
+        yield (
+            f"the subscription of the queue {found.name} has a FilterPolicy, which drops what does"
+            " not fit: remove it"
+        )
+
+
+def warnings(found: Found) -> list[str]:
+    """Return what may cost letters or is unlike ours, and keeps none from being put."""
+    told = []
+    if found.subscription.get("RawMessageDelivery") != "true":
+        told.append("its subscription has no raw delivery (set RawMessageDelivery=true)")
+    policy = found.queue.get("Policy", "")
+    if judge(policy, found.queue_arn, found.topic_arn) is Sending.UNCLEAR:
+        told.append("its queue's policy has conditions that are not judged (see that SNS may send)")
+    if found.queue.get("KmsMasterKeyId"):
+        told.append(
+            "its queue is encrypted with a key of yours (see that sns.amazonaws.com may use"
+            " kms:GenerateDataKey and kms:Decrypt)"
+        )
+    return told
+
+
+def limit(found: Found) -> int:
+    """Return the bytes that one letter, and one batch, may have to arrive in the queue."""
+    topic = _number(found.topic.get("MaximumMessageSize"), DEFAULT_LIMIT)
+    queue = _number(found.queue.get("MaximumMessageSize"), DEFAULT_LIMIT)
+    if found.subscription.get("RawMessageDelivery") != "true":
+        queue = max(0, queue - _ENVELOPE) // _ESCAPED
+    return min(topic, queue)
+
+
+def settles_in(found: Found, now: float) -> float:
+    """Return the seconds until all of AWS knows queue and subscription; *now* is Unix time."""
+    created = _number(found.queue.get("CreatedTimestamp"), 0)
+    changed = _number(found.queue.get("LastModifiedTimestamp"), 0)
+    ready = max(created + NEW_FOR, changed + CHANGED_FOR if changed > created else 0.0)
+    return max(ready - now, NEW_FOR if found.is_new else 0.0)
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and text.isdecimal() else default

@@ -1,0 +1,179 @@
+"""Leases of received letters: renewed while their receipts are in hand, ending by themselves.
+
+SQS hides a received letter for a while. One that came again while somebody works on it would be
+analysed twice; one that stayed hidden though nobody does would hold up its group in a FIFO queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from angzarr.adapters.sqs.client import FAILURES, reason_of
+from angzarr.adapters.sqs.letter_entries import BATCH
+from angzarr.seldom import Seldom
+
+_LOG: Final = logging.getLogger(__name__)
+
+#: The longest SQS hides a message, counted from when it was received: 12 hours, in seconds.
+LONGEST: Final = 12 * 3600.0
+#: A lease is renewed when this share of it is over, so that several more tries fit in.
+RENEWED_AFTER: Final = 1 / 3
+#: After a try that failed the next comes when this share of a lease has passed.
+TRIED_AGAIN_AFTER: Final = 1 / 10
+#: Least seconds between two tries.
+PAUSE: Final = 0.1
+
+#: Hides the messages of some entries, all of one queue, anew; returns SQS's reply.
+Change: TypeAlias = Callable[[str, list[Any]], Mapping[str, Any]]
+
+
+class Handle:
+    """What a receipt of ours holds: while it is in somebody's hands its letter stays hidden."""
+
+    __slots__ = ("__weakref__", "lease")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Lease:
+    """One received message; times are monotonic seconds."""
+
+    url: str
+    receipt: str
+    began: float
+    ends: float
+    renew_at: float
+    holder: Callable[[], Handle | None] = lambda: None
+
+
+def extension(age: float, visibility: int) -> int:
+    """Return for how many seconds a message that was received *age* ago may be hidden now."""
+    return max(0, min(visibility, int(LONGEST - age)))
+
+
+class Leases:
+    """The letters received and not let go; safe from any thread, of one process."""
+
+    def __init__(
+        self,
+        change: Change,
+        visibility: int,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._change = change
+        self._visibility = visibility
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._held: dict[Lease, None] = {}
+        self._seldom = Seldom()
+
+    def hold(self, url: str, receipt: str, asked_at: float) -> Handle:
+        """Count a message, received by a request made at *asked_at*, among those held."""
+        lease = Lease(
+            url=url,
+            receipt=receipt,
+            began=asked_at,
+            ends=asked_at + self._visibility,
+            renew_at=asked_at + self._visibility * RENEWED_AFTER,
+        )
+        handle = Handle(lease)
+        lease.holder = weakref.ref(handle)
+        with self._lock:
+            self._held[lease] = None
+        return handle
+
+    def held(self, handles: Iterable[object]) -> list[Lease]:
+        """Return those of *handles* that were not let go."""
+        leases = [handle.lease for handle in handles if isinstance(handle, Handle)]
+        with self._lock:
+            return [lease for lease in dict.fromkeys(leases) if lease in self._held]
+
+    def let_go(self, leases: Iterable[Lease]) -> None:
+        """Renew *leases* no more."""
+        with self._lock:
+            for lease in leases:
+                self._held.pop(lease, None)
+
+    def let_all_go(self) -> list[Lease]:
+        """Renew none any more; return those that still are hidden."""
+        now = self._monotonic()
+        with self._lock:
+            running = [lease for lease in self._held if lease.ends > now]
+            self._held.clear()
+        return running
+
+    def renew(self) -> float | None:
+        """Renew what is due; return the seconds until more may be, None where nothing is held.
+
+        What is received meanwhile is due no earlier than that.
+        """
+        now = self._monotonic()
+        with self._lock:
+            held = list(self._held)
+        self.let_go(one for one in held if one.holder() is None and one.ends <= now)
+        due = [one for one in held if one.renew_at <= now and one.holder() is not None]
+        for url, leases in by_queue(due):
+            self._renew_batch(url, leases)
+        with self._lock:
+            times = [_wakes_at(lease) for lease in self._held]
+        longest = self._visibility * RENEWED_AFTER
+        return max(PAUSE, min(min(times) - self._monotonic(), longest)) if times else None
+
+    def _renew_batch(self, url: str, leases: Sequence[Lease]) -> None:
+        """Ask for more time; what is not given is asked for again until the lease has ended."""
+        now = self._monotonic()
+        entries = [
+            entry | {"VisibilityTimeout": extension(now - lease.began, self._visibility)}
+            for entry, lease in zip(entries_of(leases), leases, strict=True)
+        ]
+        given = self._asked(url, [entry for entry in entries if entry["VisibilityTimeout"]])
+        for entry, lease in zip(entries, leases, strict=True):
+            self._note(lease, now, given.get(entry["Id"], 0))
+
+    def _asked(self, url: str, entries: list[Any]) -> dict[str, int]:
+        """Return by entry for how many seconds it is hidden; nothing where SQS gave no answer."""
+        if not entries:
+            return {}
+        try:
+            reply = self._change(url, entries)
+        except FAILURES as error:
+            if self._seldom.now():
+                told = "the leases of %d dead letters were not renewed, they may come again: %s"
+                _LOG.warning(told, len(entries), reason_of(error))
+            return {}
+        taken = {entry["Id"] for entry in reply.get("Successful", ())}
+        return {one["Id"]: one["VisibilityTimeout"] for one in entries if one["Id"] in taken}
+
+    def _note(self, lease: Lease, now: float, given: int) -> None:
+        if given:
+            lease.ends = max(lease.ends, now + given)
+        pause = given * RENEWED_AFTER if given else self._visibility * TRIED_AGAIN_AFTER
+        longest = lease.began + LONGEST - 1  # SQS counts whole seconds
+        lease.renew_at = now + pause if now < lease.ends < longest else float("inf")
+
+
+def _wakes_at(lease: Lease) -> float:
+    return lease.ends if lease.holder() is None else lease.renew_at
+
+
+def by_queue(leases: Iterable[Lease]) -> Iterator[tuple[str, list[Lease]]]:
+    """Return *leases* in batches that SQS takes, each of one queue, in their order."""
+    by_url: dict[str, list[Lease]] = {}
+    for lease in leases:
+        by_url.setdefault(lease.url, []).append(lease)
+    for url, own in by_url.items():
+        for start in range(0, len(own), BATCH):
+            yield url, own[start : start + BATCH]
+
+
+def entries_of(leases: Sequence[Lease]) -> list[Any]:
+    """Return *leases* as the entries of a batch."""
+    return [{"Id": str(at), "ReceiptHandle": one.receipt} for at, one in enumerate(leases)]

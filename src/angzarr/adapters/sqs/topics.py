@@ -1,0 +1,181 @@
+"""The topics of letters: none is given a letter before what it is given arrives in a queue.
+
+SNS confirms a letter that nobody is subscribed to, and loses it. So each topic is looked at before
+a process first puts letters on it, once a minute, and after every error.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from angzarr.adapters.sqs import fan_out
+from angzarr.adapters.sqs.client import FAILURES, Client, Service, is_gone
+from angzarr.adapters.sqs.fan_out import Found
+from angzarr.adapters.sqs.queue_policy import policy_for
+from angzarr.adapters.sqs.queues import Queues
+from angzarr.adapters.sqs.subscriptions import Subscriptions
+from angzarr.errors import DeadLetterQueueUnavailable
+
+_LOG: Final = logging.getLogger(__name__)
+#: Seconds for which a topic that was looked at is trusted.
+TRUSTED_FOR: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A topic that leads to its queue, and how much of it fits."""
+
+    arn: str
+    limit: int
+    until: float
+
+
+class Topics:
+    """Topics, each with its queue; safe from any thread."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        fifo: bool,
+        create_missing: bool,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.queues = Queues(
+            service, fifo=fifo, create_missing=create_missing, more=self._policy_of_new
+        )
+        self._client = Client(service, "sns")
+        self._subscriptions = Subscriptions(self._client, create_missing=create_missing)
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._ready: dict[str, Ready] = {}
+        self._in_force: dict[str, str] = {}
+
+    @property
+    def client(self) -> Any:
+        """The client of SNS; it may be used from any thread."""
+        return self._client.get()
+
+    def ready(self, domain: str) -> Ready:
+        """Return *domain*'s topic; raises DeadLetterQueueUnavailable if letters would be lost."""
+        name = self.queues.name(domain)
+        known = self._ready.get(name)
+        if known is None or known.until <= self._monotonic():
+            known = self._ready[name] = self._looked_at(domain, name)
+        return known
+
+    def doubt(self, domain: str) -> None:
+        """Look at *domain*'s topic again before it is given another letter."""
+        self._ready.pop(self.queues.name(domain), None)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+        self.queues.close()
+
+    def _looked_at(self, domain: str, name: str) -> Ready:
+        self._ready.pop(name, None)
+        began = self._monotonic()
+        try:
+            found, now = self._found(domain, name)
+        except FAILURES as error:
+            if not self.queues.forget_if_gone(domain, error):
+                raise
+            found, now = self._found(domain, name)
+        if told := fan_out.lacks(found):
+            msg = f"letters given to the topic {name} would be lost: {'; '.join(told)}"
+            raise DeadLetterQueueUnavailable(msg)
+        self._wait_until_in_force(found, now)
+        return Ready(arn=found.topic_arn, limit=fan_out.limit(found), until=began + TRUSTED_FOR)
+
+    def _found(self, domain: str, name: str) -> tuple[Found, float]:
+        """Return what there is, made where it was missing, and the time by AWS' clock."""
+        url = self.queues.url(domain)
+        reply: Any = self.queues.client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+        queue_arn, topic_arn = fan_out.arns(reply["Attributes"]["QueueArn"])
+        topic = self._topic(name, topic_arn)
+        now = _server_time(reply)
+        queue = self._with_policy(url, reply["Attributes"], topic_arn, now)
+        subscription = self._subscriptions.find(name, topic_arn, queue_arn)
+        found = Found(
+            name=name,
+            topic_arn=topic_arn,
+            topic=topic,
+            queue=queue,
+            subscription=subscription.attributes,
+            is_new=subscription.is_new,
+        )
+        return found, now
+
+    def _topic(self, name: str, arn: str) -> Mapping[str, str]:
+        """Return the topic's attributes."""
+        try:
+            return self._attributes(arn)
+        except FAILURES as error:
+            if not is_gone(error):
+                raise
+        if not self.queues.create_missing:
+            msg = (
+                f"the SNS topic {name} does not exist beside the queue of that name:"
+                " create it, or set dlq.create_missing to true"
+            )
+            raise DeadLetterQueueUnavailable(msg)
+        self._create(name)
+        return self._attributes(arn)
+
+    def _attributes(self, arn: str) -> Mapping[str, str]:
+        given: Mapping[str, str] = self.client.get_topic_attributes(TopicArn=arn)["Attributes"]
+        return given
+
+    def _create(self, name: str) -> str:
+        """Create the topic, unless it is there, and return its address."""
+        kind = {"FifoTopic": "true", "ContentBasedDeduplication": "false"}
+        attributes = kind if self.queues.fifo else {}
+        return str(self.client.create_topic(Name=name, Attributes=attributes)["TopicArn"])
+
+    def _policy_of_new(self, name: str) -> Mapping[str, str]:
+        """Return the policy of a new queue: given later, it would be in force a minute later."""
+        topic_arn = self._create(name)
+        return {"Policy": policy_for(fan_out.queue_beside(topic_arn), topic_arn)}
+
+    def _with_policy(
+        self, url: str, queue: Mapping[str, str], topic_arn: str, now: float
+    ) -> Mapping[str, str]:
+        """Give a policy to a queue that has none; another's is not touched."""
+        if queue.get("Policy") or not self.queues.create_missing:
+            return queue
+        policy = policy_for(queue["QueueArn"], topic_arn)
+        self.queues.client.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+        return {**queue, "Policy": policy, "LastModifiedTimestamp": str(int(now))}
+
+    def _wait_until_in_force(self, found: Found, now: float) -> None:
+        """Wait for a new queue; of one that was changed say that letters must wait."""
+        policy = found.queue.get("Policy", "")
+        if self._in_force.get(found.name) == policy and not found.is_new:
+            return
+        wait = fan_out.settles_in(found, now)
+        if wait > fan_out.NEW_FOR:
+            msg = (
+                f"the queue {found.name} was changed a moment ago: its letters wait"
+                f" {wait:.0f} s, until its policy is surely in force"
+            )
+            raise DeadLetterQueueUnavailable(msg)
+        self._sleep(wait)
+        if found.name not in self._in_force and (told := fan_out.warnings(found)):
+            _LOG.warning("the topic %s is unlike ours: %s", found.name, "; ".join(told))
+        self._in_force[found.name] = policy
+
+
+def _server_time(reply: Mapping[str, Any]) -> float:
+    """Return the time by AWS' clock, which queues' times are told by."""
+    told = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
+    try:
+        return parsedate_to_datetime(told).timestamp()
+    except ValueError:
+        return time.time()

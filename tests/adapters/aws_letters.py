@@ -1,0 +1,114 @@
+"""Letters on AWS, as somebody else's client sees them: clients, addresses, raw messages."""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+from typing import Any
+
+import boto3
+import pytest
+
+from angzarr.adapters.sqs import fan_out
+from angzarr.adapters.sqs.dead_letters import SnsSqsDeadLetterQueue, SqsDeadLetterQueue
+from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE
+from angzarr.dead_letters.names import queue_name
+
+
+class AwsLetters:
+    """What the tests of each backend on AWS share."""
+
+    adapter: type[SqsDeadLetterQueue] = SqsDeadLetterQueue
+    fifo = False
+
+    @pytest.fixture(autouse=True)
+    def backend(self, sqs_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.endpoint = sqs_endpoint
+        at: Any = {"endpoint_url": sqs_endpoint, "region_name": "us-east-1"}
+        self.sqs = boto3.client("sqs", **at)
+        self.sns: Any = boto3.client("sns", **at)
+        monkeypatch.setattr(fan_out, "NEW_FOR", 0.0)  # LocalStack is one process
+        monkeypatch.setattr(fan_out, "CHANGED_FOR", 0.0)
+
+    def open(self, **changes: Any) -> SqsDeadLetterQueue:
+        at = {"region": "us-east-1", "endpoint_url": self.endpoint, "fifo": self.fifo}
+        return self.adapter(**(at | changes))
+
+    def open_away(self, port: int) -> SqsDeadLetterQueue:
+        return self.open(
+            endpoint_url=f"http://s3cret:s3cret@127.0.0.1:{port}",
+            timeout=timedelta(seconds=1),
+            options={"aws_access_key_id": "s3cret", "aws_secret_access_key": "s3cret"},
+        )
+
+    def name(self, domain: str) -> str:
+        return queue_name(domain, ".fifo" if self.fifo else "")
+
+    def url(self, domain: str) -> str:
+        return self.sqs.get_queue_url(QueueName=self.name(domain))["QueueUrl"]
+
+    def attributes(self, domain: str) -> dict[str, str]:
+        reply: Any = self.sqs.get_queue_attributes(
+            QueueUrl=self.url(domain), AttributeNames=["All"]
+        )
+        attributes: dict[str, str] = reply["Attributes"]
+        return attributes
+
+    def make_queue(self, domain: str, **attributes: str) -> str:
+        kind = {"FifoQueue": "true"} if self.fifo else {}
+        settings: Any = {"MessageRetentionPeriod": "1209600", **kind, **attributes}
+        return self.sqs.create_queue(QueueName=self.name(domain), Attributes=settings)["QueueUrl"]
+
+    def put_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:
+        self.sqs.send_message(
+            QueueUrl=self.url(domain),
+            MessageBody=text_of(raw, content_type),
+            **self.beside(content_type),
+        )
+
+    def beside(self, content_type: str | None) -> Any:
+        """Return what goes with a raw message."""
+        attributes: Any = {}
+        if content_type:
+            attributes = {"content_type": {"DataType": "String", "StringValue": content_type}}
+        order = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if self.fifo else {}
+        return {"MessageAttributes": attributes, **order}
+
+
+class TopicLetters(AwsLetters):
+    """The same with a topic before the queue."""
+
+    adapter = SnsSqsDeadLetterQueue
+
+    def topic(self, domain: str) -> str:
+        parts = self.attributes(domain)["QueueArn"].split(":")
+        return ":".join([*parts[:2], "sns", *parts[3:]])
+
+    def make_topic(self, domain: str) -> str:
+        kind = {"FifoTopic": "true"} if self.fifo else {}
+        return str(self.sns.create_topic(Name=self.name(domain), Attributes=kind)["TopicArn"])
+
+    def subscribe(self, domain: str, **attributes: str) -> str:
+        made = self.sns.subscribe(
+            TopicArn=self.topic(domain),
+            Protocol="sqs",
+            Endpoint=self.attributes(domain)["QueueArn"],
+            Attributes=attributes,
+        )
+        return str(made["SubscriptionArn"])
+
+    def subscriptions(self, domain: str) -> list[str]:
+        told = self.sns.list_subscriptions_by_topic(TopicArn=self.topic(domain))["Subscriptions"]
+        return [one["SubscriptionArn"] for one in told]
+
+    def publish_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:
+        self.sns.publish(
+            TopicArn=self.topic(domain),
+            Message=text_of(raw, content_type),
+            **self.beside(content_type),
+        )
+
+
+def text_of(raw: bytes, content_type: str | None) -> str:
+    body = base64.b64encode(raw) if content_type == PROTOBUF_CONTENT_TYPE else raw
+    return body.decode()
