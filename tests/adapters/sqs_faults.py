@@ -1,4 +1,4 @@
-"""Errors of SQS that LocalStack cannot be made to give, answered where the request would be sent.
+"""Errors of AWS that LocalStack cannot be made to give, answered where the request would be sent.
 
 botocore signs, sends, parses and raises as ever; only the socket is not used.
 """
@@ -10,18 +10,22 @@ import json
 from collections import Counter
 
 from botocore.awsrequest import AWSResponse
+from botocore.exceptions import EndpointConnectionError
 
+from angzarr.adapters.sqs.client import Service
 from angzarr.adapters.sqs.transport import Channel
 
 #: Error code → HTTP status, as AWS documents it.
 STATUS = {
     "AccessDenied": 403,
+    "AuthorizationError": 403,
     "ExpiredToken": 403,
     "InvalidClientTokenId": 403,
     "KmsDisabled": 400,
     "QueueDeletedRecently": 400,
     "RequestThrottled": 403,
     "ServiceUnavailable": 503,
+    "Throttling": 400,
     "ThrottlingException": 400,
 }
 
@@ -58,6 +62,49 @@ class Faults:
         body = json.dumps({"__type": f"com.amazonaws.sqs#{self.code}", "message": "so be it"})
         headers = {"Content-Type": "application/x-amz-json-1.0"}
         return AWSResponse(request.url, STATUS[self.code], headers, _Raw(body.encode()))
+
+
+class LetterFaults:
+    """What the clients of dead letters are answered from now on, by operation.
+
+    `codes` has the error of an operation, `replies` what a successful answer becomes; an operation
+    in `mute` gets no answer; `only` is a word of the requests that they are about, if not of all.
+    `asked` counts what was asked.
+    """
+
+    def __init__(self, monkeypatch):
+        self.codes, self.replies, self.mute, self.only = {}, {}, set(), ""
+        self.asked: Counter[str] = Counter()
+        real = Service.connect
+
+        def connect(service, kind):
+            client = real(service, kind)
+            client.meta.events.register(f"before-send.{kind}", self._answer)
+            client.meta.events.register(f"after-call.{kind}", self._reply)
+            return client
+
+        monkeypatch.setattr(Service, "connect", connect)
+
+    def _answer(self, request, event_name, **_):
+        operation = event_name.rpartition(".")[2]
+        self.asked[operation] += 1
+        if self.only not in text(request.body):
+            return None
+        if operation in self.mute:
+            raise EndpointConnectionError(endpoint_url="http://s3cret")
+        if (code := self.codes.get(operation)) is None:
+            return None
+        if ".sns." in event_name:
+            error = f"<Error><Code>{code}</Code><Message>so be it</Message></Error>"
+            body = f"<ErrorResponse>{error}</ErrorResponse>"
+            return AWSResponse(request.url, STATUS[code], {}, _Raw(body.encode()))
+        body = json.dumps({"__type": f"com.amazonaws.sqs#{code}", "message": "so be it"})
+        headers = {"Content-Type": "application/x-amz-json-1.0"}
+        return AWSResponse(request.url, STATUS[code], headers, _Raw(body.encode()))
+
+    def _reply(self, parsed, model, **_):
+        if change := self.replies.get(model.name):
+            change(parsed)
 
 
 class _Raw(io.BytesIO):

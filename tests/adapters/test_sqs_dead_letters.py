@@ -92,7 +92,7 @@ class TestSqsDeadLetterQueue(AwsLetters, ServerDeadLetterQueueContract):
         first, second = self.open(visibility=timedelta(seconds=2)), self.open()
         first.put([a_letter(domain)])
         held = take(first, [domain], 1)
-        assert second.receive([domain], limit=1, wait=timedelta(seconds=4)) == []
+        assert second.receive([domain], limit=1, wait=timedelta(seconds=2.5)) == []
         first.done(held)
         assert second.receive([domain], limit=1, wait=timedelta(0)) == []
         first.close()
@@ -117,7 +117,7 @@ class TestSqsDeadLetterQueue(AwsLetters, ServerDeadLetterQueueContract):
     def test_a_renewal_that_fails_is_tried_again_within_the_lease(
         self, domain: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        queue, other = self.open(visibility=timedelta(seconds=3)), self.open()
+        queue, other = self.open(visibility=timedelta(seconds=2)), self.open()
         queue.put([a_letter(domain)])
         failures = [EndpointConnectionError(endpoint_url="http://s3cret"), OSError("a bug")]
         renewed = self.renewals(queue, monkeypatch, failures)

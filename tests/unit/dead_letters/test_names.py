@@ -40,6 +40,13 @@ def test_a_long_foreign_domain_is_cut_and_told_apart_by_its_hash() -> None:
     assert len(one) == len(other) == 80
 
 
+@given(st.text(max_size=200))
+def test_a_name_with_a_suffix_is_no_longer_and_as_distinct(domain: str) -> None:
+    plain, fifo = queue_name(domain), queue_name(domain, ".fifo")
+    assert re.fullmatch(r"angzarr-dlq-[A-Za-z0-9_-]{1,63}\.fifo", fifo)
+    assert fifo == f"{plain}.fifo" or len(plain) > 75
+
+
 def test_domains_that_would_share_a_queue_are_refused() -> None:
     with pytest.raises(InvalidDomainName, match=r"'order\.eu' and 'order-eu' would share"):
         check_domains(["order.eu", "shop", "order-eu"])

@@ -1,0 +1,111 @@
+"""Which topics lose what they are given, how much they take, and when all of AWS knows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from angzarr.adapters.sqs.fan_out import (
+    CHANGED_FOR,
+    NEW_FOR,
+    Found,
+    arns,
+    lacks,
+    limit,
+    queue_beside,
+    settles_in,
+    warnings,
+)
+from angzarr.adapters.sqs.queue_policy import policy_for
+
+QUEUE = "arn:aws-cn:sqs:cn-north-1:123456789012:angzarr-dlq-order"
+TOPIC = "arn:aws-cn:sns:cn-north-1:123456789012:angzarr-dlq-order"
+SOUND = Found(
+    name="angzarr-dlq-order",
+    topic_arn=TOPIC,
+    topic={},
+    queue={
+        "QueueArn": QUEUE,
+        "Policy": policy_for(QUEUE, TOPIC),
+        "MaximumMessageSize": "1048576",
+        "CreatedTimestamp": "1000",
+        "LastModifiedTimestamp": "1000",
+    },
+    subscription={"RawMessageDelivery": "true", "PendingConfirmation": "false"},
+)
+
+
+def changed(part, **attributes):
+    return replace(SOUND, **{part: {**getattr(SOUND, part), **attributes}})
+
+
+def test_topic_and_queue_of_one_name_stand_beside_each_other():
+    assert arns(QUEUE) == (QUEUE, TOPIC)
+    assert queue_beside(TOPIC) == QUEUE
+
+
+def test_a_sound_topic_lacks_nothing():
+    assert (lacks(SOUND), warnings(SOUND)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (changed("queue", Policy=""), "does not let the topic send to it: add the statement"),
+        (changed("queue", KmsMasterKeyId="alias/aws/sqs"), "which SNS may not use: set Sqs"),
+        (changed("subscription", FilterPolicy='{"a": ["b"]}'), "does not fit: remove it"),
+        (changed("subscription", PendingConfirmation="true"), "its confirmation: confirm it"),
+    ],
+)
+def test_what_would_lose_letters_is_told_with_the_cure(found, told):
+    [lack] = lacks(found)
+    assert told in lack
+    assert "angzarr-dlq-order" in lack
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (changed("subscription", RawMessageDelivery="false"), "set RawMessageDelivery=true"),
+        (changed("queue", KmsMasterKeyId="alias/ours"), "kms:GenerateDataKey"),
+        (
+            changed("queue", Policy=policy_for(QUEUE, TOPIC).replace("SourceArn", "SourceOrgID")),
+            "conditions that are not judged",
+        ),
+    ],
+)
+def test_what_may_lose_letters_is_a_warning(found, told):
+    assert lacks(found) == []
+    [warning] = warnings(found)
+    assert told in warning
+
+
+@pytest.mark.parametrize(
+    ("found", "size"),
+    [
+        (SOUND, 262_144),
+        (changed("topic", MaximumMessageSize="1048576"), 1_048_576),
+        (changed("queue", MaximumMessageSize="4096"), 4096),
+        (changed("queue", MaximumMessageSize="262144"), 262_144),
+        (changed("subscription", RawMessageDelivery="false"), 262_144),
+    ],
+)
+def test_a_letter_may_be_as_large_as_both_take(found, size):
+    assert limit(found) == size
+
+
+def test_a_message_that_is_not_delivered_raw_must_fit_with_its_envelope():
+    found = changed("subscription", RawMessageDelivery="false")
+    small = replace(found, queue={**found.queue, "MaximumMessageSize": "262144"})
+    assert 3 * limit(small) + 4096 <= 262_144
+    assert limit(replace(found, queue={**found.queue, "MaximumMessageSize": "1024"})) == 0
+
+
+def test_what_is_new_or_changed_is_waited_for():
+    assert settles_in(SOUND, 1000.0) == NEW_FOR
+    assert settles_in(SOUND, 1000.0 + NEW_FOR) == 0
+    later = changed("queue", LastModifiedTimestamp="5000")
+    assert settles_in(later, 5000.0) == CHANGED_FOR
+    assert settles_in(later, 5000.0 + CHANGED_FOR) == 0
+    assert settles_in(replace(SOUND, is_new=True), 9999.0) == NEW_FOR

@@ -1,0 +1,57 @@
+"""Letters as entries: within the limits, with their order, whatever they hold."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from angzarr.adapters.sqs.letter_entries import BATCH, Entry, batches, entry_of, ordering
+from angzarr.dead_letters.codec import Form
+from angzarr.events.event import Event
+from contracts.dead_letters import a_letter
+
+SQS_NAME = re.compile(r"[!-~]{1,128}")
+
+
+@given(st.text(max_size=200), st.text(min_size=1, max_size=200))
+def test_any_root_and_id_give_names_that_sqs_takes(root, letter_id):
+    event = Event(id="e-1", type="order.placed", data={}, root=root)
+    letter = a_letter("order", id=letter_id, event=event)
+    names = ordering(letter)
+    assert all(SQS_NAME.fullmatch(name) for name in names.values())
+
+
+def test_letters_of_one_root_are_one_group_and_one_without_is_its_own():
+    first, second = a_letter("order", 1), a_letter("order", 2, event=a_letter("order", 1).event)
+    assert ordering(first)["MessageGroupId"] == ordering(second)["MessageGroupId"] == "r-1"
+    alone = [ordering(a_letter("order", n, event=None))["MessageGroupId"] for n in (1, 2)]
+    assert alone == ["order-1", "order-2"]
+
+
+def test_one_letter_is_one_message_however_it_is_written():
+    letter = a_letter("order")
+    again = a_letter("order", explanation="put again")
+    assert ordering(letter)["MessageDeduplicationId"] == ordering(again)["MessageDeduplicationId"]
+    other = ordering(a_letter("order", 1))["MessageDeduplicationId"]
+    assert other != ordering(letter)["MessageDeduplicationId"]
+
+
+def test_only_a_fifo_queue_is_told_of_order():
+    letter = a_letter("order")
+    plain = entry_of(0, letter, Form.JSON, body="Message", fifo=False).request
+    assert plain.keys() == {"Id", "Message", "MessageAttributes"}
+    fifo = entry_of(0, letter, Form.JSON, body="MessageBody", fifo=True).request
+    assert fifo.keys() - plain.keys() == {
+        "MessageBody", "MessageGroupId", "MessageDeduplicationId",
+    }  # fmt: skip
+
+
+@given(st.lists(st.integers(1, 100), max_size=60))
+def test_batches_keep_order_and_limits(sizes):
+    entries = [Entry(at, "order", size, {}) for at, size in enumerate(sizes)]
+    cut = list(batches(entries, 100))
+    assert [entry for batch in cut for entry in batch] == entries
+    assert all(batch and len(batch) <= BATCH for batch in cut)
+    assert all(sum(entry.size for entry in batch) <= 100 for batch in cut)
