@@ -30,8 +30,9 @@ class Found:
     topic: Mapping[str, str]
     queue: Mapping[str, str]
     subscription: Mapping[str, str]
-    #: Whether the subscription was made just now.
+    #: Whether the subscription was made just now, and whether the queue was given its policy.
     is_new: bool = False
+    policy_is_new: bool = False
 
     @property
     def queue_arn(self) -> str:
@@ -107,12 +108,29 @@ def limit(found: Found) -> int:
     return min(topic, queue)
 
 
-def settles_in(found: Found, now: float) -> float:
-    """Return the seconds until all of AWS knows queue and subscription; *now* is Unix time."""
-    created = _number(found.queue.get("CreatedTimestamp"), 0)
-    changed = _number(found.queue.get("LastModifiedTimestamp"), 0)
-    ready = max(created + NEW_FOR, changed + CHANGED_FOR if changed > created else 0.0)
-    return max(ready - now, NEW_FOR if found.is_new else 0.0)
+def new_for(found: Found, now: float) -> float:
+    """Return the seconds until all of AWS knows what was made just now; *now* is Unix time."""
+    if found.is_new:
+        return NEW_FOR
+    return _left(NEW_FOR, found.queue.get("CreatedTimestamp"), now)
+
+
+def changed_for(found: Found, now: float) -> float:
+    """Return the seconds until a policy that was given to an older queue is in force."""
+    if found.policy_is_new:
+        return CHANGED_FOR
+    queue = found.queue
+    created, changed = (
+        _number(queue.get(name), 0) for name in ("CreatedTimestamp", "LastModifiedTimestamp")
+    )
+    if changed <= created + 1:  # a queue is born in no one second
+        return 0.0
+    return _left(CHANGED_FOR, queue.get("LastModifiedTimestamp"), now)
+
+
+def _left(span: float, since: str | None, now: float) -> float:
+    """Return what is left of *span*; clocks that differ make it no longer."""
+    return min(span, max(0.0, _number(since, 0) + span - now))
 
 
 def _number(text: str | None, default: int) -> int:

@@ -100,8 +100,8 @@ class Topics:
         reply: Any = self.queues.client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
         queue_arn, topic_arn = fan_out.arns(reply["Attributes"]["QueueArn"])
         topic = self._topic(name, topic_arn)
-        now = _server_time(reply)
-        queue = self._with_policy(url, reply["Attributes"], topic_arn, now)
+        queue = dict(reply["Attributes"])
+        policy_is_new = self._give_policy(url, queue, topic_arn)
         subscription = self._subscriptions.find(name, topic_arn, queue_arn)
         found = Found(
             name=name,
@@ -110,8 +110,9 @@ class Topics:
             queue=queue,
             subscription=subscription.attributes,
             is_new=subscription.is_new,
+            policy_is_new=policy_is_new,
         )
-        return found, now
+        return found, _server_time(reply)
 
     def _topic(self, name: str, arn: str) -> Mapping[str, str]:
         """Return the topic's attributes."""
@@ -144,29 +145,26 @@ class Topics:
         topic_arn = self._create(name)
         return {"Policy": policy_for(fan_out.queue_beside(topic_arn), topic_arn)}
 
-    def _with_policy(
-        self, url: str, queue: Mapping[str, str], topic_arn: str, now: float
-    ) -> Mapping[str, str]:
-        """Give a policy to a queue that has none; another's is not touched."""
+    def _give_policy(self, url: str, queue: dict[str, str], topic_arn: str) -> bool:
+        """Give a policy to a queue that has none, and tell whether; another's is not touched."""
         if queue.get("Policy") or not self.queues.create_missing:
-            return queue
-        policy = policy_for(queue["QueueArn"], topic_arn)
+            return False
+        queue["Policy"] = policy = policy_for(queue["QueueArn"], topic_arn)
         self.queues.client.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
-        return {**queue, "Policy": policy, "LastModifiedTimestamp": str(int(now))}
+        return True
 
     def _wait_until_in_force(self, found: Found, now: float) -> None:
         """Wait for a new queue; of one that was changed say that letters must wait."""
         policy = found.queue.get("Policy", "")
         if self._in_force.get(found.name) == policy and not found.is_new:
             return
-        wait = fan_out.settles_in(found, now)
-        if wait > fan_out.NEW_FOR:
+        if wait := fan_out.changed_for(found, now):
             msg = (
                 f"the queue {found.name} was changed a moment ago: its letters wait"
                 f" {wait:.0f} s, until its policy is surely in force"
             )
             raise DeadLetterQueueUnavailable(msg)
-        self._sleep(wait)
+        self._sleep(fan_out.new_for(found, now))
         if found.name not in self._in_force and (told := fan_out.warnings(found)):
             _LOG.warning("the topic %s is unlike ours: %s", found.name, "; ".join(told))
         self._in_force[found.name] = policy

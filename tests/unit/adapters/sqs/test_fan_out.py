@@ -11,10 +11,11 @@ from angzarr.adapters.sqs.fan_out import (
     NEW_FOR,
     Found,
     arns,
+    changed_for,
     lacks,
     limit,
+    new_for,
     queue_beside,
-    settles_in,
     warnings,
 )
 from angzarr.adapters.sqs.queue_policy import policy_for
@@ -102,10 +103,17 @@ def test_a_message_that_is_not_delivered_raw_must_fit_with_its_envelope():
     assert limit(replace(found, queue={**found.queue, "MaximumMessageSize": "1024"})) == 0
 
 
-def test_what_is_new_or_changed_is_waited_for():
-    assert settles_in(SOUND, 1000.0) == NEW_FOR
-    assert settles_in(SOUND, 1000.0 + NEW_FOR) == 0
+def test_what_is_new_is_waited_for_and_no_longer_if_clocks_differ():
+    assert new_for(SOUND, 1000.0) == NEW_FOR
+    assert new_for(SOUND, 900.0) == NEW_FOR
+    assert new_for(SOUND, 1000.0 + NEW_FOR) == 0
+    assert new_for(replace(SOUND, is_new=True), 9999.0) == NEW_FOR
+    assert changed_for(SOUND, 1000.0) == 0
+
+
+def test_a_policy_that_was_given_later_is_not_trusted_at_once():
     later = changed("queue", LastModifiedTimestamp="5000")
-    assert settles_in(later, 5000.0) == CHANGED_FOR
-    assert settles_in(later, 5000.0 + CHANGED_FOR) == 0
-    assert settles_in(replace(SOUND, is_new=True), 9999.0) == NEW_FOR
+    assert changed_for(later, 5000.0) == changed_for(later, 4000.0) == CHANGED_FOR
+    assert changed_for(later, 5000.0 + CHANGED_FOR) == 0
+    assert changed_for(replace(SOUND, policy_is_new=True), 9999.0) == CHANGED_FOR
+    assert changed_for(changed("queue", LastModifiedTimestamp="1001"), 1001.0) == 0
