@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import PurePath
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
+from angzarr.aws_section import AwsSettings
 from angzarr.payload_section import PayloadSettings
-from angzarr.sections import Section, Span, checked_domain
-
-#: What boto3's client takes and no setting of ours says.
-_AWS_OPTIONS: Final = frozenset(
-    {
-        "api_version",
-        "aws_access_key_id",
-        "aws_account_id",
-        "aws_secret_access_key",
-        "aws_session_token",
-        "use_ssl",
-        "verify",
-    }
-)
-_SWITCHES: Final = ("use_ssl", "verify")
+from angzarr.sections import Section, checked_domain
 
 Backend: TypeAlias = Literal["channel", "amqp", "kafka", "sqs", "sns_sqs", "none"]
 Target: TypeAlias = Literal["amqp", "kafka", "sqs", "sns_sqs", "spool"]
@@ -63,7 +49,7 @@ class SpoolSettings(Section):
         return ""
 
 
-class DeadLetterSettings(Section):
+class DeadLetterSettings(AwsSettings):
     """Where dead letters go (spec L5)."""
 
     backend: Backend | None = None
@@ -72,18 +58,6 @@ class DeadLetterSettings(Section):
     spool: SpoolSettings = SpoolSettings()
     amqp_url: str | None = None
     kafka_brokers: str | None = None
-    aws_region: str | None = None
-    aws_endpoint_url: str | None = None
-    #: A profile of ~/.aws/config.
-    aws_profile: str | None = None
-    #: What boto3's client is given besides: ``verify``, ``use_ssl``, keys. May hold secrets.
-    aws_options: dict[str, str | bool] = Field(default_factory=dict, repr=False)
-    #: Whether queues and topics are FIFO: letters of one aggregate in order.
-    aws_fifo: bool = False
-    #: How long a received letter is hidden from others, renewed while it is in hand.
-    aws_visibility: Span = Field(
-        default=timedelta(minutes=5), ge=timedelta(seconds=10), le=timedelta(hours=12)
-    )
     #: Domains that the analysis worker reads besides those of the app's handlers.
     domains: tuple[str, ...] = ()
     #: The domain of a queue's letters where neither handler nor event names one.
@@ -103,30 +77,6 @@ class DeadLetterSettings(Section):
     @classmethod
     def _queue_domains(cls, names: dict[str, str]) -> dict[str, str]:
         return {queue: checked_domain(name) for queue, name in names.items()}
-
-    @field_validator("aws_options", mode="before")
-    @classmethod
-    def _aws_options(cls, given: Any) -> Any:
-        """Refuse what boto3 does not take; the environment's "false" is no file's name."""
-        if not isinstance(given, dict):
-            return given
-        if unknown := sorted(str(name) for name in given.keys() - _AWS_OPTIONS):
-            known = ", ".join(sorted(_AWS_OPTIONS))
-            msg = f"boto3's client takes no {', '.join(unknown)}; it takes {known}"
-            raise ValueError(msg)
-        words = {"true": True, "false": False}
-        return {
-            name: words.get(str(value).lower(), value) if name in _SWITCHES else value
-            for name, value in given.items()
-        }
-
-    @field_validator("aws_endpoint_url")
-    @classmethod
-    def _endpoint(cls, url: str | None) -> str | None:
-        if url is not None and not url.startswith(("http://", "https://")):
-            msg = "it must begin with http:// or https://, e.g. http://localhost:4566"
-            raise ValueError(msg)
-        return url
 
     @model_validator(mode="after")
     def _complete(self) -> DeadLetterSettings:

@@ -15,10 +15,15 @@ from angzarr.settings import load
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"aws_options": {"verfy": False}}, "boto3's client takes no verfy; it takes api_version"),
+        (
+            {"aws_options": {"verfy": False}},
+            "boto3's client takes no verfy; it takes aws_access",
+        ),
         ({"aws_options": {"region_name": "x"}}, "takes no region_name"),
         ({"aws_options": "verify"}, "dlq.aws_options"),
-        ({"aws_endpoint_url": "localhost:4566"}, "must begin with http:// or https://"),
+        ({"aws_endpoint_url": "localhost:4566"}, "must be a URL of http:// or https://"),
+        ({"aws_endpoint_url": "http://"}, "must be a URL of http:// or https://"),
+        ({"aws_endpoint_url": "http://h:x"}, "must be a URL of http:// or https://"),
         ({"aws_visibility": 1}, "dlq.aws_visibility"),
         ({"aws_visibility": 12 * 3600 + 1}, "dlq.aws_visibility"),
         ({"backend": "sns"}, "dlq.backend"),
