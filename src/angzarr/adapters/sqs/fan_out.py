@@ -40,10 +40,10 @@ class Found:
         return self.queue["QueueArn"]
 
 
-def arns(queue_arn: str) -> tuple[str, str]:
-    """Return the addresses of the queue and of the topic of the same name beside it."""
+def topic_beside(queue_arn: str) -> str:
+    """Return the address of the topic that has the queue's name."""
     parts = queue_arn.split(":")
-    return queue_arn, ":".join([*parts[:2], "sns", *parts[3:]])
+    return ":".join([*parts[:2], "sns", *parts[3:]])
 
 
 def queue_beside(topic_arn: str) -> str:

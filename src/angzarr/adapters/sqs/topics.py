@@ -98,11 +98,11 @@ class Topics:
         """Return what there is, made where it was missing, and the time by AWS' clock."""
         url = self.queues.url(domain)
         reply: Any = self.queues.client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
-        queue_arn, topic_arn = fan_out.arns(reply["Attributes"]["QueueArn"])
-        topic = self._topic(name, topic_arn)
         queue = dict(reply["Attributes"])
+        topic_arn = fan_out.topic_beside(queue["QueueArn"])
+        topic = self._topic(name, topic_arn)
         policy_is_new = self._give_policy(url, queue, topic_arn)
-        subscription = self._subscriptions.find(name, topic_arn, queue_arn)
+        subscription = self._subscriptions.find(name, topic_arn, queue["QueueArn"])
         found = Found(
             name=name,
             topic_arn=topic_arn,

@@ -10,12 +10,12 @@ from angzarr.adapters.sqs.fan_out import (
     CHANGED_FOR,
     NEW_FOR,
     Found,
-    arns,
     changed_for,
     lacks,
     limit,
     new_for,
     queue_beside,
+    topic_beside,
     warnings,
 )
 from angzarr.adapters.sqs.queue_policy import policy_for
@@ -42,7 +42,7 @@ def changed(part, **attributes):
 
 
 def test_topic_and_queue_of_one_name_stand_beside_each_other():
-    assert arns(QUEUE) == (QUEUE, TOPIC)
+    assert topic_beside(QUEUE) == TOPIC
     assert queue_beside(TOPIC) == QUEUE
 
 
