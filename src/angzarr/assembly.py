@@ -13,7 +13,7 @@ from typing import Any
 
 from kombu.utils.json import dumps, loads
 
-from angzarr import letter_wiring, wiring
+from angzarr import letter_wiring, protection_wiring, wiring
 from angzarr.adapters.celery import safety
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import (
@@ -173,6 +173,7 @@ def _autopsy(app: Any, clock: Clock) -> Autopsy:
         worker=socket.gethostname(),
         version=os.environ.get("ANGZARR_RELEASE", ""),
         domain_of_queue=app.settings.dlq.queue_domains.get,
+        hide=protection_wiring.open_redaction(app.settings.dlq).of_texts,
     )
 
 

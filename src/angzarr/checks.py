@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from angzarr import letter_wiring, wiring
@@ -67,6 +68,21 @@ def check_analysis(settings: Settings, broker: str) -> None:
             " set it to amqp, kafka, sqs or sns_sqs"
         )
         raise ConfigurationError(msg)
+
+
+def check_foreign_routes(
+    settings: Settings, tasks: AbstractSet[str], queues: AbstractSet[str]
+) -> None:
+    """Refuse a route of others' letters to a task or a queue that this app does not know."""
+    for domain, types in settings.dlq.foreign_routes.items():
+        for name, route in types.items():
+            where = f"dlq.foreign_routes.{domain}.{name}"
+            if route.task not in tasks:
+                msg = f"{where} names the task {route.task!r}, which this app does not have"
+                raise ConfigurationError(msg)
+            if route.queue not in queues:
+                msg = f"{where} names the queue {route.queue!r}, which this app does not know"
+                raise ConfigurationError(msg)
 
 
 def _eviction() -> Any:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from angzarr.aws_section import AwsSettings
 from angzarr.payload_section import PayloadSettings
+from angzarr.protection_section import ProtectionSettings
 from angzarr.sections import Section, checked_domain
 
 Backend: TypeAlias = Literal["channel", "amqp", "kafka", "sqs", "sns_sqs", "none"]
@@ -49,8 +50,8 @@ class SpoolSettings(Section):
         return ""
 
 
-class DeadLetterSettings(AwsSettings):
-    """Where dead letters go (spec L5)."""
+class DeadLetterSettings(AwsSettings, ProtectionSettings):
+    """Where dead letters go (spec L5), and what is done to them before."""
 
     backend: Backend | None = None
     #: A chain instead of one backend: what one does not take, the next one does.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from angzarr import payload_wiring, wiring
+from angzarr import payload_wiring, protection_wiring, wiring
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.chain import SPOOL, FallbackQueue
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox
@@ -21,6 +21,10 @@ Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
 
 def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
+    return protection_wiring.protected(_open_places(settings, broker), settings.dlq)
+
+
+def _open_places(settings: Settings, broker: str) -> DeadLetterQueue:
     given = settings.dlq
     if given.targets is None:
         return open_backend(places(settings, broker)[0], given, broker)
@@ -140,5 +144,6 @@ def has_spool(settings: Settings) -> bool:
 
 def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]:
     """Return every domain whose letters the analysis worker reads."""
-    named = [*of_handlers, *settings.dlq.domains, *settings.dlq.queue_domains.values()]
+    given = settings.dlq
+    named = [*of_handlers, *given.domains, *given.queue_domains.values(), *given.foreign_routes]
     return sorted({*named, UNKNOWN_DOMAIN})

@@ -5,9 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from angzarr import checks, letter_wiring, payload_wiring, spool_wiring, wiring
+from angzarr import (
+    checks,
+    letter_wiring,
+    payload_wiring,
+    protection_wiring,
+    spool_wiring,
+    wiring,
+)
 from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
+from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
@@ -98,14 +106,24 @@ class Operating(Publishing):
         return self.handlers.get(name)
 
     def replay_targets(self) -> ReplayTargets:
-        """Return the tasks and queues that a replay may be sent to (spec A4)."""
+        """Return the tasks and queues that a replay may be sent to (spec A4).
+
+        Raises ConfigurationError for a route of foreign letters that leads nowhere.
+        """
         from angzarr.analysis.replay import ReplayTargets
 
         self._load_tasks()
-        return ReplayTargets(
+        targets = ReplayTargets(
             tasks=frozenset(handler.name for handler in self.handlers),
             queues=frozenset(self._known_queues()),
+            clear=self.clearance(),
         )
+        checks.check_foreign_routes(self.settings, targets.tasks, targets.queues)
+        return targets
+
+    def clearance(self) -> Clearance:
+        """Return what a letter must pass before it is replayed."""
+        return protection_wiring.open_clearance(self.settings.dlq)
 
     def _load_tasks(self) -> None:
         """Import what a worker would import (``include``, ``imports``), so that all is known."""

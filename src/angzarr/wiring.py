@@ -26,6 +26,7 @@ _EXTRAS = {
     "psycopg": "postgresql",
     "confluent_kafka": "kafka",
     "boto3": "sqs",
+    "joserfc": "encryption",
     "opentelemetry.sdk": "opentelemetry",
 }
 

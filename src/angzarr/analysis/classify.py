@@ -8,7 +8,7 @@ waits for a person.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -16,6 +16,7 @@ from angzarr.analysis.entry import Failure, FailureClass, Unreadable
 from angzarr.analysis.replay import was_revoked
 from angzarr.analysis.transition import Action, Decision
 from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.refusal import Distrusted
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.category import Category, retryable
 
@@ -56,10 +57,12 @@ class Classifier:
         failure = situation.failure
         if isinstance(failure, Unreadable):
             return _archive(f"the letter could not be read: {failure.problem}")
-        for rule in (*_BY_REASON, self._retryable, _by_error):
+        for rule in (_distrusted, *_BY_REASON, self._retryable, _by_error):
             if decision := rule(failure, situation):
-                return decision
-        return _hold(FailureClass.UNKNOWN, f"no rule fits: {failure.explanation}")
+                break
+        else:
+            decision = _hold(FailureClass.UNKNOWN, f"no rule fits: {failure.explanation}")
+        return _with_problem(decision, situation.target_problem)
 
     def _retryable(self, letter: DeadLetter, situation: Situation) -> Decision | None:
         if (category := _category(letter)) is None or not retryable(category):
@@ -75,6 +78,13 @@ class Classifier:
             evidence=f"{category} error, {used}; the dependency's health is not known",
             delay=self.delay(situation.replays + 1),
         )
+
+
+def _distrusted(_letter: DeadLetter, situation: Situation) -> Decision | None:
+    """Hold what somebody may have forged: not even its reason is to be believed."""
+    if not isinstance(situation.target_problem, Distrusted):
+        return None
+    return _hold(FailureClass.DATA_CORRUPTION, situation.target_problem)
 
 
 def _revoked(letter: DeadLetter, _situation: Situation) -> Decision | None:
@@ -152,6 +162,14 @@ def _by_error(letter: DeadLetter, _situation: Situation) -> Decision | None:
         found = FailureClass.DATA_CORRUPTION
     said = f": {letter.error_message}" if letter.error_message else ""
     return _hold(found, f"{category} error, {letter.error_type}{said}")
+
+
+def _with_problem(decision: Decision, problem: str) -> Decision:
+    """Tell whoever looks at a held entry why it cannot be replayed, too."""
+    if decision.action is not Action.HOLD or not problem or problem in decision.evidence:
+        return decision
+    evidence = f"{decision.evidence}; it cannot be replayed: {problem}"
+    return replace(decision, evidence=evidence)
 
 
 def _category(letter: DeadLetter) -> Category | None:

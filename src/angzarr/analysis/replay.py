@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from angzarr.analysis.entry import Failure, Unreadable
 from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.refusal import Refusal
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 
@@ -34,27 +36,47 @@ _UNKNOWN_FIELDS: Final = "the letter has fields that this release does not know:
 _NEW_TASK_IDS: Final = uuid.UUID("0d3f64a5-1f5c-5d0a-8c55-7a1f3be1c6aa")
 
 
+def _as_it_is(letter: DeadLetter) -> DeadLetter | Refusal:
+    return letter
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTargets:
-    """Where a replay may go: the app's registered tasks and its known queues."""
+    """What may be replayed and where it may go: the app's registered tasks, its known queues."""
 
     tasks: AbstractSet[str]
     queues: AbstractSet[str]
+    #: Checks a letter and gives it the message to send, or says why not; see `Clearance`.
+    clear: Callable[[DeadLetter], DeadLetter | Refusal] = _as_it_is
 
     def problem(self, failure: Failure) -> str:
-        """Return in one sentence why *failure* cannot be replayed, or an empty string."""
+        """Return in one sentence why *failure* cannot be replayed, or an empty string.
+
+        A `Distrusted` says that the letter itself is not to be believed.
+        """
+        cleared = self.cleared(failure)
+        return cleared if isinstance(cleared, Refusal) else ""
+
+    def cleared(self, failure: Failure) -> DeadLetter | Refusal:
+        """Return the letter with the message that a replay sends, or why there is none."""
         if isinstance(failure, Unreadable):
-            return "the letter could not be read, so there is no message to send"
-        if failure.reason is Reason.CONFLICT:
-            return "its event id belongs to another body: publish it again under an id of its own"
-        message = failure.message
-        if failure.envelope or not message.task:
-            return _UNKNOWN_FIELDS if message.task else _NO_MESSAGE
+            return Refusal("the letter could not be read, so there is no message to send")
+        letter = self.clear(failure)
+        return letter if isinstance(letter, Refusal) else self._sendable(letter)
+
+    def _sendable(self, letter: DeadLetter) -> DeadLetter | Refusal:
+        message = letter.message
+        if letter.reason is Reason.CONFLICT:
+            return Refusal(
+                "its event id belongs to another body: publish it again under an id of its own"
+            )
+        if letter.envelope or not message.task:
+            return Refusal(_UNKNOWN_FIELDS if message.task else _NO_MESSAGE)
         if message.task not in self.tasks:
-            return f"no handler is registered as {message.task!r}"
+            return Refusal(f"no handler is registered as {message.task!r}")
         if message.queue not in self.queues:
-            return f"the app knows no queue {message.queue!r}"
-        return ""
+            return Refusal(f"the app knows no queue {message.queue!r}")
+        return letter
 
 
 def replay_message(letter: DeadLetter, replay: int) -> Message:

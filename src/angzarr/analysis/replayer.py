@@ -17,6 +17,7 @@ from angzarr.analysis.replay import ReplayTargets, replay_message
 from angzarr.analysis.transition import replayable
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import PayloadCorrupt, PayloadGone
 from angzarr.events.publisher import Publisher
 from angzarr.payloads import PayloadStore
@@ -50,9 +51,9 @@ class Replayer:
         """
         if problem := self.problem(entry, failure):
             return problem
-        letter, problem = self._fetched(failure)
-        if letter is None:
-            return problem
+        letter = self._sendable(failure)
+        if isinstance(letter, Refusal):
+            return letter
         begun = self.ledger.mark_retrying(
             entry.id, entry.replays + 1, revision=entry.revision, by=by, lease=self.lease
         )
@@ -79,22 +80,27 @@ class Replayer:
         """Publish the replay that *entry* has begun; return why not, or an empty string."""
         if problem := self.obstacle(failure):
             return problem
-        letter, problem = self._fetched(failure)
-        if letter is not None:
-            self._send(entry, letter)
-        return problem
+        letter = self._sendable(failure)
+        if isinstance(letter, Refusal):
+            return letter
+        self._send(entry, letter)
+        return ""
 
-    def _fetched(self, failure: Failure) -> tuple[DeadLetter | None, str]:
-        """Return the letter with its body, or why it cannot be had, ever."""
+    def _sendable(self, failure: Failure) -> DeadLetter | Refusal:
+        """Return the letter with its body, verified and opened, or why it cannot be had, ever."""
+        letter = self._fetched(failure)
+        return letter if isinstance(letter, Refusal) else self.targets.cleared(letter)
+
+    def _fetched(self, failure: Failure) -> DeadLetter | Refusal:
         if not isinstance(failure, DeadLetter):
-            return None, "there is no message to send"
+            return Refusal("there is no message to send")
         if failure.payload is None or self.payloads is None:
-            return failure, ""
+            return failure
         try:
             body = self.payloads.fetch(failure.payload)
         except (PayloadGone, PayloadCorrupt) as error:
-            return None, str(error)
-        return replace(failure, message=replace(failure.message, body=body), payload=None), ""
+            return Refusal(error)
+        return replace(failure, message=replace(failure.message, body=body), payload=None)
 
     def _send(self, entry: Entry, letter: DeadLetter) -> None:
         self.publisher.publish(replay_message(letter, entry.replays))

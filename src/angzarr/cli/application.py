@@ -12,6 +12,7 @@ import click
 
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
+from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
@@ -73,6 +74,9 @@ class Application(Protocol):
 
     def find_handler(self, name: str) -> Handler | None:
         """Return the handler registered as *name*."""
+
+    def clearance(self) -> Clearance:
+        """Return what a letter must pass before it is replayed."""
 
     def replay_targets(self) -> ReplayTargets:
         """Return where a replay may go."""

@@ -9,14 +9,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from angzarr.analysis.entry import Entry, FailureClass, Status
+from angzarr.analysis.entry import Entry, EntryDetail, FailureClass, Status
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter, Ledger
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import replayable
 from angzarr.cli import entry_json, entry_view
 from angzarr.cli.analyze import open_replayer, open_worker, person, stopped_by_signal
-from angzarr.cli.application import load_application
+from angzarr.cli.application import Application, load_application
 from angzarr.cli.spool import spool
+from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -105,15 +106,17 @@ def list_(
 @click.pass_obj
 def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
     """Show everything about ENTRY (its id, or how it begins)."""
-    with _ledger(app_name) as ledger:
+    app = load_application(app_name)
+    with _opened(app) as ledger:
         detail = ledger.open(_find(ledger, entry).id)
     if detail is None:
         msg = f"entry {entry} was removed meanwhile"
         raise click.ClickException(msg)
+    protection = _protection(app, detail)
     if as_json:
-        entry_json.print_json(entry_json.detail_json(detail))
+        entry_json.print_json(entry_json.detail_json(detail) | {"protection": protection})
     else:
-        entry_view.print_detail(detail)
+        entry_view.print_detail(detail, protection)
 
 
 @dlq.command()
@@ -185,11 +188,23 @@ def stats(app_name: str | None, *, as_json: bool) -> None:
 
 @contextmanager
 def _ledger(app_name: str | None) -> Iterator[Ledger]:
-    ledger = load_application(app_name).open_ledger()
+    with _opened(load_application(app_name)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def _opened(app: Application) -> Iterator[Ledger]:
+    ledger = app.open_ledger()
     try:
         yield ledger
     finally:
         ledger.close()
+
+
+def _protection(app: Application, detail: EntryDetail) -> dict[str, str]:
+    """Return what is known of who wrote and who can open the letter."""
+    failure = detail.failure
+    return dict(app.clearance().told(failure)) if isinstance(failure, DeadLetter) else {}
 
 
 def _replay(replayer: Replayer, entry: Entry, *, dry_run: bool) -> str:

@@ -87,10 +87,10 @@ def _cells(entry: Entry) -> dict[str, Text]:
     }
 
 
-def print_detail(detail: EntryDetail) -> None:
-    """Print everything about one entry."""
+def print_detail(detail: EntryDetail, protection: Mapping[str, str]) -> None:
+    """Print everything about one entry, and whether its letter can be trusted and opened."""
     out, entry = console(), detail.entry
-    out.print(_pairs(_facts(entry)))
+    out.print(_pairs({**_facts(entry), **protection}))
     if detail.context:
         out.print(_pairs(detail.context, "context"))
     out.print(Text("history", style="bold"), _history(detail))

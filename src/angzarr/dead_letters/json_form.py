@@ -85,7 +85,7 @@ def read_json(raw: bytes, *, later: bool) -> DeadLetter:
 
 def _read_json_of_others(data: dict[str, Any]) -> DeadLetter:
     """Read JSON with fields or payload types we do not know; it is kept whole in the envelope."""
-    known = _without_unknown_types(data)
+    known = without_unknown_types(data)
     try:
         wire = json_format.ParseDict(known, AngzarrDeadLetter(), ignore_unknown_fields=True)
     except json_format.ParseError as error:
@@ -107,16 +107,16 @@ def _read_json_of_others(data: dict[str, Any]) -> DeadLetter:
     return replace(letter, message=message)
 
 
-def _without_unknown_types(value: Any) -> Any:
+def without_unknown_types(value: Any) -> Any:
     """Return JSON *value* with each Any but our own TaskMessage emptied: its type is unknown."""
     if isinstance(value, list):
-        return [_without_unknown_types(item) for item in value]
+        return [without_unknown_types(item) for item in value]
     if not isinstance(value, dict):
         return value
     url = value.get("@type")
     if url is not None and str(url).rpartition("/")[2] != TASK_MESSAGE:
         return {}
-    return {key: _without_unknown_types(item) for key, item in value.items()}
+    return {key: without_unknown_types(item) for key, item in value.items()}
 
 
 def _rewrite(letter: DeadLetter) -> bytes:

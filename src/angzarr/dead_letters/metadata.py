@@ -21,6 +21,10 @@ ENTITY_ID: Final = "entity_id"
 TRACE_ID: Final = "trace_id"
 EVENT_ID: Final = "event_id"
 EVENT_TYPE: Final = "event_type"
+#: How many values were removed of what a replay would send (25).
+REDACTED: Final = "redacted"
+#: Key id and HMAC of what a replay would act on.
+SIGNATURE: Final = "signature"
 
 _LONGEST_COUNT: Final = 9
 _TRACEPARENT_PARTS: Final = 4

@@ -32,6 +32,8 @@ class Autopsy:
     worker: str
     version: str
     domain_of_queue: Callable[[str], str | None] = lambda _queue: None
+    #: Takes out of a letter's texts, which facts and log lines repeat, what they must not show.
+    hide: Callable[[DeadLetter], DeadLetter] = lambda letter: letter
 
     def letter(
         self,
@@ -45,7 +47,7 @@ class Autopsy:
         domain = self.domain(handler, delivery.event.domain, delivery.message.queue)
         now, message, stack = self.clock.now(), text_of(error)[:MAX_MESSAGE], _stack(error)
         ran = reason in (Reason.REFUSED, Reason.EXHAUSTED, Reason.OUT_OF_TIME)
-        return DeadLetter(
+        letter = DeadLetter(
             id=_id(domain, delivery, reason),
             domain=domain,
             handler=delivery.handler,
@@ -70,6 +72,7 @@ class Autopsy:
             version=self.version,
             component=self.component,
         )
+        return self.hide(letter)
 
     def domain(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
         """Return the handler's domain, else the event's, else the queue's, else unknown (20)."""

@@ -61,7 +61,7 @@ class Salvage:
         now = self.clock.now()
         domain = self._domain(message)
         kind, said = type(error).__name__, cut_message(text_of(error))
-        return DeadLetter(
+        letter = DeadLetter(
             id=_id(domain, message),
             domain=domain,
             handler=message.task,
@@ -79,6 +79,7 @@ class Salvage:
             version=self.autopsy.version,
             component=self.autopsy.component,
         )
+        return self.autopsy.hide(letter)
 
     def _domain(self, message: Message) -> str:
         """Return the domain whose letter it is (20)."""

@@ -1,0 +1,1 @@
+"""Sealed letters by joserfc."""

@@ -1,0 +1,64 @@
+"""Clearance: what a letter must pass before it is replayed, and the message it then has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from angzarr.dead_letters.foreign_replay import Routes, routed
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.redaction import hides
+from angzarr.dead_letters.refusal import Distrusted, Refusal
+from angzarr.dead_letters.sealing import Cipher, is_sealed, key_id, opened
+from angzarr.dead_letters.signing import Signatures, Trust, Verdict
+
+_WHY: Final = {
+    Trust.UNSIGNED: (
+        "it is not signed: somebody else wrote it, or a worker without dlq.signing_keys"
+        " (dlq.accept_unsigned: true lets such letters pass)"
+    ),
+    Trust.UNKNOWN_KEY: "it is signed with the key {key!r}, which is not among dlq.signing_keys",
+    Trust.FORGED: "its signature is not that of the key {key!r}: it was forged or changed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearance:
+    """Verifies, opens, and gives a letter of others its message."""
+
+    signatures: Signatures = field(default_factory=Signatures)
+    accept_unsigned: bool = False
+    cipher: Cipher | None = None
+    routes: Routes = field(default_factory=dict)
+
+    def __call__(self, letter: DeadLetter) -> DeadLetter | Refusal:
+        """Return *letter* with the message that a replay sends, or why there is none."""
+        verdict = self.signatures.judge(letter)
+        if not self._passes(verdict):
+            return Distrusted(_WHY[verdict.trust].format(key=verdict.key[:100]))
+        if letter.envelope:
+            return routed(letter, self.routes)
+        if is_sealed(letter):  # a body that lies elsewhere is opened once it was fetched
+            return letter if letter.payload is not None else opened(letter, self.cipher)
+        if hides(letter):
+            return Refusal(
+                "values of its message were removed and no key was there to seal them:"
+                " publish the event again, and see dlq.encryption_keys"
+            )
+        return letter
+
+    def told(self, letter: DeadLetter) -> Mapping[str, str]:
+        """Return what a person is told of the letter's protection; nothing where there is none."""
+        trust, key = self.signatures.judge(letter)
+        told = {}
+        if self.signatures.keys or trust is not Trust.UNSIGNED:
+            told["signature"] = f"{trust}, key {key}" if key else str(trust)
+        if is_sealed(letter):
+            told["sealed"] = f"key {key_id(letter)}".strip()
+        return told
+
+    def _passes(self, verdict: Verdict) -> bool:
+        if not self.signatures.keys or verdict.trust is Trust.VALID:
+            return True
+        return self.accept_unsigned and verdict.trust is Trust.UNSIGNED

@@ -1,0 +1,141 @@
+"""ForeignReplay: the Celery message by which a letter of others is handled here. Pure.
+
+Other languages' letters name no task: the settings say which takes them. Its one argument is a
+JSON object, described in docs/reference/dead-letters.md.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from angzarr.dead_letters.foreign_pages import Book, read_book
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.refusal import Refusal
+from angzarr.events.event import Event
+from angzarr.events.headers import QUEUE, time_of, to_headers
+from angzarr.events.message import Message
+
+#: Stands for every type that is not named.
+ANY_TYPE: Final = "*"
+
+_TASK_IDS: Final = uuid.UUID("5b0c2f0e-3f5e-5d6a-9d51-3a3f0c1de7b4")
+#: What a Celery publisher writes behind the arguments.
+_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+#: Celery's own bound for its texts of the arguments.
+_LONGEST_REPR: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The task that takes a foreign letter, and the queue it is sent to."""
+
+    task: str
+    queue: str
+
+
+#: By domain, then by full type name or `ANY_TYPE`.
+Routes: TypeAlias = Mapping[str, Mapping[str, Route]]
+
+
+def routed(letter: DeadLetter, routes: Routes) -> DeadLetter | Refusal:
+    """Return *letter*, which others wrote, with the message for its route, or why not.
+
+    The same letter and route give the same message.
+    """
+    if letter.message.task:
+        return Refusal("the letter holds no Celery message to send")
+    book = read_book(letter.envelope)
+    if isinstance(book, Refusal):
+        return book
+    route = _route(letter.domain, book, routes)
+    if isinstance(route, Refusal):
+        return route
+    event = _event(letter, book)
+    return replace(letter, message=_message(letter, route, event), event=event, envelope=b"")
+
+
+def _route(domain: str, book: Book, routes: Routes) -> Route | Refusal:
+    """Return the one route of all pages."""
+    known, types = routes.get(domain, {}), sorted({page["type"] for page in book.pages})
+    found = {name: known.get(name) or known.get(ANY_TYPE) for name in types}
+    missing = [name for name, route in found.items() if route is None]
+    if missing:
+        name = missing[0] or ANY_TYPE
+        example = json.dumps({domain: {name: {"task": "…", "queue": "…"}}}, ensure_ascii=False)
+        return Refusal(
+            f"no task takes {name!r} of the domain {domain!r} from others:"
+            f" name one under dlq.foreign_routes, e.g. {example}"
+        )
+    different = {route for route in found.values() if route is not None}
+    if len(different) != 1:
+        return Refusal(f"its pages have different routes in dlq.foreign_routes: {', '.join(types)}")
+    return different.pop()
+
+
+def _event(letter: DeadLetter, book: Book) -> Event:
+    first = book.pages[0]
+    alone = len(book.pages) == 1
+    return Event(
+        id=letter.id,
+        type=first["type"] or book.kind,
+        data={
+            "letter_id": letter.id,
+            "domain": letter.domain,
+            "root": book.root,
+            "correlation_id": book.correlation_id,
+            "edition": book.edition,
+            "kind": book.kind,
+            "pages": list(book.pages),
+        },
+        domain=letter.domain or None,
+        root=book.root,
+        edition=book.edition,
+        sequence=first["sequence"] if alone else None,
+        correlation_id=book.correlation_id,
+        occurred_at=time_of(first["created_at"]) if alone else None,
+    )
+
+
+def _message(letter: DeadLetter, route: Route, event: Event) -> Message:
+    """Return what Celery would send for the task, protocol 2 (decisions 14)."""
+    task_id = str(uuid.uuid5(_TASK_IDS, f"{letter.id}\x00{route.task}\x00{route.queue}"))
+    return Message(
+        body=json.dumps([[event.data], {}, _EMBED]).encode(),
+        content_type="application/json",
+        content_encoding="utf-8",
+        headers=_celery_headers(route.task, task_id, [event.data])
+        | to_headers(event)
+        | {QUEUE: route.queue},
+        queue=route.queue,
+        exchange="",
+        routing_key=route.queue,
+        properties={"correlation_id": task_id, "reply_to": ""},
+    )
+
+
+def _celery_headers(task: str, task_id: str, args: list[Any]) -> dict[str, Any]:
+    return {
+        "lang": "py",
+        "task": task,
+        "id": task_id,
+        "shadow": None,
+        "eta": None,
+        "expires": None,
+        "group": None,
+        "group_index": None,
+        "retries": 0,
+        "timelimit": [None, None],
+        "root_id": task_id,
+        "parent_id": None,
+        "argsrepr": repr(args)[:_LONGEST_REPR],
+        "kwargsrepr": "{}",
+        "origin": "angzarr-dlq",
+        "ignore_result": False,
+        "replaced_task_nesting": 0,
+        "stamped_headers": None,
+        "stamps": {},
+    }

@@ -1,0 +1,238 @@
+"""Redaction: a letter without the values that the settings name (spec L3, decisions 25). Pure.
+
+Never fails, whatever a letter holds: what cannot be looked into is hidden whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from angzarr.dead_letters.concealing import Concealing
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.masking import MARK, masked, words_of
+from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
+from angzarr.dead_letters.paths import ALL, NOTHING, Rests, after, start
+from angzarr.events import headers as names
+from angzarr.events.event import Event
+from angzarr.events.message import Message
+
+#: Headers by which a letter's event and handler are known; no pattern hides them.
+KEPT_HEADERS: Final = frozenset(
+    {"task", "id"}
+    | {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+) - {names.UNREAD}
+#: Headers in which Celery repeats the payload for people.
+REPRS: Final = ("argsrepr", "kwargsrepr")
+#: Fields that travel as metadata and are free text.
+_TEXT_FACTS: Final = ("error_message", "error_stack", "error_code", "worker", "version")
+#: Fields in which a removed value may be repeated.
+_REPEATING: Final = ("explanation", "error_message", "error_stack", "error_code")
+#: Roots of a path by which the payload can be reached.
+_PAYLOAD_ROOTS: Final = ("event", "args", "kwargs", "embed")
+_HIDDEN_BODY: Final = json.dumps(MARK).encode()
+
+
+class _Parsed(NamedTuple):
+    """A body read as JSON."""
+
+    value: Any
+    #: Whether an object said one name twice, so that a value is there that no reader sees.
+    shadowed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redaction:
+    """What is hidden: values by path, and whatever looks like *texts* in free text."""
+
+    paths: Rests = NOTHING
+    texts: Sequence[re.Pattern[str]] = ()
+
+    @classmethod
+    def of(cls, paths: Sequence[str], texts: Sequence[re.Pattern[str]]) -> Redaction:
+        """Return the redaction that the settings describe."""
+        return cls(paths=start(paths), texts=tuple(texts))
+
+    def __call__(self, letter: DeadLetter) -> DeadLetter:
+        """Return *letter* without what it must not show; doing it twice changes nothing.
+
+        Its metadata count what was removed of the message. A letter that others wrote is
+        returned as it is.
+        """
+        if letter.envelope:
+            return letter
+        found = Concealing()
+        message, event = self._message(letter, found)
+        hidden = found.count
+        shown = replace(self._texts(letter, found), message=message, event=event)
+        if not hidden:
+            return shown
+        count = hidden + _count(letter.metadata.get(REDACTED, ""))
+        return replace(shown, metadata={**shown.metadata, REDACTED: str(count)})
+
+    def of_texts(self, letter: DeadLetter) -> DeadLetter:
+        """Return *letter* with its texts redacted and its message as it is: for facts and logs."""
+        if letter.envelope:
+            return letter
+        found = Concealing()
+        self._message(letter, found)
+        return self._texts(letter, found)
+
+    # -- what a replay would send ------------------------------------------------------------
+
+    def _message(self, letter: DeadLetter, found: Concealing) -> tuple[Message, Event | None]:
+        message, event = letter.message, letter.event
+        body = self._body(message, found)
+        if event is not None:
+            event = _with_data(event, self._data(event.data, message, found))
+        headers = self._headers(message.headers, found)
+        if body is not message.body or event is not letter.event:
+            headers = without_reprs(headers)
+        properties = found.children(message.properties, after(self.paths, "properties"))
+        return replace(message, body=body, headers=headers, properties=properties), event
+
+    def _headers(self, headers: Mapping[str, Any], found: Concealing) -> Mapping[str, Any]:
+        """Return *headers*; those that could not be read (RabbitMQ) are hidden as one."""
+        paths = after(self.paths, "headers")
+        hidden: Mapping[str, Any] = found.children(headers, paths, KEPT_HEADERS)
+        if paths and names.UNREAD in hidden:
+            unread = found.value(hidden[names.UNREAD], ALL)
+            hidden = {**hidden, names.UNREAD: unread}
+        return hidden
+
+    def _body(self, message: Message, found: Concealing) -> bytes:
+        """Return the body as it is where nothing in it is named, to the byte."""
+        body = message.body
+        if not self._reaches_payload or body in (b"", _HIDDEN_BODY):
+            return body
+        try:
+            parsed = _parse(message)
+            value = self._of_body(parsed.value, found)
+            if value is parsed.value and not parsed.shadowed:
+                return body
+            return json.dumps(value).encode()
+        except (ValueError, RecursionError):
+            found.count += 1
+            return _HIDDEN_BODY
+
+    def _of_body(self, value: Any, found: Concealing) -> Any:
+        """Return the JSON *value* of a body of protocol 2, of protocol 1 or of somebody else."""
+        match value:
+            case [list() as args, dict() as kwargs, embed]:
+                parts = [*self._arguments(args, kwargs, found)]
+                (rest,) = found.named({"embed": embed}, self.paths).values()
+                unchanged = parts[0] is args and parts[1] is kwargs and rest is embed
+                return value if unchanged else [*parts, rest]
+            case {"args": list() as args, "kwargs": dict() as kwargs}:
+                parts = [*self._arguments(args, kwargs, found)]
+                if parts[0] is not args or parts[1] is not kwargs:
+                    value = {**value, "args": parts[0], "kwargs": parts[1]}
+        return found.value(value, self.paths | after(self.paths, "event"))
+
+    def _arguments(self, args: Any, kwargs: Any, found: Concealing) -> tuple[Any, Any]:
+        """Return the arguments of a task, of which a single one is the event itself."""
+        tree = found.named({"args": args, "kwargs": kwargs}, self.paths)
+        args, kwargs = tree["args"], tree["kwargs"]
+        of_event = after(self.paths, "event")
+        if len(args) == 1 and not kwargs:
+            event = found.value(args[0], of_event)
+            return (args if event is args[0] else [event]), kwargs
+        tree = found.named({"args": args, "kwargs": kwargs}, of_event)
+        return tree["args"], tree["kwargs"]
+
+    def _data(self, data: Any, message: Message, found: Concealing) -> Any:
+        """Return the view that *data* is of the body; what is removed here is counted there."""
+        if not self._reaches_payload:
+            return data
+        counted, single = found.count, _has_one_argument(message)
+        if _is_of_arguments(data) and single is not True:
+            args, kwargs = self._arguments(data["args"], data["kwargs"], found)
+            if args is not data["args"] or kwargs is not data["kwargs"]:
+                data = {"args": args, "kwargs": kwargs}
+        if single is not False:
+            ((data,), _) = self._arguments([data], {}, found)
+        found.count = counted
+        return data
+
+    @property
+    def _reaches_payload(self) -> bool:
+        return any(after(self.paths, root) for root in _PAYLOAD_ROOTS)
+
+    # -- what people read --------------------------------------------------------------------
+
+    def _texts(self, letter: DeadLetter, found: Concealing) -> DeadLetter:
+        told = {name: getattr(letter, name) for name in _TEXT_FACTS}
+        own = {key: letter.metadata[key] for key in (REDACTED, SIGNATURE) if key in letter.metadata}
+        others = {key: value for key, value in letter.metadata.items() if key not in own}
+        named = after(self.paths, "metadata")
+        told, others = (dict(found.children(part, named)) for part in (told, others))
+        hide = _hider(words_of(found.removed), self.texts)
+        texts = {"explanation": letter.explanation, **told}
+        texts |= {name: hide(texts[name]) for name in _REPEATING}
+        others = {key: hide(value) for key, value in others.items()}
+        return replace(letter, metadata=others | own, **texts)
+
+
+def without_reprs(headers: Mapping[str, Any], mark: str = MARK) -> Mapping[str, Any]:
+    """Return *headers* without Celery's texts of the arguments, which may be cut in a value."""
+    return {**headers, **{name: mark for name in REPRS if name in headers}}
+
+
+def hides(letter: DeadLetter) -> bool:
+    """Tell whether something was removed of what a replay of *letter* would send."""
+    return REDACTED in letter.metadata
+
+
+def _hider(words: frozenset[str], texts: Sequence[re.Pattern[str]]) -> Callable[[str], str]:
+    return lambda text: masked(text, words, texts)
+
+
+def _with_data(event: Event, data: Any) -> Event:
+    return event if data is event.data else replace(event, data=data)
+
+
+def _is_of_arguments(data: Any) -> bool:
+    """Tell whether *data* may be all arguments of a plain task (`delivery.data_of`)."""
+    return (
+        isinstance(data, Mapping)
+        and data.keys() == {"args", "kwargs"}
+        and isinstance(data["args"], list)
+        and isinstance(data["kwargs"], Mapping)
+    )
+
+
+def _has_one_argument(message: Message) -> bool | None:
+    """Tell whether the task has a single argument, its event; None where nobody can say."""
+    try:
+        value = _parse(message).value
+    except (ValueError, RecursionError):
+        return None
+    match value:
+        case [list() as args, dict() as kwargs, _]:
+            return len(args) == 1 and not kwargs
+        case {"args": list() as args, "kwargs": dict() as kwargs}:
+            return len(args) == 1 and not kwargs
+    return None
+
+
+def _parse(message: Message) -> _Parsed:
+    """Read the body; raises ValueError or RecursionError where it is no JSON."""
+    if "json" not in message.content_type.lower():
+        msg = "the body does not say that it is JSON"
+        raise ValueError(msg)
+    shadowed = []
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            shadowed.append(True)
+        return made
+
+    return _Parsed(json.loads(message.body, object_pairs_hook=made), bool(shadowed))
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < len(str(2**31)) else 0

@@ -1,0 +1,132 @@
+"""Signing: an HMAC-SHA256 over what a replay of a letter would act on (spec L3). Pure.
+
+The signed form is made of values as they are read, so that it is the same for a letter in JSON, in
+binary and in the ledger. Written down in docs/reference/dead-letters.md; it never changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
+from angzarr.dead_letters.text import to_json_text, valid_text
+from angzarr.dead_letters.wire_form import from_wire, to_wire
+
+#: Begins every signed form; another form would have another name.
+_FORM: Final = b"angzarr-letter-1"
+_LENGTH_BYTES: Final = 8
+
+
+class Trust(StrEnum):
+    """What a signature is worth here."""
+
+    VALID = "valid"
+    UNSIGNED = "unsigned"
+    UNKNOWN_KEY = "unknown key"
+    FORGED = "forged"
+    #: No key is configured here with which it could be verified.
+    UNVERIFIED = "not verified"
+
+
+class Verdict(NamedTuple):
+    """What a letter's signature is worth, and the id of the key it names."""
+
+    trust: Trust
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signatures:
+    """The signing keys by id; *current* signs, each of them verifies."""
+
+    keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    current: str | None = None
+
+    def sign(self, letter: DeadLetter) -> DeadLetter:
+        """Return *letter* with a signature in place of any other, or as it is without a key."""
+        if self.current is None:
+            return letter
+        as_read = from_wire(to_wire(letter))
+        signature = f"{self.current}:{_mac(self.keys[self.current], as_read)}"
+        return replace(letter, metadata={**letter.metadata, SIGNATURE: signature})
+
+    def judge(self, letter: DeadLetter) -> Verdict:
+        """Return what the signature of *letter*, as it was read, is worth."""
+        said = letter.metadata.get(SIGNATURE, "")
+        key, _, mac = said.rpartition(":")
+        if not self.keys:
+            return Verdict(Trust.UNVERIFIED if said else Trust.UNSIGNED, key)
+        if not said:
+            return Verdict(Trust.UNSIGNED)
+        if (secret := self.keys.get(key)) is None:
+            return Verdict(Trust.UNKNOWN_KEY, key)
+        right = hmac.compare_digest(_mac(secret, letter).encode(), mac.encode("utf-8", "replace"))
+        return Verdict(Trust.VALID if right else Trust.FORGED, key)
+
+
+def body_digest(letter: DeadLetter) -> bytes:
+    """Return the SHA-256 of the body that a replay of *letter* would send, wherever it lies."""
+    if letter.payload is not None:
+        return bytes.fromhex(letter.payload.sha256)
+    return hashlib.sha256(letter.message.body).digest()
+
+
+def signed_form(letter: DeadLetter) -> bytes:
+    """Return the bytes that are signed: each field by name and value, lengths before both."""
+    return b"".join([_FORM, *(_part(part) for field in _fields(letter) for part in field)])
+
+
+def _fields(letter: DeadLetter) -> Iterator[tuple[str, bytes | str | None]]:
+    message, event = letter.message, letter.event
+    yield "id", letter.id
+    yield "domain", letter.domain
+    yield "handler", letter.handler
+    yield "reason", letter.reason.value
+    yield "replay", str(letter.replay)
+    yield "redacted", letter.metadata.get(REDACTED)
+    yield "queue", message.queue
+    yield "exchange", message.exchange
+    yield "routing_key", message.routing_key
+    yield "priority", None if message.priority is None else str(message.priority)
+    yield "content_type", message.content_type
+    yield "content_encoding", message.content_encoding
+    yield "headers", _canonical(message.headers)
+    yield "properties", _canonical(message.properties)
+    yield "body", body_digest(letter)
+    if event is None:
+        return
+    for name in ("id", "type", "domain", "root", "edition", "correlation_id", "causation_id"):
+        yield f"event.{name}", getattr(event, name)
+    yield "event.tenant_id", event.tenant_id
+    yield "event.traceparent", event.traceparent
+    yield "event.sequence", None if event.sequence is None else str(event.sequence)
+    yield "event.priority", event.priority.value
+    yield "event.config_pins", _canonical(event.config_pins)
+    at = event.occurred_at
+    yield "event.occurred_at", None if at is None else at.isoformat(timespec="microseconds")
+
+
+def _part(value: bytes | str | None) -> bytes:
+    """Return *value* after its length in bytes plus one, big-endian; nothing has the length 0."""
+    if value is None:
+        return bytes(_LENGTH_BYTES)
+    raw = valid_text(value).encode() if isinstance(value, str) else value
+    return (len(raw) + 1).to_bytes(_LENGTH_BYTES) + raw
+
+
+def _canonical(values: Mapping[str, Any]) -> str:
+    """Return the JSON text of *values* as letters have it, its names sorted, without spaces."""
+    return json.dumps(json.loads(to_json_text(dict(values))), sort_keys=True, separators=(",", ":"))
+
+
+def _mac(secret: bytes, letter: DeadLetter) -> str:
+    mac = hmac.digest(secret, signed_form(letter), "sha256")
+    return base64.urlsafe_b64encode(mac).decode().rstrip("=")

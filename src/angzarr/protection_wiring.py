@@ -1,0 +1,59 @@
+"""Protection wiring: from settings to what letters pass on their way out, and before a replay."""
+
+from __future__ import annotations
+
+from angzarr import wiring
+from angzarr.dead_letter_section import DeadLetterSettings
+from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.masking import compiled
+from angzarr.dead_letters.protection import ProtectedQueue, Protection
+from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.redaction import Redaction
+from angzarr.dead_letters.sealing import Cipher
+from angzarr.dead_letters.signing import Signatures
+from angzarr.protection_section import current_key
+
+
+def protected(queue: DeadLetterQueue, given: DeadLetterSettings) -> DeadLetterQueue:
+    """Return *queue* behind what the settings ask for, *queue* itself where they ask for nothing.
+
+    Raises MissingExtra where letters are to be sealed and the library is not there.
+    """
+    if not (given.redact or given.redact_text or given.encryption_keys or given.signing_keys):
+        return queue
+    protection = Protection(
+        redaction=open_redaction(given),
+        cipher=_cipher(given),
+        encrypt=given.encrypted(),
+        signatures=_signatures(given),
+    )
+    return ProtectedQueue(queue, protection)
+
+
+def open_redaction(given: DeadLetterSettings) -> Redaction:
+    """Return what is hidden."""
+    return Redaction.of(given.redact, [compiled(pattern) for pattern in given.redact_text])
+
+
+def open_clearance(given: DeadLetterSettings) -> Clearance:
+    """Return what a letter must pass before it is replayed."""
+    return Clearance(
+        signatures=_signatures(given),
+        accept_unsigned=given.accept_unsigned,
+        cipher=_cipher(given),
+        routes=given.routes_of_others(),
+    )
+
+
+def _signatures(given: DeadLetterSettings) -> Signatures:
+    keys = given.verifying_keys()
+    return Signatures(keys=keys, current=current_key("signing_key", given.signing_key, keys))
+
+
+def _cipher(given: DeadLetterSettings) -> Cipher | None:
+    keys = given.opening_keys()
+    current = current_key("encryption_key", given.encryption_key, keys)
+    if current is None:
+        return None
+    cipher: Cipher = wiring.adapter("jose.sealing", "joserfc").JweCipher(keys, current)
+    return cipher
