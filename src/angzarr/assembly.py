@@ -173,7 +173,7 @@ def _autopsy(app: Any, clock: Clock) -> Autopsy:
         worker=socket.gethostname(),
         version=os.environ.get("ANGZARR_RELEASE", ""),
         domain_of_queue=app.settings.dlq.queue_domains.get,
-        hide=protection_wiring.open_redaction(app.settings.dlq).of_texts,
+        hide=protection_wiring.hiding(app.settings.dlq),
     )
 
 

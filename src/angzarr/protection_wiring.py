@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from angzarr import wiring
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.protection import ProtectedQueue, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
@@ -22,7 +25,7 @@ def protected(queue: DeadLetterQueue, given: DeadLetterSettings) -> DeadLetterQu
     if not (given.redact or given.redact_text or given.encryption_keys or given.signing_keys):
         return queue
     protection = Protection(
-        redaction=open_redaction(given),
+        redaction=_redaction(given),
         cipher=_cipher(given),
         encrypt=given.encrypted(),
         signatures=_signatures(given),
@@ -30,8 +33,12 @@ def protected(queue: DeadLetterQueue, given: DeadLetterSettings) -> DeadLetterQu
     return ProtectedQueue(queue, protection)
 
 
-def open_redaction(given: DeadLetterSettings) -> Redaction:
-    """Return what is hidden."""
+def hiding(given: DeadLetterSettings) -> Callable[[DeadLetter], DeadLetter] | None:
+    """Return what takes secrets out of the texts of a letter; None: nothing is one."""
+    return _redaction(given).of_texts if given.redact or given.redact_text else None
+
+
+def _redaction(given: DeadLetterSettings) -> Redaction:
     return Redaction.of(given.redact, [compiled(pattern) for pattern in given.redact_text])
 
 

@@ -33,7 +33,7 @@ class Autopsy:
     version: str
     domain_of_queue: Callable[[str], str | None] = lambda _queue: None
     #: Takes out of a letter's texts, which facts and log lines repeat, what they must not show.
-    hide: Callable[[DeadLetter], DeadLetter] = lambda letter: letter
+    hide: Callable[[DeadLetter], DeadLetter] | None = None
 
     def letter(
         self,
@@ -72,7 +72,13 @@ class Autopsy:
             version=self.version,
             component=self.component,
         )
-        return self.hide(letter)
+        return letter if self.hide is None else self.hide(letter)
+
+    def shown(self, delivery: Delivery, error: BaseException, seen: Classification) -> str | None:
+        """Return *error*'s text without what a letter would hide; None where nothing is hidden."""
+        if self.hide is None:
+            return None
+        return self.letter(delivery, None, error, Reason.REFUSED, seen).error_message
 
     def domain(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
         """Return the handler's domain, else the event's, else the queue's, else unknown (20)."""

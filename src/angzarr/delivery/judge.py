@@ -116,7 +116,9 @@ class Judge:
             return self._retry_as_asked(delivery, handler, error, seen)
         verdict = self.verdict(delivery, handler, seen.category)
         if verdict is Verdict.SKIP:
-            return Skipped(reason=f"{seen.category}: {text_of(error)}", seen=seen)
+            said = self.autopsy.shown(delivery, error, seen)
+            text = text_of(error) if said is None else said
+            return Skipped(reason=f"{seen.category}: {text}", seen=seen)
         if verdict is Verdict.DEAD_LETTER:
             return self.dead(delivery, handler, error, Reason.REFUSED, seen)
         policy = self.policy(delivery, handler, seen.category)
@@ -156,7 +158,8 @@ class Judge:
         """Return *retried*, or a letter where its run would begin after the message expired."""
         left = self._time_left(delivery)
         if left is None or retried.delay < left:
-            return retried
+            shown = self.autopsy.shown(delivery, retried.error, retried.seen)
+            return retried if shown is None else replace(retried, shown=shown)
         return self.dead(delivery, handler, retried.error, Reason.OUT_OF_TIME, retried.seen)
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.errors import text_of
 from angzarr.resilience.taxonomy import Classification
 
 
@@ -78,6 +79,13 @@ class Retried:
     max_attempts: int
     #: The body of the copy where the handler asked for other arguments; None: as received.
     body: bytes | None = None
+    #: The error's text where that must not show all of it; None: it may.
+    shown: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What facts, spans and log lines say of the error."""
+        return text_of(self.error) if self.shown is None else self.shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from angzarr.delivery.outcome import (
     Retried,
     Skipped,
 )
-from angzarr.errors import text_of
 from angzarr.facts import Fact
 
 _FAILED = (Retried, DeadLettered)
@@ -107,10 +106,10 @@ def _details(outcome: Outcome) -> dict[str, Any]:
     match outcome:
         case Handled():
             return {}
-        case Retried(error=error, seen=seen, delay=delay, max_attempts=most):
+        case Retried(text=text, seen=seen, delay=delay, max_attempts=most):
             return {
                 "error_code": seen.code,
-                "error_message": text_of(error)[:1000],
+                "error_message": text[:1000],
                 "error_type": seen.category.value,
                 "max_retries": most - 1 if most else None,
                 "delay_ms": round(delay.total_seconds() * 1000),

@@ -79,7 +79,7 @@ class Salvage:
             version=self.autopsy.version,
             component=self.autopsy.component,
         )
-        return self.autopsy.hide(letter)
+        return letter if self.autopsy.hide is None else self.autopsy.hide(letter)
 
     def _domain(self, message: Message) -> str:
         """Return the domain whose letter it is (20)."""

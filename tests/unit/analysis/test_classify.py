@@ -10,6 +10,7 @@ from angzarr.analysis.classify import Classifier, Situation
 from angzarr.analysis.entry import FailureClass, Unreadable
 from angzarr.analysis.transition import Action
 from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.refusal import Distrusted
 
 classify = Classifier(delay=lambda replay: timedelta(seconds=30 * replay))
 NO_HANDLER = "no handler is registered as 'orders.sync'"
@@ -102,3 +103,26 @@ def test_what_nobody_can_read_is_archived(failure):
         Action.ARCHIVE,
         FailureClass.DATA_CORRUPTION,
     )
+
+
+def test_a_letter_that_may_be_forged_is_held_whatever_it_says_of_itself():
+    forged = Distrusted("it was forged")
+    for reason in Reason:
+        decision = decide(reason=reason, target_problem=forged)
+        assert (decision.action, decision.evidence) == (Action.HOLD, "it was forged")
+        assert decision.failure_class is FailureClass.DATA_CORRUPTION
+
+
+def test_who_looks_at_a_held_entry_is_told_why_it_cannot_be_replayed():
+    decision = decide(category="client", target_problem="it is sealed")
+    assert decision.action is Action.HOLD
+    assert decision.evidence.startswith("client error")
+    assert decision.evidence.endswith("; it cannot be replayed: it is sealed")
+    assert decide(reason=Reason.REVOKED, target_problem="it is sealed").action is Action.SKIP
+
+
+def test_a_letter_of_others_without_a_route_is_held_with_the_route_to_configure():
+    others = {"event": None, "error_type": "", "category": "unknown", "handler": ""}
+    decision = decide(**others, target_problem="name one under dlq.foreign_routes")
+    assert decision.action is Action.HOLD
+    assert "name one under dlq.foreign_routes" in decision.evidence

@@ -9,6 +9,7 @@ from tests.hand_clock import START
 from angzarr.analysis.entry import Unreadable
 from angzarr.analysis.replay import ReplayTargets, replay_message
 from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.refusal import Distrusted
 from angzarr.events import headers as names
 
 TARGETS = ReplayTargets(tasks={"orders.sync"}, queues={"orders"})
@@ -132,3 +133,27 @@ def test_a_second_body_under_one_event_id_is_never_replayed_under_it():
     conflict = letter_of(reason=Reason.CONFLICT)
     assert "another body" in TARGETS.problem(conflict)
     assert TARGETS.problem(letter_of()) == ""
+
+
+# -- what a letter must pass before it is sent ------------------------------------------------
+
+
+def test_what_is_sent_is_the_cleared_message():
+    opened = letter_of(message=message_of(secret="kept"))
+    targets = replace(TARGETS, clear=lambda _letter: opened)
+    assert targets.cleared(letter_of()) is opened
+    assert targets.problem(letter_of()) == ""
+
+
+def test_a_cleared_message_must_have_a_target_too():
+    astray = letter_of(message=message_of(task="os.system"))
+    targets = replace(TARGETS, clear=lambda _letter: astray)
+    assert "no handler is registered as 'os.system'" in targets.problem(letter_of())
+
+
+def test_a_refusal_is_the_problem_and_nothing_else_is_looked_at():
+    targets = replace(TARGETS, clear=lambda _letter: Distrusted("forged"))
+    conflict = letter_of(reason=Reason.CONFLICT)
+    assert isinstance(targets.problem(conflict), Distrusted)
+    broken = Unreadable(domain="d", raw=b"?", content_type="", problem="x", received_at=START)
+    assert "could not be read" in targets.problem(broken)

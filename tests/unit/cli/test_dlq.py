@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 from tests.contracts.ledger import HOLD, letter_of, message_of
+from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, secret_letter
 
 from angzarr import __version__
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
@@ -27,6 +28,7 @@ from angzarr.analysis.replay import ReplayTargets
 from angzarr.cli import entry_view
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
+from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable, LedgerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
@@ -79,6 +81,10 @@ class FakeApp:
         self.forwarder = None
         self.publisher = FakePublisher()
         self.payloads = None
+        self.clear = Clearance()
+
+    def clearance(self):
+        return self.clear
 
     def check_analysis(self):
         pass
@@ -105,7 +111,7 @@ class FakeApp:
         return ["order"]
 
     def replay_targets(self):
-        return ReplayTargets(tasks={"orders.sync"}, queues={"orders"})
+        return ReplayTargets(tasks={"orders.sync"}, queues={"orders"}, clear=self.clear)
 
 
 @pytest.fixture
@@ -255,6 +261,39 @@ def test_show_json_has_the_names_of_the_spec(app, ledger, run):
     assert shown["event_data"] == {"total": 3}
     assert [line["what"] for line in shown["history"]] == ["failed", "held"]
     assert shown["message"]["headers"]["task"] == "orders.sync"
+
+
+def test_show_says_whether_a_letter_can_be_trusted_and_opened(app, ledger, run):
+    entry = held(ledger)
+    assert json.loads(run("dlq", "show", entry.id, "--json").output)["protection"] == {}
+    app.clear = Clearance(signatures=SIGN, cipher=CIPHER)
+    assert "unsigned" in run("dlq", "show", entry.id).output
+    sealed = ledger.add_failed_event(protection(signatures=SIGN)(secret_letter(handler="a")))
+    output = run("dlq", "show", sealed.id).output
+    assert "valid, key s1" in output
+    assert "key k2" in output
+    assert "hunter2" not in output
+    shown = json.loads(run("dlq", "show", sealed.id, "--json").output)
+    assert shown["protection"] == {"signature": "valid, key s1", "sealed": "key k2"}
+    assert shown["event_data"] == {"user": "ann", "password": "[redacted]"}
+    forged = ledger.add_failed_event(replace(SIGN.sign(letter_of()), handler="b"))
+    assert "forged, key s1" in run("dlq", "show", forged.id).output
+
+
+def test_replay_refuses_a_forged_letter(app, ledger, run):
+    app.clear = Clearance(signatures=SIGN)
+    signed = SIGN.sign(letter_of())
+    good = ledger.add_failed_event(signed)
+    forged = ledger.add_failed_event(replace(signed, handler="other"))
+    for entry in (good, forged):
+        ledger.decide([Decided(entry_id=entry.id, revision=1, decision=HOLD)], by="me")
+    for more in (["--dry-run"], ["--yes"]):
+        answer = run("dlq", "replay", good.id, forged.id, "--json", *more)
+        problems = {one["id"]: one["problem"] for one in json.loads(answer.output)}
+        assert problems[good.id] is None
+        assert "forged or changed" in problems[forged.id]
+        assert answer.exit_code == 1
+    assert len(app.publisher.sent) == 1
 
 
 def test_unreadable_letter_is_shown_in_both_forms(app, ledger, run):

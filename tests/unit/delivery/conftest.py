@@ -158,6 +158,7 @@ class World:
         self.tokens = 0
         self.hooks = Hooks()
         self.rules = []
+        self.hide = None
         self.time_limits = {}
         self.leases.renew("w1", timedelta(days=30))
 
@@ -181,7 +182,9 @@ class World:
         )  # fmt: skip
         results = Results(dumps=json.dumps, loads=json.loads)
         judge = Judge(
-            autopsy=Autopsy(clock=self.clock, component="app", worker="host", version="1"),
+            autopsy=Autopsy(
+                clock=self.clock, component="app", worker="host", version="1", hide=self.hide
+            ),
             clock=self.clock, chance=lambda: 0.0, policies=policy_rules(POLICIES, rules=self.rules),
         )  # fmt: skip
         pipeline = Pipeline(

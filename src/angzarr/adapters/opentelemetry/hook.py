@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -37,6 +37,9 @@ from angzarr.delivery.outcome import WORDS, DeadLettered, Outcome, Postponed, Re
 LOOK_EVERY = 1.0
 
 _NOTHING = nullcontext()
+#: What OpenTelemetry calls the parts of a recorded exception.
+_MESSAGE = "exception.message"
+_STACK = "exception.stacktrace"
 
 
 class OpenTelemetryHook:
@@ -176,20 +179,32 @@ def _end(span: Span | None, outcome: Outcome, at: int | None) -> None:
         return
     span.set_attribute(names.OUTCOME, WORDS[type(outcome)])
     match outcome:
-        case Retried(error=error, seen=seen, delay=delay):
+        case Retried(error=error, seen=seen, delay=delay, shown=shown):
             span.set_attribute(names.DELAY, round(delay.total_seconds() * 1000))
-            _fail(span, error, seen.category.value, seen.code, at)
+            told = {} if shown is None else {_MESSAGE: shown, _STACK: ""}
+            _fail(span, error, seen.category.value, seen.code, at, told=told)
         case DeadLettered(error=error, letter=letter):
             span.set_attributes({names.LETTER_ID: letter.id, names.REASON: letter.reason.value})
-            _fail(span, error, letter.category, letter.error_code, at)
+            told = {_MESSAGE: letter.error_message, _STACK: letter.error_stack}
+            _fail(span, error, letter.category, letter.error_code, at, told=told)
         case Postponed(why=why) | Skipped(reason=why):
             span.set_attribute(names.REASON, why)
     span.end(at)
 
 
-def _fail(span: Span, error: Exception, category: str, code: str, at: int | None) -> None:
+def _fail(
+    span: Span,
+    error: Exception,
+    category: str,
+    code: str,
+    at: int | None,
+    *,
+    told: Mapping[str, str],
+) -> None:
+    """Record *error*; *told* says it in words that hide what a letter hides."""
     kind = type(error).__qualname__
-    said = {names.ERROR_CATEGORY: category, names.ERROR_CODE: code}
+    said = {names.ERROR_CATEGORY: category, names.ERROR_CODE: code, **told}
     span.record_exception(error, attributes=said, timestamp=at)
     span.set_attribute(names.ERROR_TYPE, kind)
-    span.set_status(Status(StatusCode.ERROR, f"{kind}: {error}"[:500]))
+    text = told.get(_MESSAGE, error)
+    span.set_status(Status(StatusCode.ERROR, f"{kind}: {text}"[:500]))

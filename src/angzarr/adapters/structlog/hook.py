@@ -94,13 +94,13 @@ def said_of(outcome: Outcome) -> Said:
 def details(outcome: Outcome) -> dict[str, Any]:
     """Return the fields that only this kind of outcome has."""
     match outcome:
-        case Retried(error=error, seen=seen, delay=delay, max_attempts=most):
+        case Retried(text=text, seen=seen, delay=delay, max_attempts=most):
             return {
                 "max_attempts": most,
                 "delay_ms": round(delay.total_seconds() * 1000),
                 "error_type": seen.category.value,
                 "error_code": seen.code,
-                "error": str(error)[:MAX_ERROR],
+                "error": text[:MAX_ERROR],
             }
         case DeadLettered(letter=letter):
             return {

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from opentelemetry import trace
@@ -14,6 +15,7 @@ from tests.unit.adapters.deliveries import (
     a_delivery,
     all_outcomes,
     dead_lettered,
+    raised,
     retried,
 )
 
@@ -119,6 +121,22 @@ def test_errors_are_span_events_with_category_and_code(span_of):
     assert span.status.description == "ConnectionError: crm is down"
     assert span.attributes["error.type"] == "ConnectionError"
     assert span.attributes["angzarr.delay_ms"] == 1500
+
+
+HIDDEN = replace(dead_lettered().letter, error_message="[redacted]", error_stack="Traceback …")
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        replace(dead_lettered(), letter=HIDDEN, error=raised("hunter2")),
+        replace(retried(), error=raised("hunter2"), shown="[redacted]"),
+    ],
+)
+def test_a_span_hides_what_the_letter_hides(span_of, outcome):
+    told = span_of(outcome).to_json()
+    assert "[redacted]" in told
+    assert "hunter2" not in told
 
 
 def test_a_dead_letter_is_named_in_its_span(span_of):

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote_plus
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from angzarr.dead_letters.letter import MAX_MESSAGE, cut_message, cut_stack
+from angzarr.dead_letters.masking import MARK, compiled, masked, words_of
+
+values = st.text(min_size=4, max_size=12) | st.integers(100_000) | st.binary(min_size=4, max_size=9)
+few_patterns = st.lists(
+    st.sampled_from(["redacted", r"\w+", "^.", "....", "x*", r"key=\S+ \w+", r"[^a]", r"\]|\["]),
+    max_size=3,
+)
+
+
+@given(st.lists(st.text(min_size=4, max_size=9), min_size=1, max_size=4), st.text(max_size=40))
+def test_no_removed_text_is_left(secrets, around):
+    text = around.join(["", *secrets, ""])
+    hidden = masked(text, words_of(secrets), ())
+    assert not [one for one in secrets if one in hidden.replace(MARK, "")]
+
+
+@given(st.text(max_size=60), st.lists(values, max_size=3), few_patterns)
+@example("abcdef", [], ["...."])
+@example("[redacted] and redacted", ["redacted"], [])
+def test_masking_twice_changes_nothing(text, secrets, patterns):
+    words, found = words_of(secrets), [compiled(one) for one in patterns]
+    once = masked(text, words, found)
+    assert masked(once, words, found) == once
+
+
+@given(st.text(alphabet="abc ", max_size=60))
+def test_text_without_a_secret_is_unchanged(text):
+    assert masked(text, words_of(["hunter2", 123_456]), [compiled("Bearer .+")]) == text
+
+
+@pytest.mark.parametrize(
+    "spell", [repr, json.dumps, ascii, quote_plus, lambda text: f"https://x/?p={quote_plus(text)}&"]
+)
+@pytest.mark.parametrize("secret", ['it\'s "so"', "a\nb\tc", "p&ss wörd/1", "\\back\\slash"])
+def test_a_secret_is_found_however_it_is_spelled(spell, secret):
+    hidden = masked(f"refused: {spell(secret)}", words_of([secret]), ())
+    assert MARK in hidden
+    for part in re.findall(r"\w{3,}", secret):
+        assert part not in hidden
+
+
+def test_numbers_of_six_digits_are_secrets_and_years_are_not():
+    words = words_of([4111111111111111, -123_456, 2026, 12345.678, True])
+    assert masked("4111111111111111 in 2026: -123456, 12345.678, True", words, ()) == (
+        f"{MARK} in 2026: -{MARK}, {MARK}, True"
+    )
+
+
+@pytest.mark.parametrize("left", range(4, 12))
+def test_a_secret_that_a_cut_went_through_is_hidden(left):
+    words = words_of(["abcdefghijkl"])
+    assert masked(f"failed with {'abcdefghijkl'[:left]}", words, ()) == f"failed with {MARK}"
+    assert masked(f"{'abcdefghijkl'[-left:]} failed", words, ()) == f"{MARK} failed"
+
+
+def test_a_secret_is_hidden_where_a_letter_cut_it_and_said_so():
+    words = words_of(["hunter-two-" * 3])
+    long = "x" * (MAX_MESSAGE - 13) + "hunter-two-" * 9
+    assert "hunter" not in masked(cut_message(long), words, ())
+    assert "two-" not in masked(cut_stack("hunter-two-" * 3000), words, ())
+
+
+def test_what_a_pattern_matches_is_hidden():
+    hide = [compiled(r"Bearer \S+"), compiled(r"\b(?:\d[ -]?){13,19}\b")]
+    assert masked("401 for Bearer ab.c-d, card 4111 1111 1111 1111!", (), hide) == (
+        f"401 for {MARK} card {MARK}!"
+    )
+
+
+def test_a_match_that_reaches_beyond_a_mark_is_hidden_whole():
+    assert masked(f"key={MARK} rest", (), [compiled(r"key=\S+ \w+")]) == MARK
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "*a", "(?P<n", "a{2,1}"])
+def test_what_is_no_regular_expression_is_refused(pattern):
+    with pytest.raises(ValueError, match="is no regular expression"):
+        compiled(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a*)*", "(?:x(a|b)*){2,}", "((ab)+c?)+"])
+def test_a_repeated_repetition_is_refused(pattern):
+    with pytest.raises(ValueError, match="repeats a repetition"):
+        compiled(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"Bearer \S+", "a+b+", r"(?:\d[ -]?){13,19}", "(ab)+", "(a?)+"]
+)
+def test_a_harmless_repetition_is_taken(pattern):
+    assert compiled(pattern).pattern == pattern
