@@ -124,6 +124,10 @@ def handle(event: Thing, ctx: Context) -> int:
         raise GiveUp("never")
     if event.fate == "skip":
         raise Skip("not ours")
+    if event.fate == "login":
+        note("login", n=event.n, filler=event.filler, replay=ctx.replay)
+        if ctx.replay == 0:
+            raise GiveUp(f"{event.filler} is refused: {event.model_dump()}")
     if event.fate == "long" and _starts(event.n) <= event.times:
         time.sleep(event.seconds)
     if event.fate == "slow":
@@ -198,6 +202,11 @@ def call(event: Call, ctx: Context) -> None:
 def add(a: int, b: int) -> int:
     note("add", args=[a, b])
     return a + b
+
+
+@app.task
+def record(given: object) -> None:
+    note("record", given=given)
 
 
 @app.task

@@ -71,12 +71,12 @@ def test_the_letter_on_its_way_keeps_its_message_whole(world, failing):
 def test_what_is_skipped_for_its_error_hides_its_text(world):
     world.hide = REDACTION.of_texts
     world.handler(
-        raising(ConnectionResetError(TEXT)),
-        verdicts=(VerdictRule(category=Category.TRANSIENT, verdict=Verdict.SKIP),),
+        raising(KeyError(TEXT)),
+        verdicts=(VerdictRule(category=Category.UNKNOWN, verdict=Verdict.SKIP),),
     )
     outcome = world.take(data={"password": SECRET})
     assert isinstance(outcome, Skipped)
-    assert outcome.reason.endswith(SHOWN)
+    assert outcome.reason == f"unknown: '{SHOWN}'"
 
 
 def test_without_redaction_texts_are_what_they_were(world):
