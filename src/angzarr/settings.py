@@ -9,7 +9,12 @@ from typing import Any, Literal
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
@@ -74,6 +79,13 @@ def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Se
         return Settings(**given)
     except ValidationError as error:
         raise ConfigurationError(_explain(error, path)) from None
+    except SettingsError as error:  # its cause shows the value, which may be a key
+        (where,) = re.findall(r'field "(\w+)"', str(error)) or ["the settings"]
+        msg = (
+            f"the environment gives {where} something that is no JSON: lists and objects are"
+            """ written as JSON there, e.g. ANGZARR_DLQ__REDACT='["**.password"]'"""
+        )
+        raise ConfigurationError(msg) from None
 
 
 def _read(path: str | os.PathLike[str] | None) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def opened(letter: DeadLetter, cipher: Cipher | None) -> DeadLetter | Refusal:
     if isinstance(plain, Refusal):
         return plain
     try:
-        message, event = read_message(TaskMessage.FromString(plain))
+        message, event, *_ = read_message(TaskMessage.FromString(plain))
     except Exception as error:  # noqa: BLE001 - who has the key may write anything
         return Refusal(f"its sealed body is no TaskMessage ({type(error).__name__})")
     return replace(letter, message=message, event=event)

@@ -161,9 +161,17 @@ def test_no_letter_goes_into_the_queue_unprotected(unused_name):
     assert MemoryDeadLetterQueue(unused_name).receive(["order"], limit=1, wait=timedelta(0)) == []
 
 
-def test_a_letter_of_others_is_put_as_it_is(unused_name):
-    theirs = letter_of(envelope=b"\x9a\x06\x01x")
-    assert protection(signatures=SIGN)(theirs) is theirs
+@pytest.mark.parametrize(
+    "letter",
+    [
+        letter_of(envelope=b"\x9a\x06\x01x"),
+        replace(SIGN.sign(letter_of()), handler="forged"),
+        protection()(secret_letter()),
+    ],
+    ids=["of others", "signed", "sealed"],
+)
+def test_what_this_process_did_not_write_is_put_as_it_is(letter):
+    assert protection(Encrypt.ALL, signatures=SIGN)(letter) is letter
 
 
 # -- the check before a replay ---------------------------------------------------------------
