@@ -14,7 +14,7 @@ from typing import Any
 from kombu.utils.json import dumps, loads
 
 from angzarr import letter_wiring, protection_wiring, wiring
-from angzarr.adapters.celery import safety
+from angzarr.adapters.celery import safety, shown_errors
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import (
     CeleryPublisher,
@@ -48,6 +48,8 @@ from angzarr.resilience.idempotency import IdempotencyStore
 def build_road(app: Any) -> Road:
     """Return a road with connections of its own; they open when first needed."""
     heed_cut(app.stopping)
+    if protection_wiring.hiding(app.settings.dlq) is not None:
+        shown_errors.install()
     road = _road(app, Hold, CeleryPublisher(app))
     return replace(road, waves=_waves(app, road), closed=app.stopping.closed)
 

@@ -39,9 +39,10 @@ class Results:
         return self.loads(text)
 
     @staticmethod
-    def write_error(error: BaseException) -> str:
-        """Return what a duplicate is told about *error*."""
-        return json.dumps({"type": type(error).__name__, "message": text_of(error)[:1000]})
+    def write_error(error: BaseException, shown: str = "") -> str:
+        """Return what a duplicate is told about *error*, its text as *shown* in its letter."""
+        message = (shown or text_of(error))[:1000]
+        return json.dumps({"type": type(error).__name__, "message": message})
 
     @staticmethod
     def read_error(text: str) -> DeliveryError:

@@ -95,7 +95,7 @@ class Settler:
                 put_one(self.dead_letters, letter)
                 return self._end(delivery, outcome)
             case DeadLettered(letter=letter, error=error):
-                ending = Fail(error=Results.write_error(error))
+                ending = Fail(error=Results.write_error(error, letter.error_message))
                 if not self.store.owns(delivery.key, delivery.token):
                     return self._ended_before(delivery, ending)
                 put_one(self.dead_letters, letter)

@@ -99,3 +99,9 @@ def test_what_cannot_be_read_hides_its_text_in_letter_and_fact(world, tmp_path):
     for said in (receipt.raw.decode(), json.dumps(dict(fact.data))):
         assert "Bearer" not in said
         assert "[redacted]" in said
+
+
+def test_a_duplicate_is_not_told_what_the_letter_hides(world, failing):
+    failing(GiveUp(TEXT))
+    refused = world.take(data={"password": SECRET})
+    assert str(refused.error) == f"failed before with GiveUp: {SHOWN}"

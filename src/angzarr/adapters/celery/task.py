@@ -28,6 +28,7 @@ from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request_stack import RequestStack
 from angzarr.adapters.celery.result_backend import ack_follows
 from angzarr.adapters.celery.riding import LeftToAck
+from angzarr.adapters.celery.shown_errors import show
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
     DeadLettered,
@@ -162,13 +163,18 @@ class RoadTask(Task):
                 raise raised
             case Skipped():
                 return None
-            case Retried(error=error, delay=delay):
+            case Retried(error=error, delay=delay, text=text):
+                show(delivery.message.id, f"in {delay.total_seconds()} s: {text}")
                 raise Retry(exc=error, when=delay.total_seconds()) from error
-            case DeadLettered(error=MemoryError() | Reject() | Ignore() | Retry() as error):
+            case DeadLettered(
+                error=MemoryError() | Reject() | Ignore() | Retry() as error, letter=letter
+            ):
                 # To Celery these are orders, a MemoryError even one to end the worker.
                 msg = f"{type(error).__name__}: {text_of(error)}"
+                show(delivery.message.id, letter.error_message, letter.error_stack)
                 raise DeliveryError(msg) from error
-            case DeadLettered(error=error):
+            case DeadLettered(error=error, letter=letter):
+                show(delivery.message.id, letter.error_message, letter.error_stack)
                 raise error
             case Refused(error=error) if delivery.redelivered:
                 # Who settled it may have died before its result, its errbacks and its chord were
