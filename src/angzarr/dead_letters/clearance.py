@@ -37,8 +37,8 @@ class Clearance:
         verdict = self.signatures.judge(letter)
         if not self._passes(verdict):
             return Distrusted(_WHY[verdict.trust].format(key=verdict.key[:100]))
-        if letter.envelope:
-            return routed(letter, self.routes)
+        if letter.envelope:  # with a task it is ours, and has more to say than this release knows
+            return letter if letter.message.task else routed(letter, self.routes)
         if is_sealed(letter):  # a body that lies elsewhere is opened once it was fetched
             return letter if letter.payload is not None else opened(letter, self.cipher)
         if hides(letter):
@@ -55,7 +55,8 @@ class Clearance:
         if self.signatures.keys or trust is not Trust.UNSIGNED:
             told["signature"] = f"{trust}, key {key}" if key else str(trust)
         if is_sealed(letter):
-            told["sealed"] = f"key {key_id(letter)}".strip()
+            key = key_id(letter)
+            told["sealed"] = f"key {key}" if key else "yes"
         return told
 
     def _passes(self, verdict: Verdict) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.fingerprint import fingerprint
@@ -45,7 +45,7 @@ class Autopsy:
     ) -> DeadLetter:
         """Return the letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
         domain = self.domain(handler, delivery.event.domain, delivery.message.queue)
-        now, message, stack = self.clock.now(), text_of(error)[:MAX_MESSAGE], _stack(error)
+        now = self.clock.now()
         ran = reason in (Reason.REFUSED, Reason.EXHAUSTED, Reason.OUT_OF_TIME)
         letter = DeadLetter(
             id=_id(domain, delivery, reason),
@@ -57,22 +57,33 @@ class Autopsy:
             event=delivery.event,
             error_type=_name(error),
             error_code=seen.code or "UNKNOWN",
-            error_message=message,
-            error_stack=stack,
+            error_message=text_of(error)[:MAX_MESSAGE],
+            error_stack=_stack(error),
             category=seen.category.value,
             attempts=delivery.attempt if ran else delivery.attempt - 1,
             replay=delivery.position.replay,
             first_attempt_at=delivery.first_attempt_at or now,
             last_attempt_at=now,
             sent_to_dlq_at=now,
-            fingerprint=fingerprint(
-                handler=delivery.handler, error_type=_name(error), message=message, stack=stack
-            ),
             worker=self.worker,
             version=self.version,
             component=self.component,
         )
-        return letter if self.hide is None else self.hide(letter)
+        return self.finished(letter)
+
+    def finished(self, letter: DeadLetter) -> DeadLetter:
+        """Return *letter* without what it must not show, and with the name of its group.
+
+        In this order: a group named after a secret would tell it, and split by it.
+        """
+        shown = letter if self.hide is None else self.hide(letter)
+        group = fingerprint(
+            handler=shown.handler,
+            error_type=shown.error_type,
+            message=shown.error_message,
+            stack=shown.error_stack,
+        )
+        return replace(shown, fingerprint=group)
 
     def shown(self, delivery: Delivery, error: BaseException, seen: Classification) -> str | None:
         """Return *error*'s text without what a letter would hide; None where nothing is hidden."""

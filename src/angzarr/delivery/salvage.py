@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from angzarr.clock import Clock
-from angzarr.dead_letters.fingerprint import fingerprint
 from angzarr.dead_letters.letter import (
     DeadLetter,
     Reason,
@@ -60,7 +59,6 @@ class Salvage:
     def _letter(self, message: Message, error: Exception, code: str) -> DeadLetter:
         now = self.clock.now()
         domain = self._domain(message)
-        kind, said = type(error).__name__, cut_message(text_of(error))
         letter = DeadLetter(
             id=_id(domain, message),
             domain=domain,
@@ -68,18 +66,17 @@ class Salvage:
             reason=Reason.UNDELIVERABLE,
             explanation=f"could not be delivered: {text_of(error)}"[:500],
             message=message,
-            error_type=kind,
+            error_type=type(error).__name__,
             error_code=code,
-            error_message=said,
+            error_message=cut_message(text_of(error)),
             first_attempt_at=now,
             last_attempt_at=now,
             sent_to_dlq_at=now,
-            fingerprint=fingerprint(handler=message.task, error_type=kind, message=said, stack=""),
             worker=self.autopsy.worker,
             version=self.autopsy.version,
             component=self.autopsy.component,
         )
-        return letter if self.autopsy.hide is None else self.autopsy.hide(letter)
+        return self.autopsy.finished(letter)
 
     def _domain(self, message: Message) -> str:
         """Return the domain whose letter it is (20)."""

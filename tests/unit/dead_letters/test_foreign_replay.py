@@ -12,7 +12,6 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contracts.ledger import letter_of
 
 from angzarr.app import Angzarr
 from angzarr.dead_letters.codec import (
@@ -206,10 +205,6 @@ def test_a_payload_that_is_elsewhere_is_passed_on_as_its_reference():
 )
 def test_a_letter_that_holds_nothing_is_not_sent(letter):
     assert "holds no event and no command" in routed(letter, ROUTES)
-
-
-def test_a_letter_of_ours_with_fields_of_others_is_not_routed():
-    assert "no Celery message" in routed(letter_of(envelope=b"theirs"), ROUTES)
 
 
 @given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda raw: b"{" + raw))

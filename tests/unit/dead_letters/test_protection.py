@@ -16,9 +16,11 @@ from tests.unit.dead_letters.test_codec import letters
 
 from angzarr.adapters.jose.sealing import JweCipher
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
+from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.entry import entry_id_of
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import Form, decode, encode
+from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.protection import Encrypt, ProtectedQueue, Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.dead_letters.refusal import Distrusted, Refusal
@@ -225,12 +227,30 @@ def test_a_letter_whose_payload_was_redacted_and_not_sealed_is_refused():
     assert Clearance()(texts) == texts
 
 
+def test_a_letter_of_ours_with_fields_of_others_is_neither_routed_nor_opened():
+    odd = replace(protection()(secret_letter()), envelope=b"theirs")
+    assert Clearance(cipher=CIPHER)(odd) is odd
+
+
+def test_a_sealed_body_that_lies_elsewhere_is_verified_before_it_is_fetched_and_opened_after():
+    clear = Clearance(signatures=SIGN, cipher=CIPHER)
+    whole = protection(signatures=SIGN)(secret_letter())
+    reference = MemoryPayloadStore().put(whole.message.body)
+    sent = decode(*encode(without_body(whole, reference)))
+    assert clear.told(sent) == {"signature": "valid, key s1", "sealed": "yes"}
+    assert clear(sent) == sent
+    fetched = replace(sent, message=replace(sent.message, body=whole.message.body), payload=None)
+    assert clear(fetched).message == secret_letter().message
+    elsewhere = replace(sent, payload=MemoryPayloadStore().put(b"another body"))
+    assert isinstance(clear(elsewhere), Distrusted)
+
+
 def test_a_seal_is_looked_into_only_by_whoever_has_the_key():
     sealed = protection()(secret_letter())
     assert "set dlq.encryption_keys" in Clearance()(sealed)
     assert sealed.message.content_type == SEALED_TYPE
     odd = replace(sealed, message=replace(sealed.message, body=b"\xff"))
-    assert Clearance().told(odd) == {"sealed": "key "}
+    assert Clearance().told(odd) == {"sealed": "yes"}
 
 
 @pytest.fixture

@@ -60,6 +60,16 @@ def test_no_fact_and_no_line_shows_what_the_letter_hides(failing, error, kind):
         assert "abc" not in said
 
 
+def test_failures_are_of_one_group_whatever_secret_they_tell(world):
+    world.hide = REDACTION.of_texts
+    world.handler(lambda event, _context: raising(GiveUp(f"no {event['password']}"))(0, 0))
+    groups = {
+        world.take(data={"password": secret}, event_id=secret).letter.fingerprint
+        for secret in ("hunter-two", "rabbit")
+    }
+    assert len(groups) == 1
+
+
 def test_the_letter_on_its_way_keeps_its_message_whole(world, failing):
     outcome, _ = failing(GiveUp(TEXT))
     assert SECRET.encode() in outcome.letter.message.body
