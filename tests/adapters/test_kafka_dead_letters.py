@@ -180,10 +180,18 @@ if child:
             subprocess.run([sys.executable, "-c", script], timeout=30, check=False).returncode == 0
         )
 
-    def test_a_setting_that_does_not_exist_is_told(self, domain: str) -> None:
-        queue = KafkaDeadLetterQueue(self.brokers, options={"no.such.setting": 1})
-        with pytest.raises(ConfigurationError, match=r"no\.such\.setting"):
-            queue.put([a_letter(domain)])
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"no.such.setting": 1}, r"no\.such\.setting"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.username"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/nonexistent"}, "ssl.ca.location"),
+    ],
+)
+def test_options_that_do_not_work_are_told_at_start(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        KafkaDeadLetterQueue("127.0.0.1:9", options=options)
 
 
 def test_progress_stops_at_the_first_letter_that_is_not_done() -> None:

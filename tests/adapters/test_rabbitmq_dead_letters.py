@@ -10,8 +10,9 @@ import amqp
 import pytest
 
 from angzarr.adapters.rabbitmq import letter_publisher
+from angzarr.adapters.rabbitmq.address import read_cluster
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
-from angzarr.adapters.rabbitmq.link import Link, read_cluster
+from angzarr.adapters.rabbitmq.link import Link
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
@@ -81,7 +82,7 @@ class TestRabbitMQDeadLetterQueue(ServerDeadLetterQueueContract):
     def test_an_exchange_of_another_type_is_a_refusal_with_the_reason(
         self, queue: DeadLetterQueue, domain: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("angzarr.adapters.rabbitmq.link.EXCHANGE", "amq.direct")
+        monkeypatch.setattr("angzarr.adapters.rabbitmq.topology.EXCHANGE", "amq.direct")
         [answer] = queue.put([a_letter(domain)])
         assert "amq.direct" in str(answer)
 

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from angzarr.dead_letters.foreign import LATER_TYPE_NAME, TYPE_NAME, adopt_later_generation
 from angzarr.dead_letters.json_form import read_json, write_json
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
 from angzarr.dead_letters.wire_form import from_wire, to_wire
 from angzarr.errors import DecodeError
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
@@ -42,11 +42,13 @@ class Encoded(NamedTuple):
     content_type: str
 
 
-def encode(letter: DeadLetter, form: Form = Form.JSON) -> Encoded:
+def encode(letter: Outgoing, form: Form = Form.JSON) -> Encoded:
     """Write *letter*, in *form* unless a letter of others would lose something by it.
 
-    Stack and messages longer than their maximum are cut.
+    Stack and messages longer than their maximum are cut. Raw bytes stay as they are.
     """
+    if isinstance(letter, RawLetter):
+        return Encoded(letter.raw, letter.content_type)
     only_json = letter.envelope.startswith(b"{")
     if (form is Form.JSON or only_json) and (text := write_json(letter)) is not None:
         return Encoded(text, JSON_CONTENT_TYPE)
@@ -92,9 +94,9 @@ def read_receipt(domain: str, raw: bytes, content_type: str, handle: object) -> 
     )
 
 
-def partition_key(letter: DeadLetter) -> str:
+def partition_key(letter: Outgoing) -> str:
     """Return what keeps letters of one aggregate in order: its root, else the correlation id."""
-    event = letter.event
+    event = None if isinstance(letter, RawLetter) else letter.event
     return (event.root or event.correlation_id or "") if event else ""
 
 

@@ -16,6 +16,9 @@ EXCHANGE: Final = "angzarr.dlq"
 #: SQS takes the fewest: 80 characters of A-Z, a-z, 0-9, '-' and '_'. All backends share the form.
 MAX_NAME_LENGTH: Final = 80
 
+#: Kafka's consumer group of the analysis worker, and of whoever else takes letters away.
+ANALYSIS_GROUP: Final = "angzarr-dlq-analysis"
+
 _HASH_LENGTH: Final = 10
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import DeadLetterQueueUnavailable, LetterTooLarge
@@ -36,6 +36,19 @@ class Receipt:
     content_type: str
     problem: str = ""
     handle: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawLetter:
+    """Bytes that could not be read as a letter, to be carried on as they came."""
+
+    domain: str
+    raw: bytes
+    content_type: str
+
+
+#: What a queue carries.
+Outgoing: TypeAlias = DeadLetter | RawLetter
 
 
 class Letterbox(Protocol):
@@ -69,6 +82,22 @@ class DeadLetterQueue(Letterbox, Protocol):
 
     def close(self) -> None:
         """Give back what was received and not done, and close connections; safe to call twice."""
+
+
+@runtime_checkable
+class CarriesRaw(Protocol):
+    """A dead-letter queue that takes bytes of any kind, besides letters."""
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Put bytes as `DeadLetterQueue.put` puts letters; their content type goes with them."""
+
+
+@runtime_checkable
+class CountsWaiting(Protocol):
+    """A dead-letter queue that can tell how many letters nobody has in hand."""
+
+    def waiting(self, domains: Sequence[str], /) -> Mapping[str, int]:
+        """Return how many letters of each of *domains* wait; it may lag, and creates nothing."""
 
 
 def put_one(queue: DeadLetterQueue, letter: DeadLetter) -> None:

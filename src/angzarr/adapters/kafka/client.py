@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 
@@ -58,6 +58,8 @@ class Cluster:
             "logger": _LOG,
             **self.options,
             "bootstrap.servers": self.brokers,
+            # A topic that the broker makes would expire its letters; a producer asks for it.
+            "allow.auto.create.topics": False,
             **{name.replace("_", "."): value for name, value in own.items()},
         }
 
@@ -74,6 +76,12 @@ class Cluster:
         return DeadLetterQueueUnavailable(
             f"Kafka at {self.brokers} does not take dead letters: {reason_of(error)}"
         )
+
+    def check(self) -> None:
+        """Raise ConfigurationError if librdkafka refuses the options; asks no broker."""
+        if self.options:
+            with creating():
+                Producer(self.settings())
 
 
 @contextlib.contextmanager

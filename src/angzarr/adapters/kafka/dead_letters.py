@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -16,11 +17,11 @@ from angzarr.adapters.kafka.letter_producer import LetterProducer
 from angzarr.adapters.kafka.topics import Topics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.names import ANALYSIS_GROUP, queue_name
+from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
+from angzarr.seldom import Seldom
 
-#: The consumer group of the analysis worker.
-ANALYSIS_GROUP: Final = "angzarr-dlq-analysis"
+_LOG: Final = logging.getLogger(__name__)
 
 
 class KafkaDeadLetterQueue:
@@ -29,7 +30,7 @@ class KafkaDeadLetterQueue:
     Letters that are done out of order are committed once those before them in their partition
     are done too; until then a restart brings them back. *timeout* bounds delivery reports and
     requests; *replication* -1 is the broker's default; *options* are librdkafka's, e.g. for TLS
-    and SASL.
+    and SASL. Without *create_missing* a topic that is missing refuses its letters.
     """
 
     def __init__(
@@ -42,22 +43,30 @@ class KafkaDeadLetterQueue:
         partitions: int = 3,
         replication: int = -1,
         options: Mapping[str, Any] | None = None,
+        create_missing: bool = True,
     ) -> None:
         self._cluster = Cluster(
             brokers=brokers, timeout=timeout.total_seconds(), options=dict(options or {})
         )
-        self._topics = Topics(self._cluster, partitions=partitions, replication=replication)
+        self._cluster.check()
+        self._topics = Topics(
+            self._cluster,
+            partitions=partitions,
+            replication=replication,
+            create_missing=create_missing,
+        )
+        self._seldom = Seldom()
         self._form = form
         self._group = group
         self._open()
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Produce *letters* and wait for each one's delivery report (see DeadLetterQueue)."""
-        if not letters:
-            return []
-        self._leave_parents_clients()
-        with self._cluster.told():
-            return self._producer.produce(letters)
+        return self._put(letters)
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Produce bytes in the same way, without a key (see CarriesRaw)."""
+        return self._put(letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters of *domains* (see DeadLetterQueue).
@@ -68,7 +77,10 @@ class KafkaDeadLetterQueue:
             return []
         self._leave_parents_clients()
         with self._cluster.told():
-            self._topics.ensure(set(map(queue_name, domains)), self._producer.client())
+            names = set(map(queue_name, domains))
+            for name, problem in self._topics.ensure(names, self._producer.client()).items():
+                if self._seldom.now(name):
+                    _LOG.warning("dead letters of %s cannot be read: %s", name, problem)
             return self._consumer.receive(domains, limit, wait.total_seconds())
 
     def done(self, receipts: Sequence[Receipt], /) -> None:
@@ -77,12 +89,25 @@ class KafkaDeadLetterQueue:
         with self._cluster.told():
             self._consumer.done(receipts)
 
+    def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
+        """Count what this group has not committed and we did not take (see CountsWaiting)."""
+        self._leave_parents_clients()
+        with self._cluster.told():
+            return self._consumer.waiting(domains)
+
     def close(self) -> None:
         """Leave the group and let both clients go."""
         self._leave_parents_clients()
         self._producer.close()
         with contextlib.suppress(KafkaException):  # the group notices by itself
             self._consumer.close()
+
+    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
+        if not letters:
+            return []
+        self._leave_parents_clients()
+        with self._cluster.told():
+            return self._producer.produce(letters)
 
     def _open(self) -> None:
         self._process = os.getpid()

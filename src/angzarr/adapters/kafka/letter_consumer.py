@@ -86,6 +86,12 @@ class LetterConsumer:
                     handle.progress.done(handle.offset)
             self._commit()
 
+    def waiting(self, domains: Sequence[str]) -> dict[str, int]:
+        """Count the letters of *domains* that are neither committed nor taken by us."""
+        with self._lock:
+            consumer = self._made()
+            return {domain: self._backlog(consumer, queue_name(domain)) for domain in domains}
+
     def close(self) -> None:
         """Leave the group; what was not committed goes to another member or to the next one."""
         with self._lock:
@@ -96,15 +102,29 @@ class LetterConsumer:
         return self._consumer
 
     def _subscribed(self, wanted: dict[str, str]) -> Consumer:
+        consumer = self._made()
+        if wanted.keys() != self._domains.keys():
+            consumer.subscribe(sorted(wanted), on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        self._domains = wanted
+        return consumer
+
+    def _made(self) -> Consumer:
         if self._consumer is None:
             with creating():
                 self._consumer = Consumer(self._settings())
-        if wanted.keys() != self._domains.keys():
-            self._consumer.subscribe(
-                sorted(wanted), on_revoke=self._on_revoke, on_lost=self._on_revoke
-            )
-        self._domains = wanted
         return self._consumer
+
+    def _backlog(self, consumer: Consumer, topic: str) -> int:
+        """Return how many offsets lie ahead of the group and of us; some may hold no letter."""
+        seconds = self._cluster.timeout
+        found = consumer.list_topics(topic, timeout=seconds).topics[topic].partitions
+        places = [TopicPartition(topic, number) for number in found]
+        ahead = 0
+        for place in consumer.committed(places, timeout=seconds) if places else ():
+            low, high = consumer.get_watermark_offsets(place, timeout=seconds)
+            taken = self._progress.get((topic, place.partition), Progress()).taken
+            ahead += high - max(low, place.offset, taken)
+        return ahead
 
     def _settings(self) -> dict[str, Any]:
         return self._cluster.settings(

@@ -14,9 +14,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from angzarr.adapters.kafka.client import AWAY, Cluster, creating, is_fatal, own, reason_of
 from angzarr.adapters.kafka.topics import Topics
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode, partition_key
-from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import Outgoing, TooLarge
 from angzarr.seldom import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ class LetterProducer:
         self._seldom = Seldom()
         own(self)
 
-    def produce(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+    def produce(self, letters: Sequence[Outgoing]) -> list[str | None]:
         """Return for each letter None once all in-sync replicas have it, else why not."""
         errors = self._errors(letters)
         ended = [at for at, error in enumerate(errors) if is_fatal(error)]
@@ -77,7 +76,7 @@ class LetterProducer:
         """Return the producer, if there is one."""
         return self._producer
 
-    def _errors(self, letters: Sequence[DeadLetter]) -> list[Any]:
+    def _errors(self, letters: Sequence[Outgoing]) -> list[Any]:
         """Return for each letter what the client has against it, None once it is written."""
         producer = self.client()
         refused = self._topics.ensure({queue_name(one.domain) for one in letters}, producer)
@@ -94,7 +93,7 @@ class LetterProducer:
             self._replace(producer, fatal)
         return errors
 
-    def _send(self, producer: Producer, letter: DeadLetter, report: Any) -> None:
+    def _send(self, producer: Producer, letter: Outgoing, report: Any) -> None:
         encoded = encode(letter, self._form)
         key = partition_key(letter).encode("utf-8", "surrogatepass") or None
         try:
@@ -133,7 +132,7 @@ class LetterProducer:
                 "Kafka's client takes no more dead letters, a new one goes on: %s", reason_of(error)
             )
 
-    def _answers(self, letters: Sequence[DeadLetter], errors: list[Any]) -> list[str | None]:
+    def _answers(self, letters: Sequence[Outgoing], errors: list[Any]) -> list[str | None]:
         codes = [error.code() for error in errors if isinstance(error, KafkaError)]
         if KafkaError.UNKNOWN_TOPIC_OR_PART in codes:
             self._topics.forget()
@@ -144,11 +143,11 @@ class LetterProducer:
             for letter, error in zip(letters, errors, strict=True)
         ]
 
-    def _alone(self, letter: DeadLetter) -> str | None:
+    def _alone(self, letter: Outgoing) -> str | None:
         return self.produce([letter])[0]
 
 
-def _shared(error: Any, letters: Sequence[DeadLetter]) -> bool:
+def _shared(error: Any, letters: Sequence[Outgoing]) -> bool:
     """Tell whether a letter may have been refused for the size of the batch it was in."""
     return _is_size(error) and len(letters) > 1
 

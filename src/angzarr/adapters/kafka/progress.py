@@ -23,9 +23,14 @@ class Progress:
         self._open.pop(offset, None)
 
     @property
+    def taken(self) -> int:
+        """The offset before which everything was handed out."""
+        return self._last + 1
+
+    @property
     def position(self) -> int:
         """The offset before which everything is done."""
-        return next(iter(self._open), self._last + 1)
+        return next(iter(self._open), self.taken)
 
 
 class Handle(NamedTuple):

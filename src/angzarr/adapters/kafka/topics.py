@@ -1,4 +1,4 @@
-"""Topics: creates those that are missing; existing ones are taken as they are, and judged once."""
+"""Topics: creates those that are missing, or says so; existing ones are judged once."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ from angzarr.adapters.kafka.topic_check import TopicCheck
 
 #: What a hosted Kafka says that lets nobody choose some of the settings.
 _NOT_YOURS_TO_SET: Final = frozenset({KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION})
+_MISSING: Final = (
+    "its topic {} does not exist and is not to be created (dlq.create_missing is false): create it"
+)
 
 
 class Topics:
     """Sees to it that topics are there; safe from any thread."""
 
-    def __init__(self, cluster: Cluster, *, partitions: int, replication: int) -> None:
+    def __init__(
+        self, cluster: Cluster, *, partitions: int, replication: int, create_missing: bool = True
+    ) -> None:
         self._cluster = cluster
+        self._create_missing = create_missing
         self._partitions = partitions
         self._replication = replication
         self._ready: frozenset[str] = frozenset()
         self._check = TopicCheck(cluster)
 
     def ensure(self, names: set[str], client: Producer) -> dict[str, str]:
-        """Return for each of *names* that could not be created why; raises KafkaException."""
+        """Return for each of *names* that is not there and why; raises KafkaException."""
         self._check.say()
         wanted = names - self._ready
         if not wanted:
@@ -45,6 +51,8 @@ class Topics:
 
     def _create(self, names: Collection[str]) -> tuple[set[str], dict[str, str]]:
         """Return those of *names* that were created by us, and why others are not there."""
+        if not self._create_missing:
+            return set(), {name: _MISSING.format(name) for name in names}
         if not names:
             return set(), {}
         errors = self._asked(names, settings_for(self._replication))

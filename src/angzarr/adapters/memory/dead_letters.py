@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from angzarr.dead_letters.codec import Encoded, encode, read_receipt
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import RawLetter, Receipt
 
 
 class _Taken(NamedTuple):
@@ -57,12 +57,16 @@ class MemoryDeadLetterQueue:
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Append *letters*; nothing is refused."""
-        encoded = [(queue_name(letter.domain), encode(letter)) for letter in letters]
+        return self._append([(letter.domain, encode(letter)) for letter in letters])
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Append bytes; nothing is refused (see CarriesRaw)."""
+        return self._append([(one.domain, Encoded(one.raw, one.content_type)) for one in letters])
+
+    def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
+        """Count what nobody took (see CountsWaiting)."""
         with self._channel.changed:
-            for name, letter in encoded:
-                self._channel.queue(name).append(letter)
-            self._channel.changed.notify_all()
-        return [None] * len(encoded)
+            return {name: len(self._channel.queues.get(queue_name(name), ())) for name in domains}
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters, one from each domain in turn."""
@@ -90,6 +94,13 @@ class MemoryDeadLetterQueue:
                 self._channel.queue(taken.queue).appendleft(taken.encoded)
             self._taken.clear()
             self._channel.changed.notify_all()
+
+    def _append(self, letters: Sequence[tuple[str, Encoded]]) -> list[str | None]:
+        with self._channel.changed:
+            for domain, encoded in letters:
+                self._channel.queue(queue_name(domain)).append(encoded)
+            self._channel.changed.notify_all()
+        return [None] * len(letters)
 
     def _take(self, domains: Sequence[str]) -> Iterator[tuple[str, Encoded, int]]:
         waiting = list(domains)

@@ -7,19 +7,21 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from angzarr.adapters.rabbitmq.address import read_cluster
 from angzarr.adapters.rabbitmq.letter_publisher import LetterPublisher
 from angzarr.adapters.rabbitmq.letter_receiver import LetterReceiver
-from angzarr.adapters.rabbitmq.link import read_cluster, told
+from angzarr.adapters.rabbitmq.link import told
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
 
 
 class RabbitMQDeadLetterQueue:
     """A dead-letter queue on RabbitMQ; safe from any thread and across fork.
 
     *url* may name several brokers of a cluster, split by ';'. *timeout* bounds each connect,
-    confirm and reply. *tls* holds py-amqp's ssl options, e.g. ``ca_certs``.
+    confirm and reply. *tls* holds py-amqp's ssl options, e.g. ``ca_certs``. Without
+    *create_missing* exchange and queues are only checked.
     """
 
     def __init__(
@@ -29,19 +31,21 @@ class RabbitMQDeadLetterQueue:
         timeout: timedelta = timedelta(seconds=5),
         form: Form = Form.JSON,
         tls: Mapping[str, Any] | None = None,
+        create_missing: bool = True,
     ) -> None:
         self._cluster = read_cluster(url, tls)
         self._timeout = timeout.total_seconds()
         self._form = form
+        self._create_missing = create_missing
         self._open()
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Publish *letters* and wait for the broker's word on each (see DeadLetterQueue)."""
-        if not letters:
-            return []
-        self._leave_parents_links()
-        with told(self._cluster):
-            return self._publisher.publish(letters)
+        return self._put(letters)
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Publish bytes in the same way (see CarriesRaw)."""
+        return self._put(letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters of *domains* (see DeadLetterQueue)."""
@@ -57,16 +61,32 @@ class RabbitMQDeadLetterQueue:
         with told(self._cluster):
             self._receiver.done(receipts)
 
+    def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
+        """Count what the broker has for the next receiver (see CountsWaiting)."""
+        self._leave_parents_links()
+        with told(self._cluster):
+            return self._receiver.waiting(domains)
+
     def close(self) -> None:
         """Close both connections; the broker gives back what was not done."""
         self._leave_parents_links()
         self._publisher.close()
         self._receiver.close()
 
+    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
+        if not letters:
+            return []
+        self._leave_parents_links()
+        with told(self._cluster):
+            return self._publisher.publish(letters)
+
     def _open(self) -> None:
         self._process = os.getpid()
-        self._publisher = LetterPublisher(self._cluster, self._timeout, self._form)
-        self._receiver = LetterReceiver(self._cluster, self._timeout)
+        create = self._create_missing
+        self._publisher = LetterPublisher(
+            self._cluster, self._timeout, self._form, create_missing=create
+        )
+        self._receiver = LetterReceiver(self._cluster, self._timeout, create_missing=create)
 
     def _leave_parents_links(self) -> None:
         if self._process != os.getpid():

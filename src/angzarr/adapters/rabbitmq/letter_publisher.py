@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import amqp
 
-from angzarr.adapters.rabbitmq.link import FAILURES, Cluster, Link, connect, reason_of, told
+from angzarr.adapters.rabbitmq.address import Cluster
+from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, reason_of, told
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.letter import unreadable_letter_id
 from angzarr.dead_letters.names import EXCHANGE, routing_key
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import Outgoing, RawLetter, TooLarge
 
 #: Letters sent before their confirms are waited for together.
 _BATCH: Final = 100
@@ -24,6 +25,7 @@ _STALE: Final = 60.0
 #: The longest text AMQP takes as a property, in bytes.
 _SHORT_TEXT: Final = 255
 _REFUSED: Final = "RabbitMQ refused it (nack): its queue is full or cannot take it now"
+_LONG_TYPE: Final = f"its content type is longer than AMQP carries, {_SHORT_TEXT} bytes"
 _UNROUTABLE: Final = "RabbitMQ returned it: no queue is bound for its domain"
 
 
@@ -33,8 +35,11 @@ class LetterPublisher:
     Safe from any thread; one puts at a time.
     """
 
-    def __init__(self, cluster: Cluster, timeout: float, form: Form) -> None:
+    def __init__(
+        self, cluster: Cluster, timeout: float, form: Form, *, create_missing: bool
+    ) -> None:
         self._cluster = cluster
+        self._create_missing = create_missing
         self._timeout = timeout
         self._form = form
         self._lock = threading.Lock()
@@ -45,7 +50,7 @@ class LetterPublisher:
         self._answers: dict[int, str | None] = {}
         self._returned: set[str] = set()
 
-    def publish(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+    def publish(self, letters: Sequence[Outgoing]) -> list[str | None]:
         """Return for each letter None once confirmed, else why not."""
         with self._lock:
             return [
@@ -66,7 +71,7 @@ class LetterPublisher:
         if self._link:
             self._link.leave()
 
-    def _publish_batch(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+    def _publish_batch(self, letters: Sequence[Outgoing]) -> list[str | None]:
         """Publish one batch; where one letter closes the channel, publish each by itself."""
         try:
             return self._on_a_live_link(letters)
@@ -77,7 +82,7 @@ class LetterPublisher:
                 return [TooLarge(told) if _is_size(error) else told]
             return [self._publish_batch([letter])[0] for letter in letters]
 
-    def _on_a_live_link(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+    def _on_a_live_link(self, letters: Sequence[Outgoing]) -> list[str | None]:
         if time.monotonic() - self._used_at > _STALE:
             self._drop()
         reused = self._link is not None
@@ -91,30 +96,33 @@ class LetterPublisher:
                 raise
         return self._send_bound(self._connect(), letters)
 
-    def _send_bound(self, link: Link, letters: Sequence[DeadLetter]) -> list[str | None]:
+    def _send_bound(self, link: Link, letters: Sequence[Outgoing]) -> list[str | None]:
         """Send *letters*; a queue that was deleted meanwhile is declared anew, once."""
         answers = self._send(link, letters)
         lost = [at for at, answer in enumerate(answers) if answer == _UNROUTABLE]
         if lost and self._link is link:
-            link.forget_queues()
+            link.topology.forget()
             again = self._send(link, [letters[at] for at in lost])
             for at, answer in zip(lost, again, strict=True):
                 answers[at] = answer
         return answers
 
-    def _send(self, link: Link, letters: Sequence[DeadLetter]) -> list[str | None]:
+    def _send(self, link: Link, letters: Sequence[Outgoing]) -> list[str | None]:
         self._awaited.clear()
         self._answers.clear()
         self._returned.clear()
-        sent = [self._send_one(link, letter) for letter in letters]
+        problems = [_problem(letter) or link.topology.problem(letter.domain) for letter in letters]
+        sent = [
+            problem or self._send_one(link, letter)
+            for letter, problem in zip(letters, problems, strict=True)
+        ]
         self._wait(link)
         if self._awaited:  # its confirms could still come, and be taken for later ones
             self._drop()
         self._used_at = time.monotonic()
-        return [self._answer(tag, name) for tag, name in sent]
+        return [one if isinstance(one, str) else self._answer(*one) for one in sent]
 
-    def _send_one(self, link: Link, letter: DeadLetter) -> tuple[int, str]:
-        link.declare(letter.domain)
+    def _send_one(self, link: Link, letter: Outgoing) -> tuple[int, str]:
         body, content_type = encode(letter, self._form)
         if len(body) > MAX_LETTER_BYTES:
             return self._unsent(f"nobody would read it: it has {len(body)} bytes")
@@ -143,7 +151,9 @@ class LetterPublisher:
 
     def _connect(self) -> Link:
         with told(self._cluster):
-            link = connect(self._cluster, timeout=self._timeout)
+            link = connect(
+                self._cluster, timeout=self._timeout, create_missing=self._create_missing
+            )
             link.channel.confirm_select()
         link.channel.events["basic_ack"].add(self._on_ack)
         link.channel.events["basic_nack"].add(self._on_nack)
@@ -181,7 +191,19 @@ def _is_size(error: amqp.exceptions.ChannelError) -> bool:
     return failed and error.method_sig == amqp.spec.Basic.Publish
 
 
-def _message_id(letter: DeadLetter) -> str:
+def _problem(letter: Outgoing) -> str | None:
+    """Say what AMQP cannot carry, which only bytes of others can hold."""
+    if (
+        isinstance(letter, RawLetter)
+        and len(letter.content_type.encode("utf-8", "surrogatepass")) > _SHORT_TEXT
+    ):
+        return TooLarge(_LONG_TYPE)
+    return None
+
+
+def _message_id(letter: Outgoing) -> str:
+    if isinstance(letter, RawLetter):
+        return unreadable_letter_id(letter.domain, letter.raw)
     raw = letter.id.encode("utf-8", "surrogatepass")
     if len(raw) <= _SHORT_TEXT and letter.id.isprintable():
         return letter.id

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from angzarr.adapters.rabbitmq.link import FAILURES, Cluster, Link, connect, told
+from angzarr.adapters.rabbitmq.address import Cluster
+from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, told
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import Receipt
+from angzarr.seldom import Seldom
 
-#: Letters that the broker hands out ahead, per domain.
+_LOG: Final = logging.getLogger(__name__)
+#: Letters that the broker hands out ahead, per domain; who has as many in hand asks for each.
 _PREFETCH: Final = 50
 #: Seconds; lets the broker give the letters of a vanished receiver to another.
 _HEARTBEAT: Final = 60
@@ -38,16 +42,20 @@ class _Waiting(NamedTuple):
 class LetterReceiver:
     """Consumes the queues of the domains last asked for. Safe from any thread, one at a time."""
 
-    def __init__(self, cluster: Cluster, timeout: float) -> None:
+    def __init__(self, cluster: Cluster, timeout: float, *, create_missing: bool) -> None:
         self._cluster = cluster
+        self._create_missing = create_missing
         self._timeout = timeout
         self._lock = threading.Lock()
         self._link: Link | None = None
         self._links = 0
         self._consumers: dict[str, str] = {}
         self._waiting: deque[_Waiting] = deque()
-        self._unacknowledged: set[int] = set()
+        #: The queue of each letter that was handed out, by its tag.
+        self._unacknowledged: dict[int, str] = {}
+        self._in_hand: Counter[str] = Counter()
         self._beaten_at = 0.0
+        self._seldom = Seldom()
 
     def receive(self, domains: Sequence[str], limit: int, wait: float) -> list[Receipt]:
         """Take up to *limit* letters, waiting at most *wait* seconds for the first."""
@@ -71,6 +79,17 @@ class LetterReceiver:
                 self._drop()
                 raise
 
+    def waiting(self, domains: Sequence[str]) -> dict[str, int]:
+        """Count the letters of *domains* that were not handed out; connects when needed."""
+        with self._lock:
+            try:
+                link = self._link or self._connect()
+                ahead = Counter(one.queue for one in self._waiting)
+                return {d: link.topology.count(d) + ahead[queue_name(d)] for d in domains}
+            except FAILURES:
+                self._drop()
+                raise
+
     def close(self) -> None:
         """Close the connection; the broker gives back what was not acknowledged."""
         with self._lock:
@@ -85,7 +104,9 @@ class LetterReceiver:
 
     def _take(self, link: Link, domains: Sequence[str], limit: int, wait: float) -> list[Receipt]:
         self._beat(link)
-        self._subscribe(link, {queue_name(domain): domain for domain in domains})
+        wanted = {queue_name(domain): domain for domain in domains}
+        self._subscribe(link, wanted)
+        self._fetch(link, wanted, limit)
         deadline = time.monotonic() + wait
         while len(self._waiting) < limit:
             left = deadline - time.monotonic()
@@ -94,9 +115,18 @@ class LetterReceiver:
                 break
         return [self._hand_out() for _ in range(min(limit, len(self._waiting)))]
 
+    def _fetch(self, link: Link, wanted: dict[str, str], limit: int) -> None:
+        """Ask for letters of queues of which so many are in hand that none come by themselves."""
+        for queue in wanted.keys() & self._consumers.keys():
+            while self._in_hand[queue] >= _PREFETCH and len(self._waiting) < limit:
+                message = link.channel.basic_get(queue)
+                if message is None:
+                    break
+                self._on_message(queue, wanted[queue], message)
+
     def _hand_out(self) -> Receipt:
-        _, domain, message = self._waiting.popleft()
-        self._unacknowledged.add(message.delivery_tag)
+        queue, domain, message = self._waiting.popleft()
+        self._unacknowledged[message.delivery_tag] = queue
         body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
         content_type = message.properties.get("content_type", "")
         handle = Handle(self._links, message.delivery_tag)
@@ -107,12 +137,16 @@ class LetterReceiver:
             link.channel.basic_cancel(self._consumers.pop(queue))
         for one in [one for one in self._waiting if one.queue not in wanted]:
             self._waiting.remove(one)
+            self._in_hand[one.queue] -= 1
             link.channel.basic_reject(one.message.delivery_tag, requeue=True)
         for queue in wanted.keys() - self._consumers.keys():
             self._consume(link, queue, wanted[queue])
 
     def _consume(self, link: Link, queue: str, domain: str) -> None:
-        link.declare(domain)
+        if problem := link.topology.problem(domain):
+            if self._seldom.now(queue):
+                _LOG.warning("dead letters of %r cannot be read: %s", domain, problem)
+            return
         self._consumers[queue] = link.channel.basic_consume(
             queue,
             callback=functools.partial(self._on_message, queue, domain),
@@ -121,16 +155,17 @@ class LetterReceiver:
 
     def _on_message(self, queue: str, domain: str, message: Any) -> None:
         self._waiting.append(_Waiting(queue, domain, message))
+        self._in_hand[queue] += 1
 
     def _on_cancel(self, link: Link, queue: str, _tag: str) -> None:
         """Note that the queue was deleted: it is declared anew when next asked for."""
         self._consumers.pop(queue, None)
-        link.forget_queues()
+        link.topology.forget()
 
     def _acknowledge(self, handle: Any) -> None:
         if self._link and handle.link == self._links and handle.tag in self._unacknowledged:
             self._link.channel.basic_ack(handle.tag)
-            self._unacknowledged.discard(handle.tag)
+            self._in_hand[self._unacknowledged.pop(handle.tag)] -= 1
 
     def _beat(self, link: Link) -> None:
         if time.monotonic() - self._beaten_at > _HEARTBEAT / 3:
@@ -139,7 +174,12 @@ class LetterReceiver:
 
     def _connect(self) -> Link:
         with told(self._cluster):
-            link = connect(self._cluster, timeout=self._timeout, heartbeat=_HEARTBEAT)
+            link = connect(
+                self._cluster,
+                timeout=self._timeout,
+                heartbeat=_HEARTBEAT,
+                create_missing=self._create_missing,
+            )
             link.channel.basic_qos(0, _PREFETCH, a_global=False)
         self._forget()
         self._link = link
@@ -156,3 +196,4 @@ class LetterReceiver:
         self._consumers.clear()
         self._waiting.clear()
         self._unacknowledged.clear()
+        self._in_hand.clear()

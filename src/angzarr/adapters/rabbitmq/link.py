@@ -1,4 +1,4 @@
-"""One AMQP connection for dead letters: bounded in time, with the topology of spec L2.
+"""One AMQP connection for dead letters: bounded in time, and told from a broker that refuses.
 
 py-amqp (kombu's own client) is used directly because all its waits take a time-out and its
 confirms come as events, so that a batch waits for them together.
@@ -8,83 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import amqp
 
+from angzarr.adapters.rabbitmq.address import Address, Cluster
 from angzarr.adapters.rabbitmq.frames import frame_handler
-from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
-from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
+from angzarr.adapters.rabbitmq.topology import Topology
+from angzarr.errors import DeadLetterQueueUnavailable
 
 #: What py-amqp raises when the other side or the network fails.
 FAILURES: Final = (amqp.exceptions.AMQPError, OSError)
 #: The first release whose quorum queues drop a letter after 20 returns unless told otherwise.
 _LIMITS_BY_DEFAULT: Final = 4
 
-_PORTS: Final = {"amqp": 5672, "pyamqp": 5672, "amqps": 5671}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where one broker is; `str` shows host and port only, the rest may be secret."""
-
-    host: str
-    port: int
-    virtual_host: str
-    user: str = field(repr=False)
-    password: str = field(repr=False)
-    tls: Mapping[str, Any] | None = field(repr=False)
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-class Cluster(tuple[Address, ...]):
-    """The brokers of one cluster, tried in turn."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return " or ".join(map(str, self))
-
-
-def read_cluster(urls: str, tls: Mapping[str, Any] | None = None) -> Cluster:
-    """Read amqp:// or amqps:// URLs, split by ';'; raises ConfigurationError, repeating none.
-
-    Over amqps the broker's certificate and name are checked; *tls* holds py-amqp's ssl options.
-    """
-    return Cluster(_read_address(url.strip(), tls) for url in urls.split(";"))
-
-
-def _read_address(url: str, tls: Mapping[str, Any] | None) -> Address:
-    try:
-        parts = urlsplit(url)
-        port = parts.port or _PORTS[parts.scheme]
-    except (KeyError, ValueError) as error:
-        msg = "the address of RabbitMQ must read amqp://user:password@host:port/virtual-host"
-        raise ConfigurationError(msg) from error
-    host = parts.hostname or "localhost"
-    return Address(
-        host=host,
-        port=port,
-        virtual_host=unquote(parts.path.removeprefix("/")) or "/",
-        user=unquote(parts.username or "guest"),
-        password=unquote(parts.password or "guest"),
-        tls={"server_hostname": host, **(tls or {})} if tls or parts.scheme == "amqps" else None,
-    )
-
-
-def connect(cluster: Cluster, *, timeout: float, heartbeat: int = 0) -> Link:
+def connect(cluster: Cluster, **options: Any) -> Link:
     """Return a link to the first broker that answers; raises what the last one made of it."""
     *others, last = cluster
     for address in others:
         with contextlib.suppress(*FAILURES):
-            return Link(address, timeout=timeout, heartbeat=heartbeat)
-    return Link(last, timeout=timeout, heartbeat=heartbeat)
+            return Link(address, **options)
+    return Link(last, **options)
 
 
 @contextlib.contextmanager
@@ -106,7 +52,9 @@ def reason_of(error: BaseException) -> str:
 class Link:
     """A connection and its channel; belongs to one thread at a time and to one process."""
 
-    def __init__(self, address: Address, *, timeout: float, heartbeat: int = 0) -> None:
+    def __init__(
+        self, address: Address, *, timeout: float, heartbeat: int = 0, create_missing: bool = True
+    ) -> None:
         self.connection = amqp.Connection(
             host=str(address),
             userid=address.user,
@@ -126,33 +74,9 @@ class Link:
         except FAILURES:
             self.connection.collect()
             raise
-        self._declared: set[str] = set()
-
-    def declare(self, domain: str) -> str:
-        """Make sure that *domain*'s queue exists and is bound; return its name.
-
-        A queue that exists is taken as it is, whatever its arguments.
-        """
-        name = queue_name(domain)
-        key = routing_key(domain)
-        if key in self._declared:
-            return name
-        setup = self._open_channel()
-        setup.exchange_declare(EXCHANGE, "topic", durable=True, auto_delete=False)
-        try:
-            setup.queue_declare(name, passive=True)
-        except amqp.exceptions.NotFound:
-            setup.queue_declare(
-                name, durable=True, auto_delete=False, arguments=self._queue_arguments()
-            )
-        setup.queue_bind(name, EXCHANGE, key)
-        setup.close()
-        self._declared.add(key)
-        return name
-
-    def forget_queues(self) -> None:
-        """Declare every queue anew when it is next needed."""
-        self._declared.clear()
+        self.topology = Topology(
+            self._open_channel, create=create_missing, arguments=self._queue_arguments()
+        )
 
     def drain(self, timeout: float) -> bool:
         """Handle what the broker says within *timeout* seconds; False if it said nothing."""

@@ -1,0 +1,220 @@
+"""Carries letters out of a dead-letter queue: done there only once they are safe elsewhere.
+
+It may be killed at any point: what it had in hand comes back, what was put and not yet done is
+put again under the same id by the next run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias, TypeVar
+
+from angzarr.clock import Clock
+from angzarr.dead_letters.queue import (
+    CarriesRaw,
+    CountsWaiting,
+    DeadLetterQueue,
+    RawLetter,
+    Receipt,
+)
+from angzarr.errors import DeadLetterQueueUnavailable
+
+T = TypeVar("T")
+
+#: Makes letters safe elsewhere; says for each, in order, None or why it must stay.
+Carry: TypeAlias = Callable[[Sequence[Receipt]], list[str | None]]
+
+#: Letters taken at once.
+BATCH: Final = 100
+#: Letters left at their source before a transfer gives up: something is wrong with its target.
+MOST_KEPT: Final = 1000
+#: How long one look waits for a letter.
+_LOOK: Final = timedelta(seconds=1)
+#: How long nothing must come until a source counts as empty: where it says that nothing waits,
+#: where it cannot say, and where it says that something waits (a group that
+#: shares itself out anew).
+_QUIET: Final = timedelta(seconds=3)
+_QUIET_UNCOUNTED: Final = timedelta(seconds=10)
+_QUIET_BUT_WAITING: Final = timedelta(seconds=30)
+#: Pauses before a queue that is away is asked again, in seconds; then the transfer ends.
+_PAUSES: Final = (1, 2, 4, 8)
+#: The longest that a stop is not looked for.
+_NAP: Final = timedelta(milliseconds=500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What a transfer carries and how fast."""
+
+    domains: Sequence[str]
+    #: Letters taken in all; None: until the source is empty.
+    limit: int | None = None
+    #: Letters a second; None: as fast as it goes.
+    rate: float | None = None
+    #: Whether what is safe elsewhere is done at the source, or comes back to it.
+    take_away: bool = True
+
+    def batch(self, taken: int) -> int:
+        """Return how many letters to take next, of which *taken* were: at most 10 s of them."""
+        paced = BATCH if self.rate is None else max(1, min(BATCH, int(self.rate * 10)))
+        return paced if self.limit is None else max(0, min(paced, self.limit - taken))
+
+    def due(self, taken: int) -> timedelta:
+        """Return how long *taken* letters take at this rate."""
+        return timedelta(seconds=taken / self.rate) if self.rate else timedelta(0)
+
+
+@dataclass(slots=True)
+class Account:
+    """What became of the letters of one transfer; they are counted by the queue they came from."""
+
+    carried: Counter[str] = field(default_factory=Counter)
+    #: Of those carried: bytes that could not be read.
+    unreadable: int = 0
+    #: The letters that stay at their source, by name, with the reason.
+    kept: dict[str, str] = field(default_factory=dict)
+    #: Letters that the source said to have when nothing came any more; None: it cannot say.
+    remaining: int | None = None
+
+    @property
+    def taken(self) -> int:
+        """Letters that were looked at."""
+        return self.carried.total() + len(self.kept)
+
+
+class Transfer:
+    """One run from a source to a *carry*; *stop* says that it should end between two batches.
+
+    Raises DeadLetterQueueUnavailable once a queue was away for some 15 s.
+    """
+
+    def __init__(
+        self,
+        source: DeadLetterQueue,
+        carry: Carry,
+        course: Course,
+        *,
+        clock: Clock,
+        stop: Callable[[], bool],
+        tell: Callable[[Account], None] = lambda _account: None,
+    ) -> None:
+        self.account = Account()
+        self._source = source
+        self._carry = carry
+        self._course = course
+        self._clock = clock
+        self._stop = stop
+        self._tell = tell
+        #: What stays at the source: it may come again, and then says that the rest was seen.
+        self._left: set[bytes] = set()
+
+    def run(self) -> Account:
+        """Carry letters until the source is empty, the limit is reached or it is stopped."""
+        began = self._clock.now()
+        for receipts in self._batches():
+            answers = self._patiently(lambda taken=receipts: self._carry(taken))  # type: ignore[misc]
+            self._settle(receipts, answers)
+            self._tell(self.account)
+            self._sleep_until(began + self._course.due(self.account.taken))
+        return self.account
+
+    def _batches(self) -> Iterator[list[Receipt]]:
+        quiet_since = self._clock.now()
+        while not self._stop() and (room := self._room()):
+            fresh = [one for one in self._take(room) if _mark(one) not in self._left]
+            if fresh:
+                yield fresh
+                quiet_since = self._clock.now()
+            elif self._clock.now() - quiet_since >= self._patience():
+                return
+
+    def _room(self) -> int:
+        if len(self.account.kept) >= MOST_KEPT:
+            return 0
+        return self._course.batch(self.account.taken)
+
+    def _take(self, room: int) -> list[Receipt]:
+        domains = self._course.domains
+        return self._patiently(lambda: self._source.receive(domains, limit=room, wait=_LOOK))
+
+    def _patience(self) -> timedelta:
+        self.account.remaining = count = waiting(self._source, self._course.domains)
+        if count is None:
+            return _QUIET_UNCOUNTED
+        return _QUIET_BUT_WAITING if count else _QUIET
+
+    def _settle(self, receipts: Sequence[Receipt], answers: Sequence[str | None]) -> None:
+        safe = [one for one, why in zip(receipts, answers, strict=True) if why is None]
+        if self._course.take_away:
+            self._patiently(lambda: self._source.done(safe))
+        else:
+            self._left.update(map(_mark, safe))
+        for receipt, why in zip(receipts, answers, strict=True):
+            if why is not None:
+                self._left.add(_mark(receipt))
+                self.account.kept[name_of(receipt)] = why
+        self.account.carried.update(one.domain for one in safe)
+        self.account.unreadable += sum(one.letter is None for one in safe)
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        for seconds in _PAUSES:
+            try:
+                return call()
+            except DeadLetterQueueUnavailable:
+                self._sleep_until(self._clock.now() + timedelta(seconds=seconds))
+                if self._stop():
+                    raise
+        return call()
+
+    def _sleep_until(self, moment: datetime) -> None:
+        while not self._stop() and (left := moment - self._clock.now()) > timedelta(0):
+            self._clock.sleep(min(left, _NAP))
+
+
+def carry_into(target: DeadLetterQueue) -> Carry:
+    """Return what puts letters into *target*, and bytes that are none, where it takes them."""
+
+    def carry(receipts: Sequence[Receipt]) -> list[str | None]:
+        letters = [one.letter for one in receipts if one.letter]
+        raws = [_raw(one) for one in receipts if not one.letter]
+        of_letters = iter(target.put(letters) if letters else ())
+        of_raws = iter(_put_raw(target, raws) if raws else ())
+        return [next(of_letters if one.letter else of_raws) for one in receipts]
+
+    return carry
+
+
+def waiting(queue: DeadLetterQueue, domains: Sequence[str]) -> int | None:
+    """Return how many letters of *domains* nobody has in hand; None: *queue* cannot say now."""
+    if not isinstance(queue, CountsWaiting):
+        return None
+    try:
+        return sum(queue.waiting(domains).values())
+    except DeadLetterQueueUnavailable:
+        return None
+
+
+def name_of(receipt: Receipt) -> str:
+    """Return what people know a letter by: its id, or the digest of bytes that are none."""
+    return receipt.letter.id if receipt.letter else hashlib.sha256(receipt.raw).hexdigest()
+
+
+def _raw(receipt: Receipt) -> RawLetter:
+    return RawLetter(domain=receipt.domain, raw=receipt.raw, content_type=receipt.content_type)
+
+
+def _put_raw(target: DeadLetterQueue, raws: Sequence[RawLetter]) -> list[str | None]:
+    if isinstance(target, CarriesRaw):
+        return target.put_raw(raws)
+    return ["it cannot be read, and this destination takes nothing but letters"] * len(raws)
+
+
+def _mark(receipt: Receipt) -> bytes:
+    """Return what tells a letter from others, in few bytes: there may be millions."""
+    letter = receipt.letter.id.encode("utf-8", "surrogatepass") if receipt.letter else receipt.raw
+    whole = receipt.domain.encode("utf-8", "surrogatepass") + b"\0" + letter
+    return hashlib.blake2b(whole, digest_size=16).digest()
