@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from angzarr.aws_section import AwsSettings
+from angzarr.dead_letters.names import ANALYSIS_GROUP
 from angzarr.payload_section import PayloadSettings
 from angzarr.protection_section import ProtectionSettings
 from angzarr.sections import Section, checked_domain
@@ -50,6 +51,49 @@ class SpoolSettings(Section):
         return ""
 
 
+#: A value of librdkafka's: any text may be a secret.
+KafkaOption: TypeAlias = bool | int | float | SecretStr
+
+#: librdkafka's settings that have a name here, or by which letters could be lost.
+_NAMED_HERE: Final = {
+    "bootstrap.servers": "kafka_brokers",
+    "metadata.broker.list": "kafka_brokers",
+    "group.id": "kafka_group",
+}
+_OURS: Final = frozenset(
+    {
+        "acks",
+        "request.required.acks",
+        "enable.idempotence",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "delivery.timeout.ms",
+        "message.timeout.ms",
+        "linger.ms",
+        "queue.buffering.max.ms",
+        "message.max.bytes",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "auto.offset.reset",
+        "partition.assignment.strategy",
+        "topic.metadata.refresh.interval.ms",
+        "allow.auto.create.topics",
+    }
+)
+
+
+class AmqpTls(Section):
+    """Files that secure the way to RabbitMQ; its certificate and name are always checked."""
+
+    #: The authorities to trust instead of the system's.
+    ca_certs: str | None = None
+    #: Who we are, where the broker asks for it.
+    certfile: str | None = None
+    keyfile: str | None = None
+    #: The name in the broker's certificate, where it is not the address's.
+    server_hostname: str | None = None
+
+
 class DeadLetterSettings(AwsSettings, ProtectionSettings):
     """Where dead letters go (spec L5), and what is done to them before."""
 
@@ -58,7 +102,15 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     targets: tuple[Target, ...] | None = None
     spool: SpoolSettings = SpoolSettings()
     amqp_url: str | None = None
+    amqp_tls: AmqpTls = AmqpTls()
     kafka_brokers: str | None = None
+    #: librdkafka's own, e.g. for TLS and SASL.
+    kafka_options: dict[str, KafkaOption] = Field(default_factory=dict, repr=False)
+    #: The consumer group that takes letters away.
+    kafka_group: str = Field(default=ANALYSIS_GROUP, min_length=1)
+    #: Of topics that are created; -1 replicas: as many as the broker says.
+    kafka_partitions: int = Field(default=3, ge=1)
+    kafka_replication: int = Field(default=-1, ge=-1)
     #: Domains that the analysis worker reads besides those of the app's handlers.
     domains: tuple[str, ...] = ()
     #: The domain of a queue's letters where neither handler nor event names one.
@@ -78,6 +130,36 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     @classmethod
     def _queue_domains(cls, names: dict[str, str]) -> dict[str, str]:
         return {queue: checked_domain(name) for queue, name in names.items()}
+
+    @field_validator("kafka_options", mode="before")
+    @classmethod
+    def _kafka_options(cls, given: Any) -> Any:
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if not isinstance(value, str | int | float | SecretStr):
+                msg = f"{name} must be text, a number, or yes or no"
+                raise ValueError(msg)  # noqa: TRY004  pydantic's
+            if name in _NAMED_HERE:
+                msg = f"{name} is set as {_NAMED_HERE[name]}"
+                raise ValueError(msg)
+            if name in _OURS:
+                msg = f"{name} is chosen so that no letter is lost; remove it"
+                raise ValueError(msg)
+        return given
+
+    @field_validator("kafka_replication")
+    @classmethod
+    def _kafka_replication(cls, number: int) -> int:
+        if number == 0:
+            msg = "say how many replicas a topic has, or -1 for as many as the broker says"
+            raise ValueError(msg)
+        return number
+
+    def plain_kafka_options(self) -> dict[str, Any]:
+        """Return librdkafka's options with their secrets, for its client only."""
+        return {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in self.kafka_options.items()
+        }
 
     @model_validator(mode="after")
     def _complete(self) -> DeadLetterSettings:

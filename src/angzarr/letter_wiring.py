@@ -53,6 +53,10 @@ def open_spool(given: DeadLetterSettings) -> Any:
 
 def open_backend(name: str, given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
     """Return the queue of the backend *name*; connects when it is first used."""
+    if name not in _BACKENDS:
+        known = ", ".join(sorted(_BACKENDS))
+        msg = f"dead letters cannot be kept on {name!r}: use one of {known}"
+        raise ConfigurationError(msg)
     return payload_wiring.offloading(_BACKENDS[name](given, broker), given.payloads)
 
 
@@ -68,13 +72,24 @@ def _amqp(given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
         msg = "'amqp' needs dlq.amqp_url, e.g. amqp://localhost:5672"
         raise ConfigurationError(msg)
     rabbitmq = importlib.import_module("angzarr.adapters.rabbitmq.dead_letters")
-    queue: DeadLetterQueue = rabbitmq.RabbitMQDeadLetterQueue(url)
+    queue: DeadLetterQueue = rabbitmq.RabbitMQDeadLetterQueue(
+        url,
+        tls=given.amqp_tls.model_dump(exclude_none=True) or None,
+        create_missing=given.create_missing,
+    )
     return queue
 
 
 def _kafka(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
     kafka = wiring.adapter("kafka.dead_letters", "confluent_kafka")
-    queue: DeadLetterQueue = kafka.KafkaDeadLetterQueue(given.kafka_brokers)
+    queue: DeadLetterQueue = kafka.KafkaDeadLetterQueue(
+        given.kafka_brokers,
+        group=given.kafka_group,
+        partitions=given.kafka_partitions,
+        replication=given.kafka_replication,
+        options=given.plain_kafka_options(),
+        create_missing=given.create_missing,
+    )
     return queue
 
 

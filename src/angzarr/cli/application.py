@@ -33,6 +33,8 @@ class Application(Protocol):
     """What the commands need of an app."""
 
     settings: Any
+    #: The broker's URL.
+    broker_url: str
     #: Each has a name; complete once `switch_controls` was called.
     handlers: Iterable[Any]
     policy_rules: PolicyRules

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from angzarr import letter_wiring, wiring
 from angzarr.cli.demo_run import Run
+from angzarr.cli.letter_urls import read_url
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.names import queue_name
 from angzarr.errors import ConfigurationError
@@ -22,23 +22,10 @@ def dead_letter_settings(url: str | None) -> dict[str, Any]:
     """Return the settings that *url* stands for; None leaves it to the broker."""
     if url is None:
         return {}
-    parts = urlsplit(url)
-    match parts.scheme or url:
-        case "channel":
-            return {"backend": "channel"}
-        case "kafka":
-            return {"backend": "kafka", "kafka_brokers": parts.netloc}
-        case "amqp" | "amqps":
-            return {"backend": "amqp", "amqp_url": url}
-        case "sqs":
-            endpoint = parse_qs(parts.query).get("endpoint", [None])[0]
-            region = parts.netloc or None
-            return {"backend": "sqs", "aws_region": region, "aws_endpoint_url": endpoint}
-    msg = (
-        f"--dlq {parts.scheme or url} is unknown: use kafka://host:port, amqp://host:port/vhost,"
-        " sqs://region?endpoint=http://host:port or channel"
-    )
-    raise ConfigurationError(msg)
+    if url == "channel":
+        return {"backend": "channel"}
+    place = read_url(url)
+    return {"backend": place.backend, **place.given}
 
 
 def check(app: Any) -> None:

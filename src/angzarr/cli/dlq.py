@@ -16,6 +16,8 @@ from angzarr.analysis.transition import replayable
 from angzarr.cli import entry_json, entry_view
 from angzarr.cli.analyze import open_replayer, open_worker, person, stopped_by_signal
 from angzarr.cli.application import Application, load_application
+from angzarr.cli.letters_import import import_
+from angzarr.cli.letters_move import export, move
 from angzarr.cli.spool import spool
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
@@ -50,10 +52,11 @@ def _filtered(command: _F) -> _F:
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: read, understand, replay."""
+    """Dead letters: read, understand, replay, move."""
 
 
-dlq.add_command(spool)
+for _command in (move, export, import_, spool):
+    dlq.add_command(_command)
 
 
 @dlq.command()

@@ -119,18 +119,22 @@ class Transfer:
             answers = self._patiently(lambda taken=receipts: self._carry(taken))  # type: ignore[misc]
             self._settle(receipts, answers)
             self._tell(self.account)
-            self._sleep_until(began + self._course.due(self.account.taken))
+            due = began + self._course.due(self.account.taken)
+            _sleep_until(due, clock=self._clock, stop=self._stop)
         return self.account
 
     def _batches(self) -> Iterator[list[Receipt]]:
         quiet_since = self._clock.now()
         while not self._stop() and (room := self._room()):
-            fresh = [one for one in self._take(room) if _mark(one) not in self._left]
+            taken = self._take(room)
+            fresh = [one for one in taken if _mark(one) not in self._left]
             if fresh:
                 yield fresh
                 quiet_since = self._clock.now()
             elif self._clock.now() - quiet_since >= self._patience():
                 return
+            elif taken:  # nothing but what stays comes: no hot loop
+                self._clock.sleep(_NAP)
 
     def _room(self) -> int:
         if len(self.account.kept) >= MOST_KEPT:
@@ -161,18 +165,24 @@ class Transfer:
         self.account.unreadable += sum(one.letter is None for one in safe)
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        for seconds in _PAUSES:
-            try:
-                return call()
-            except DeadLetterQueueUnavailable:
-                self._sleep_until(self._clock.now() + timedelta(seconds=seconds))
-                if self._stop():
-                    raise
-        return call()
+        return patiently(call, clock=self._clock, stop=self._stop)
 
-    def _sleep_until(self, moment: datetime) -> None:
-        while not self._stop() and (left := moment - self._clock.now()) > timedelta(0):
-            self._clock.sleep(min(left, _NAP))
+
+def patiently(call: Callable[[], T], *, clock: Clock, stop: Callable[[], bool]) -> T:
+    """Return what *call* does, which is made again while a queue is away, for some 15 s."""
+    for seconds in _PAUSES:
+        try:
+            return call()
+        except DeadLetterQueueUnavailable:
+            _sleep_until(clock.now() + timedelta(seconds=seconds), clock=clock, stop=stop)
+            if stop():
+                raise
+    return call()
+
+
+def _sleep_until(moment: datetime, *, clock: Clock, stop: Callable[[], bool]) -> None:
+    while not stop() and (left := moment - clock.now()) > timedelta(0):
+        clock.sleep(min(left, _NAP))
 
 
 def carry_into(target: DeadLetterQueue) -> Carry:

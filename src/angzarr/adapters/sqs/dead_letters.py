@@ -81,6 +81,12 @@ class SqsDeadLetterQueue:
         with told("SQS"):
             self._receiver.done(receipts)
 
+    def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
+        """Count what SQS says to have for a receiver, about (see CountsWaiting)."""
+        self._leave_parents_client()
+        with self._service.told():
+            return {domain: self._queues.count(domain) for domain in domains}
+
     def close(self) -> None:
         """Make what was received and not done visible again, and close the connections."""
         self._leave_parents_client()

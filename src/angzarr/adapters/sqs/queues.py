@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: What the names of FIFO queues and topics end in.
 FIFO_SUFFIX: Final = ".fifo"
+#: What SQS says to have for a receiver.
+_WAITING: Final = "ApproximateNumberOfMessages"
 
 
 def _nothing_more(_name: str) -> Mapping[str, str]:
@@ -58,6 +60,17 @@ class Queues:
         if name not in self._urls:
             self._urls[name] = self._find(name)
         return self._urls[name]
+
+    def count(self, domain: str) -> int:
+        """Return about how many messages *domain*'s queue has for a receiver; none if missing."""
+        try:
+            url = self.client.get_queue_url(QueueName=self.name(domain))["QueueUrl"]
+            told = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING])
+        except ClientError as error:
+            if is_gone(error):
+                return 0
+            raise
+        return int(told["Attributes"][_WAITING])
 
     def forget_if_gone(self, domain: str, error: BaseException) -> bool:
         """Tell whether *error* says that the queue was deleted; it is then looked up anew."""

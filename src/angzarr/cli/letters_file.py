@@ -1,0 +1,206 @@
+"""Files of exported letters: written so that what is told as written is, read a line at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, Self
+
+import click
+
+from angzarr.dead_letters.lines import BEGINNING, MAX_LINE, to_line
+from angzarr.dead_letters.queue import Receipt
+
+#: Bytes of a file by which it is known again.
+_HEAD: Final = 4096
+#: Bytes read at once where a line's end is looked for.
+_CHUNK: Final = 1024 * 1024
+
+
+class LetterFile:
+    """A file that letters are appended to; it belongs to its owner alone, letters are private.
+
+    A half line that a killed export left is taken away: its letter was not done.
+    """
+
+    def __init__(self, path: Path, *, append: bool) -> None:
+        self._path = path
+        with _told(f"{path} cannot be written"):
+            flags = os.O_RDWR | os.O_CREAT | (0 if append else os.O_EXCL)
+            self._file = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _mend(self._file)
+            self._sync_folder()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def carry(self, receipts: Sequence[Receipt]) -> list[str | None]:
+        """Write *receipts* and return once they are on the disk; else nothing of them is there."""
+        whole = self._file.seek(0, os.SEEK_END)
+        try:
+            for receipt in receipts:
+                _write(self._file, to_line(receipt))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(whole)
+            msg = f"{self._path} cannot be written: {error.strerror or error}"
+            raise click.ClickException(msg) from error
+        return [None] * len(receipts)
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def carry_to(stream: BinaryIO, receipts: Sequence[Receipt]) -> list[str | None]:
+    """Write *receipts* to a stream, which keeps nothing for certain."""
+    with _told("the letters cannot be written"):
+        stream.writelines(to_line(receipt) for receipt in receipts)
+        stream.flush()
+    return [None] * len(receipts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a file: its number from 1, its text (None: too long), where the next begins."""
+
+    number: int
+    text: bytes | None
+    end: int
+
+
+def lines(stream: BinaryIO, *, number: int = 0, at: int = 0) -> Iterator[Line]:
+    """Read *stream* line by line, after line *number*, which ends *at*; empty ones are left out."""
+    while text := stream.readline(MAX_LINE):
+        number += 1
+        at += len(text)
+        whole = text.endswith(b"\n") or len(text) < MAX_LINE
+        while not whole:
+            rest = stream.readline(_CHUNK)
+            at += len(rest)
+            whole = rest.endswith(b"\n") or not rest
+            text = b""
+        if text.strip() or not text:
+            yield Line(number=number, text=text or None, end=at)
+
+
+class Position:
+    """How far a file was imported, kept beside it; without a file (standard input) nowhere."""
+
+    def __init__(self, path: Path | None, target: str) -> None:
+        self._path = path
+        self._target = target
+        self._note = path.with_name(f"{path.name}.done") if path else None
+        self.number, self.at = self._read()
+
+    def reach(self, line: Line) -> None:
+        """Note, durably, that all up to *line* is done."""
+        self.number, self.at = line.number, line.end
+        if self._note is None or self._path is None:
+            return
+        text = json.dumps(
+            {
+                "line": line.number,
+                "offset": line.end,
+                "to": self._target,
+                "known_by": _digest(self._path, line.end),
+            }
+        )
+        new = self._note.with_name(f"{self._note.name}.new")
+        with _told(f"the position cannot be kept in {self._note}"), new.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            new.replace(self._note)
+
+    def finish(self) -> None:
+        """Forget the position: all of the file is done."""
+        if self._note:
+            self._note.unlink(missing_ok=True)
+
+    def _read(self) -> tuple[int, int]:
+        if self._note is None or self._path is None or not self._note.exists():
+            return 0, 0
+        try:
+            kept = json.loads(self._note.read_bytes())
+            number, at = int(kept["line"]), int(kept["offset"])
+            same = kept["known_by"] == _digest(self._path, at)
+            target = kept["to"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            msg = f"{self._note} is no position of an import: remove it to begin anew"
+            raise click.ClickException(msg) from error
+        if not same or self._path.stat().st_size < at:
+            msg = f"{self._note} belongs to another {self._path.name}: remove it to begin anew"
+            raise click.ClickException(msg)
+        if target != self._target:
+            msg = f"{self._note} says that an import to {target} began: finish it, or remove it"
+            raise click.ClickException(msg)
+        return number, at
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn a failure of the file system into one sentence."""
+    try:
+        yield
+    except FileExistsError as error:
+        msg = f"{what}: it exists; name another, or say --append to write behind it"
+        raise click.ClickException(msg) from error
+    except BlockingIOError as error:
+        msg = f"{what}: another export writes it"
+        raise click.ClickException(msg) from error
+    except OSError as error:
+        msg = f"{what}: {error.strerror or error}"
+        raise click.ClickException(msg) from error
+
+
+def _write(file: BinaryIO, text: bytes) -> None:
+    """Write all of *text*: an unbuffered file may take a part."""
+    left = memoryview(text)
+    while left:
+        left = left[file.write(left) :]
+
+
+def _mend(file: BinaryIO) -> None:
+    """End the last line: a half one of ours is cut off, anybody else's gets its end."""
+    size = file.seek(0, os.SEEK_END)
+    start = _last_line(file, size)
+    if start == size:
+        return
+    file.seek(start)
+    if file.read(len(BEGINNING)) == BEGINNING[: size - start]:
+        file.truncate(start)
+    else:
+        file.seek(0, os.SEEK_END)
+        _write(file, b"\n")
+
+
+def _last_line(file: BinaryIO, size: int) -> int:
+    """Return where the text behind the last line's end begins."""
+    end = size
+    while end:
+        start = max(0, end - _CHUNK)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _digest(path: Path, end: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.sha256(file.read(min(end, _HEAD))).hexdigest()
