@@ -181,7 +181,7 @@ def _run(
                 print_account(account, done=done, stopped=True, as_json=as_json, err=err)
                 raise
         print_account(account, done=done, stopped=stop.is_set(), as_json=as_json, err=err)
-        if account.kept or stop.is_set():
+        if account.kept or account.remaining or stop.is_set():
             raise SystemExit(1)
 
 

@@ -35,11 +35,11 @@ MOST_KEPT: Final = 1000
 #: How long one look waits for a letter.
 _LOOK: Final = timedelta(seconds=1)
 #: How long nothing must come until a source counts as empty: where it says that nothing waits,
-#: where it cannot say, and where it says that something waits (a group that
-#: shares itself out anew).
-_QUIET: Final = timedelta(seconds=3)
+#: where it cannot say, and where it says that something waits: a consumer that was killed is missed
+#: by its group after Kafka's 45 s.
+_QUIET: Final = timedelta(seconds=1)
 _QUIET_UNCOUNTED: Final = timedelta(seconds=10)
-_QUIET_BUT_WAITING: Final = timedelta(seconds=30)
+_QUIET_BUT_WAITING: Final = timedelta(seconds=60)
 #: Pauses before a queue that is away is asked again, in seconds; then the transfer ends.
 _PAUSES: Final = (1, 2, 4, 8)
 #: The longest that a stop is not looked for.

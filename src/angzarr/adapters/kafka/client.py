@@ -16,6 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 
 _LOG: Final = logging.getLogger(__name__)
+# One set of options serves producer and consumer; each would complain of what is the other's.
+_LOG.addFilter(lambda line: "property and will be ignored by this" not in line.getMessage())
 #: What says that no broker answered, not that one refused.
 AWAY: Final = frozenset(
     {
