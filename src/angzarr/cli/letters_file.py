@@ -34,9 +34,13 @@ class LetterFile:
         with _told(f"{path} cannot be written"):
             flags = os.O_RDWR | os.O_CREAT | (0 if append else os.O_EXCL)
             self._file = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _mend(self._file)
-            self._sync_folder()
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _mend(self._file)
+                self._sync_folder()
+            except BaseException:
+                self._file.close()
+                raise
 
     def __enter__(self) -> Self:
         return self

@@ -95,13 +95,13 @@ def move(
     """
     places = find_place(source, app_name), find_place(target, app_name)
     check_two_places(*places)
+    _check_group(places[0].backend, source, group)
     chosen = chosen_domains(domains, all_domains=all_domains, app_name=app_name)
     if not (dry_run or yes):
         what = f"Move the letters of {', '.join(chosen)} from {places[0].shown}"
         click.confirm(f"{what} to {places[1].shown}?", abort=True, err=True)
     course = Course(domains=chosen, limit=limit, rate=rate, take_away=not dry_run)
     run = partial(_run, course=course, as_json=as_json)
-    _check_group(places[0].backend, source, group)
     with opened(source, places[0], app_name, group=group) as queue:
         if dry_run:
             run(queue, _look, doing="looking at", done="would move")
@@ -138,10 +138,10 @@ def export(
         msg = "--drain and --json need a file: name one with --to"
         raise click.UsageError(msg)
     place = find_place(source, app_name)
+    _check_group(place.backend, source, group)
     chosen = chosen_domains(domains, all_domains=all_domains, app_name=app_name)
     course = Course(domains=chosen, limit=limit, take_away=drain)
     run = partial(_run, course=course, as_json=as_json, doing="exporting", done="exported")
-    _check_group(place.backend, source, group)
     with opened(source, place, app_name, group=group) as queue:
         if target == "-":
             run(queue, partial(carry_to, sys.stdout.buffer), err=True)
