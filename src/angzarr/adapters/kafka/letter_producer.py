@@ -23,6 +23,15 @@ _LOG: Final = logging.getLogger(__name__)
 CONTENT_TYPE: Final = "content-type"
 #: Seconds beyond the client's own time-out that a delivery report may take.
 _GRACE: Final = 1.0
+#: What may mean that somebody deleted the topic: the client waits for it until time is up.
+_MAYBE_GONE: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  librdkafka's names for local errors
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    }
+)
 
 
 class LetterProducer:
@@ -134,7 +143,7 @@ class LetterProducer:
 
     def _answers(self, letters: Sequence[Outgoing], errors: list[Any]) -> list[str | None]:
         codes = [error.code() for error in errors if isinstance(error, KafkaError)]
-        if KafkaError.UNKNOWN_TOPIC_OR_PART in codes:
+        if not _MAYBE_GONE.isdisjoint(codes):
             self._topics.forget()
         if len(codes) == len(errors) and set(codes) <= AWAY:
             raise self._cluster.unavailable(errors[0])
