@@ -16,11 +16,24 @@ _CASTAGNOLI = 0x82F63B78
 
 def end(client: Any, code: int) -> None:
     """Put *client* into librdkafka's fatal state, as an error *code* of a broker would."""
-    librdkafka = ctypes.CDLL(cimpl.__file__)  # looks in the libraries that it is linked to as well
-    handle = ctypes.c_void_p.from_address(id(client) + object.__basicsize__)
-    librdkafka.rd_kafka_name.restype = ctypes.c_char_p
-    assert librdkafka.rd_kafka_name(handle).startswith(b"rdkafka#"), "the handle is elsewhere"
+    librdkafka, handle = _library(client)
     assert librdkafka.rd_kafka_test_fatal_error(handle, code, b"told by a test") == 0
+
+
+def refuse_on_mock(client: Any, topic: str, codes: Sequence[int]) -> None:
+    """Let the mock cluster of *client* have *topic*, and refuse its next batches with *codes*.
+
+    The client was made with ``test.mock.num.brokers``.
+    """
+    librdkafka, handle = _library(client)
+    librdkafka.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
+    cluster = ctypes.c_void_p(librdkafka.rd_kafka_handle_mock_cluster(handle))
+    assert cluster.value, "the client has no mock cluster"
+    librdkafka.rd_kafka_mock_topic_create(cluster, topic.encode(), 1, 1)
+    errors = (ctypes.c_int * len(codes))(*codes)
+    librdkafka.rd_kafka_mock_push_request_errors_array(
+        cluster, ctypes.c_int16(_PRODUCE), ctypes.c_size_t(len(codes)), errors
+    )
 
 
 def write_record(
@@ -39,6 +52,14 @@ def write_record(
     error, offset = struct.unpack_from(">hq", reply, 4 + 4 + len(name) + 4 + 4)
     assert error == 0, f"Kafka's error {error}"
     return int(offset)
+
+
+def _library(client: Any) -> tuple[Any, ctypes.c_void_p]:
+    librdkafka = ctypes.CDLL(cimpl.__file__)  # looks in the libraries that it is linked to as well
+    handle = ctypes.c_void_p.from_address(id(client) + object.__basicsize__)
+    librdkafka.rd_kafka_name.restype = ctypes.c_char_p
+    assert librdkafka.rd_kafka_name(handle).startswith(b"rdkafka#"), "the handle is elsewhere"
+    return librdkafka, handle
 
 
 def _batch(value: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -15,9 +14,16 @@ from adapters.kafka_gateway import KafkaGateway
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.progress import Progress
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import DeadLetterQueue, Receipt, TooLarge
+from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError
-from contracts.dead_letters import ServerDeadLetterQueueContract, a_letter, ids, letters_of, take
+from contracts.dead_letters import (
+    CheckedDeadLetterQueueContract,
+    ServerDeadLetterQueueContract,
+    a_letter,
+    ids,
+    letters_of,
+    take,
+)
 
 
 class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
@@ -117,25 +123,6 @@ class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
         assert self.committed(domain, 0) == 3
         queue.close()
 
-    def test_letters_in_flight_survive_a_second_member(
-        self, opened: Callable[[], DeadLetterQueue], domain: str
-    ) -> None:
-        first = opened()
-        first.put(letters_of(domain, 30))
-        held = take(first, [domain], 30)
-        second = opened()
-        moved: list[Receipt] = []
-        for _ in range(300):
-            first.receive([domain], limit=1, wait=timedelta(milliseconds=100))
-            moved += second.receive([domain], limit=30, wait=timedelta(milliseconds=100))
-            if moved:
-                break
-        assert moved, "the second member was given some partitions, with their letters"
-        first.done(held)
-        second.close()
-        first.close()
-        assert set(ids(moved)) <= set(ids(take(opened(), [domain], len(moved))))
-
     def test_letters_of_a_batch_that_was_refused_are_not_taken_for_written(
         self, domain: str
     ) -> None:
@@ -179,6 +166,29 @@ if child:
         assert (
             subprocess.run([sys.executable, "-c", script], timeout=30, check=False).returncode == 0
         )
+
+
+class TestKafkaThatCreatesNothing(CheckedDeadLetterQueueContract):
+    @pytest.fixture(autouse=True)
+    def backend(self, kafka_brokers: str) -> None:
+        self.brokers = kafka_brokers
+        self.group = f"angzarr-test-{uuid.uuid4().hex}"
+
+    def open_checking(self) -> DeadLetterQueue:
+        return KafkaDeadLetterQueue(
+            self.brokers, group=self.group, create_missing=False, timeout=timedelta(seconds=2)
+        )
+
+    def open_creating(self) -> DeadLetterQueue:
+        return KafkaDeadLetterQueue(self.brokers)
+
+    def exists(self, domain: str) -> bool:
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        return queue_name(domain) in admin.list_topics(timeout=10).topics
+
+    def delete(self, domain: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        admin.delete_topics([queue_name(domain)])[queue_name(domain)].result(10)
 
 
 @pytest.mark.parametrize(

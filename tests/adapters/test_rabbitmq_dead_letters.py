@@ -1,14 +1,23 @@
+"""Dead letters on a real RabbitMQ.
+
+Its refusals: nack (a full queue), returned (no queue is bound), a channel closed over one letter,
+as when it is too large, an exchange of another kind, no confirm in time, a login and a certificate
+that are not accepted, and without `create_missing` what is missing or would lose letters.
+"""
+
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import amqp
 import pytest
 
+from adapters.tls_proxy import TlsProxy
 from angzarr.adapters.rabbitmq import letter_publisher
 from angzarr.adapters.rabbitmq.address import read_cluster
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
@@ -16,7 +25,15 @@ from angzarr.adapters.rabbitmq.link import Link
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
-from contracts.dead_letters import ServerDeadLetterQueueContract, a_letter, ids, letters_of, take
+from certificates import Certificates, make_certificates
+from contracts.dead_letters import (
+    CheckedDeadLetterQueueContract,
+    ServerDeadLetterQueueContract,
+    a_letter,
+    ids,
+    letters_of,
+    take,
+)
 
 
 class TestRabbitMQDeadLetterQueue(ServerDeadLetterQueueContract):
@@ -85,6 +102,25 @@ class TestRabbitMQDeadLetterQueue(ServerDeadLetterQueueContract):
         monkeypatch.setattr("angzarr.adapters.rabbitmq.topology.EXCHANGE", "amq.direct")
         [answer] = queue.put([a_letter(domain)])
         assert "amq.direct" in str(answer)
+
+    def test_a_letter_that_closes_the_channel_is_refused_alone(
+        self, queue: DeadLetterQueue, domain: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Odd(amqp.Message):
+            """RabbitMQ closes the channel over it, as over a letter that is too large for it."""
+
+            def __init__(self, body: bytes, **properties: Any) -> None:
+                odd = {"expiration": "never"} if b"<odd>" in body else {}
+                super().__init__(body, **properties, **odd)
+
+        monkeypatch.setattr(letter_publisher.amqp, "Message", Odd)
+        odd = a_letter(domain, 1, metadata={"mark": "<odd>"})
+        answers = queue.put([a_letter(domain, 0), odd, a_letter(domain, 2)])
+        assert (answers[0], answers[2]) == (None, None)
+        assert "PRECONDITION_FAILED - invalid expiration" in str(answers[1])
+        queue.put([a_letter(domain, 3)])
+        found = ids(take(queue, [domain], 4))  # the first went twice, and is one
+        assert set(found) == {f"{domain}-{number}" for number in (0, 2, 3)}
 
     def test_a_put_on_a_dead_connection_connects_again(
         self, queue: RabbitMQDeadLetterQueue, domain: str
@@ -168,6 +204,81 @@ class TestRabbitMQDeadLetterQueue(ServerDeadLetterQueueContract):
         assert take(queue, [domain], 1)[0].letter == letter
 
 
+class TestRabbitMQThatCreatesNothing(CheckedDeadLetterQueueContract):
+    @pytest.fixture(autouse=True)
+    def backend(self, amqp_url: str) -> Iterator[None]:
+        self.url = amqp_url
+        self.other_link = Link(read_cluster(amqp_url)[0], timeout=5)
+        yield
+        self.other_link.close()
+
+    def open_checking(self) -> DeadLetterQueue:
+        return RabbitMQDeadLetterQueue(self.url, create_missing=False)
+
+    def open_creating(self) -> DeadLetterQueue:
+        return RabbitMQDeadLetterQueue(self.url)
+
+    def exists(self, domain: str) -> bool:
+        channel = self.other_link.connection.channel()
+        try:
+            channel.queue_declare(queue_name(domain), passive=True)
+        except amqp.exceptions.NotFound:
+            return False
+        return True
+
+    def delete(self, domain: str) -> None:
+        self.other_link.channel.queue_delete(queue_name(domain))
+
+    def declare(self, domain: str, **changes: Any) -> None:
+        channel = self.other_link.channel
+        channel.queue_declare(queue_name(domain), **({"auto_delete": False} | changes))
+
+    def test_a_queue_that_is_not_bound_returns_its_letters(
+        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str
+    ) -> None:
+        other.put([a_letter(f"{domain}-any")])
+        self.declare(domain, durable=True)
+        [answer] = queue.put([a_letter(domain)])
+        assert answer == "RabbitMQ returned it: no queue is bound for its domain"
+
+    @pytest.mark.parametrize(("arguments", "word"), [
+        ({"durable": True, "auto_delete": True}, "auto_delete"),
+        ({"durable": False}, "durable"),
+    ])  # fmt: skip
+    def test_a_queue_that_would_lose_its_letters_is_told(
+        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str, arguments: Any, word: str
+    ) -> None:
+        other.put([a_letter(f"{domain}-any")])
+        self.declare(domain, **arguments)
+        [answer] = queue.put([a_letter(domain)])
+        assert f"the queue {queue_name(domain)}" in str(answer)
+        assert word in str(answer)
+
+    def test_a_queue_of_another_kind_is_used_as_it_is(
+        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str
+    ) -> None:
+        other.put([a_letter(f"{domain}-any")])
+        self.declare(domain, durable=True, arguments={"x-max-priority": 3})
+        self.other_link.channel.queue_bind(queue_name(domain), EXCHANGE, routing_key(domain))
+        assert queue.put([a_letter(domain)]) == [None]
+
+    @pytest.mark.parametrize(("exchange", "word"), [
+        ("amq.direct", "type"), ("angzarr.dlq.nowhere", "does not exist"),
+    ])  # fmt: skip
+    def test_an_exchange_that_is_missing_or_of_another_kind_is_told(
+        self,
+        queue: DeadLetterQueue,
+        domain: str,
+        exchange: str,
+        word: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr("angzarr.adapters.rabbitmq.topology.EXCHANGE", exchange)
+        [answer] = queue.put([a_letter(domain)])
+        assert f"the exchange {exchange}" in str(answer)
+        assert word in str(answer)
+
+
 @pytest.mark.parametrize("url", ["localhost", "http://h", "amqp://h:port/"])
 def test_a_malformed_address_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(ConfigurationError, match="amqp://user:password@host"):
@@ -180,6 +291,63 @@ def test_the_address_is_read_and_shown_without_its_secrets() -> None:
     assert (address.virtual_host, address.tls) == ("v/host", {"server_hostname": "::1"})
     assert str(cluster) == "[::1]:5671"
     assert "pa/ss" not in repr(cluster)
+
+
+@pytest.fixture(scope="module")
+def secure(
+    amqp_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Certificates]]:
+    """The broker behind TLS, which asks clients for a certificate of its authority."""
+    files = make_certificates(tmp_path_factory.mktemp("tls") / "files")
+    plain = urlsplit(amqp_url)
+    with TlsProxy(plain.hostname, plain.port, files) as proxy:
+        netloc = f"{plain.username}:{plain.password}@127.0.0.1:{proxy.port}"
+        yield plain._replace(scheme="amqps", netloc=netloc).geturl(), files
+
+
+def test_letters_go_over_tls_with_both_sides_checked(
+    secure: tuple[str, Certificates], unique_name: str
+) -> None:
+    url, files = secure
+    own = {"ca_certs": files.authority, "certfile": files.certificate, "keyfile": files.key}
+    queue = RabbitMQDeadLetterQueue(url, tls=own)
+    letter = a_letter(unique_name, metadata={"large": "x" * 300_000})
+    assert queue.put([letter]) == [None]
+    assert take(queue, [unique_name], 1)[0].letter == letter
+    queue.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ca_certs": None}, "SSLCertVerificationError"),
+        ({"server_hostname": "elsewhere"}, "SSLCertVerificationError"),
+        ({"certfile": None, "keyfile": None}, "RabbitMQ at 127.0.0.1"),
+    ],
+)
+def test_a_side_that_is_not_who_it_should_be_gets_no_letter(
+    secure: tuple[str, Certificates], changes: dict[str, Any], said: str
+) -> None:
+    url, files = secure
+    own = {"ca_certs": files.authority, "certfile": files.certificate, "keyfile": files.key}
+    tls = {name: value for name, value in (own | changes).items() if value}
+    queue = RabbitMQDeadLetterQueue(url, tls=tls, timeout=timedelta(seconds=2))
+    with pytest.raises(DeadLetterQueueUnavailable, match=said):
+        queue.put([a_letter("order")])
+    queue.close()
+
+
+def test_tls_files_that_cannot_be_used_are_told_at_start(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no certificate")
+    for tls, said in (
+        ({"ca_certs": tmp_path / "none"}, "ca_certs cannot be used: No such file"),
+        ({"ca_certs": text}, "ca_certs cannot be used"),
+        ({"certfile": text}, "certfile or keyfile cannot be used"),
+        ({"keyfile": text}, "a keyfile without its certfile"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            RabbitMQDeadLetterQueue("amqps://h", tls=tls)
 
 
 def test_celerys_own_forms_of_an_address_are_read() -> None:

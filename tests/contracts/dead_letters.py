@@ -17,10 +17,18 @@ import pytest
 
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
+from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.queue import (
+    CarriesRaw,
+    CountsWaiting,
+    DeadLetterQueue,
+    RawLetter,
+    Receipt,
+)
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from angzarr.events.message import Message
+from polling import wait_until
 
 NOTHING = timedelta(milliseconds=300)
 PATIENCE = 30.0
@@ -64,6 +72,14 @@ def take(queue: DeadLetterQueue, domains: list[str], count: int) -> list[Receipt
 
 def ids(receipts: list[Receipt]) -> list[str]:
     return sorted(receipt.letter.id if receipt.letter else "" for receipt in receipts)
+
+
+def counted(queue: CountsWaiting, domain: str) -> int | None:
+    """Count, or None where a topic that was made just now is not ready to be counted."""
+    try:
+        return queue.waiting([domain])[domain]
+    except DeadLetterQueueUnavailable:
+        return None
 
 
 class LetterRoundContract(ABC):
@@ -293,6 +309,37 @@ class DeadLetterQueueContract(LetterRoundContract):
         [receipt] = take(queue, [domain], 1)
         assert receipt.letter == a_letter(domain, 1)
 
+    def test_bytes_that_are_no_letter_are_carried_as_they_are_where_a_queue_can(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        if not isinstance(queue, CarriesRaw):
+            pytest.skip("this queue carries nothing but letters")
+        told = [(b"no letter \xff\x00", "text/odd"), (b"", "")]
+        raws = [RawLetter(domain=domain, raw=raw, content_type=kind) for raw, kind in told]
+        assert queue.put_raw([]) == []
+        assert queue.put_raw(raws) == [None, None]
+        taken = take(queue, [domain], 2)
+        assert sorted((one.raw, one.content_type) for one in taken) == sorted(told)
+        queue.done(taken)
+
+    def test_what_waits_is_counted_where_a_queue_can(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        if not isinstance(queue, CountsWaiting):
+            pytest.skip("this queue counts nothing")
+        other = f"{domain}-other"
+        assert queue.waiting([domain, other]) == {domain: 0, other: 0}
+        queue.put(letters_of(domain, 5))
+        wait_until(lambda: counted(queue, domain) == 5, "all are counted")
+        held = take(queue, [domain], 3)
+        wait_until(lambda: counted(queue, domain) == 2, "those in hand are not")
+        queue.done(held)
+        wait_until(lambda: counted(queue, domain) == 2, "nor those that are done")
+
+    def test_many_letters_may_be_in_hand_at_once(self, queue: DeadLetterQueue, domain: str) -> None:
+        queue.put(letters_of(domain, 130))
+        assert len(set(ids(take(queue, [domain], 130)))) == 130
+
     def test_many_threads_may_put_at_once(self, queue: DeadLetterQueue, domain: str) -> None:
         answers: list[list[str | None]] = []
 
@@ -306,6 +353,90 @@ class DeadLetterQueueContract(LetterRoundContract):
             thread.join()
         assert answers == [[None] * 5] * 8
         assert ids(take(queue, [domain], 40)) == sorted(f"{domain}-{n}" for n in range(40))
+
+
+class CheckedDeadLetterQueueContract(ABC):
+    """What a queue must do that may create nothing (`dlq.create_missing: false`)."""
+
+    @abstractmethod
+    def open_checking(self) -> DeadLetterQueue:
+        """Open a client that creates nothing."""
+
+    @abstractmethod
+    def open_creating(self) -> DeadLetterQueue:
+        """Open a client of the same backend that creates what is missing."""
+
+    @abstractmethod
+    def exists(self, domain: str) -> bool:
+        """Tell whether *domain*'s queue or topic is there."""
+
+    @pytest.fixture
+    def domain(self) -> str:
+        return f"t{uuid.uuid4().hex[:10]}"
+
+    @pytest.fixture
+    def queue(self, backend: Any) -> Iterator[DeadLetterQueue]:
+        queue = self.open_checking()
+        yield queue
+        queue.close()
+
+    @pytest.fixture
+    def other(self, backend: Any) -> Iterator[DeadLetterQueue]:
+        queue = self.open_creating()
+        yield queue
+        queue.close()
+
+    def test_what_is_missing_refuses_its_letters_in_one_sentence_and_is_not_created(
+        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str
+    ) -> None:
+        there = f"{domain}-there"
+        other.put([a_letter(there)])
+        answers = queue.put([a_letter(domain), a_letter(there, 1), a_letter(domain, 2)])
+        assert answers[1] is None
+        for answer in (answers[0], answers[2]):
+            assert f"{queue_name(domain)} does not exist" in str(answer)
+            assert "dlq.create_missing is false" in str(answer)
+            assert "\n" not in str(answer)
+        assert not self.exists(domain)
+
+    def test_what_is_missing_gives_nothing_and_keeps_no_other_letter_back(
+        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str, caplog: Any
+    ) -> None:
+        there = f"{domain}-there"
+        other.put([a_letter(there)])
+        assert queue.receive([domain], limit=1, wait=timedelta(0)) == []
+        [receipt] = take(queue, [domain, there], 1)
+        assert receipt.domain == there
+        queue.done([receipt])
+        assert f"{queue_name(domain)} does not exist" in caplog.text
+        assert not self.exists(domain)
+
+    def test_what_is_created_meanwhile_is_used(
+        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str
+    ) -> None:
+        assert queue.put([a_letter(domain)]) != [None]
+        other.put([a_letter(domain)])
+        assert queue.put([a_letter(domain)]) == [None]
+        assert len(take(queue, [domain], 1)) == 1
+
+    def test_what_is_deleted_is_not_created_again(
+        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str
+    ) -> None:
+        other.put([a_letter(domain)])
+        assert queue.put([a_letter(domain)]) == [None]
+        self.delete(domain)
+        wait_until(lambda: self.is_refused(queue, domain), "its letters are refused", PATIENCE)
+        assert not self.exists(domain)
+
+    @abstractmethod
+    def delete(self, domain: str) -> None:
+        """Delete *domain*'s queue or topic."""
+
+    def is_refused(self, queue: DeadLetterQueue, domain: str) -> bool:
+        try:
+            return "does not exist" in str(queue.put([a_letter(domain)]))
+        except DeadLetterQueueUnavailable:
+            return False
 
 
 class ServerDeadLetterQueueContract(DeadLetterQueueContract):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import operator
 import threading
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from angzarr.adapters.kafka.backlog import backlog
 from angzarr.adapters.kafka.client import Cluster, creating, is_fatal, own, reason_of
 from angzarr.adapters.kafka.letter_producer import CONTENT_TYPE
 from angzarr.adapters.kafka.progress import Handle, Progress
@@ -90,7 +92,11 @@ class LetterConsumer:
         """Count the letters of *domains* that are neither committed nor taken by us."""
         with self._lock:
             consumer = self._made()
-            return {domain: self._backlog(consumer, queue_name(domain)) for domain in domains}
+            names = {domain: queue_name(domain) for domain in domains}
+            return {
+                domain: backlog(self._cluster, consumer, name, functools.partial(self._taken, name))
+                for domain, name in names.items()
+            }
 
     def close(self) -> None:
         """Leave the group; what was not committed goes to another member or to the next one."""
@@ -114,17 +120,8 @@ class LetterConsumer:
                 self._consumer = Consumer(self._settings())
         return self._consumer
 
-    def _backlog(self, consumer: Consumer, topic: str) -> int:
-        """Return how many offsets lie ahead of the group and of us; some may hold no letter."""
-        seconds = self._cluster.timeout
-        found = consumer.list_topics(topic, timeout=seconds).topics[topic].partitions
-        places = [TopicPartition(topic, number) for number in found]
-        ahead = 0
-        for place in consumer.committed(places, timeout=seconds) if places else ():
-            low, high = consumer.get_watermark_offsets(place, timeout=seconds)
-            taken = self._progress.get((topic, place.partition), Progress()).taken
-            ahead += high - max(low, place.offset, taken)
-        return ahead
+    def _taken(self, topic: str, partition: int) -> int:
+        return self._progress.get((topic, partition), Progress()).taken
 
     def _settings(self) -> dict[str, Any]:
         return self._cluster.settings(

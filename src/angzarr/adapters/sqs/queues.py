@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from angzarr.adapters.sqs.client import Client, Service, is_gone
+from angzarr.adapters.sqs.client import FAILURES, Client, Service, is_gone
 from angzarr.adapters.sqs.queue_check import RETENTION, QueueCheck
 from angzarr.dead_letters.names import queue_name
 from angzarr.errors import DeadLetterQueueUnavailable
@@ -66,7 +66,7 @@ class Queues:
         try:
             url = self.client.get_queue_url(QueueName=self.name(domain))["QueueUrl"]
             told = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING])
-        except ClientError as error:
+        except FAILURES as error:
             if is_gone(error):
                 return 0
             raise
