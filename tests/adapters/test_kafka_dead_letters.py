@@ -11,11 +11,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 
 from adapters.kafka_gateway import KafkaGateway
+from angzarr.adapters.kafka import client
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.progress import Progress
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError
+from angzarr.seldom import Seldom
 from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
     ServerDeadLetterQueueContract,
@@ -214,3 +216,16 @@ def test_progress_stops_at_the_first_letter_that_is_not_done() -> None:
     assert progress.position == 7
     progress.done(7)
     assert progress.position == 8
+
+
+def test_a_kafka_that_is_away_is_one_line_a_minute_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_SELDOM", Seldom())
+    for said in (
+        *["Connect to ipv4#127.0.0.1:9 failed: Connection refused"] * 20,
+        "Configuration property x is a consumer property and will be ignored by this producer",
+    ):
+        client._LOG.warning("%s [%s] %s", "FAIL", "rdkafka#consumer-1", said)  # as librdkafka does
+    client._LOG.warning("%s [%s] %s", "CONFWARN", "rdkafka#producer-1", said)
+    assert [line.args[-1][:7] for line in caplog.records] == ["Connect"]

@@ -46,8 +46,10 @@ class Place:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            told = first["msg"].removeprefix("Value error, ")
-            msg = f"{self.shown} cannot be used: {where}: {told}"
+            told = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+            if first["type"] == "extra_forbidden":
+                told = f"this version has no {self.backend}"
+            msg = f"{self.shown} cannot be used: {told}"
             raise ConfigurationError(msg) from None
 
 
@@ -70,7 +72,11 @@ def read_url(url: str) -> Place:
         msg = f"{named} is no kind of dead-letter queue: use {FORMS}"
         raise ConfigurationError(msg)
     create = _create_missing(options)
-    place = read(url, parts, options)
+    try:
+        place = read(url, parts, options)
+    except ValueError as error:
+        msg = f"an address in a dead-letter queue's URL cannot be read; use {FORMS}"
+        raise ConfigurationError(msg) from error
     if options:
         msg = f"{place.shown} takes no option {min(options)[:40]!r}"
         raise ConfigurationError(msg)
@@ -117,6 +123,9 @@ def _kafka(_url: str, parts: SplitResult, options: _Options) -> Place:
 def _amqp(url: str, _parts: SplitResult, options: _Options) -> Place:
     tls = {name: options.pop(name) for name in _TLS if name in options}
     brokers = [urlsplit(one.strip()) for one in url.split(";")]
+    if not all(_READERS.get(one.scheme) is _amqp for one in brokers):
+        msg = "brokers of a RabbitMQ are split by ';', each as amqp://user:password@host:port/vhost"
+        raise ConfigurationError(msg)
     spots, shown = set(), []
     for one in brokers:
         host = _spot(one.netloc.rpartition("@")[2] or "localhost", one.scheme)

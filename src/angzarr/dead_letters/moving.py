@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from angzarr.clock import Clock
@@ -89,7 +90,8 @@ class Account:
 class Transfer:
     """One run from a source to a *carry*; *stop* says that it should end between two batches.
 
-    Raises DeadLetterQueueUnavailable once a queue was away for some 15 s.
+    Raises DeadLetterQueueUnavailable where a queue cannot be reached at first, which may be named
+    wrongly, or was away for some 15 s later.
     """
 
     def __init__(
@@ -111,12 +113,14 @@ class Transfer:
         self._tell = tell
         #: What stays at the source: it may come again, and then says that the rest was seen.
         self._left: set[bytes] = set()
+        #: The queues' verbs that have worked once.
+        self._worked: set[str] = set()
 
     def run(self) -> Account:
         """Carry letters until the source is empty, the limit is reached or it is stopped."""
         began = self._clock.now()
         for receipts in self._batches():
-            answers = self._patiently(lambda taken=receipts: self._carry(taken))  # type: ignore[misc]
+            answers = self._patiently("carry", partial(self._carry, receipts))
             self._settle(receipts, answers)
             self._tell(self.account)
             due = began + self._course.due(self.account.taken)
@@ -143,7 +147,8 @@ class Transfer:
 
     def _take(self, room: int) -> list[Receipt]:
         domains = self._course.domains
-        return self._patiently(lambda: self._source.receive(domains, limit=room, wait=_LOOK))
+        look = partial(self._source.receive, domains, limit=room, wait=_LOOK)
+        return self._patiently("receive", look)
 
     def _patience(self) -> timedelta:
         self.account.remaining = count = waiting(self._source, self._course.domains)
@@ -154,7 +159,7 @@ class Transfer:
     def _settle(self, receipts: Sequence[Receipt], answers: Sequence[str | None]) -> None:
         safe = [one for one, why in zip(receipts, answers, strict=True) if why is None]
         if self._course.take_away:
-            self._patiently(lambda: self._source.done(safe))
+            self._patiently("done", partial(self._source.done, safe))
         else:
             self._left.update(map(_mark, safe))
         for receipt, why in zip(receipts, answers, strict=True):
@@ -164,8 +169,12 @@ class Transfer:
         self.account.carried.update(one.domain for one in safe)
         self.account.unreadable += sum(one.letter is None for one in safe)
 
-    def _patiently(self, call: Callable[[], T]) -> T:
-        return patiently(call, clock=self._clock, stop=self._stop)
+    def _patiently(self, verb: str, call: Callable[[], T]) -> T:
+        if verb in self._worked:
+            return patiently(call, clock=self._clock, stop=self._stop)
+        answer = call()
+        self._worked.add(verb)
+        return answer
 
 
 def patiently(call: Callable[[], T], *, clock: Clock, stop: Callable[[], bool]) -> T:

@@ -10,6 +10,8 @@ from angzarr.cli.letter_urls import place_of, read_url
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
 
+SCHEMES = ["kafka", "amqp", "amqps", "sqs", "sns-sqs", "pubsub", "spool"]
+
 
 def same(one, other):
     return bool(read_url(one).spots & read_url(other).spots)
@@ -111,6 +113,9 @@ def test_two_places_are_two(one, other):
         ("kafka://u:s3cret@", "named by its brokers"),
         ("kafka://[h", "cannot be read"),
         ("spool://relative/s3cret", "whole path"),
+        ("sqs://r?endpoint=http://[s3cret", "cannot be read"),
+        ("amqp://h;u:s3cret@i", "split by ';'"),
+        ("amqp://h;kafka://u:s3cret@i", "split by ';'"),
         ("spool://", "whole path"),
         ("kafka://h?grop=s3cret", "takes no option 'grop'"),
         ("sqs://r?group=s3cret", "takes no option 'group'"),
@@ -137,7 +142,7 @@ def test_values_that_do_not_fit_are_refused_without_repeating_them(url, said):
     assert "s3cret" not in str(caught.value)
 
 
-@given(url=st.text() | st.builds("{}://{}".format, st.sampled_from(["kafka", "amqp"]), st.text()))
+@given(url=st.text() | st.builds("{}://{}".format, st.sampled_from(SCHEMES), st.text()))
 def test_hostile_urls_raise_nothing_else(url):
     with contextlib.suppress(ConfigurationError):
         read_url(url)

@@ -284,24 +284,37 @@ def test_a_stop_is_seen_while_a_slow_rate_is_slept_off(source, target, clock):
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_queue_that_is_away_for_a_while_costs_nothing(source, target, clock, side):
-    source.put(letters_of("order", 3))
+    source.put(letters_of("order", 150))
     failing = {"source": source, "target": target}[side]
     failing.calls.clear()
-    for number in (1, 2, 3):
+    for number in (4, 5, 6):
         failing.fail_at[number] = DeadLetterQueueUnavailable("away")
-    assert transfer(source, target, clock).run().carried.total() == 3
-    assert ids_in(target).keys() == {f"order-{n}" for n in range(3)}
+    assert transfer(source, target, clock).run().carried.total() == 150
+    assert ids_in(target).keys() == {f"order-{n}" for n in range(150)}
     assert not ids_in(source)
 
 
 def test_a_queue_that_stays_away_is_told_and_nothing_is_lost(source, target, clock):
-    source.put(letters_of("order", 3))
-    for number in range(1, 20):
+    source.put(letters_of("order", 150))
+    for number in range(3, 20):
         target.fail_at[number] = DeadLetterQueueUnavailable("away")
     began = clock.now()
     with pytest.raises(DeadLetterQueueUnavailable):
         transfer(source, target, clock).run()
-    assert clock.now() - began < timedelta(minutes=1)
+    assert timedelta(seconds=10) < clock.now() - began < timedelta(minutes=1)
+    assert ids_in(source).total() == 50
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_queue_that_was_never_reached_is_told_at_once(source, target, clock, side):
+    source.put(letters_of("order", 3))
+    failing = {"source": source, "target": target}[side]
+    failing.calls.clear()
+    failing.fail_at[1] = DeadLetterQueueUnavailable("away")
+    began = clock.now()
+    with pytest.raises(DeadLetterQueueUnavailable):
+        transfer(source, target, clock).run()
+    assert clock.now() == began
     assert ids_in(source).total() == 3
 
 

@@ -14,10 +14,10 @@ from weakref import WeakSet
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
+from angzarr.seldom import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
-# One set of options serves producer and consumer; each would complain of what is the other's.
-_LOG.addFilter(lambda line: "property and will be ignored by this" not in line.getMessage())
+_SELDOM: Final = Seldom()
 #: What says that no broker answered, not that one refused.
 AWAY: Final = frozenset(
     {
@@ -39,6 +39,20 @@ _ENDED: Final = frozenset(
         KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
     }
 )
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Tell what librdkafka need not say: each try to connect, and options of the other client.
+
+    One set of options serves producer and consumer.
+    """
+    said = record.getMessage()
+    if said.startswith("FAIL ["):
+        return _SELDOM.now()
+    return "property and will be ignored by this" not in said
+
+
+_LOG.addFilter(_is_worth_a_line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

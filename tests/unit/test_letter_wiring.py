@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+from tests.certificates import make_certificates
+
+from angzarr import letter_wiring
+from angzarr.dead_letter_section import DeadLetterSettings
+from angzarr.errors import ConfigurationError
+from angzarr.settings import load
+
+SECURE = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "us",
+    "sasl.password": "s3cret",
+    "socket.keepalive.enable": True,
+    "socket.nagle.disable": 1,
+}
+
+
+def kafka_settings(**more):
+    return load({"dlq": {"backend": "kafka", "kafka_brokers": "127.0.0.1:9", **more}})
+
+
+def test_what_is_said_of_kafka_reaches_it():
+    settings = kafka_settings(
+        kafka_options=SECURE, kafka_group="mine", kafka_partitions=6, create_missing=False
+    )
+    queue = letter_wiring.open_dead_letters(settings, "redis://")
+    assert queue._cluster.options == SECURE
+    assert queue._group == "mine"
+    assert (queue._topics._partitions, queue._topics._replication) == (6, -1)
+    assert not queue._topics._create_missing
+    queue.close()
+
+
+def test_secrets_of_kafka_are_not_shown():
+    settings = kafka_settings(kafka_options=SECURE)
+    for text in (repr(settings), str(settings.dlq), settings.model_dump_json()):
+        assert "s3cret" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"acks": "1"}, "dlq.kafka_options: acks is chosen so that no letter is lost; remove it"),
+        ({"group.id": "s3cret"}, "dlq.kafka_options: group.id is set as kafka_group"),
+        ({"ssl.ca.location": ["s3cret"]}, "ssl.ca.location must be text, a number, or yes or no"),
+        ("s3cret", "dlq.kafka_options: Input should be a valid dictionary"),
+    ],
+)
+def test_options_that_cannot_be_chosen_are_refused_without_their_values(options, said):
+    with pytest.raises(ConfigurationError) as caught:
+        kafka_settings(kafka_options=options)
+    assert said in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [0, -2])
+def test_a_number_of_replicas_that_is_none_is_refused(number):
+    with pytest.raises(ConfigurationError, match="kafka_replication"):
+        kafka_settings(kafka_replication=number)
+
+
+def test_options_from_the_environment_are_json(monkeypatch):
+    monkeypatch.setenv("ANGZARR_DLQ__KAFKA_OPTIONS", '{"sasl.password": "s3cret"}')
+    monkeypatch.setenv("ANGZARR_DLQ__AMQP_TLS__CA_CERTS", "/ca.pem")
+    settings = load({})
+    assert settings.dlq.plain_kafka_options() == {"sasl.password": "s3cret"}
+    assert settings.dlq.amqp_tls.ca_certs == "/ca.pem"
+
+
+def test_what_is_said_of_rabbitmq_reaches_it(tmp_path):
+    files = make_certificates(tmp_path / "tls")
+    tls = {"ca_certs": str(files.authority), "server_hostname": "rabbitmq.internal"}
+    settings = load({"dlq": {"amqp_tls": tls, "create_missing": False}})
+    queue = letter_wiring.open_dead_letters(settings, "amqps://guest@127.0.0.1:9")
+    assert queue._cluster[0].tls == tls
+    assert not queue._create_missing
+
+
+def test_a_file_that_is_not_there_is_told_at_start():
+    settings = load({"dlq": {"amqp_tls": {"ca_certs": "/nonexistent.pem"}}})
+    with pytest.raises(ConfigurationError, match="ca_certs cannot be used: No such file"):
+        letter_wiring.open_dead_letters(settings, "amqps://127.0.0.1:9")
+
+
+def test_a_backend_that_is_not_known_is_told_with_those_that_are():
+    with pytest.raises(ConfigurationError, match=r"on 'carrier': use one of amqp, channel, kafka"):
+        letter_wiring.open_backend("carrier", DeadLetterSettings(), "")
