@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Self
@@ -49,14 +49,15 @@ class LetterFile:
         self._file.close()
 
     def carry(self, receipts: Sequence[Receipt]) -> list[str | None]:
-        """Write *receipts* and return once they are on the disk; else nothing of them is there."""
+        """Write *receipts* and return once they are on the disk; else raises ClickException."""
         whole = self._file.seek(0, os.SEEK_END)
         try:
             for receipt in receipts:
                 _write(self._file, to_line(receipt))
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._file.truncate(whole)
+            with suppress(OSError):  # what is half there is mended by the next export
+                self._file.truncate(whole)
             msg = f"{self._path} cannot be written: {error.strerror or error}"
             raise click.ClickException(msg) from error
         return [None] * len(receipts)

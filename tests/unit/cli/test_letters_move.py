@@ -377,6 +377,15 @@ def test_a_disk_that_is_full_keeps_the_letters_in_their_queue(
     assert (tmp_path / "letters.jsonl").read_bytes() == b""
 
 
+def test_a_device_that_takes_nothing_keeps_the_letters_in_their_queue(run, queues):
+    queues["kafka"].put(letters_of("order", 3))
+    words = ("export", "--from", FROM, "--domain", "order", "--to", "/dev/full")
+    result = run(*words, "--append", "--drain")
+    assert result.exit_code == 1
+    assert "Error: /dev/full cannot be written: No space left on device" in result.output
+    assert left(queues["kafka"]) == 3
+
+
 def _is_folder(number):
     return stat.S_ISDIR(os.fstat(number).st_mode)
 
