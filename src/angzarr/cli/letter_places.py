@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 import click
 
 from angzarr.cli.application import load_application
 from angzarr.cli.letter_urls import FORMS, Place, place_of, read_url
+from angzarr.dead_letters.chain import SPOOL
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue
-from angzarr.letter_wiring import default_backend, open_backend
+from angzarr.letter_wiring import open_backend, places
 
 #: What stands for the app's configured queue.
 APP: Final = "app"
@@ -25,8 +27,14 @@ def find_place(name: str, app_name: str | None) -> Place:
     if name != APP:
         return read_url(name)
     app = load_application(app_name)
-    given = app.settings.dlq
-    return place_of(given.backend or default_backend(app.broker_url), given, app.broker_url)
+    names = [one for one in places(app.settings, app.broker_url) if one != SPOOL]
+    found = [place_of(one, app.settings.dlq, app.broker_url) for one in names]
+    shown = " or ".join(one.shown for one in found)
+    return replace(
+        found[0],
+        shown=f"the app's queue ({shown})",
+        spots=frozenset().union(*(one.spots for one in found)),
+    )
 
 
 @contextmanager

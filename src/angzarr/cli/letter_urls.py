@@ -5,7 +5,6 @@ No error and no text for people repeats what may be secret: user, password, opti
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -19,7 +18,7 @@ from angzarr.errors import ConfigurationError
 #: What a URL may look like, for people.
 FORMS: Final = (
     "kafka://host:9092[,host2:9092], amqp://user:password@host:5672/vhost, amqps://…,"
-    " sqs://region[?endpoint=http://…], sns-sqs://region, pubsub://project, spool:///folder"
+    " sqs://region[?endpoint=http://…], sns-sqs://region, pubsub://project"
 )
 
 _DEFAULT_PORT: Final = {"kafka": "9092", "amqp": "5672", "pyamqp": "5672", "amqps": "5671"}
@@ -36,7 +35,7 @@ class Place:
     given: Mapping[str, Any] = field(repr=False)
     #: Where it is, without secrets.
     shown: str
-    #: The servers or folders it is at: places that have one in common are one place.
+    #: The servers it is at: places that have one in common are one place.
     spots: frozenset[str]
 
     def settings(self, **changes: Any) -> DeadLetterSettings:
@@ -84,7 +83,7 @@ def read_url(url: str) -> Place:
 
 
 def place_of(backend: str, given: DeadLetterSettings, broker: str) -> Place:
-    """Return the place that an app's settings mean."""
+    """Return the place that an app's settings mean by *backend*."""
     match backend:
         case "kafka":
             found = read_url(f"kafka://{given.kafka_brokers}")
@@ -94,12 +93,8 @@ def place_of(backend: str, given: DeadLetterSettings, broker: str) -> Place:
             spots = frozenset({f"{backend}:{given.model_dump_json()}"})
             if backend in ("sqs", "sns_sqs"):
                 spots = _aws_spots(given.aws_region or "", given.aws_endpoint_url or "")
-            return Place(
-                backend=backend, given={}, shown=f"the app's queue ({backend})", spots=spots
-            )
-    return Place(
-        backend=backend, given={}, shown=f"the app's queue ({found.shown})", spots=found.spots
-    )
+            found = Place(backend=backend, given={}, shown=backend, spots=spots)
+    return replace(found, given={})
 
 
 def _kafka(_url: str, parts: SplitResult, options: _Options) -> Place:
@@ -161,17 +156,9 @@ def _pubsub(_url: str, parts: SplitResult, _options: _Options) -> Place:
     )
 
 
-def _spool(_url: str, parts: SplitResult, _options: _Options) -> Place:
-    path = posixpath.normpath(unquote(parts.path) or "/")
-    if parts.netloc or path == "/":
-        msg = "a spool is named by its whole path, with three slashes: spool:///var/lib/spool"
-        raise ConfigurationError(msg)
-    return Place(
-        backend="spool",
-        given={"spool": {"path": path}},
-        shown=f"spool://{path}",
-        spots=frozenset({f"spool:{path}"}),
-    )
+def _spool(_url: str, _parts: SplitResult, _options: _Options) -> Place:
+    msg = "a spool is no queue: `angzarr dlq spool forward` carries its letters to their queue"
+    raise ConfigurationError(msg)
 
 
 _READERS: Final[Mapping[str, Callable[[str, SplitResult, _Options], Place]]] = {

@@ -242,6 +242,16 @@ def test_the_apps_queue_and_domains_are_meant_by_name(app, queues):
     assert "are one place" in result.output
 
 
+@pytest.mark.parametrize("target", ["kafka://a:9092", "amqp://b"])
+def test_every_queue_of_an_apps_chain_is_the_apps(app, target):
+    chain = {"targets": ("kafka", "amqp"), "kafka_brokers": "a", "amqp_url": "amqp://u:s3cret@b"}
+    app.settings.dlq = DeadLetterSettings(**chain)
+    words = ["-A", "shop_for_test", "dlq", "move", "--from", "app", "--domain", "order", "--yes"]
+    result = CliRunner().invoke(main, [*words, "--to", target])
+    assert result.exit_code == 2
+    assert "are one place" in result.output
+
+
 def test_a_group_of_ones_own_reads_kafka_for_itself(move, queues):
     assert move("--group", "mine").exit_code == 0
     assert queues["settings"]["kafka"].kafka_group == "mine"
