@@ -23,6 +23,7 @@ FORMS: Final = (
 
 _DEFAULT_PORT: Final = {"kafka": "9092", "amqp": "5672", "pyamqp": "5672", "amqps": "5671"}
 _TLS: Final = ("ca_certs", "certfile", "keyfile", "server_hostname")
+_AWS: Final = ("profile", "fifo")
 _KAFKA: Final = ("group", "partitions", "replication")
 
 
@@ -139,9 +140,10 @@ def _amqp(url: str, _parts: SplitResult, options: _Options) -> Place:
 def _sqs(_url: str, parts: SplitResult, options: _Options) -> Place:
     endpoint = options.pop("endpoint", "")
     at = f" at {_host_of(endpoint)}" if endpoint else ""
+    more = {f"aws_{name}": options.pop(name) for name in _AWS if name in options}
     return Place(
         backend=parts.scheme.replace("-", "_"),
-        given={"aws_region": parts.netloc or None, "aws_endpoint_url": endpoint or None},
+        given={"aws_region": parts.netloc or None, "aws_endpoint_url": endpoint or None, **more},
         shown=f"{parts.scheme}://{parts.netloc}{at}",
         spots=_aws_spots(parts.netloc, endpoint),
     )

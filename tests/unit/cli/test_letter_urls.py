@@ -62,6 +62,8 @@ def test_aws_is_a_region_and_maybe_an_endpoint():
     assert place.shown == "sqs://eu-central-1 at localhost:4566"
     assert read_url("sqs://").settings().aws_region is None
     assert read_url("sns-sqs://eu-central-1").backend == "sns_sqs"
+    other = read_url("sqs://r?profile=billing&fifo=true").settings()
+    assert (other.aws_profile, other.aws_fifo) == ("billing", True)
 
 
 def test_pubsub_is_named_by_its_project():

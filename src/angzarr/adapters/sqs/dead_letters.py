@@ -84,7 +84,7 @@ class SqsDeadLetterQueue:
     def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
         """Count what SQS says to have for a receiver, about (see CountsWaiting)."""
         self._leave_parents_client()
-        with self._service.told():
+        with told("SQS"):
             return {domain: self._queues.count(domain) for domain in domains}
 
     def close(self) -> None:
