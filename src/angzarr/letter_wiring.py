@@ -21,10 +21,11 @@ Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
 
 def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
-    return protection_wiring.protected(_open_places(settings, broker), settings.dlq)
+    return protection_wiring.protected(open_unprotected(settings, broker), settings.dlq)
 
 
-def _open_places(settings: Settings, broker: str) -> DeadLetterQueue:
+def open_unprotected(settings: Settings, broker: str) -> DeadLetterQueue:
+    """Return the same for letters that others wrote: they are neither redacted nor signed."""
     given = settings.dlq
     if given.targets is None:
         return open_backend(places(settings, broker)[0], given, broker)

@@ -14,7 +14,7 @@ from angzarr.cli.letter_urls import FORMS, Place, place_of, read_url
 from angzarr.dead_letters.chain import SPOOL
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue
-from angzarr.letter_wiring import open_backend, places
+from angzarr.letter_wiring import open_backend, open_unprotected, places
 
 #: What stands for the app's configured queue.
 APP: Final = "app"
@@ -43,7 +43,8 @@ def opened(
 ) -> Iterator[DeadLetterQueue]:
     """Open *place*, which *name* means; what it holds goes back when the block is left."""
     if name == APP:
-        queue = load_application(app_name).open_dead_letter_queue()
+        app = load_application(app_name)
+        queue = open_unprotected(app.settings, app.broker_url)  # a signature vouches for its writer
     else:
         changes = {"kafka_group": group} if group else {}
         queue = open_backend(place.backend, place.settings(**changes), "")

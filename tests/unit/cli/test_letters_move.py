@@ -81,9 +81,9 @@ def app(queues, monkeypatch):
         settings=types.SimpleNamespace(dlq=DeadLetterSettings(backend="kafka", kafka_brokers="a")),
         broker_url="redis://",
         open_ledger=lambda: None,
-        open_dead_letter_queue=lambda: queues["app"],
         dead_letter_domains=lambda: ["order", "billing"],
     )
+    monkeypatch.setattr(letter_places, "open_unprotected", lambda _given, _url: queues["app"])
     monkeypatch.setitem(sys.modules, "shop_for_test", types.SimpleNamespace(app=app))
     return app
 
