@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from angzarr.dead_letters.queue import NAME_PREFIX, UNKNOWN_DOMAIN
@@ -20,9 +21,12 @@ MAX_NAME_LENGTH: Final = 80
 ANALYSIS_GROUP: Final = "angzarr-dlq-analysis"
 
 _HASH_LENGTH: Final = 10
+#: Names that are not made anew; an app has tens of domains, foreign letters may name any.
+_REMEMBERED: Final = 1024
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def queue_name(domain: str, suffix: str = "") -> str:
     """Return the name of *domain*'s queue, topic or subscription, for every backend.
 
@@ -40,6 +44,7 @@ def queue_name(domain: str, suffix: str = "") -> str:
     return f"{name[: room - _HASH_LENGTH - 1]}-{mark}{suffix}"
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def routing_key(domain: str) -> str:
     """Return the key that leads from the exchange to *domain*'s queue; never a pattern.
 

@@ -112,10 +112,11 @@ class LetterPublisher:
         self._answers.clear()
         self._returned.clear()
         problems = [_problem(letter) or link.topology.problem(letter.domain) for letter in letters]
-        sent = [
-            problem or self._send_one(link, letter)
-            for letter, problem in zip(letters, problems, strict=True)
-        ]
+        with link.corked():
+            sent = [
+                problem or self._send_one(link, letter)
+                for letter, problem in zip(letters, problems, strict=True)
+            ]
         self._wait(link)
         if self._awaited:  # its confirms could still come, and be taken for later ones
             self._drop()
@@ -172,7 +173,8 @@ class LetterPublisher:
         self._returned.add(message.properties["message_id"])
 
     def _settle(self, tag: int, answer: str | None, *, multiple: bool) -> None:
-        settled = {one for one in self._awaited if one == tag or (multiple and one < tag)}
+        settled = {one for one in self._awaited if one <= tag} if multiple else {tag}
+        settled &= self._awaited
         self._awaited -= settled
         self._answers.update(dict.fromkeys(settled, answer))
 

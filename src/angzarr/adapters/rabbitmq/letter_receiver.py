@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
 from angzarr.adapters.rabbitmq.address import Cluster
@@ -37,6 +38,15 @@ class _Waiting(NamedTuple):
     queue: str
     domain: str
     message: Any
+
+
+def up_to(done: AbstractSet[int], in_hand: AbstractSet[int]) -> int:
+    """Return the highest of *done* with nothing below it *in_hand* that is not done, 0 for none.
+
+    What was delivered and not handed out yet has a higher number than all that was.
+    """
+    first = min(in_hand - done, default=None)
+    return max((tag for tag in done if first is None or tag < first), default=0)
 
 
 class LetterReceiver:
@@ -73,8 +83,9 @@ class LetterReceiver:
         """Acknowledge what came by the connection that is still open."""
         with self._lock:
             try:
-                for receipt in receipts:
-                    self._acknowledge(receipt.handle)
+                self._acknowledge(
+                    {receipt.handle.tag for receipt in receipts if self._has(receipt)}
+                )
             except FAILURES:
                 self._drop()
                 raise
@@ -162,10 +173,22 @@ class LetterReceiver:
         self._consumers.pop(queue, None)
         link.topology.forget()
 
-    def _acknowledge(self, handle: Any) -> None:
-        if self._link and handle.link == self._links and handle.tag in self._unacknowledged:
-            self._link.channel.basic_ack(handle.tag)
-            self._in_hand[self._unacknowledged.pop(handle.tag)] -= 1
+    def _has(self, receipt: Receipt) -> bool:
+        handle: Handle = receipt.handle
+        return handle.link == self._links and handle.tag in self._unacknowledged
+
+    def _acknowledge(self, tags: set[int]) -> None:
+        """Acknowledge *tags*, with one word as many as nothing in hand lies between."""
+        if self._link is None or not tags:
+            return
+        together = up_to(tags, self._unacknowledged.keys())
+        with self._link.corked():
+            if together:
+                self._link.channel.basic_ack(together, multiple=True)
+            for tag in sorted(tag for tag in tags if tag > together):
+                self._link.channel.basic_ack(tag)
+        for tag in tags:
+            self._in_hand[self._unacknowledged.pop(tag)] -= 1
 
     def _beat(self, link: Link) -> None:
         if time.monotonic() - self._beaten_at > _HEARTBEAT / 3:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import amqp
 
 from angzarr.adapters.rabbitmq.address import Address, Cluster
+from angzarr.adapters.rabbitmq.cork import Cork
 from angzarr.adapters.rabbitmq.frames import frame_handler
 from angzarr.adapters.rabbitmq.topology import Topology
 from angzarr.errors import DeadLetterQueueUnavailable
@@ -49,13 +50,26 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__} {' '.join(str(text).split())[:200]}".rstrip()
 
 
+class _Connection(amqp.Connection):
+    """Is not told when the broker blocks publishers: it would look for that before each letter.
+
+    A broker that blocks confirms nothing, which is what a publisher waits for.
+    """
+
+    negotiate_capabilities: ClassVar = {
+        **amqp.Connection.negotiate_capabilities, "connection.blocked": False
+    }  # fmt: skip
+
+
 class Link:
     """A connection and its channel; belongs to one thread at a time and to one process."""
 
     def __init__(
         self, address: Address, *, timeout: float, heartbeat: int = 0, create_missing: bool = True
     ) -> None:
-        self.connection = amqp.Connection(
+        cork = Cork()
+        self.corked = cork.corked
+        self.connection = _Connection(
             host=str(address),
             userid=address.user,
             password=address.password,
@@ -67,6 +81,7 @@ class Link:
             write_timeout=timeout,
             heartbeat=heartbeat,
             frame_handler=frame_handler,  # a letter of others may be written in any way
+            frame_writer=cork.frame_writer,
         )
         self.connection.connect()
         try:
