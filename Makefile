@@ -66,7 +66,7 @@ DEMO_ENV := $(if $(findstring ://,$(ARGS))$(wildcard .venv/.dev),.venv/.dev,.ven
 demo: $(DEMO_ENV) ## the whole road in one process, no server needed (ARGS="--broker redis://…")
 	$(BIN)/angzarr demo $(ARGS)
 
-servers-up: ## start Redis, PostgreSQL, RabbitMQ, LocalStack and Kafka for tests and leave them up
+servers-up: ## start Redis, PostgreSQL, RabbitMQ, LocalStack, Kafka and Pub/Sub for tests and leave them up
 	@$(SERVERS) up
 
 servers-down: ## stop the servers that `make servers-up` started

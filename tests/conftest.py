@@ -33,6 +33,7 @@ VARIABLES = {
     "rabbitmq": "ANGZARR_TEST_AMQP_URL",
     "kafka": "ANGZARR_TEST_KAFKA_BROKERS",
     "localstack": "ANGZARR_TEST_SQS_ENDPOINT",
+    "pubsub": "ANGZARR_TEST_PUBSUB_EMULATOR",
 }
 MANAGEMENT = "ANGZARR_TEST_AMQP_MANAGEMENT_URL"
 #: Adapter folder → the fixture without which a test says nothing about that adapter.
@@ -43,6 +44,7 @@ ADAPTERS = {
     "kafka": "kafka_brokers",
     "sqs": "sqs_endpoint",
     "s3": "s3_endpoint",
+    "pubsub": "pubsub_emulator",
 }
 
 # Machines that run many workers are slow now and then; a time-out of its own ends a true hang.
@@ -181,6 +183,17 @@ def sqs_endpoint() -> Iterator[str]:
         yield _address("localstack")
 
 
+@pytest.fixture
+def pubsub_emulator(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The host and port of a Pub/Sub emulator, which clients made meanwhile connect to.
+
+    Shared by all sessions: use unique projects.
+    """
+    address = _address("pubsub")
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", address)
+    return address
+
+
 @pytest.fixture(scope="session")
 def s3_endpoint(sqs_endpoint: str) -> str:
     """LocalStack's address again: it serves S3 beside SQS, for the same account."""
@@ -191,8 +204,8 @@ def s3_endpoint(sqs_endpoint: str) -> str:
 def control_server() -> Callable[[str, str], None]:
     """Kill, start or restart a server: `control_server("kill", "redis")`.
 
-    Redis and LocalStack come back empty, the others with their data. Only for tests that run
-    alone on the server.
+    Redis, LocalStack and Pub/Sub come back empty, the others with their data. Only for tests
+    that run alone on the server.
     """
 
     def control(action: str, server: str) -> None:

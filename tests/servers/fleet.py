@@ -16,6 +16,7 @@ import localstack_server
 import ports
 import postgresql_server
 import processes
+import pubsub_server
 import rabbitmq_server
 import redis_server
 import state
@@ -30,6 +31,7 @@ SERVERS = {
         rabbitmq_server,
         localstack_server,
         kafka_server,
+        pubsub_server,
     )
 }
 #: A broker flushes its log and a JVM takes its time; after that, SIGKILL.
