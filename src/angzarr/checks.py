@@ -65,7 +65,7 @@ def check_analysis(settings: Settings, broker: str) -> None:
     if backend in ("channel", "none"):
         msg = (
             f"dlq.backend {backend!r} leaves no letters that another process could read:"
-            " set it to amqp, kafka, sqs or sns_sqs"
+            " set it to amqp, kafka, sqs, sns_sqs or pubsub"
         )
         raise ConfigurationError(msg)
 

@@ -13,11 +13,11 @@ from angzarr.payload_section import PayloadSettings
 from angzarr.protection_section import ProtectionSettings
 from angzarr.sections import Section, checked_domain
 
-Backend: TypeAlias = Literal["channel", "amqp", "kafka", "sqs", "sns_sqs", "none"]
-Target: TypeAlias = Literal["amqp", "kafka", "sqs", "sns_sqs", "spool"]
+Backend: TypeAlias = Literal["channel", "amqp", "kafka", "sqs", "sns_sqs", "pubsub", "none"]
+Target: TypeAlias = Literal["amqp", "kafka", "sqs", "sns_sqs", "pubsub", "spool"]
 
 #: What each needs besides its name.
-_NEEDS: Final = {"kafka": "kafka_brokers"}
+_NEEDS: Final = {"kafka": "kafka_brokers", "pubsub": "pubsub_project"}
 
 
 class SpoolSettings(Section):
@@ -111,6 +111,11 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     #: Of topics that are created; -1 replicas: as many as the broker says.
     kafka_partitions: int = Field(default=3, ge=1)
     kafka_replication: int = Field(default=-1, ge=-1)
+    pubsub_project: str | None = None
+    #: Whether the letters of one aggregate are delivered in order, one after the other.
+    pubsub_ordering: bool = False
+    #: A regional endpoint, ``host`` or ``host:port``; else the global one.
+    pubsub_endpoint: str | None = None
     #: Domains that the analysis worker reads besides those of the app's handlers.
     domains: tuple[str, ...] = ()
     #: The domain of a queue's letters where neither handler nor event names one.
@@ -160,6 +165,14 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
             name: value.get_secret_value() if isinstance(value, SecretStr) else value
             for name, value in self.kafka_options.items()
         }
+
+    @field_validator("pubsub_endpoint")
+    @classmethod
+    def _pubsub_endpoint(cls, address: str | None) -> str | None:
+        if address is not None and "/" in address:
+            msg = "it is a host, or host:port, without https://"
+            raise ValueError(msg)
+        return address
 
     @model_validator(mode="after")
     def _complete(self) -> DeadLetterSettings:

@@ -118,6 +118,17 @@ def _aws(given: DeadLetterSettings) -> dict[str, Any]:
     }
 
 
+def _pubsub(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    pubsub = wiring.adapter("pubsub.dead_letters", "google.cloud.pubsub")
+    queue: DeadLetterQueue = pubsub.PubSubDeadLetterQueue(
+        given.pubsub_project,
+        endpoint=given.pubsub_endpoint,
+        ordering=given.pubsub_ordering,
+        create_missing=given.create_missing,
+    )
+    return queue
+
+
 def _none(_given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
     memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
     queue: DeadLetterQueue = memory.DiscardedDeadLetterQueue()
@@ -130,6 +141,7 @@ _BACKENDS: Final[Mapping[str, Open]] = {
     "kafka": _kafka,
     "sqs": _sqs,
     "sns_sqs": _sns_sqs,
+    "pubsub": _pubsub,
     "none": _none,
 }
 
@@ -142,8 +154,8 @@ def default_backend(broker: str) -> str:
     if scheme in ("sqs", "memory"):
         return {"sqs": "sqs", "memory": "channel"}[scheme]
     msg = (
-        f"a {scheme} broker keeps no dead letters: set dlq.backend to amqp, kafka, sqs or sns_sqs,"
-        " e.g. dlq: {backend: kafka, kafka_brokers: localhost:9092}"
+        f"a {scheme} broker keeps no dead letters: set dlq.backend to amqp, kafka, sqs, sns_sqs or"
+        " pubsub, e.g. dlq: {backend: kafka, kafka_brokers: localhost:9092}"
     )
     raise ConfigurationError(msg)
 

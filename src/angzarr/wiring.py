@@ -27,6 +27,7 @@ _EXTRAS = {
     "confluent_kafka": "kafka",
     "boto3": "sqs",
     "joserfc": "encryption",
+    "google.cloud.pubsub": "pubsub",
     "opentelemetry.sdk": "opentelemetry",
 }
 

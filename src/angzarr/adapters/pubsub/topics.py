@@ -1,0 +1,109 @@
+"""Sees to it that each topic has the subscription that keeps its letters.
+
+Pub/Sub confirms a letter for a topic without a subscription too, and keeps it nowhere. So none is
+published before the subscription was seen, and it is looked at again from time to time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any, Final
+
+from google.api_core.exceptions import AlreadyExists, GoogleAPICallError, InvalidArgument, NotFound
+
+from angzarr.adapters.pubsub.client import AWAY, Clients, reason_of
+from angzarr.adapters.pubsub.subscriptions import RETENTIONS, new_subscription, problem_of
+
+#: Seconds for which a subscription that was seen counts as being there, for who writes and reads.
+_TRUSTED: Final = {False: 60.0, True: 5.0}
+
+
+class Topics:
+    """Creates or checks topics and subscriptions; safe from any thread."""
+
+    def __init__(self, clients: Clients, *, create_missing: bool, lease: timedelta) -> None:
+        self._clients = clients
+        self._service = clients.service
+        self._create_missing = create_missing
+        self._lease = lease
+        self._seen: dict[tuple[str, bool], float] = {}
+        self._made: Counter[str] = Counter()
+
+    def ensure(self, names: Collection[str], *, reading: bool = False) -> dict[str, str]:
+        """Return for each of *names* that letters must not be trusted to why.
+
+        Raises what the client raises where nobody answers.
+        """
+        refused = {}
+        for name in sorted(names):
+            seen_at = self._seen.get((name, reading), float("-inf"))
+            if time.monotonic() < seen_at + _TRUSTED[reading]:
+                continue
+            if why := self._why_not(name, reading=reading):
+                refused[name] = why
+            else:
+                self._seen[name, reading] = time.monotonic()
+        return refused
+
+    def made(self, name: str) -> int:
+        """Return how often *name* was made here: what was opened before a time reads nothing."""
+        return self._made[name]
+
+    def forget(self, name: str) -> None:
+        """Look again when *name* is next needed."""
+        for reading in _TRUSTED:
+            self._seen.pop((name, reading), None)
+
+    def _why_not(self, name: str, *, reading: bool) -> str:
+        try:
+            found = self._found(name) or self._created(name)
+        except AWAY:
+            raise
+        except GoogleAPICallError as error:
+            return f"its topic or subscription cannot be had: {reason_of(error)}"
+        if found is None:
+            return f"the subscription {name} is missing; make it, or set dlq.create_missing: true"
+        topic, ordering = self._service.topic(name), self._service.ordering
+        return problem_of(found, topic, ordering=ordering, reading=reading)
+
+    def _found(self, name: str) -> Any:
+        try:
+            return self._clients.subscriber.get_subscription(
+                subscription=self._service.subscription(name), **self._service.once
+            )
+        except NotFound:
+            return None
+
+    def _created(self, name: str) -> Any:
+        """Return the new subscription of *name*, or one that somebody made meanwhile."""
+        if not self._create_missing:
+            return None
+        with contextlib.suppress(AlreadyExists):
+            self._clients.publisher.create_topic(
+                name=self._service.topic(name), **self._service.once
+            )
+        for retention in RETENTIONS:
+            try:
+                return self._subscribed(name, retention)
+            except AlreadyExists:
+                return self._found(name)
+            except InvalidArgument:  # it keeps letters for less long
+                if retention is RETENTIONS[-1]:
+                    raise
+        return None
+
+    def _subscribed(self, name: str, retention: timedelta) -> Any:
+        wanted = new_subscription(
+            self._service.subscription(name),
+            self._service.topic(name),
+            lease=self._lease,
+            retention=retention,
+            ordering=self._service.ordering,
+        )
+        made = self._clients.subscriber.create_subscription(request=wanted, **self._service.once)
+        self._made[name] += 1
+        return made
