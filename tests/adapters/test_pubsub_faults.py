@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -202,6 +204,53 @@ def test_missing_credentials_are_told_with_the_cure(opened, domain, monkeypatch,
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     with pytest.raises(DeadLetterQueueUnavailable, match="set GOOGLE_APPLICATION_CREDENTIALS"):
         opened().put([a_letter(domain)])
+
+
+# -- forks -----------------------------------------------------------------------------------
+
+
+def test_a_child_that_is_forked_amid_calls_of_other_threads_can_put_letters(opened, domain):
+    queue, stop = opened(), threading.Event()
+    queue.put([a_letter(domain)])
+    answers = []
+
+    def keep_putting() -> None:
+        while not stop.is_set():
+            answers.extend(queue.put([a_letter(domain)]))
+
+    busy = [threading.Thread(target=keep_putting) for _ in range(2)]
+    for thread in busy:
+        thread.start()
+    try:
+        said = [in_a_child(lambda: queue.put([a_letter(domain)])) for _ in range(10)]
+    finally:
+        stop.set()
+        for thread in busy:
+            thread.join()
+    assert said == [[None]] * 10
+    assert set(answers) == {None}
+
+
+def test_a_child_of_a_process_that_receives_is_told_and_does_not_hang(opened, domain):
+    queue = opened()
+    queue.put([a_letter(domain)])
+    take(queue, [domain], 1)
+    said = in_a_child(lambda: put_again(queue, a_letter(domain, 1)))
+    assert said is False
+    assert queue.put([a_letter(domain, 1)]) == [None]
+
+
+def in_a_child(call):
+    """Return what *call* returns in a forked child."""
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    child = fork.Process(target=lambda: answers.put(call()))
+    child.start()
+    child.join(30)
+    if child.exitcode is None:
+        child.kill()
+        pytest.fail("the child hangs")
+    return answers.get()
 
 
 # -- leases ----------------------------------------------------------------------------------

@@ -5,18 +5,21 @@ Pub/Sub keeps a letter for 31 days at most; the analysis worker moves letters in
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from angzarr.adapters.pubsub.client import Clients, Service
+from angzarr.adapters.pubsub.forking import CALLS
 from angzarr.adapters.pubsub.letter_publisher import LetterPublisher
 from angzarr.adapters.pubsub.letter_receiver import LetterReceiver
 from angzarr.adapters.pubsub.topics import Topics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Receipt
+from angzarr.errors import DeadLetterQueueUnavailable
 
 
 class PubSubDeadLetterQueue:
@@ -57,7 +60,7 @@ class PubSubDeadLetterQueue:
         if not letters:
             return []
         self._leave_parents_clients()
-        with self._service.told():
+        with CALLS.under_way(), self._service.told():
             return self._publisher.publish(letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
@@ -65,20 +68,21 @@ class PubSubDeadLetterQueue:
         if not domains:
             return []
         self._leave_parents_clients()
-        with self._service.told():
+        with CALLS.under_way(), self._service.told():
             return self._receiver.receive(domains, limit, wait.total_seconds())
 
     def done(self, receipts: Sequence[Receipt], /) -> None:
         """Acknowledge *receipts*; one whose lease has ended is ignored."""
         self._leave_parents_clients()
-        with self._service.told():
+        with CALLS.under_way(), self._service.told():
             self._receiver.done(receipts)
 
     def close(self) -> None:
         """Give back what was received and not done, and close the connections."""
         self._leave_parents_clients()
-        self._receiver.close()
-        self._clients.close()
+        with contextlib.suppress(DeadLetterQueueUnavailable), CALLS.under_way():
+            self._receiver.close()
+            self._clients.close()
 
     def _open(self) -> None:
         self._process = os.getpid()

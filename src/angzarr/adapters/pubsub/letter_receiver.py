@@ -20,6 +20,8 @@ from angzarr.dead_letters.queue import Receipt
 
 #: Letters of one domain under way at most: those taken and not done, and those fetched beforehand.
 PREFETCH: Final = 1_000
+#: Seconds in which Pub/Sub hears of the end of a stream, and hands it no letter given back.
+_FAREWELL: Final = 0.05
 
 
 class Handle(NamedTuple):
@@ -104,6 +106,10 @@ class LetterReceiver:
         streams = [self._streams.pop(name) for name in names]
         for stream in streams:
             stream.stop()
+        for stream in streams:
+            stream.await_end()
+        if streams:
+            time.sleep(_FAREWELL)
         for stream in streams:
             stream.give_back()
 

@@ -15,6 +15,7 @@ from google.cloud.pubsub_v1.subscriber.scheduler import Scheduler
 from google.cloud.pubsub_v1.types import FlowControl
 
 from angzarr.adapters.pubsub.client import FAILURES, Clients, unavailable
+from angzarr.adapters.pubsub.forking import CALLS
 
 #: Leases that one request ends.
 _BATCH: Final = 1_000
@@ -67,6 +68,7 @@ class LetterStream:
             ),
             scheduler=_AtOnce(),
         )
+        CALLS.stream(+1)
         self._pull.add_done_callback(self._wake)
 
     @property
@@ -104,10 +106,14 @@ class LetterStream:
         """Begin to end the stream."""
         self._pull.cancel()
 
-    def give_back(self) -> None:
-        """Wait for the end of the stream and give its letters to whoever asks next."""
+    def await_end(self) -> None:
+        """Return once the stream has ended, or takes too long to."""
         with contextlib.suppress(Exception):  # an error is why it ended
             self._pull.result(timeout=self._clients.service.timeout)
+        CALLS.stream(-1)
+
+    def give_back(self) -> None:
+        """Give the letters of the stream to whoever asks next."""
         with self._inbox:
             ack_ids = [*self._held, *(message.ack_id for message in self._arrived)]
             self._held.clear()
