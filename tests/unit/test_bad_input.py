@@ -153,6 +153,8 @@ def test_an_unknown_policy_is_refused_when_the_handler_is_defined(app):
         ("stoer: redis://x", "stoer is no setting"),
         ("dlq: {backend: carrier-pigeon}", "dlq.backend"),
         ("dlq: {backend: kafka}", "needs kafka_brokers"),
+        ("dlq: {backend: pubsub}", "needs pubsub_project"),
+        ("dlq: {pubsub_endpoint: 'https://pubsub.example'}", "host:port, without https://"),
         ("dlq: {backend: none}", "accept_loss: true"),
         ("dlq: {domains: [Bad_Name]}", "write it with a-z"),
         ("store: [", "not valid YAML in line"),
@@ -209,6 +211,15 @@ def test_a_missing_extra_says_what_to_install(make_app, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     app = make_app("shop", dlq={"backend": "kafka", "kafka_brokers": "127.0.0.1:1"})
     with pytest.raises(MissingExtra, match=r"pip install 'angzarr-workers\[kafka\]'"):
+        app.open_dead_letter_queue()
+
+
+def test_a_missing_client_of_pubsub_says_what_to_install(make_app, monkeypatch):
+    for module in [name for name in sys.modules if name.startswith("angzarr.adapters.pubsub")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "google.cloud.pubsub_v1", None)
+    app = make_app("shop", dlq={"backend": "pubsub", "pubsub_project": "p"})
+    with pytest.raises(MissingExtra, match=r"pip install 'angzarr-workers\[pubsub\]'"):
         app.open_dead_letter_queue()
 
 
