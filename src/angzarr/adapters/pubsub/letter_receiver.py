@@ -20,6 +20,8 @@ from angzarr.dead_letters.queue import Receipt
 
 #: Letters of one domain under way at most: those taken and not done, and those fetched beforehand.
 PREFETCH: Final = 1_000
+#: Seconds to look for more once there is a first.
+_SOON: Final = 0.01
 #: Seconds in which Pub/Sub hears of the end of a stream, and hands it no letter given back.
 _FAREWELL: Final = 0.05
 
@@ -119,8 +121,13 @@ class LetterReceiver:
                 taken = self._look(limit)
                 left = deadline - time.monotonic()
                 if taken or left <= 0 or any(one.ended for one in self._streams.values()):
-                    return taken
+                    break
                 self._inbox.wait(left)
+            deadline = time.monotonic() + _SOON
+            while 0 < len(taken) < limit and (left := deadline - time.monotonic()) > 0:
+                self._inbox.wait(left)
+                taken += self._look(limit - len(taken))
+            return taken
 
     def _look(self, limit: int) -> list[tuple[str, LetterStream, Any]]:
         """Take what has arrived, beginning with the domain after the one looked at last."""
