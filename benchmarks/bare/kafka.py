@@ -72,4 +72,9 @@ def backend() -> Iterator[Backend]:
         told=f"Kafka, one broker; confluent-kafka {confluent_kafka.__version__}",
         ours=lambda: KafkaDeadLetterQueue(brokers, group=group),
         theirs=lambda: BareKafka(brokers),
+        environment={
+            "ANGZARR_DLQ__BACKEND": "kafka",
+            "ANGZARR_DLQ__KAFKA_BROKERS": brokers,
+            "ANGZARR_DLQ__KAFKA_OPTIONS": json.dumps({"session.timeout.ms": 6000}),
+        },
     )

@@ -81,4 +81,5 @@ def backend() -> Iterator[Backend]:
             ),
             ours=lambda: RabbitMQDeadLetterQueue(url),
             theirs=lambda: BareRabbitMQ(url),
+            environment={"ANGZARR_DLQ__BACKEND": "amqp", "ANGZARR_DLQ__AMQP_URL": url},
         )

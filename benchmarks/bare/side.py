@@ -33,5 +33,7 @@ class Backend:
     told: str
     ours: Callable[[], DeadLetterQueue]
     theirs: Callable[[], BareClient]
+    #: What configures an app so that its letters are there, and come back soon from the dead.
+    environment: Mapping[str, str]
     #: Letters of one run with one in flight, and with a hundred.
     letters: Mapping[int, int] = field(default_factory=lambda: {1: 300, 100: 5000})

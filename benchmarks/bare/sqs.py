@@ -83,5 +83,11 @@ def backend() -> Iterator[Backend]:
             told=f"SQS of LocalStack; boto3 {boto3.__version__}",
             ours=lambda: SqsDeadLetterQueue(region=REGION, endpoint_url=endpoint),
             theirs=lambda: BareSqs(endpoint),
+            environment={
+                "ANGZARR_DLQ__BACKEND": "sqs",
+                "ANGZARR_DLQ__AWS_REGION": REGION,
+                "ANGZARR_DLQ__AWS_ENDPOINT_URL": endpoint,
+                "ANGZARR_DLQ__AWS_VISIBILITY": "20",
+            },
             letters={1: 200, 100: 2000},
         )

@@ -92,7 +92,7 @@ def put_by_theirs(backend: Backend, at_once: int) -> float:
 
 def taken_by_ours(backend: Backend, at_once: int) -> float:
     """Return letters per second that our queue gives and lets go, *at_once* in hand."""
-    domain = _filled(backend, backend.letters[at_once] + 1)
+    domain = fill(backend, backend.letters[at_once] + 1)
     with closing(backend.ours()) as queue:
 
         def take(limit: int) -> int:
@@ -108,7 +108,7 @@ def taken_by_ours(backend: Backend, at_once: int) -> float:
 
 def taken_by_theirs(backend: Backend, at_once: int) -> float:
     """Return the same of the bare client, which reads the same JSON."""
-    domain = _filled(backend, backend.letters[at_once] + 1)
+    domain = fill(backend, backend.letters[at_once] + 1)
     with closing(backend.theirs()) as client:
         return _drained(
             lambda limit: client.take(queue_name(domain), limit), backend.letters[at_once], at_once
@@ -131,11 +131,12 @@ def _create(backend: Backend, domain: str) -> None:
         queue.receive([domain], limit=1, wait=timedelta(0))
 
 
-def _filled(backend: Backend, count: int) -> str:
+def fill(backend: Backend, count: int, make: Callable[[str, int], DeadLetter] = letter) -> str:
+    """Put *count* letters into a fresh queue and return its domain."""
     domain = _domain()
     with closing(backend.ours()) as queue:
         for at in range(0, count, 500):
-            some = [letter(domain, number) for number in range(at, min(at + 500, count))]
+            some = [make(domain, number) for number in range(at, min(at + 500, count))]
             if any(queue.put(some)):
                 msg = "a letter was refused"
                 raise NotMeasured(msg)
