@@ -2,8 +2,8 @@
 
 PYTHON ?= python3
 # How many processes share the tests; those that start workers mostly wait for something.
-JOBS ?= 2
-SYSTEM_JOBS ?= 3
+JOBS ?= 3
+SYSTEM_JOBS ?= 4
 ARGS ?=
 ONLY ?=
 # Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,

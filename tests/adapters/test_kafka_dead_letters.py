@@ -20,6 +20,8 @@ from angzarr.errors import ConfigurationError
 from angzarr.seldom import Seldom
 from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
+    CountedLettersContract,
+    RawLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -28,7 +30,9 @@ from contracts.dead_letters import (
 )
 
 
-class TestKafkaDeadLetterQueue(ServerDeadLetterQueueContract):
+class TestKafkaDeadLetterQueue(
+    RawLettersContract, CountedLettersContract, ServerDeadLetterQueueContract
+):
     @pytest.fixture(autouse=True)
     def backend(self, kafka_brokers: str) -> None:
         self.brokers = kafka_brokers

@@ -13,10 +13,14 @@ from angzarr.adapters.memory.dead_letters import (
 )
 from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
-from contracts.dead_letters import DeadLetterQueueContract, a_letter
+from contracts.dead_letters import (
+    CountedLettersContract,
+    RawLettersContract,
+    a_letter,
+)
 
 
-class TestMemoryDeadLetterQueue(DeadLetterQueueContract):
+class TestMemoryDeadLetterQueue(RawLettersContract, CountedLettersContract):
     @pytest.fixture(autouse=True)
     def backend(self) -> None:
         self.name = uuid.uuid4().hex

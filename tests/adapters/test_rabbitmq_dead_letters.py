@@ -28,6 +28,8 @@ from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 from certificates import Certificates, make_certificates
 from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
+    CountedLettersContract,
+    RawLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -36,7 +38,9 @@ from contracts.dead_letters import (
 )
 
 
-class TestRabbitMQDeadLetterQueue(ServerDeadLetterQueueContract):
+class TestRabbitMQDeadLetterQueue(
+    RawLettersContract, CountedLettersContract, ServerDeadLetterQueueContract
+):
     @pytest.fixture(autouse=True)
     def backend(self, amqp_url: str) -> Iterator[None]:
         self.url = amqp_url

@@ -16,6 +16,7 @@ from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
 from contracts.dead_letters import (
+    CountedLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -26,7 +27,7 @@ from contracts.ordered_letters import OrderedLettersContract
 from polling import wait_until
 
 
-class TestSqsDeadLetterQueue(AwsLetters, ServerDeadLetterQueueContract):
+class TestSqsDeadLetterQueue(AwsLetters, CountedLettersContract, ServerDeadLetterQueueContract):
     def test_the_queue_keeps_letters_as_long_as_sqs_can(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:

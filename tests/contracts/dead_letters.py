@@ -309,33 +309,6 @@ class DeadLetterQueueContract(LetterRoundContract):
         [receipt] = take(queue, [domain], 1)
         assert receipt.letter == a_letter(domain, 1)
 
-    def test_bytes_that_are_no_letter_are_carried_as_they_are_where_a_queue_can(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        if not isinstance(queue, CarriesRaw):
-            pytest.skip("this queue carries nothing but letters")
-        told = [(b"no letter \xff\x00", "text/odd"), (b"", "")]
-        raws = [RawLetter(domain=domain, raw=raw, content_type=kind) for raw, kind in told]
-        assert queue.put_raw([]) == []
-        assert queue.put_raw(raws) == [None, None]
-        taken = take(queue, [domain], 2)
-        assert sorted((one.raw, one.content_type) for one in taken) == sorted(told)
-        queue.done(taken)
-
-    def test_what_waits_is_counted_where_a_queue_can(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        if not isinstance(queue, CountsWaiting):
-            pytest.skip("this queue counts nothing")
-        other = f"{domain}-other"
-        assert queue.waiting([domain, other]) == {domain: 0, other: 0}
-        queue.put(letters_of(domain, 5))
-        wait_until(lambda: counted(queue, domain) == 5, "all are counted")
-        held = take(queue, [domain], 3)
-        wait_until(lambda: counted(queue, domain) == 2, "those in hand are not")
-        queue.done(held)
-        wait_until(lambda: counted(queue, domain) == 2, "nor those that are done")
-
     def test_many_letters_may_be_in_hand_at_once(self, queue: DeadLetterQueue, domain: str) -> None:
         queue.put(letters_of(domain, 130))
         assert len(set(ids(take(queue, [domain], 130)))) == 130
@@ -437,6 +410,37 @@ class CheckedDeadLetterQueueContract(ABC):
             return "does not exist" in str(queue.put([a_letter(domain)]))
         except DeadLetterQueueUnavailable:
             return False
+
+
+class RawLettersContract(DeadLetterQueueContract):
+    """What a queue must do besides that carries bytes which are no letter."""
+
+    def test_bytes_that_are_no_letter_are_carried_as_they_are(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        assert isinstance(queue, CarriesRaw)
+        told = [(b"no letter \xff\x00", "text/odd"), (b"", "")]
+        raws = [RawLetter(domain=domain, raw=raw, content_type=kind) for raw, kind in told]
+        assert queue.put_raw([]) == []
+        assert queue.put_raw(raws) == [None, None]
+        taken = take(queue, [domain], 2)
+        assert sorted((one.raw, one.content_type) for one in taken) == sorted(told)
+        queue.done(taken)
+
+
+class CountedLettersContract(DeadLetterQueueContract):
+    """What a queue must do besides that counts what waits in it."""
+
+    def test_what_waits_is_counted(self, queue: DeadLetterQueue, domain: str) -> None:
+        assert isinstance(queue, CountsWaiting)
+        other = f"{domain}-other"
+        assert queue.waiting([domain, other]) == {domain: 0, other: 0}
+        queue.put(letters_of(domain, 5))
+        wait_until(lambda: counted(queue, domain) == 5, "all are counted")
+        held = take(queue, [domain], 3)
+        wait_until(lambda: counted(queue, domain) == 2, "those in hand are not")
+        queue.done(held)
+        wait_until(lambda: counted(queue, domain) == 2, "nor those that are done")
 
 
 class ServerDeadLetterQueueContract(DeadLetterQueueContract):
