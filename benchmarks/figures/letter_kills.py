@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bare import kafka, rabbitmq, sqs
+from bare import kafka, pubsub, rabbitmq, sqs
 from harness.figure import Figure, Measured
 from harness.letter_kills import Account, read_under_fire
 
@@ -14,7 +14,12 @@ from harness.letter_kills import Account, read_under_fire
 LETTERS = int(os.environ.get("BENCH_LETTERS", "100000"))
 KILLS = int(os.environ.get("BENCH_KILLS", "10"))
 SEED = 20_266
-_BACKENDS = {"Kafka": kafka.backend, "RabbitMQ": rabbitmq.backend, "SQS": sqs.backend}
+_BACKENDS = {
+    "Kafka": kafka.backend,
+    "RabbitMQ": rabbitmq.backend,
+    "SQS": sqs.backend,
+    "Pub/Sub": pubsub.backend,
+}
 
 
 def measure() -> Measured:

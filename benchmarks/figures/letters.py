@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 
-from bare import kafka, rabbitmq, sqs
+from bare import kafka, pubsub, rabbitmq, sqs
 from bare.side import Backend
 from harness.figure import Figure, Measured
 from harness.letter_rates import put_by_ours, put_by_theirs, taken_by_ours, taken_by_theirs
@@ -22,6 +22,7 @@ _BACKENDS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[Backend]]
     "kafka": ("Kafka", kafka.backend),
     "amqp": ("RabbitMQ", rabbitmq.backend),
     "sqs": ("SQS", sqs.backend),
+    "pubsub": ("Pub/Sub", pubsub.backend),
 }
 
 
