@@ -7,6 +7,7 @@ import os
 import queue
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 from unittest.mock import patch
 
@@ -74,7 +75,7 @@ def backend() -> Iterator[Backend]:
     emulator = {"PUBSUB_EMULATOR_HOST": servers.address(servers.PUBSUB)}
     with patch.dict(os.environ, emulator):
         yield Backend(
-            told=f"Pub/Sub, Google's fake; google-cloud-pubsub {pubsub_v1.__version__}",
+            told=f"Pub/Sub, Google's fake; google-cloud-pubsub {version('google-cloud-pubsub')}",
             ours=lambda: PubSubDeadLetterQueue(PROJECT),
             theirs=BarePubSub,
             environment={

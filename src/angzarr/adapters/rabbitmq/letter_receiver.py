@@ -19,8 +19,9 @@ from angzarr.dead_letters.queue import Receipt
 from angzarr.seldom import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
-#: Letters that the broker hands out ahead, per domain; who has as many in hand asks for each.
-_PREFETCH: Final = 50
+#: Letters that the broker hands out ahead, per domain; who has as many in hand asks for each. Twice
+#: what the analysis worker takes at once, so that the next come while it works on those.
+_PREFETCH: Final = 200
 #: Seconds; lets the broker give the letters of a vanished receiver to another.
 _HEARTBEAT: Final = 60
 #: Seconds to look for more once there is a first.
