@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,8 @@ from angzarr.adapters.sqs import fan_out
 from angzarr.adapters.sqs.dead_letters import SnsSqsDeadLetterQueue, SqsDeadLetterQueue
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE
 from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.queue import DeadLetterQueue
+from contracts.dead_letters import LimitedLettersContract, a_letter, take
 
 
 class AwsLetters:
@@ -76,6 +79,33 @@ class AwsLetters:
             attributes = {"content_type": {"DataType": "String", "StringValue": content_type}}
         order = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if self.fifo else {}
         return {"MessageAttributes": attributes, **order}
+
+
+class SizedAwsLetters(AwsLetters, LimitedLettersContract):
+    """What those share whose queues are not FIFO."""
+
+    def test_a_letter_just_under_the_limit_is_taken(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        letter = a_letter(domain, metadata={"large": "x" * (self.limit - 4_000)})
+        assert queue.put([letter]) == [None]
+        assert take(queue, [domain], 1)[0].letter == letter
+
+    def test_domain_and_correlation_travel_as_attributes(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        letter = a_letter(domain)
+        assert letter.event is not None
+        queue.put([replace(letter, event=replace(letter.event, correlation_id="c-1"))])
+        [message] = self.sqs.receive_message(
+            QueueUrl=self.url(domain), MessageAttributeNames=["All"], WaitTimeSeconds=5
+        )["Messages"]
+        said = {k: v["StringValue"] for k, v in message["MessageAttributes"].items()}
+        assert said == {
+            "content_type": "application/json",
+            "domain": domain,
+            "correlation_id": "c-1",
+        }
 
 
 class TopicLetters(AwsLetters):

@@ -16,11 +16,12 @@ from angzarr.adapters.pubsub import topics
 from angzarr.adapters.pubsub.dead_letters import PubSubDeadLetterQueue
 from angzarr.adapters.pubsub.letter_publisher import LIMIT
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
+from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from contracts.dead_letters import (
     NOTHING,
+    LimitedLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -29,7 +30,11 @@ from contracts.dead_letters import (
 )
 
 
-class TestPubSubDeadLetterQueue(ServerDeadLetterQueueContract):
+class TestPubSubDeadLetterQueue(LimitedLettersContract, ServerDeadLetterQueueContract):
+    limit = LIMIT
+    told_limit = "at most 10000000 bytes"
+    several_to_a_request = 2_000_000
+
     @pytest.fixture(autouse=True)
     def backend(self, pubsub_emulator: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.emulator = pubsub_emulator
@@ -78,24 +83,6 @@ class TestPubSubDeadLetterQueue(ServerDeadLetterQueueContract):
         assert made.message_retention_duration == timedelta(days=7)  # the emulators' longest
         assert not made.expiration_policy.ttl
         assert made.ack_deadline_seconds == 10
-
-    def test_a_letter_over_the_limit_is_refused_alone(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        large = a_letter(domain, 1, metadata={"large": "x" * LIMIT})
-        answers = queue.put([a_letter(domain, 0), large, a_letter(domain, 2)])
-        assert answers[0] is None
-        assert isinstance(answers[1], TooLarge)
-        assert "at most 10000000 bytes" in answers[1]
-        assert answers[2] is None
-        assert ids(take(queue, [domain], 2)) == [f"{domain}-0", f"{domain}-2"]
-
-    def test_letters_that_fill_several_requests_by_their_size_arrive(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        letters = [a_letter(domain, n, metadata={"some": "x" * 2_000_000}) for n in range(6)]
-        assert queue.put(letters) == [None] * 6
-        assert len(take(queue, [domain], 6)) == 6
 
     def test_a_topic_and_subscription_that_were_deleted_are_made_anew(
         self, queue: DeadLetterQueue, domain: str

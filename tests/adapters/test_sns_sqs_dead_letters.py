@@ -3,13 +3,12 @@ from __future__ import annotations
 import json
 import logging
 import socket
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from adapters.aws_letters import TopicLetters
+from adapters.aws_letters import SizedAwsLetters, TopicLetters
 from angzarr.adapters.sqs import fan_out
 from angzarr.adapters.sqs.dead_letters import SnsSqsDeadLetterQueue
 from angzarr.adapters.sqs.queue_policy import policy_for
@@ -26,7 +25,11 @@ from contracts.dead_letters import (
 from contracts.ordered_letters import OrderedLettersContract
 
 
-class TestSnsSqsDeadLetterQueue(TopicLetters, ServerDeadLetterQueueContract):
+class TestSnsSqsDeadLetterQueue(TopicLetters, SizedAwsLetters, ServerDeadLetterQueueContract):
+    limit = fan_out.DEFAULT_LIMIT
+    told_limit = "SNS takes at most 262144 bytes"
+    several_to_a_request = 100_000
+
     @pytest.fixture
     def away_port(self) -> int:
         """A port where nobody listens; a silent one costs 9 s, and is SQS's client's affair."""
@@ -174,18 +177,6 @@ class TestSnsSqsDeadLetterQueue(TopicLetters, ServerDeadLetterQueueContract):
 
     # -- sizes -----------------------------------------------------------------------------
 
-    def test_a_letter_over_the_limit_is_refused_alone(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        limit = fan_out.DEFAULT_LIMIT
-        large = a_letter(domain, 1, metadata={"large": "x" * limit})
-        just = a_letter(domain, 2, metadata={"large": "x" * (limit - 4_000)})
-        answers = queue.put([a_letter(domain, 0), large, just])
-        assert "SNS takes at most 262144 bytes" in str(answers[1])
-        assert isinstance(answers[1], TooLarge)
-        assert (answers[0], answers[2]) == (None, None)
-        assert ids(take(queue, [domain], 2)) == [f"{domain}-0", f"{domain}-2"]
-
     def test_a_letter_that_the_queue_would_refuse_is_not_given_to_the_topic(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:
@@ -231,29 +222,6 @@ class TestSnsSqsDeadLetterQueue(TopicLetters, ServerDeadLetterQueueContract):
         self.put_raw(domain, forged, None)
         [receipt] = take(queue, [domain], 1)
         assert receipt.raw == forged
-
-    def test_domain_and_correlation_travel_as_attributes(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        letter = a_letter(domain)
-        assert letter.event is not None
-        queue.put([replace(letter, event=replace(letter.event, correlation_id="c-1"))])
-        [message] = self.sqs.receive_message(
-            QueueUrl=self.url(domain), MessageAttributeNames=["All"], WaitTimeSeconds=5
-        )["Messages"]
-        said = {k: v["StringValue"] for k, v in message["MessageAttributes"].items()}
-        assert said == {
-            "content_type": "application/json",
-            "domain": domain,
-            "correlation_id": "c-1",
-        }
-
-    def test_letters_that_fill_several_batches_by_their_size_arrive(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        letters = [a_letter(domain, n, metadata={"some": "x" * 100_000}) for n in range(5)]
-        assert queue.put(letters) == [None] * 5
-        assert len(take(queue, [domain], 5)) == 5
 
 
 class TestFifoSnsSqsDeadLetterQueue(TopicLetters, OrderedLettersContract):

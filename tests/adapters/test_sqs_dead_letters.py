@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from adapters.aws_letters import AwsLetters
+from adapters.aws_letters import AwsLetters, SizedAwsLetters
 from angzarr.adapters.sqs.dead_letters import SqsDeadLetterQueue
 from angzarr.adapters.sqs.letter_sender import LIMIT
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form
@@ -27,7 +26,13 @@ from contracts.ordered_letters import OrderedLettersContract
 from polling import wait_until
 
 
-class TestSqsDeadLetterQueue(AwsLetters, CountedLettersContract, ServerDeadLetterQueueContract):
+class TestSqsDeadLetterQueue(
+    SizedAwsLetters, CountedLettersContract, ServerDeadLetterQueueContract
+):
+    limit = LIMIT
+    told_limit = "at most 1048576 bytes"
+    several_to_a_request = 400_000
+
     def test_the_queue_keeps_letters_as_long_as_sqs_can(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:
@@ -36,31 +41,6 @@ class TestSqsDeadLetterQueue(AwsLetters, CountedLettersContract, ServerDeadLette
             QueueUrl=self.url(domain), AttributeNames=["MessageRetentionPeriod"]
         )
         assert kept["Attributes"]["MessageRetentionPeriod"] == str(14 * 24 * 3600)
-
-    def test_a_letter_over_the_limit_is_refused_alone(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        large = a_letter(domain, 1, metadata={"large": "x" * LIMIT})
-        answers = queue.put([a_letter(domain, 0), large, a_letter(domain, 2)])
-        assert answers[0] is None
-        assert "at most 1048576 bytes" in str(answers[1])
-        assert isinstance(answers[1], TooLarge)
-        assert answers[2] is None
-        assert ids(take(queue, [domain], 2)) == [f"{domain}-0", f"{domain}-2"]
-
-    def test_letters_that_fill_several_batches_by_their_size_arrive(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        letters = [a_letter(domain, n, metadata={"some": "x" * 400_000}) for n in range(5)]
-        assert queue.put(letters) == [None] * 5
-        assert len(take(queue, [domain], 5)) == 5
-
-    def test_a_letter_just_under_the_limit_is_taken(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        letter = a_letter(domain, metadata={"large": "x" * (LIMIT - 4_000)})
-        assert queue.put([letter]) == [None]
-        assert take(queue, [domain], 1)[0].letter == letter
 
     def test_the_refusal_of_one_entry_is_seen(self, queue: DeadLetterQueue, domain: str) -> None:
         self.sqs.create_queue(
@@ -212,22 +192,6 @@ class TestSqsDeadLetterQueue(AwsLetters, CountedLettersContract, ServerDeadLette
         letter = a_letter(domain, explanation="odd \ufffe \uffff \x00")
         assert queue.put([letter]) == [None]
         assert take(queue, [domain], 1)[0].letter == letter
-
-    def test_domain_and_correlation_travel_as_attributes(
-        self, queue: DeadLetterQueue, domain: str
-    ) -> None:
-        letter = a_letter(domain)
-        assert letter.event is not None
-        queue.put([replace(letter, event=replace(letter.event, correlation_id="c-1"))])
-        [message] = self.sqs.receive_message(
-            QueueUrl=self.url(domain), MessageAttributeNames=["All"]
-        )["Messages"]
-        said = {k: v["StringValue"] for k, v in message["MessageAttributes"].items()}
-        assert said == {
-            "content_type": "application/json",
-            "domain": domain,
-            "correlation_id": "c-1",
-        }
 
     def test_done_on_a_queue_that_was_deleted_is_ignored(
         self, queue: DeadLetterQueue, domain: str

@@ -24,6 +24,7 @@ from angzarr.dead_letters.queue import (
     DeadLetterQueue,
     RawLetter,
     Receipt,
+    TooLarge,
 )
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
@@ -426,6 +427,35 @@ class RawLettersContract(DeadLetterQueueContract):
         taken = take(queue, [domain], 2)
         assert sorted((one.raw, one.content_type) for one in taken) == sorted(told)
         queue.done(taken)
+
+
+class LimitedLettersContract(DeadLetterQueueContract):
+    """What a queue must do besides that takes letters up to `limit` bytes."""
+
+    limit: int
+    #: What it says of a larger one.
+    told_limit: str
+    #: Bytes of a letter of which a few do not fit into one request.
+    several_to_a_request: int
+
+    def test_a_letter_over_the_limit_is_refused_alone(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        large = a_letter(domain, 1, metadata={"large": "x" * self.limit})
+        answers = queue.put([a_letter(domain, 0), large, a_letter(domain, 2)])
+        assert answers[0] is None
+        assert isinstance(answers[1], TooLarge)
+        assert self.told_limit in answers[1]
+        assert answers[2] is None
+        assert ids(take(queue, [domain], 2)) == [f"{domain}-0", f"{domain}-2"]
+
+    def test_letters_that_fill_several_requests_by_their_size_arrive(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        some = "x" * self.several_to_a_request
+        letters = [a_letter(domain, n, metadata={"some": some}) for n in range(6)]
+        assert queue.put(letters) == [None] * 6
+        assert len(take(queue, [domain], 6)) == 6
 
 
 class CountedLettersContract(DeadLetterQueueContract):
