@@ -15,6 +15,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.cloud.pubsub_v1.publisher._sequencer.ordered_sequencer import OrderedSequencer
+from google.cloud.pubsub_v1.publisher._sequencer.unordered_sequencer import UnorderedSequencer
 from google.protobuf.any_pb2 import Any
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
@@ -123,6 +125,58 @@ def test_no_letter_overtakes_another_of_its_key_that_was_refused(faults, opened,
         "Pub/Sub did not take the letter before it, whose ordering key it shares",
     ]
     assert queue.put([first, second]) == [None, None]
+
+
+def test_no_letter_overtakes_another_of_its_key_that_is_just_being_refused(
+    faults, opened, domain, monkeypatch
+):
+    """The client fails an assertion between the answer to a request and the pause of its key."""
+    queue, answered, over = opened(ordering=True), threading.Event(), threading.Event()
+    paused, publish = OrderedSequencer._batch_done_callback, OrderedSequencer.publish
+    turns = iter([threading.Event(), answered])
+
+    def pause_late(self, success):
+        answered.set()
+        over.wait(9)
+        paused(self, success)
+
+    def publish_in_between(self, *args, **kwargs):
+        if next(turns) is not answered:
+            return publish(self, *args, **kwargs)
+        try:
+            assert answered.wait(9)
+            return publish(self, *args, **kwargs)
+        finally:
+            over.set()
+
+    mine = Event(id="e", type="order.placed", data={}, root="r-mine")
+    first, second = (a_letter(domain, n, event=mine) for n in range(2))
+    queue.put([a_letter(domain, 7)])
+    faults.codes["Publish"] = [grpc.StatusCode.UNAVAILABLE]
+    with monkeypatch.context() as patch:
+        patch.setattr(OrderedSequencer, "_batch_done_callback", pause_late)
+        patch.setattr(OrderedSequencer, "publish", publish_in_between)
+        assert queue.put([first, second]) == [
+            "Pub/Sub did not take it: no answer (ServiceUnavailable)",
+            "Pub/Sub did not take the letter before it, whose ordering key it shares",
+        ]
+    assert queue.put([first, second]) == [None, None]
+
+
+def test_a_letter_behind_one_that_is_just_being_refused_is_published_again(
+    opened, domain, monkeypatch
+):
+    queue, publish = opened(), UnorderedSequencer.publish
+    failing = iter([AssertionError("Publish after stop() or publish error.")])
+
+    def publish_once_failing(self, *args, **kwargs):
+        if error := next(failing, None):
+            raise error
+        return publish(self, *args, **kwargs)
+
+    monkeypatch.setattr(UnorderedSequencer, "publish", publish_once_failing)
+    assert queue.put(letters_of(domain, 2)) == [None, None]
+    assert sorted(ids(take(queue, [domain], 2))) == [f"{domain}-0", f"{domain}-1"]
 
 
 def test_a_refused_acknowledgement_is_raised_and_may_be_repeated(faults, opened, domain):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from google.api_core.exceptions import DeadlineExceeded, InvalidArgument, NotFound
+from google.api_core.exceptions import Aborted, DeadlineExceeded, InvalidArgument, NotFound
 from google.cloud.pubsub_v1.publisher.exceptions import MessageTooLargeError
 
 from angzarr.adapters.pubsub.client import AWAY, FAILURES, Clients, reason_of
@@ -29,6 +29,7 @@ LIMIT: Final = 10_000_000
 _SHORT: Final = 1_024
 #: Seconds on top of the time-out in which the client says that it has run out.
 _GRACE: Final = 1.0
+_OVERTAKING: Final = "Pub/Sub did not take the letter before it, whose ordering key it shares"
 
 
 class LetterPublisher:
@@ -71,7 +72,7 @@ class LetterPublisher:
         for at, letter in enumerate(letters):
             if isinstance(errors[at], NotFound):
                 self._topics.forget(queue_name(letter.domain))
-            elif not isinstance(errors[at], InvalidArgument):
+            elif not isinstance(errors[at], (InvalidArgument, Aborted)):
                 continue
             (errors[at],) = self._errors([letter])
             if isinstance(errors[at], AWAY):
@@ -86,12 +87,16 @@ class LetterPublisher:
             "correlation_id": (letter.event.correlation_id or "") if letter.event else "",
         }
         attributes = {name: value for name, value in facts.items() if value and _fits(value)}
-        topic = self._clients.service.topic(queue_name(letter.domain))
+        topic, key = self._clients.service.topic(queue_name(letter.domain)), self._key(letter)
         try:
-            return client.publish(topic, encoded.body, self._key(letter), **attributes)
+            return client.publish(topic, encoded.body, key, **attributes)
         except MessageTooLargeError:
             told = f"Pub/Sub takes at most {LIMIT} bytes, the letter has {len(encoded.body)}"
             return TooLarge(told)
+        except AssertionError:
+            # The client's word between the refusal of a request and what follows from it: the
+            # pause of the key, or for letters without one a new batch, a few milliseconds later.
+            return _OVERTAKING if key else Aborted("the letter before it was just refused")
         except RuntimeError as error:  # no more threads, or closed by another one
             return f"Pub/Sub's client did not take it: {error}"
 
@@ -119,7 +124,7 @@ def _fits(text: str) -> bool:
 
 
 def _awaited(sent: Any, deadline: float) -> Any:
-    if isinstance(sent, str):
+    if isinstance(sent, (str, Aborted)):
         return sent
     try:
         return sent.exception(timeout=max(deadline - time.monotonic(), 0))
@@ -132,5 +137,4 @@ def _answer(error: Any) -> str | None:
         return error
     if isinstance(error, FAILURES):
         return f"Pub/Sub did not take it: {reason_of(error)}"
-    # The client's own words for a letter that it kept back behind one with the same key.
-    return "Pub/Sub did not take the letter before it, whose ordering key it shares"
+    return _OVERTAKING  # the client kept it back behind one with the same key
