@@ -11,7 +11,7 @@ from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.metadata import SIGNATURE
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.dead_letters.redaction import Redaction, hides
-from angzarr.dead_letters.sealing import Cipher, is_sealed, seal, without_payload
+from angzarr.dead_letters.sealing import Cipher, seal, without_payload
 from angzarr.dead_letters.signing import Signatures
 
 
@@ -35,10 +35,11 @@ class Protection:
     def __call__(self, letter: DeadLetter) -> DeadLetter:
         """Return *letter* as it may leave; the same bytes each time, for ids and duplicates.
 
-        For letters that this process wrote. One that others wrote, or that passed here before, is
-        left as it is: a signature is no word for somebody else's letter.
+        For letters that this process wrote. One that others wrote, or that was signed before, is
+        left as it is: a signature is no word for somebody else's letter. A message decides nothing
+        here: one that claims to be sealed is protected like any other.
         """
-        if letter.envelope or SIGNATURE in letter.metadata or is_sealed(letter):
+        if letter.envelope or SIGNATURE in letter.metadata:
             return letter
         shown = self.redaction(letter)
         if self.cipher is not None and self._is_to_seal(shown):

@@ -168,12 +168,23 @@ def test_no_letter_goes_into_the_queue_unprotected(unused_name):
     [
         letter_of(envelope=b"\x9a\x06\x01x"),
         replace(SIGN.sign(letter_of()), handler="forged"),
-        protection()(secret_letter()),
     ],
-    ids=["of others", "signed", "sealed"],
+    ids=["of others", "signed"],
 )
 def test_what_this_process_did_not_write_is_put_as_it_is(letter):
     assert protection(Encrypt.ALL, signatures=SIGN)(letter) is letter
+
+
+@pytest.mark.parametrize("encrypt", [Encrypt.NONE, Encrypt.REDACTED, Encrypt.ALL])
+def test_a_message_that_claims_to_be_sealed_is_protected_all_the_same(encrypt):
+    """Anybody can publish with that content type; the letter about it is ours."""
+    secret = secret_letter()
+    letter = replace(secret, message=replace(secret.message, content_type=SEALED_TYPE))
+    left = protection(encrypt, signatures=SIGN)(letter)
+    assert SIGN.judge(left).trust is Trust.VALID
+    assert "hunter2" not in f"{left.message} {left.event}"
+    if encrypt is not Encrypt.NONE:
+        assert Clearance(signatures=SIGN, cipher=CIPHER)(left).message == letter.message
 
 
 # -- the check before a replay ---------------------------------------------------------------
