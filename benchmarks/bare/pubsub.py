@@ -20,6 +20,8 @@ from bare.side import Backend, Document
 PROJECT = "bench"
 #: Seconds without a confirm or a message after which a run is void.
 PATIENCE = 30.0
+#: Letters of a run that takes them: Google's fake hands out fewer than a hundred a second.
+TO_TAKE = 300
 #: Messages handed out ahead, as many as are taken at once at most.
 PREFETCH = 100
 
@@ -75,7 +77,10 @@ def backend() -> Iterator[Backend]:
     emulator = {"PUBSUB_EMULATOR_HOST": servers.address(servers.PUBSUB)}
     with patch.dict(os.environ, emulator):
         yield Backend(
-            told=f"Pub/Sub, Google's fake; google-cloud-pubsub {version('google-cloud-pubsub')}",
+            told=(
+                "Pub/Sub, Google's fake, which hands out under a hundred letters a second;"
+                f" google-cloud-pubsub {version('google-cloud-pubsub')}"
+            ),
             ours=lambda: PubSubDeadLetterQueue(PROJECT),
             theirs=BarePubSub,
             environment={
@@ -83,5 +88,6 @@ def backend() -> Iterator[Backend]:
                 "ANGZARR_DLQ__BACKEND": "pubsub",
                 "ANGZARR_DLQ__PUBSUB_PROJECT": PROJECT,
             },
-            letters={1: 200, 100: 3000},
+            to_put={1: 200, 100: 3000},
+            to_take=dict.fromkeys((1, 100), TO_TAKE),
         )

@@ -35,5 +35,7 @@ class Backend:
     theirs: Callable[[], BareClient]
     #: What configures an app so that its letters are there, and come back soon from the dead.
     environment: Mapping[str, str]
-    #: Letters of one run with one in flight, and with a hundred.
-    letters: Mapping[int, int] = field(default_factory=lambda: {1: 300, 100: 5000})
+    #: Letters that one run puts, with one in flight and with a hundred.
+    to_put: Mapping[int, int] = field(default_factory=lambda: {1: 300, 100: 5000})
+    #: Letters that one run takes.
+    to_take: Mapping[int, int] = field(default_factory=lambda: {1: 300, 100: 5000})

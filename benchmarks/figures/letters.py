@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 
 from bare import kafka, pubsub, rabbitmq, sqs
 from bare.side import Backend
@@ -18,6 +19,7 @@ PAIRS = int(os.environ.get("BENCH_RUNS", "7"))
 ONE, MANY = 1, 100
 
 _Rate = Callable[[Backend, int], float]
+_Counts = Callable[[Backend], Mapping[int, int]]
 _BACKENDS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[Backend]]]] = {
     "kafka": ("Kafka", kafka.backend),
     "amqp": ("RabbitMQ", rabbitmq.backend),
@@ -27,7 +29,10 @@ _BACKENDS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[Backend]]
 
 
 def measure(
-    opened: Callable[[], AbstractContextManager[Backend]], ours: _Rate, theirs: _Rate
+    opened: Callable[[], AbstractContextManager[Backend]],
+    ours: _Rate,
+    theirs: _Rate,
+    letters: _Counts,
 ) -> Measured:
     """Measure with many in flight, and beside it with one."""
     with opened() as backend:
@@ -50,8 +55,8 @@ def measure(
                 "ratio_one_in_flight": round(one.ours / one.theirs, 3),
                 "letters_per_second_ours_one_in_flight": round(one.ours),
                 "letters_per_second_bare_one_in_flight": round(one.theirs),
-                "letters_a_run": f"{backend.letters[MANY]:,}, with one in flight"
-                f" {backend.letters[ONE]:,}",
+                "letters_a_run": f"{letters(backend)[MANY]:,}, with one in flight"
+                f" {letters(backend)[ONE]:,}",
                 "backend": backend.told,
             },
         )
@@ -71,7 +76,7 @@ def _put(key: str) -> Figure:
             " does the same with `json.dumps` of the same content. Making the letter's bytes"
             " counts."
         ),
-        measure=partial(measure, opened, put_by_ours, put_by_theirs),
+        measure=partial(measure, opened, put_by_ours, put_by_theirs, attrgetter("to_put")),
     )
 
 
@@ -88,7 +93,7 @@ def _receive(key: str) -> Figure:
             " go (acknowledged, committed or deleted, and waited for where the backend answers),"
             " then takes the next. The first letter, for which both connect, is not timed."
         ),
-        measure=partial(measure, opened, taken_by_ours, taken_by_theirs),
+        measure=partial(measure, opened, taken_by_ours, taken_by_theirs, attrgetter("to_take")),
     )
 
 

@@ -68,7 +68,7 @@ def letter(domain: str, number: int) -> DeadLetter:
 def put_by_ours(backend: Backend, at_once: int) -> float:
     """Return letters per second that our queue confirms, *at_once* in flight."""
     domain = _domain()
-    letters = [letter(domain, number) for number in range(backend.letters[at_once])]
+    letters = [letter(domain, number) for number in range(backend.to_put[at_once])]
     with closing(backend.ours()) as queue:
 
         def put(some: Sequence[DeadLetter]) -> None:
@@ -84,7 +84,7 @@ def put_by_theirs(backend: Backend, at_once: int) -> float:
     """Return the same of the bare client, which writes as much JSON."""
     domain = _domain()
     _create(backend, domain)
-    documents = [document(letter(domain, number)) for number in range(backend.letters[at_once])]
+    documents = [document(letter(domain, number)) for number in range(backend.to_put[at_once])]
     with closing(backend.theirs()) as client:
         client.put(queue_name(domain), documents[:1])
         return _rate(documents, at_once, lambda some: client.put(queue_name(domain), some))
@@ -92,7 +92,7 @@ def put_by_theirs(backend: Backend, at_once: int) -> float:
 
 def taken_by_ours(backend: Backend, at_once: int) -> float:
     """Return letters per second that our queue gives and lets go, *at_once* in hand."""
-    domain = fill(backend, backend.letters[at_once] + 1)
+    domain = fill(backend, backend.to_take[at_once] + 1)
     with closing(backend.ours()) as queue:
 
         def take(limit: int) -> int:
@@ -103,15 +103,15 @@ def taken_by_ours(backend: Backend, at_once: int) -> float:
             queue.done(receipts)
             return len(receipts)
 
-        return _drained(take, backend.letters[at_once], at_once)
+        return _drained(take, backend.to_take[at_once], at_once)
 
 
 def taken_by_theirs(backend: Backend, at_once: int) -> float:
     """Return the same of the bare client, which reads the same JSON."""
-    domain = fill(backend, backend.letters[at_once] + 1)
+    domain = fill(backend, backend.to_take[at_once] + 1)
     with closing(backend.theirs()) as client:
         return _drained(
-            lambda limit: client.take(queue_name(domain), limit), backend.letters[at_once], at_once
+            lambda limit: client.take(queue_name(domain), limit), backend.to_take[at_once], at_once
         )
 
 
