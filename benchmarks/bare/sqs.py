@@ -77,7 +77,7 @@ class BareSqs:
 @contextmanager
 def backend() -> Iterator[Backend]:
     """Lend an account of LocalStack's."""
-    endpoint = servers.address(servers.SQS)
+    endpoint, counts = servers.address(servers.SQS), {1: 200, 100: 2000}
     with patch.dict(os.environ, servers.aws_account()):
         yield Backend(
             told=f"SQS of LocalStack; boto3 {boto3.__version__}",
@@ -89,5 +89,6 @@ def backend() -> Iterator[Backend]:
                 "ANGZARR_DLQ__AWS_ENDPOINT_URL": endpoint,
                 "ANGZARR_DLQ__AWS_VISIBILITY": "20",
             },
-            letters={1: 200, 100: 2000},
+            to_put=counts,
+            to_take=counts,
         )
