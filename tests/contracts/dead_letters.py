@@ -189,6 +189,16 @@ class LetterRoundContract(ABC):
         taken += queue.receive([domain], limit=5, wait=timedelta(seconds=1))
         assert {receipt.letter.id for receipt in taken if receipt.letter} == {letter.id}
 
+    def test_a_letter_that_was_done_can_be_put_again(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        """What is moved away and back, or drained into a file and imported, must not vanish."""
+        for _ in range(2):
+            assert queue.put([a_letter(domain)]) == [None]
+            taken = take(queue, [domain], 1)
+            assert ids(taken) == [f"{domain}-0"]
+            queue.done(taken)
+
     def test_unreadable_bytes_come_with_the_reason_and_can_be_let_go(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:

@@ -39,16 +39,6 @@ class OrderedLettersContract(LetterRoundContract):
         queue.done(held)
         assert ids(take(other, [domain], 1)) == [f"{domain}-1"]
 
-    def test_a_letter_put_again_is_one_message(self, queue: DeadLetterQueue, domain: str) -> None:
-        letter = a_letter(domain, event=None)
-        assert queue.put([letter, letter]) == [None, None]
-        assert queue.put([letter]) == [None]
-        queue.put([a_letter(domain, 1)])
-        taken = take(queue, [domain], 2)
-        assert ids(taken) == [f"{domain}-0", f"{domain}-1"]
-        queue.done(taken)
-        assert queue.receive([domain], limit=1, wait=timedelta(0)) == []
-
     def test_letters_given_back_keep_their_order(
         self, opened: Callable[[], DeadLetterQueue], domain: str
     ) -> None:

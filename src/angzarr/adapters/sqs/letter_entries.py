@@ -1,10 +1,11 @@
-"""Letters as entries of a batch, within the limits of SQS and SNS. Pure."""
+"""Letters as entries of a batch, within the limits of SQS and SNS. Pure, but for fresh ids."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -54,15 +55,17 @@ def entry_of(at: int, letter: DeadLetter, form: Form, *, body: str, fifo: bool) 
 
 
 def ordering(letter: DeadLetter) -> Mapping[str, str]:
-    """Return what a FIFO queue orders *letter* by, and what it knows it by if it is put again.
+    """Return what a FIFO queue orders *letter* by, and a fresh id for this one putting of it.
 
     Letters of one aggregate are in order; one that has none is a group of its own, since a letter
-    in flight blocks those behind it. A letter put again within 5 minutes is the same message.
+    in flight blocks those behind it. The id serves the client's own repeats of a request. It is not
+    the letter's: for 5 minutes SQS confirms a known id and keeps nothing, also where that message
+    has been deleted since, so that a letter moved away and back would be lost.
     """
     group = partition_key(letter) or letter.id
     return {
         "MessageGroupId": group if _GROUP.fullmatch(group) else _digest(group),
-        "MessageDeduplicationId": _digest(letter.id),
+        "MessageDeduplicationId": uuid.uuid4().hex,
     }
 
 
