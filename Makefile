@@ -101,6 +101,8 @@ format:
 types:
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing
+	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases \
+		-p bare -p figures -p harness -p profiles -p workers
 
 imports:
 	$(BIN)/lint-imports

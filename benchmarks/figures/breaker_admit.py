@@ -9,7 +9,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from statistics import median
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pybreaker
 import redis
@@ -132,7 +132,8 @@ def _purgatory(url: str) -> Iterator[Calls]:
             return perf_counter() - began
 
         yield Calls(300, lambda many: runner.run(calls(many)))
-        runner.run(factory.uow.contexts.redis.aclose())
+        contexts: Any = factory.uow.contexts
+        runner.run(contexts.redis.aclose())
 
 
 def nothing() -> None:

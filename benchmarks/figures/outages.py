@@ -73,10 +73,16 @@ def _cost(fault: Fault) -> Cost:
         away = [cables[name] for name in fault.away.split("+")]
         work = load(broker, events=_events(), prefetch=1)
         side = Side(app="workers.outage_angzarr", environment=environment)
-        return blackout(
-            side, work, lambda: [getattr(one, fault.how)() for one in away],
-            lambda: [one.mend() for one in away], SECONDS,
-        )  # fmt: skip
+
+        def fail() -> None:
+            for one in away:
+                getattr(one, fault.how)()
+
+        def mend() -> None:
+            for one in away:
+                one.mend()
+
+        return blackout(side, work, fail, mend, SECONDS)
 
 
 @contextmanager

@@ -99,7 +99,7 @@ class Round:
                 one.type, one.id, one.request_dict, one.body, one.content_type,
                 one.content_encoding,
             )  # fmt: skip
-            call = (number, None, trace.fast_trace_task, job, {})
+            call: tuple[object, ...] = (number, None, trace.fast_trace_task, job, {})
             self._sent.append(pickle.dumps((JOB, call), pickle.HIGHEST_PROTOCOL))
 
     def _receive(self) -> None:

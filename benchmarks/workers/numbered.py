@@ -25,9 +25,11 @@ def send(number: int) -> None:
 
 def letters() -> list[int]:
     """Return whose letters are in the queue, which is empty afterwards."""
-    queue, found = app.open_dead_letter_queue(), []
+    queue = app.open_dead_letter_queue()
+    found: list[int] = []
     while receipts := queue.receive(["order"], limit=100, wait=timedelta(seconds=2)):
         queue.done(receipts)
-        found += [receipt.letter.event.data["number"] for receipt in receipts]
+        events = [receipt.letter.event for receipt in receipts if receipt.letter]
+        found += [event.data["number"] for event in events if event]
     queue.close()
     return found
