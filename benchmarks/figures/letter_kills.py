@@ -14,6 +14,8 @@ from harness.letter_kills import Account, read_under_fire
 LETTERS = int(os.environ.get("BENCH_LETTERS", "100000"))
 KILLS = int(os.environ.get("BENCH_KILLS", "10"))
 SEED = 20_266
+#: Google's fake looks through all it holds for each letter that it hands out: a tenth takes as long.
+_SHARE = {"Pub/Sub": 10}
 _BACKENDS = {
     "Kafka": kafka.backend,
     "RabbitMQ": rabbitmq.backend,
@@ -27,14 +29,14 @@ def measure() -> Measured:
     accounts: dict[str, Account] = {}
     told: dict[str, str] = {}
     for name, opened in _BACKENDS.items():
+        letters = LETTERS // _SHARE.get(name, 1)
         with opened() as backend:
-            accounts[name] = read_under_fire(backend, letters=LETTERS, kills=KILLS, seed=SEED)
+            accounts[name] = read_under_fire(backend, letters=letters, kills=KILLS, seed=SEED)
             told[name] = backend.told
     return Measured(
         values=[one.missing + one.duplicates for one in accounts.values()],
         detail={
             **{f"ledger_{name}": _said(account) for name, account in accounts.items()},
-            "letters_each": LETTERS,
             "kills_each": KILLS,
             "seed": SEED,
             "backends": "; ".join(told.values()),
@@ -45,6 +47,7 @@ def measure() -> Measured:
 
 def _said(account: Account) -> Mapping[str, Any]:
     return {
+        "letters": account.letters,
         "missing": account.missing,
         "duplicate entries": account.duplicates,
         "seconds": round(account.seconds),

@@ -118,7 +118,7 @@ def _live_and_die(environment: dict[str, str], domain: str, entries: _Ledger, un
         while entries.count().rows < until:
             worker.check()
             if time.monotonic() > deadline:
-                msg = f"an analysis worker filed too little:\n{worker.log()[-2000:]}"
+                msg = f"{domain}: filed {entries.count()} of {until}:\n{worker.log()[-2000:]}"
                 raise NotMeasured(msg)
             time.sleep(LOOK)
 
