@@ -14,7 +14,7 @@ from harness.letter_kills import Account, read_under_fire
 LETTERS = int(os.environ.get("BENCH_LETTERS", "100000"))
 KILLS = int(os.environ.get("BENCH_KILLS", "10"))
 SEED = 20_266
-#: Google's fake looks through all it holds for each letter that it hands out: a tenth takes as long.
+#: Google's fake looks through all it holds for each letter it hands out: a tenth takes as long.
 _SHARE = {"Pub/Sub": 10}
 _BACKENDS = {
     "Kafka": kafka.backend,
