@@ -27,6 +27,7 @@ class AwsLetters:
 
     adapter: type[SqsDeadLetterQueue] = SqsDeadLetterQueue
     fifo = False
+    unfit_type = "text/\x00"
 
     @pytest.fixture(autouse=True)
     def backend(self, sqs_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from contracts.dead_letters import (
     NOTHING,
+    ChoosyRawLettersContract,
     LimitedLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
@@ -30,7 +31,10 @@ from contracts.dead_letters import (
 )
 
 
-class TestPubSubDeadLetterQueue(LimitedLettersContract, ServerDeadLetterQueueContract):
+class TestPubSubDeadLetterQueue(
+    LimitedLettersContract, ChoosyRawLettersContract, ServerDeadLetterQueueContract
+):
+    unfit_type = "x" * 1_025
     limit = LIMIT
     told_limit = "at most 10000000 bytes"
     several_to_a_request = 2_000_000

@@ -28,8 +28,8 @@ from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 from certificates import Certificates, make_certificates
 from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
+    ChoosyRawLettersContract,
     CountedLettersContract,
-    RawLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -39,8 +39,10 @@ from contracts.dead_letters import (
 
 
 class TestRabbitMQDeadLetterQueue(
-    RawLettersContract, CountedLettersContract, ServerDeadLetterQueueContract
+    ChoosyRawLettersContract, CountedLettersContract, ServerDeadLetterQueueContract
 ):
+    unfit_type = "x" * 256
+
     @pytest.fixture(autouse=True)
     def backend(self, amqp_url: str) -> Iterator[None]:
         self.url = amqp_url

@@ -14,9 +14,10 @@ from angzarr.adapters.sqs.dead_letters import SnsSqsDeadLetterQueue
 from angzarr.adapters.sqs.queue_policy import policy_for
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
+from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
 from contracts.dead_letters import (
+    ChoosyRawLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -25,7 +26,9 @@ from contracts.dead_letters import (
 from contracts.ordered_letters import OrderedLettersContract
 
 
-class TestSnsSqsDeadLetterQueue(TopicLetters, SizedAwsLetters, ServerDeadLetterQueueContract):
+class TestSnsSqsDeadLetterQueue(
+    TopicLetters, SizedAwsLetters, ChoosyRawLettersContract, ServerDeadLetterQueueContract
+):
     limit = fan_out.DEFAULT_LIMIT
     told_limit = "SNS takes at most 262144 bytes"
     several_to_a_request = 100_000
@@ -190,7 +193,7 @@ class TestSnsSqsDeadLetterQueue(TopicLetters, SizedAwsLetters, ServerDeadLetterQ
     @pytest.mark.parametrize("raw_delivery", ["true", "false"])
     def test_letters_are_read_whether_their_subscription_is_raw_or_not(
         self,
-        queue: DeadLetterQueue,
+        queue: SnsSqsDeadLetterQueue,
         domain: str,
         raw_delivery: str,
         caplog: pytest.LogCaptureFixture,
@@ -203,11 +206,13 @@ class TestSnsSqsDeadLetterQueue(TopicLetters, SizedAwsLetters, ServerDeadLetterQ
         other = encode(a_letter(domain, 1), Form.BINARY)
         self.publish_raw(domain, *other)
         self.publish_raw(domain, b"not a letter", JSON_CONTENT_TYPE)
-        taken = take(queue, [domain], 3)
+        assert queue.put_raw([RawLetter(domain=domain, raw=b"\xff", content_type="")]) == [None]
+        taken = take(queue, [domain], 4)
         by_problem = {receipt.problem: receipt for receipt in taken if receipt.problem}
         assert [r.letter for r in taken if r.letter and r.letter.id == letter.id] == [letter]
         assert (other.body, other.content_type) in [(r.raw, r.content_type) for r in taken]
         assert by_problem["the letter is not JSON"].raw == b"not a letter"
+        assert (b"\xff", "") in [(r.raw, r.content_type) for r in taken]
         queue.done(taken)
         warned = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
         assert len(warned) == (raw_delivery == "false")
@@ -224,5 +229,5 @@ class TestSnsSqsDeadLetterQueue(TopicLetters, SizedAwsLetters, ServerDeadLetterQ
         assert receipt.raw == forged
 
 
-class TestFifoSnsSqsDeadLetterQueue(TopicLetters, OrderedLettersContract):
+class TestFifoSnsSqsDeadLetterQueue(TopicLetters, ChoosyRawLettersContract, OrderedLettersContract):
     fifo = True

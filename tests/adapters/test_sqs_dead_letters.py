@@ -15,6 +15,7 @@ from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
 from contracts.dead_letters import (
+    ChoosyRawLettersContract,
     CountedLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
@@ -27,7 +28,7 @@ from polling import wait_until
 
 
 class TestSqsDeadLetterQueue(
-    SizedAwsLetters, CountedLettersContract, ServerDeadLetterQueueContract
+    SizedAwsLetters, ChoosyRawLettersContract, CountedLettersContract, ServerDeadLetterQueueContract
 ):
     limit = LIMIT
     told_limit = "at most 1048576 bytes"
@@ -253,5 +254,5 @@ def test_a_missing_region_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch)
         SqsDeadLetterQueue().put([a_letter("order")])
 
 
-class TestFifoSqsDeadLetterQueue(AwsLetters, OrderedLettersContract):
+class TestFifoSqsDeadLetterQueue(AwsLetters, ChoosyRawLettersContract, OrderedLettersContract):
     fifo = True

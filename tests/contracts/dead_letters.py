@@ -423,20 +423,43 @@ class CheckedDeadLetterQueueContract(ABC):
             return False
 
 
-class RawLettersContract(DeadLetterQueueContract):
+class RawLettersContract(LetterRoundContract):
     """What a queue must do besides that carries bytes which are no letter."""
 
     def test_bytes_that_are_no_letter_are_carried_as_they_are(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:
         assert isinstance(queue, CarriesRaw)
-        told = [(b"no letter \xff\x00", "text/odd"), (b"", "")]
+        told = [
+            (b"", ""),
+            (b"\xff", JSON_CONTENT_TYPE),
+            (b"no letter \xff\x00", "text/odd"),
+            (b"no letter at all", JSON_CONTENT_TYPE),
+        ]
         raws = [RawLetter(domain=domain, raw=raw, content_type=kind) for raw, kind in told]
         assert queue.put_raw([]) == []
-        assert queue.put_raw(raws) == [None, None]
-        taken = take(queue, [domain], 2)
+        assert queue.put_raw(raws) == [None] * len(raws)
+        taken = take(queue, [domain], len(raws))
         assert sorted((one.raw, one.content_type) for one in taken) == sorted(told)
         queue.done(taken)
+
+
+class ChoosyRawLettersContract(RawLettersContract):
+    """What a queue must do besides that does not carry content types of any kind."""
+
+    #: One that it cannot carry.
+    unfit_type: str
+
+    def test_bytes_whose_content_type_cannot_travel_are_refused_alone_and_for_good(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        assert isinstance(queue, CarriesRaw)
+        unfit = RawLetter(domain=domain, raw=b"x", content_type=self.unfit_type)
+        answers = queue.put_raw([unfit, RawLetter(domain=domain, raw=b"y", content_type="text/y")])
+        assert isinstance(answers[0], TooLarge)
+        assert "its content type" in answers[0]
+        assert answers[1] is None
+        assert [one.raw for one in take(queue, [domain], 1)] == [b"y"]
 
 
 class LimitedLettersContract(DeadLetterQueueContract):

@@ -100,6 +100,12 @@ def partition_key(letter: Outgoing) -> str:
     return (event.root or event.correlation_id or "") if event else ""
 
 
+def correlation_id(letter: Outgoing) -> str:
+    """Return the correlation id of the event in *letter*, if there is one."""
+    event = None if isinstance(letter, RawLetter) else letter.event
+    return (event.correlation_id or "") if event else ""
+
+
 def _read_binary(raw: bytes, *, later: bool) -> DeadLetter:
     wire = AngzarrDeadLetter.FromString(raw)
     if later:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.letter import DeadLetter, unreadable_letter_id
 from angzarr.errors import DeadLetterQueueUnavailable, LetterTooLarge
 
 #: Every queue, topic and subscription name starts with it (spec L2).
@@ -45,6 +45,11 @@ class RawLetter:
     domain: str
     raw: bytes
     content_type: str
+
+    @property
+    def id(self) -> str:
+        """What these bytes are known by, in the ledger, too."""
+        return unreadable_letter_id(self.domain, self.raw)
 
 
 #: What a queue carries.

@@ -18,7 +18,7 @@ from angzarr.adapters.pubsub.letter_receiver import LetterReceiver
 from angzarr.adapters.pubsub.topics import Topics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
 from angzarr.errors import DeadLetterQueueUnavailable
 
 
@@ -57,11 +57,11 @@ class PubSubDeadLetterQueue:
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Publish *letters* and wait for each one's message id (see DeadLetterQueue)."""
-        if not letters:
-            return []
-        self._leave_parents_clients()
-        with CALLS.under_way(), self._service.told():
-            return self._publisher.publish(letters)
+        return self._put(letters)
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Publish bytes in the same way, without an ordering key (see CarriesRaw)."""
+        return self._put(letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters, from each of *domains* in turn (see DeadLetterQueue)."""
@@ -83,6 +83,13 @@ class PubSubDeadLetterQueue:
         with contextlib.suppress(DeadLetterQueueUnavailable), CALLS.under_way():
             self._receiver.close()
             self._clients.close()
+
+    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
+        if not letters:
+            return []
+        self._leave_parents_clients()
+        with CALLS.under_way(), self._service.told():
+            return self._publisher.publish(letters)
 
     def _open(self) -> None:
         self._process = os.getpid()

@@ -13,10 +13,9 @@ from google.cloud.pubsub_v1.publisher.exceptions import MessageTooLargeError
 
 from angzarr.adapters.pubsub.client import AWAY, FAILURES, Clients, reason_of
 from angzarr.adapters.pubsub.topics import Topics
-from angzarr.dead_letters.codec import Form, encode, partition_key
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.codec import Form, correlation_id, encode, partition_key
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import Outgoing, RawLetter, TooLarge
 
 if TYPE_CHECKING:
     from google.cloud.pubsub_v1 import PublisherClient
@@ -29,6 +28,7 @@ LIMIT: Final = 10_000_000
 _SHORT: Final = 1_024
 #: Seconds on top of the time-out in which the client says that it has run out.
 _GRACE: Final = 1.0
+_LONG_TYPE: Final = f"its content type is longer than Pub/Sub carries, {_SHORT} bytes, or no text"
 _OVERTAKING: Final = "Pub/Sub did not take the letter before it, whose ordering key it shares"
 
 
@@ -40,7 +40,7 @@ class LetterPublisher:
         self._topics = topics
         self._form = form
 
-    def publish(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+    def publish(self, letters: Sequence[Outgoing]) -> list[str | None]:
         """Return for each letter None once Pub/Sub has it, else why not.
 
         Raises what the client raises where nobody answered for any letter.
@@ -51,7 +51,7 @@ class LetterPublisher:
             raise errors[0]
         return [_answer(error) for error in errors]
 
-    def _errors(self, letters: Sequence[DeadLetter]) -> list[Any]:
+    def _errors(self, letters: Sequence[Outgoing]) -> list[Any]:
         """Return what is against each letter, None once it is published."""
         refused = self._topics.ensure({queue_name(letter.domain) for letter in letters})
         client = self._clients.publisher
@@ -64,7 +64,7 @@ class LetterPublisher:
         self._resume(client, (one for one, error in zip(letters, errors, strict=True) if error))
         return errors
 
-    def _again(self, letters: Sequence[DeadLetter], errors: list[Any]) -> None:
+    def _again(self, letters: Sequence[Outgoing], errors: list[Any]) -> None:
         """Publish once more, alone, what may have been refused for another's sake.
 
         A topic that was deleted is made anew; a batch is refused as a whole.
@@ -78,13 +78,15 @@ class LetterPublisher:
             if isinstance(errors[at], AWAY):
                 return
 
-    def _send(self, client: PublisherClient, letter: DeadLetter) -> Any:
+    def _send(self, client: PublisherClient, letter: Outgoing) -> Any:
         """Return the future of *letter*'s message id, or what is against it at once."""
         encoded = encode(letter, self._form)
+        if isinstance(letter, RawLetter) and not _fits(letter.content_type):
+            return TooLarge(_LONG_TYPE)
         facts = {
             CONTENT_TYPE: encoded.content_type,
             "domain": letter.domain,
-            "correlation_id": (letter.event.correlation_id or "") if letter.event else "",
+            "correlation_id": correlation_id(letter),
         }
         attributes = {name: value for name, value in facts.items() if value and _fits(value)}
         topic, key = self._clients.service.topic(queue_name(letter.domain)), self._key(letter)
@@ -100,14 +102,14 @@ class LetterPublisher:
         except RuntimeError as error:  # no more threads, or closed by another one
             return f"Pub/Sub's client did not take it: {error}"
 
-    def _key(self, letter: DeadLetter) -> str:
+    def _key(self, letter: Outgoing) -> str:
         """Return the ordering key of *letter*: the empty string where there is none."""
         key = partition_key(letter) if self._clients.service.ordering else ""
         if _fits(key):
             return key
         return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def _resume(self, client: PublisherClient, failed: Iterable[DeadLetter]) -> None:
+    def _resume(self, client: PublisherClient, failed: Iterable[Outgoing]) -> None:
         """Let letters of the keys of *failed* through again, which the client keeps back."""
         for key in {(queue_name(one.domain), self._key(one)) for one in failed}:
             if key[1]:

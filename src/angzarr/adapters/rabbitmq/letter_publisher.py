@@ -14,7 +14,6 @@ import amqp
 from angzarr.adapters.rabbitmq.address import Cluster
 from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, reason_of, told
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode
-from angzarr.dead_letters.letter import unreadable_letter_id
 from angzarr.dead_letters.names import EXCHANGE, routing_key
 from angzarr.dead_letters.queue import Outgoing, RawLetter, TooLarge
 
@@ -204,8 +203,6 @@ def _problem(letter: Outgoing) -> str | None:
 
 
 def _message_id(letter: Outgoing) -> str:
-    if isinstance(letter, RawLetter):
-        return unreadable_letter_id(letter.domain, letter.raw)
     raw = letter.id.encode("utf-8", "surrogatepass")
     if len(raw) <= _SHORT_TEXT and letter.id.isprintable():
         return letter.id

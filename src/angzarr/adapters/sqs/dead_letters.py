@@ -19,7 +19,7 @@ from angzarr.adapters.sqs.queues import Queues
 from angzarr.adapters.sqs.topics import Topics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
 
 
 class SqsDeadLetterQueue:
@@ -61,11 +61,11 @@ class SqsDeadLetterQueue:
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Send *letters* in batches (see DeadLetterQueue)."""
-        if not letters:
-            return []
-        self._leave_parents_client()
-        with told(self._put_to):
-            return self._sender.send(letters)
+        return self._put(letters)
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Send bytes in the same way, as a text or as base64 (see CarriesRaw)."""
+        return self._put(letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters, from each of *domains* in turn (see DeadLetterQueue)."""
@@ -93,6 +93,13 @@ class SqsDeadLetterQueue:
         with contextlib.suppress(*FAILURES):  # its lease ends by itself
             self._receiver.give_back(self._service.timeout)
         self._queues.close()
+
+    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
+        if not letters:
+            return []
+        self._leave_parents_client()
+        with told(self._put_to):
+            return self._sender.send(letters)
 
     def _open(self) -> None:
         self._process = os.getpid()

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode, partition_key
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.adapters.sqs.letter_text import CONTENT_TYPE, TRANSFER_ENCODING, as_text, is_legal
+from angzarr.dead_letters.codec import Form, correlation_id, partition_key
+from angzarr.dead_letters.queue import Outgoing, RawLetter
 
 #: Entries that SQS and SNS take in one batch.
 BATCH: Final = 10
-#: The name of the message attribute that tells a letter's form.
-CONTENT_TYPE: Final = "content_type"
-
-#: Characters that SQS refuses: what XML 1.0 cannot hold.
-_ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: What SQS takes as the name of a message group.
 _GROUP: Final = re.compile(r"[!-~]{1,128}")
 
@@ -32,18 +27,26 @@ class Entry(NamedTuple):
     request: dict[str, Any]
 
 
-def entry_of(at: int, letter: DeadLetter, form: Form, *, body: str, fifo: bool) -> Entry:
+def problem_of(letter: Outgoing) -> str:
+    """Return why SQS can never carry *letter*, which only bytes of others may be; else nothing."""
+    if isinstance(letter, RawLetter) and letter.content_type and not is_legal(letter.content_type):
+        return "its content type has characters that AWS does not carry"
+    return ""
+
+
+def entry_of(at: int, letter: Outgoing, form: Form, *, body: str, fifo: bool) -> Entry:
     """Return *letter* as an entry; *body* is what the service calls the text of a message."""
-    text, content_type = as_text(letter, form)
+    text, content_type, transfer_encoding = as_text(letter, form)
     facts = {
         CONTENT_TYPE: content_type,
+        TRANSFER_ENCODING: transfer_encoding,
         "domain": letter.domain,
-        "correlation_id": (letter.event.correlation_id or "") if letter.event else "",
+        "correlation_id": correlation_id(letter),
     }
     attributes = {
         name: {"DataType": "String", "StringValue": value}
         for name, value in facts.items()
-        if value and not _ILLEGAL.search(value)
+        if is_legal(value)
     }
     size = len(text.encode()) + sum(
         len(name) + len("String") + len(value["StringValue"].encode())
@@ -54,7 +57,7 @@ def entry_of(at: int, letter: DeadLetter, form: Form, *, body: str, fifo: bool) 
     return Entry(at, letter.domain, size, request)
 
 
-def ordering(letter: DeadLetter) -> Mapping[str, str]:
+def ordering(letter: Outgoing) -> Mapping[str, str]:
     """Return what a FIFO queue orders *letter* by, and a fresh id for this one putting of it.
 
     Letters of one aggregate are in order; one that has none is a group of its own, since a letter
@@ -67,20 +70,6 @@ def ordering(letter: DeadLetter) -> Mapping[str, str]:
         "MessageGroupId": group if _GROUP.fullmatch(group) else _digest(group),
         "MessageDeduplicationId": uuid.uuid4().hex,
     }
-
-
-def as_text(letter: DeadLetter, form: Form) -> tuple[str, str]:
-    """Return *letter* as text and its content type: JSON, or base64 of the binary form.
-
-    Binary, too, where the JSON has a character that SQS refuses.
-    """
-    body, content_type = encode(letter, form)
-    if content_type == JSON_CONTENT_TYPE:
-        text = body.decode()
-        if not _ILLEGAL.search(text):
-            return text, content_type
-        body, content_type = encode(letter, Form.BINARY)
-    return base64.b64encode(body).decode(), content_type
 
 
 def batches(entries: Sequence[Entry], limit: int) -> Iterator[list[Entry]]:

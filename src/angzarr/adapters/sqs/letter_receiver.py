@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 import threading
 import time
@@ -17,11 +15,12 @@ from botocore.exceptions import ClientError
 
 from angzarr.adapters.sqs.client import FAILURES, LONG_POLL, is_gone, reason_of
 from angzarr.adapters.sqs.lease_renewal import LeaseRenewal
-from angzarr.adapters.sqs.letter_entries import BATCH, CONTENT_TYPE
+from angzarr.adapters.sqs.letter_entries import BATCH
 from angzarr.adapters.sqs.letter_leases import TRIED_AGAIN_AFTER, Leases, by_queue, entries_of
+from angzarr.adapters.sqs.letter_text import ATTRIBUTES, as_bytes, told_by
 from angzarr.adapters.sqs.notification import unwrapped
 from angzarr.adapters.sqs.queues import Queues
-from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, read_receipt
+from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.queue import Receipt
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.seldom import Seldom
@@ -148,7 +147,7 @@ class LetterReceiver:
             MaxNumberOfMessages=min(limit, BATCH),
             WaitTimeSeconds=wait,
             VisibilityTimeout=self._visibility,
-            MessageAttributeNames=[CONTENT_TYPE],
+            MessageAttributeNames=ATTRIBUTES,
             **attempt,
         )
         messages = reply.get("Messages", ())
@@ -159,20 +158,10 @@ class LetterReceiver:
 
     def _receipt(self, domain: str, url: str, message: MessageTypeDef, asked_at: float) -> Receipt:
         handle = self._leases.hold(url, message["ReceiptHandle"], asked_at)
-        attributes = message.get("MessageAttributes", {})
-        said = attributes[CONTENT_TYPE].get("StringValue", "") if CONTENT_TYPE in attributes else ""
-        text, content_type = unwrapped(message["Body"], said)
-        return read_receipt(domain, _bytes(text, content_type), content_type, handle)
-
-
-def _bytes(text: str, content_type: str) -> bytes:
-    """Return the letter's bytes: base64 wherever the text is not JSON (wire facts)."""
-    if content_type.startswith(JSON_CONTENT_TYPE) or text.startswith("{"):
-        return text.encode("utf-8", "backslashreplace")
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return text.encode("utf-8", "backslashreplace")
+        given = message.get("MessageAttributes", {})
+        said = {name: value.get("StringValue", "") for name, value in given.items()}
+        carried = unwrapped(told_by(said, message["Body"]))
+        return read_receipt(domain, as_bytes(carried), carried.content_type, handle)
 
 
 def _check(failed: Sequence[Mapping[str, Any]]) -> None:

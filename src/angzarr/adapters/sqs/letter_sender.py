@@ -8,11 +8,10 @@ from typing import Any, Final, Protocol
 from botocore.exceptions import BotoCoreError
 
 from angzarr.adapters.sqs.client import FAILURES, reason_of
-from angzarr.adapters.sqs.letter_entries import Entry, batches, entry_of
+from angzarr.adapters.sqs.letter_entries import Entry, batches, entry_of, problem_of
 from angzarr.adapters.sqs.queues import Queues
 from angzarr.dead_letters.codec import Form
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import Outgoing, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
 
 #: Bytes of body and attributes that SQS takes, in one message and in one batch.
@@ -73,7 +72,7 @@ class LetterSender:
         self._outlet = outlet
         self._form = form
 
-    def send(self, letters: Sequence[DeadLetter]) -> list[str | None]:
+    def send(self, letters: Sequence[Outgoing]) -> list[str | None]:
         """Return for each letter None once the outlet has it, else why not.
 
         Raises what the outlet raises where it answered to no batch at all.
@@ -81,6 +80,9 @@ class LetterSender:
         answers: list[str | None] = [""] * len(letters)
         by_name: dict[str, list[Entry]] = {}
         for at, letter in enumerate(letters):
+            if why := problem_of(letter):
+                answers[at] = TooLarge(why)
+                continue
             entry = entry_of(at, letter, self._form, body=self._outlet.body, fifo=self._outlet.fifo)
             by_name.setdefault(self._outlet.name(letter.domain), []).append(entry)
         failures: list[Exception] = []

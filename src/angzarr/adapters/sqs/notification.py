@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from angzarr.adapters.sqs.letter_entries import CONTENT_TYPE
+from angzarr.adapters.sqs.letter_text import Text, told_by
 
 #: What every notification has and no letter does; asked before the text is parsed.
 _MARK: Final = '"TopicArn"'
 
 
-class Carried(NamedTuple):
-    """The text of a message and what it says of its form, which may be nothing."""
-
-    text: str
-    content_type: str
-
-
-def unwrapped(text: str, content_type: str) -> Carried:
-    """Return what *text* carries: itself, unless it is a notification of SNS; never fails."""
-    if content_type or _MARK not in text:
-        return Carried(text, content_type)
+def unwrapped(given: Text) -> Text:
+    """Return what *given* carries: itself, unless it is a notification of SNS; never fails."""
+    if any((given.content_type, given.transfer_encoding)) or _MARK not in given.text:
+        return given
     try:
-        given = json.loads(text)
+        told = json.loads(given.text)
     except (ValueError, RecursionError):
-        return Carried(text, content_type)
-    if not _is_notification(given):
-        return Carried(text, content_type)
-    return Carried(given["Message"], _content_type(given.get("MessageAttributes")))
+        return given
+    if not _is_notification(told):
+        return given
+    return told_by(_values(told.get("MessageAttributes")), told["Message"])
 
 
 def _is_notification(given: Any) -> bool:
@@ -41,7 +34,8 @@ def _is_notification(given: Any) -> bool:
     )
 
 
-def _content_type(attributes: Any) -> str:
-    named = attributes.get(CONTENT_TYPE) if isinstance(attributes, Mapping) else None
-    value = named.get("Value") if isinstance(named, Mapping) else None
-    return value if isinstance(value, str) else ""
+def _values(attributes: Any) -> dict[str, str]:
+    """Return the texts among *attributes*, which are another's: they may be anything."""
+    named = attributes if isinstance(attributes, Mapping) else {}
+    values = {name: one.get("Value") for name, one in named.items() if isinstance(one, Mapping)}
+    return {name: value for name, value in values.items() if isinstance(value, str)}

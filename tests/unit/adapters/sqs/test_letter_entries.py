@@ -7,8 +7,16 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.sqs.letter_entries import BATCH, Entry, batches, entry_of, ordering
+from angzarr.adapters.sqs.letter_entries import (
+    BATCH,
+    Entry,
+    batches,
+    entry_of,
+    ordering,
+    problem_of,
+)
 from angzarr.dead_letters.codec import Form
+from angzarr.dead_letters.queue import RawLetter
 from angzarr.events.event import Event
 from contracts.dead_letters import a_letter
 
@@ -34,6 +42,17 @@ def test_each_putting_of_a_letter_is_a_message_of_its_own():
     letter = a_letter("order")
     first, second = (ordering(letter)["MessageDeduplicationId"] for _ in range(2))
     assert first != second
+
+
+def test_bytes_that_are_no_letter_are_a_group_of_their_own():
+    raw = RawLetter(domain="order", raw=b"x", content_type="a")
+    assert ordering(raw)["MessageGroupId"] == raw.id
+
+
+def test_a_content_type_that_no_attribute_carries_is_told():
+    assert "content type" in problem_of(RawLetter(domain="order", raw=b"x", content_type="\x00"))
+    assert problem_of(RawLetter(domain="order", raw=b"x", content_type="")) == ""
+    assert problem_of(a_letter("order")) == ""
 
 
 def test_only_a_fifo_queue_is_told_of_order():

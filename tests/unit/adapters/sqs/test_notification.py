@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from angzarr.adapters.sqs.letter_text import BASE64, Text
 from angzarr.adapters.sqs.notification import unwrapped
 
 NOTIFICATION = {
@@ -20,12 +21,19 @@ NOTIFICATION = {
 
 
 def test_a_notification_gives_its_message_and_its_content_type():
-    assert unwrapped(json.dumps(NOTIFICATION), "") == ('{"a": 1}', "application/json")
+    assert unwrapped(Text(json.dumps(NOTIFICATION))) == Text('{"a": 1}', "application/json")
+
+
+def test_a_notification_gives_its_transfer_encoding():
+    attributes = {"content_transfer_encoding": {"Type": "String", "Value": BASE64}}
+    text = json.dumps(NOTIFICATION | {"MessageAttributes": attributes, "Message": "/w=="})
+    assert unwrapped(Text(text)) == Text("/w==", "", BASE64)
 
 
 def test_what_names_its_own_content_type_is_no_notification():
-    text = json.dumps(NOTIFICATION)
-    assert unwrapped(text, "application/json") == (text, "application/json")
+    for told in (("application/json", ""), ("", BASE64)):
+        text = Text(json.dumps(NOTIFICATION), *told)
+        assert unwrapped(text) == text
 
 
 @pytest.mark.parametrize(
@@ -34,7 +42,7 @@ def test_what_names_its_own_content_type_is_no_notification():
 )
 def test_what_only_looks_like_one_comes_as_it_is(changes):
     text = json.dumps(NOTIFICATION | changes)
-    assert unwrapped(text, "") == (text, "")
+    assert unwrapped(Text(text)) == Text(text)
 
 
 @pytest.mark.parametrize(
@@ -42,14 +50,14 @@ def test_what_only_looks_like_one_comes_as_it_is(changes):
 )
 def test_attributes_that_are_malformed_say_nothing(attributes):
     text = json.dumps(NOTIFICATION | {"MessageAttributes": attributes})
-    assert unwrapped(text, "") == ('{"a": 1}', "")
+    assert unwrapped(Text(text)) == Text('{"a": 1}')
 
 
 @pytest.mark.parametrize("text", ['"TopicArn"' + "[" * 100_000, '{"TopicArn"', '["TopicArn"]', ""])
 def test_hostile_text_comes_as_it_is(text):
-    assert unwrapped(text, "") == (text, "")
+    assert unwrapped(Text(text)) == Text(text)
 
 
 @given(st.text())
 def test_any_message_survives_its_envelope(message):
-    assert unwrapped(json.dumps(NOTIFICATION | {"Message": message}), "").text == message
+    assert unwrapped(Text(json.dumps(NOTIFICATION | {"Message": message}))).text == message
