@@ -11,10 +11,10 @@ from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.protection import ProtectedQueue, Protection
 from angzarr.dead_letters.redaction import Redaction
-from contracts.dead_letters import DeadLetterQueueContract
+from contracts.dead_letters import DeadLetterQueueContract, RawLettersContract
 
 
-class TestProtectedQueue(DeadLetterQueueContract):
+class TestProtectedQueue(RawLettersContract, DeadLetterQueueContract):
     """The suite compares letters field by field: nothing in them is named here."""
 
     @pytest.fixture(autouse=True)

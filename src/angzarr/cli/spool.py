@@ -13,6 +13,8 @@ from angzarr import spool_wiring
 from angzarr.cli import spool_view
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_json import print_json
+from angzarr.dead_letters.codec import read_receipt
+from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.spooled import Aside, Spooled
 from angzarr.errors import DecodeError
 from angzarr.printable import printable
@@ -145,6 +147,9 @@ def _read(folder: Any, one: Spooled, aside: str | None) -> tuple[Any, str]:
         letter = folder.read(one, aside=Aside(aside) if aside else None)
     except DecodeError as error:
         return None, str(error)
+    if isinstance(letter, RawLetter):
+        why = read_receipt(letter.domain, letter.raw, letter.content_type, None).problem
+        return None, f"{len(letter.raw)} bytes of {letter.domain} that are no letter: {why}"
     return letter, "" if letter else "it has just been forwarded"
 
 

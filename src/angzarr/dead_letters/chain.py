@@ -16,7 +16,15 @@ from typing import Any, Final, NamedTuple
 
 from angzarr.dead_letters.absence import Absence, Absences
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox, Receipt, TooLarge
+from angzarr.dead_letters.queue import (
+    DeadLetterQueue,
+    Letterbox,
+    Outgoing,
+    RawLetter,
+    Receipt,
+    TooLarge,
+    put_all,
+)
 from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, text_of
 from angzarr.seldom import Seldom
 
@@ -71,23 +79,11 @@ class FallbackQueue:
         A reason names what each target had against the letter; it is a TooLarge if all of them
         said so. Raises DeadLetterQueueUnavailable if none could be asked for any letter.
         """
-        if not letters:
-            return []
-        reasons: list[dict[str, str]] = [{} for _ in letters]
-        waiting = list(range(len(letters)))
-        answered = False
-        present, passed_over = self._puts.in_order(list(self._boxes))
-        for name in (*present, *passed_over):
-            if not waiting:
-                break
-            answers = self._offer(name, [letters[at] for at in waiting])
-            answered |= not isinstance(answers, str)
-            waiting = self._note(name, waiting, answers, reasons)
-        if not answered:
-            msg = f"no target takes dead letters: {_joined(reasons[0])}"
-            raise DeadLetterQueueUnavailable(msg)
-        refused = set(waiting)
-        return [_combined(reasons[at]) if at in refused else None for at in range(len(letters))]
+        return self._put(letters)
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Offer bytes that are no letter in the same way (see CarriesRaw)."""
+        return self._put(letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take letters from all queues, each beginning in its turn (see DeadLetterQueue).
@@ -129,11 +125,30 @@ class FallbackQueue:
 
     # -- putting -------------------------------------------------------------------------------
 
-    def _offer(self, name: str, letters: Sequence[DeadLetter]) -> list[str | None] | str:
+    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
+        if not letters:
+            return []
+        reasons: list[dict[str, str]] = [{} for _ in letters]
+        waiting = list(range(len(letters)))
+        answered = False
+        present, passed_over = self._puts.in_order(list(self._boxes))
+        for name in (*present, *passed_over):
+            if not waiting:
+                break
+            answers = self._offer(name, [letters[at] for at in waiting])
+            answered |= not isinstance(answers, str)
+            waiting = self._note(name, waiting, answers, reasons)
+        if not answered:
+            msg = f"no target takes dead letters: {_joined(reasons[0])}"
+            raise DeadLetterQueueUnavailable(msg)
+        refused = set(waiting)
+        return [_combined(reasons[at]) if at in refused else None for at in range(len(letters))]
+
+    def _offer(self, name: str, letters: Sequence[Outgoing]) -> list[str | None] | str:
         """Return the answers of the target *name*, or why it could not be asked."""
         began, before = self._monotonic(), self._puts.begin(name)
         try:
-            answers = self._boxes[name].put(letters)
+            answers = put_all(self._boxes[name], letters)
         except Exception as error:  # noqa: BLE001 - whatever broke, the next may take them
             cause = self._cause(name, error)
             self._puts.is_away(name, before, cause)

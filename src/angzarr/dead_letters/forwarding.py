@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Letterbox, TooLarge
+from angzarr.dead_letters.queue import Letterbox, Outgoing, TooLarge, put_all
 from angzarr.dead_letters.spooled import Aside, Spooled, SpooledLetters
 from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, DecodeError
 from angzarr.seldom import Seldom
@@ -133,7 +132,7 @@ class Forwarder:
         read = [(one, letter) for one in due if (letter := self._read(one, batch)) is not None]
         if not read:
             return batch
-        answers = self.queue.put([letter for _, letter in read])
+        answers = put_all(self.queue, [letter for _, letter in read])
         told = list(zip((one for one, _ in read), answers, strict=True))
         self._confirmed = [one for one, answer in told if answer is None]
         batch.forwarded = len(self._confirmed)
@@ -150,7 +149,7 @@ class Forwarder:
             self.spool.done(self._confirmed)
             self._confirmed = []
 
-    def _read(self, one: Spooled, batch: Batch) -> DeadLetter | None:
+    def _read(self, one: Spooled, batch: Batch) -> Outgoing | None:
         try:
             return self.spool.read(one)
         except DecodeError as error:

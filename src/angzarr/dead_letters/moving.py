@@ -16,11 +16,12 @@ from typing import Final, TypeAlias, TypeVar
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.queue import (
-    CarriesRaw,
     CountsWaiting,
     DeadLetterQueue,
+    Outgoing,
     RawLetter,
     Receipt,
+    put_all,
 )
 from angzarr.errors import DeadLetterQueueUnavailable
 
@@ -198,11 +199,7 @@ def carry_into(target: DeadLetterQueue) -> Carry:
     """Return what puts letters into *target*, and bytes that are none, where it takes them."""
 
     def carry(receipts: Sequence[Receipt]) -> list[str | None]:
-        letters = [one.letter for one in receipts if one.letter]
-        raws = [_raw(one) for one in receipts if not one.letter]
-        of_letters = iter(target.put(letters) if letters else ())
-        of_raws = iter(_put_raw(target, raws) if raws else ())
-        return [next(of_letters if one.letter else of_raws) for one in receipts]
+        return put_all(target, [_outgoing(one) for one in receipts])
 
     return carry
 
@@ -222,14 +219,10 @@ def name_of(receipt: Receipt) -> str:
     return receipt.letter.id if receipt.letter else hashlib.sha256(receipt.raw).hexdigest()
 
 
-def _raw(receipt: Receipt) -> RawLetter:
-    return RawLetter(domain=receipt.domain, raw=receipt.raw, content_type=receipt.content_type)
-
-
-def _put_raw(target: DeadLetterQueue, raws: Sequence[RawLetter]) -> list[str | None]:
-    if isinstance(target, CarriesRaw):
-        return target.put_raw(raws)
-    return ["it cannot be read, and this destination takes nothing but letters"] * len(raws)
+def _outgoing(receipt: Receipt) -> Outgoing:
+    return receipt.letter or RawLetter(
+        domain=receipt.domain, raw=receipt.raw, content_type=receipt.content_type
+    )
 
 
 def _mark(receipt: Receipt) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import DeadLetterQueue, Receipt, TooLarge
+from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, Receipt, TooLarge, put_raw
 from angzarr.errors import DeadLetterQueueUnavailable, PayloadStoreUnavailable
 from angzarr.payloads import PayloadReference, PayloadStore
 
@@ -49,6 +49,13 @@ class OffloadingQueue:
         for at, why in zip(again, self._put_again([going[at] for at in again]), strict=True):
             answers[at] = why
         return answers
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Put bytes that are no letter as they came (see `queue.put_raw`).
+
+        One that is too large is refused: only a letter can name the payload that it left.
+        """
+        return put_raw(self._queue, letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take letters as they are (see DeadLetterQueue); a replay fetches the body."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.metadata import SIGNATURE
-from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
+from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, Receipt, put_raw
 from angzarr.dead_letters.redaction import Redaction, hides
 from angzarr.dead_letters.sealing import Cipher, seal, without_payload
 from angzarr.dead_letters.signing import Signatures
@@ -62,6 +62,10 @@ class ProtectedQueue:
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Put *letters*, protected."""
         return self._queue.put([self._protect(letter) for letter in letters])
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Put bytes that are no letter as they came: others wrote them (see `queue.put_raw`)."""
+        return put_raw(self._queue, letters)
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take letters as they are: the check comes before a replay."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from angzarr.dead_letters.letter import DeadLetter, unreadable_letter_id
 from angzarr.errors import DeadLetterQueueUnavailable, LetterTooLarge
@@ -54,6 +54,8 @@ class RawLetter:
 
 #: What a queue carries.
 Outgoing: TypeAlias = DeadLetter | RawLetter
+#: Why bytes that are no letter stay out of a queue that is no `CarriesRaw`.
+ONLY_LETTERS: Final = TooLarge("it cannot be read, and this destination takes nothing but letters")
 
 
 class Letterbox(Protocol):
@@ -91,10 +93,10 @@ class DeadLetterQueue(Letterbox, Protocol):
 
 @runtime_checkable
 class CarriesRaw(Protocol):
-    """A dead-letter queue that takes bytes of any kind, besides letters."""
+    """A letterbox that takes bytes of any kind, besides letters."""
 
     def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
-        """Put bytes as `DeadLetterQueue.put` puts letters; their content type goes with them."""
+        """Put bytes as `Letterbox.put` puts letters; their content type goes with them."""
 
 
 @runtime_checkable
@@ -103,6 +105,25 @@ class CountsWaiting(Protocol):
 
     def waiting(self, domains: Sequence[str], /) -> Mapping[str, int]:
         """Return how many letters of each of *domains* wait; it may lag, and creates nothing."""
+
+
+def put_raw(queue: Letterbox, letters: Sequence[RawLetter]) -> list[str | None]:
+    """Put bytes into *queue*, which refuses them for good where it takes nothing but letters."""
+    if isinstance(queue, CarriesRaw):
+        return queue.put_raw(letters)
+    return [ONLY_LETTERS] * len(letters)
+
+
+def put_all(queue: Letterbox, letters: Sequence[Outgoing]) -> list[str | None]:
+    """Put letters, and bytes that are none, and answer for each in order (see `Letterbox.put`).
+
+    Where the queue goes away in between, what it has confirmed is put again, which is harmless.
+    """
+    whole = [one for one in letters if not isinstance(one, RawLetter)]
+    raws = [one for one in letters if isinstance(one, RawLetter)]
+    of_whole = iter(queue.put(whole) if whole else ())
+    of_raws = iter(put_raw(queue, raws) if raws else ())
+    return [next(of_raws if isinstance(one, RawLetter) else of_whole) for one in letters]
 
 
 def put_one(queue: DeadLetterQueue, letter: DeadLetter) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import Outgoing
 
 
 class Spooled(NamedTuple):
@@ -43,8 +43,8 @@ class SpooledLetters(Protocol):
     def waiting(self) -> list[Spooled]:
         """Return what waits, oldest first; nothing where there is no spool yet."""
 
-    def read(self, letter: Spooled, /) -> DeadLetter | None:
-        """Return the letter, None if somebody took it away; raises DecodeError if damaged."""
+    def read(self, letter: Spooled, /) -> Outgoing | None:
+        """Return what was spooled, None if it was taken away; raises DecodeError if damaged."""
 
     def done(self, letters: Sequence[Spooled], /) -> None:
         """Delete these; one that is gone already is ignored."""

@@ -18,7 +18,6 @@ from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
 from angzarr.cli import letter_places, letters_import
 from angzarr.cli.main import main
 from angzarr.dead_letter_section import DeadLetterSettings
-from angzarr.dead_letters import moving
 from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import TooLarge
@@ -472,7 +471,7 @@ def test_an_import_that_is_killed_anywhere_loses_nothing(run, queues, exported, 
         if kill == "note":
             patch.setattr(letters_import.Position, "reach", die)
         else:
-            patch.setattr(moving, "_put_raw", die)
+            patch.setattr(Impatient, "put_raw", die)
         with pytest.raises(Killed):
             run("import", exported, "--to", TO, catch_exceptions=False)
     assert run("import", exported, "--to", TO).exit_code == 0

@@ -14,7 +14,7 @@ from angzarr.adapters.files.spool import Spool
 from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.cli.main import main
 from angzarr.dead_letters.forwarding import Forwarder
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.dead_letters.spooled import Aside
 from angzarr.settings import load
 from contracts.dead_letters import a_letter, letters_of
@@ -92,6 +92,12 @@ def test_letters_are_listed_oldest_first_without_an_app(spool, look):
     assert said.output.index("order-0") < said.output.index("order-1")
     assert "shop.sync" in said.output
     assert "1 more: --limit 3" in said.output
+
+
+def test_bytes_that_are_no_letter_are_told_as_such(spool, look):
+    spool.put_raw([RawLetter(domain="order", raw=b"{damaged", content_type="application/json")])
+    [row] = json.loads(look("list", "--json").stdout)["letters"]
+    assert row["problem"] == "8 bytes of order that are no letter: the letter is not JSON"
 
 
 def test_an_empty_spool_says_so(spool, run):

@@ -16,16 +16,21 @@ from angzarr.dead_letters.absence import LONGEST_PAUSE
 from angzarr.dead_letters.chain import FallbackQueue
 from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import Receipt, TooLarge
+from angzarr.dead_letters.queue import RawLetter, Receipt, TooLarge
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
-from contracts.dead_letters import DeadLetterQueueContract, a_letter, letters_of
+from contracts.dead_letters import (
+    DeadLetterQueueContract,
+    RawLettersContract,
+    a_letter,
+    letters_of,
+)
 from hand_clock import HandClock
 from unit.dead_letters.letterboxes import Target
 
 SECOND = timedelta(seconds=1)
 
 
-class TestFallbackQueue(DeadLetterQueueContract):
+class TestFallbackQueue(RawLettersContract, DeadLetterQueueContract):
     """Two queues in memory; the second is where other clients put what they put."""
 
     @pytest.fixture(autouse=True)
@@ -103,6 +108,34 @@ def test_only_letters_that_were_refused_go_to_the_next_target(world):
     assert world.kafka.taken == ["order-1", "order-3"]
     assert world.amqp.taken == ["order-2"]
     assert world.confirmed == {"kafka": 2, "amqp": 1}
+
+
+def raw_letters(*names):
+    return [RawLetter(domain="order", raw=name.encode(), content_type="") for name in names]
+
+
+def test_bytes_that_are_no_letter_go_to_the_first_target_that_takes_any(world):
+    raws = raw_letters("a", "b")
+    world.amqp.put_raw = world.amqp.put
+    assert world.chain.put_raw(raws) == [None, None]
+    assert (world.kafka.asked, world.spool.asked) == (0, 0)
+    assert world.amqp.taken == [one.id for one in raws]
+    assert world.confirmed == {"amqp": 2}
+    world.amqp.leave()
+    world.spool.put_raw = world.spool.put
+    assert world.chain.put_raw(raws) == [None, None]
+    assert world.spool.taken == [one.id for one in raws]
+
+
+def test_bytes_that_no_target_takes_are_refused_with_every_reason(world):
+    [why] = world.chain.put_raw(raw_letters("a"))
+    assert isinstance(why, TooLarge)
+    assert "kafka: it cannot be read, and this destination takes nothing but letters" in why
+    world.amqp.put_raw = world.amqp.put
+    world.amqp.leave()
+    [why] = world.chain.put_raw(raw_letters("a"))
+    assert not isinstance(why, TooLarge), "one of them may take it yet"
+    assert "amqp: amqp gave no answer" in why
 
 
 def test_a_target_that_cannot_be_asked_is_followed_by_the_next(world):

@@ -17,7 +17,7 @@ from angzarr.dead_letters.forwarding import (
     LOOK_EVERY,
     Forwarder,
 )
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.dead_letters.spooled import Aside, Spooled
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 from contracts.dead_letters import a_letter
@@ -35,6 +35,7 @@ class Disk:
         self.files: dict[str, Spooled] = {}
         self.damaged: set[str] = set()
         self.unreadable: set[str] = set()
+        self.raw: set[str] = set()
         self.aside: dict[str, Aside] = {}
         self.others_forward = False
         self.away = False
@@ -57,6 +58,8 @@ class Disk:
             raise DecodeError("it was cut")
         if one.letter_id not in self.files:
             return None
+        if one.letter_id in self.raw:
+            return RawLetter(domain="order", raw=one.letter_id.encode(), content_type="")
         return a_letter("order", int(one.letter_id.removeprefix("order-")))
 
     def done(self, letters, /):
@@ -166,6 +169,24 @@ def test_a_letter_that_no_queue_ever_takes_is_set_aside(world, caplog):
     assert world.kafka.taken == ["order-2"]
     assert world.disk.aside == {"order-1": Aside.REFUSED}
     assert "spool_letter_refused: 00001 is set aside: kafka: too large" in caplog.text
+
+
+def test_bytes_that_are_no_letter_are_forwarded_among_letters(world):
+    world.kafka.put_raw = world.kafka.put
+    world.disk.put(1, 2, 3)
+    world.disk.raw = {"order-2"}
+    world.turns()
+    raw = RawLetter(domain="order", raw=b"order-2", content_type="")
+    assert world.kafka.taken == ["order-1", "order-3", raw.id]
+    assert not world.disk.files
+
+
+def test_bytes_that_a_queue_of_letters_alone_never_takes_are_set_aside(world):
+    world.disk.put(1, 2)
+    world.disk.raw = {"order-2"}
+    world.turns()
+    assert world.kafka.taken == ["order-1"]
+    assert world.disk.aside == {"order-2": Aside.REFUSED}
 
 
 def test_a_damaged_file_is_set_aside_and_the_rest_forwarded(world, caplog):

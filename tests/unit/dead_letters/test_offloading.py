@@ -17,7 +17,13 @@ from angzarr.dead_letters.offloading import (
     has_body,
     without_body,
 )
-from angzarr.dead_letters.queue import Receipt, TooLarge, put_one
+from angzarr.dead_letters.queue import (
+    ONLY_LETTERS,
+    RawLetter,
+    Receipt,
+    TooLarge,
+    put_one,
+)
 from angzarr.errors import (
     DeadLetterQueueUnavailable,
     LetterTooLarge,
@@ -101,6 +107,17 @@ def test_a_letter_that_is_too_large_is_put_again_with_its_body_in_the_store(worl
     assert (taken.message.body, taken.event.data) == (b"", None)
     assert taken.event.root == letter.event.root
     assert world.store.fetch(taken.payload) == letter.message.body
+
+
+def test_bytes_that_are_no_letter_go_as_they_are_or_are_refused_and_never_to_the_store(world):
+    small = RawLetter(domain="order", raw=b"x", content_type="")
+    big = RawLetter(domain="order", raw=b"x" * (LIMIT + 1), content_type="")
+    assert world.offloading.put_raw([small]) == [ONLY_LETTERS]
+    world.queue.put_raw = world.queue.put
+    fits, too_large = world.offloading.put_raw([small, big])
+    assert fits is None
+    assert isinstance(too_large, TooLarge)
+    assert (world.queue.taken, world.store.puts) == ([small], 0)
 
 
 def test_letters_that_fit_are_put_once_and_cost_the_store_nothing(world, monkeypatch):

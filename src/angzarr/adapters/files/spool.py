@@ -20,7 +20,7 @@ from angzarr.adapters.files.spooled import told
 from angzarr.clock import Clock, SystemClock
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import Outgoing, RawLetter, TooLarge
 from angzarr.dead_letters.spooled import Aside
 
 #: The share of the bound that a process writes before it looks what others wrote.
@@ -58,6 +58,16 @@ class Spool:
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Write *letters* (see DeadLetterQueue); a disk without room refuses with a reason."""
+        return self._put(letters)
+
+    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
+        """Write bytes that are no letter in the same way (see CarriesRaw)."""
+        return self._put(letters)
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
         if not letters:
             return []
         self._leave_parents_state()
@@ -67,10 +77,7 @@ class Spool:
                 os.fsync(folder)
         return answers
 
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
-
-    def _put_one(self, folder: int, letter: DeadLetter) -> str | None:
+    def _put_one(self, folder: int, letter: Outgoing) -> str | None:
         raw = spool_file.write(letter)
         if raw is None:
             return TooLarge(f"the spool takes no letter of more than {MAX_LETTER_BYTES} bytes")

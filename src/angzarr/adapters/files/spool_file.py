@@ -1,7 +1,8 @@
 """A letter as a file: two lines of JSON, to be read with ``cat`` and ``jq``. No I/O here.
 
 The first says the content type and the digest of the letter's bytes; the second is the letter, or
-base64 of it where its form is binary.
+base64 of it where its form is binary. Of bytes that are no letter the first says the domain, too,
+and the second is base64.
 """
 
 from __future__ import annotations
@@ -9,40 +10,74 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, MAX_LETTER_BYTES, decode, encode
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import Outgoing, RawLetter
 from angzarr.errors import DecodeError
 
 #: More than any letter that may be read takes, base64 and all; what is larger is not ours.
 MAX_FILE_BYTES = 2 * MAX_LETTER_BYTES
 
 
-def write(letter: DeadLetter) -> bytes | None:
+class Content(NamedTuple):
+    """What a file holds; `domain` is that of bytes which are no letter, None where they are one."""
+
+    body: bytes
+    content_type: str
+    domain: str | None
+
+
+def write(letter: Outgoing) -> bytes | None:
     """Return what *letter*'s file holds, None if it is larger than any letter that is read."""
     body, content_type = encode(letter)
     if len(body) > MAX_LETTER_BYTES:
         return None
-    head = {"content_type": content_type, "sha256": hashlib.sha256(body).hexdigest()}
-    shown = body if content_type == JSON_CONTENT_TYPE else b'"%b"' % base64.b64encode(body)
+    content = Content(body, content_type, letter.domain if isinstance(letter, RawLetter) else None)
+    head = {"content_type": content_type, "sha256": _digest(content)}
+    if content.domain is not None:
+        head["domain"] = content.domain
+    shown = body if _is_shown(content) else b'"%b"' % base64.b64encode(body)
     return b"%b\n%b\n" % (json.dumps(head).encode(), shown)
 
 
-def read(raw: bytes) -> DeadLetter:
-    """Return the letter; raises DecodeError where the file is not what was written."""
+def content(raw: bytes) -> Content:
+    """Return what the file holds; raises DecodeError where that is not what was written."""
     head, _, rest = raw.partition(b"\n")
     said = _read_json(head)
     content_type = said.get("content_type") if isinstance(said, dict) else None
     if not isinstance(content_type, str):
         msg = "the file does not begin with the letter's content type"
         raise DecodeError(msg)
-    shown = rest.removesuffix(b"\n")
-    body = shown if content_type == JSON_CONTENT_TYPE else _read_base64(shown)
-    if hashlib.sha256(body).hexdigest() != said.get("sha256"):
+    domain = said.get("domain")
+    found = Content(
+        rest.removesuffix(b"\n"), content_type, domain if isinstance(domain, str) else None
+    )
+    if not _is_shown(found):
+        found = found._replace(body=_read_base64(found.body))
+    if _digest(found) != said.get("sha256"):
         msg = "the file does not hold what was written to it: it was cut or changed"
         raise DecodeError(msg)
-    return decode(body, content_type)
+    return found
+
+
+def read(raw: bytes) -> Outgoing:
+    """Return the letter, or the bytes that are none; raises DecodeError as `content` does."""
+    body, content_type, domain = content(raw)
+    if domain is None:
+        return decode(body, content_type)
+    return RawLetter(domain=domain, raw=body, content_type=content_type)
+
+
+def _is_shown(found: Content) -> bool:
+    """Tell whether the second line is the letter itself."""
+    return found.domain is None and found.content_type == JSON_CONTENT_TYPE
+
+
+def _digest(found: Content) -> str:
+    """Return the SHA-256 of a letter; of other bytes with all that is said of them."""
+    told = "" if found.domain is None else f"{found.content_type}\0{found.domain}\0"
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass") + found.body).hexdigest()
 
 
 def _read_json(raw: bytes) -> Any:

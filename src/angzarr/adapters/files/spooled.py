@@ -12,8 +12,9 @@ from typing import Final
 
 from angzarr.adapters.files import spool_file, whole_files
 from angzarr.adapters.files.folder_lock import FolderLock
+from angzarr.adapters.files.spool_file import Content
 from angzarr.adapters.files.spool_names import letters_among
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import Outgoing
 from angzarr.dead_letters.spooled import Aside, Spooled, SpoolTally
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
@@ -58,11 +59,17 @@ class FolderOfLetters:
             damaged=len(apart[Aside.DAMAGED]),
         )
 
-    def read(self, letter: Spooled, /, *, aside: Aside | None = None) -> DeadLetter | None:
+    def read(self, letter: Spooled, /, *, aside: Aside | None = None) -> Outgoing | None:
         """Return a letter, or one that was set aside (see SpooledLetters)."""
         with told(self._path):
             raw = _read(self._path / (aside or "") / letter.name)
         return None if raw is None else spool_file.read(raw)
+
+    def content(self, letter: Spooled, /) -> Content | None:
+        """Return the bytes of a letter and what is said of them (see `read`)."""
+        with told(self._path):
+            raw = _read(self._path / letter.name)
+        return None if raw is None else spool_file.content(raw)
 
     def done(self, letters: Sequence[Spooled], /) -> None:
         """Delete these. They may come back after a power cut, and are then forwarded twice."""

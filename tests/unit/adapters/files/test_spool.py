@@ -14,7 +14,7 @@ import pytest
 from angzarr.adapters.files import spool_file, whole_files
 from angzarr.adapters.files.spool import UNLOOKED_SHARE, Spool
 from angzarr.adapters.files.spooled import FolderOfLetters
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.dead_letters.spooled import Aside
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 from contracts.dead_letters import a_letter, letters_of
@@ -64,6 +64,15 @@ def test_letters_are_there_whole_and_in_order(spool, folder):
     assert spool.put(letters[:5]) == [None] * 5
     assert spool.put(letters[5:]) == [None] * 7
     assert [folder.read(one) for one in folder.waiting()] == letters
+
+
+def test_bytes_that_are_no_letter_are_there_in_their_place(spool, folder):
+    raw = RawLetter(domain="order", raw=b"no letter \xff", content_type="text/odd")
+    spool.put([a_letter("order")])
+    assert spool.put_raw([raw]) == [None]
+    first, second = folder.waiting()
+    assert second.letter_id == raw.id
+    assert [folder.read(one) for one in (first, second)] == [a_letter("order"), raw]
 
 
 def test_a_name_says_the_size_and_the_letters_id(spool, folder, path):

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from angzarr.adapters.files import spool_file
 from angzarr.dead_letters.codec import Form, decode, encode
+from angzarr.dead_letters.queue import RawLetter
 from angzarr.errors import DecodeError
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 from contracts.dead_letters import a_letter
 
 RAW = spool_file.write(a_letter("order"))
+RAW_BYTES = spool_file.write(RawLetter(domain="order", raw=b"no letter", content_type="text/odd"))
 
 
 def test_a_letter_is_two_lines_of_json_that_people_can_read():
@@ -35,6 +37,24 @@ def test_a_letter_that_json_would_not_hold_whole_is_kept_in_binary():
     raw = spool_file.write(letter)
     assert raw.count(b"\n") == 2
     assert spool_file.read(raw) == letter
+
+
+@given(st.text(), st.binary(), st.sampled_from(["", "application/json", "text/odd"]))
+def test_bytes_that_are_no_letter_are_read_as_they_were_written(domain, raw, content_type):
+    letter = RawLetter(domain=domain, raw=raw, content_type=content_type)
+    written = spool_file.write(letter)
+    assert written.count(b"\n") == 2
+    assert spool_file.read(written) == letter
+
+
+@given(st.integers(0, len(RAW_BYTES) - 2), st.integers(0, 255))
+def test_bytes_of_which_one_changed_are_damaged_or_the_same(at, byte):
+    raw = bytearray(RAW_BYTES)
+    raw[at] = byte
+    try:
+        assert spool_file.read(bytes(raw)) == spool_file.read(RAW_BYTES)
+    except DecodeError:
+        return
 
 
 def test_what_is_larger_than_any_letter_that_is_read_is_not_written(monkeypatch):
