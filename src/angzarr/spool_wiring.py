@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from angzarr import letter_wiring, wiring
 from angzarr.clock import SystemClock
+from angzarr.dead_letter_section import SpoolSettings
 from angzarr.dead_letters.forwarding import Forwarder
+from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.errors import ConfigurationError
 from angzarr.settings import Settings
 from angzarr.turn_thread import TurnThread
@@ -50,6 +52,15 @@ def open_forwarder_thread(settings: Settings, broker: str) -> TurnThread | None:
 def open_folder(path: Path) -> Any:
     """Return the way out of the spool at *path*."""
     return importlib.import_module("angzarr.adapters.files.spooled").FolderOfLetters(path)
+
+
+def open_queue(given: SpoolSettings, *, create_missing: bool) -> DeadLetterQueue:
+    """Return the spool at the path that *given* names as a queue that letters are moved from."""
+    module = importlib.import_module("angzarr.adapters.files.spool_queue")
+    queue: DeadLetterQueue = module.SpoolQueue(
+        Path(str(given.path)), max_bytes=given.max_bytes, create_missing=create_missing
+    )
+    return queue
 
 
 def spool_path(settings: Settings) -> Path:

@@ -15,6 +15,7 @@ from angzarr.dead_letters.chain import SPOOL
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.letter_wiring import open_backend, open_unprotected, places
+from angzarr.spool_wiring import open_queue
 
 #: What stands for the app's configured queue.
 APP: Final = "app"
@@ -27,9 +28,12 @@ def find_place(name: str, app_name: str | None) -> Place:
     if name != APP:
         return read_url(name)
     app = load_application(app_name)
-    names = [one for one in places(app.settings, app.broker_url) if one != SPOOL]
-    found = [place_of(one, app.settings.dlq, app.broker_url) for one in names]
-    shown = " or ".join(one.shown for one in found)
+    found = [
+        place_of(one, app.settings.dlq, app.broker_url)
+        for one in places(app.settings, app.broker_url)
+    ]
+    # Its spool is no queue that is read, but what is put there comes to its queues.
+    shown = " or ".join(one.shown for one in found if one.backend != SPOOL)
     return replace(
         found[0],
         shown=f"the app's queue ({shown})",
@@ -45,6 +49,8 @@ def opened(
     if name == APP:
         app = load_application(app_name)
         queue = open_unprotected(app.settings, app.broker_url)  # a signature vouches for its writer
+    elif place.backend == SPOOL:
+        queue = open_queue(place.spool(), create_missing=place.create_missing)
     else:
         changes = {"kafka_group": group} if group else {}
         queue = open_backend(place.backend, place.settings(**changes), "")
@@ -58,6 +64,8 @@ def check_two_places(source: Place, target: Place) -> None:
     """Refuse to move letters round in a circle."""
     if source.spots & target.spots:
         msg = f"--from and --to are one place, {target.shown}: letters would go round for ever"
+        if SPOOL in (source.backend, target.backend) and source.backend != target.backend:
+            msg += "; `angzarr dlq spool forward` takes letters out of an app's own spool"
         raise click.UsageError(msg)
 
 

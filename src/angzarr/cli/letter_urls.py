@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from posixpath import normpath
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from pydantic import ValidationError
 
-from angzarr.dead_letter_section import DeadLetterSettings
+from angzarr.dead_letter_section import DeadLetterSettings, SpoolSettings
+from angzarr.dead_letters.chain import SPOOL
 from angzarr.errors import ConfigurationError
+from angzarr.sections import Section
+
+_S = TypeVar("_S", bound=Section)
 
 #: What a URL may look like, for people.
 FORMS: Final = (
     "kafka://host:9092[,host2:9092], amqp://user:password@host:5672/vhost, amqps://…,"
-    " sqs://region[?endpoint=http://…], sns-sqs://region, pubsub://project"
+    " sqs://region[?endpoint=http://…], sns-sqs://region, pubsub://project, spool:///folder"
 )
 
 _DEFAULT_PORT: Final = {"kafka": "9092", "amqp": "5672", "pyamqp": "5672", "amqps": "5671"}
@@ -41,8 +46,21 @@ class Place:
 
     def settings(self, **changes: Any) -> DeadLetterSettings:
         """Return its settings; raises ConfigurationError where this angzarr has no such one."""
+        return self._read(DeadLetterSettings, {**self.given, **changes})
+
+    def spool(self) -> SpoolSettings:
+        """Return the settings of a spool; raises ConfigurationError as `settings` does."""
+        given = {name: value for name, value in self.given.items() if name != "create_missing"}
+        return self._read(SpoolSettings, given)
+
+    @property
+    def create_missing(self) -> bool:
+        """Whether it is made where it is missing."""
+        return bool(self.given.get("create_missing", True))
+
+    def _read(self, section: type[_S], given: Mapping[str, Any]) -> _S:
         try:
-            return DeadLetterSettings(**{**self.given, **changes})
+            return section(**given)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
@@ -90,6 +108,9 @@ def place_of(backend: str, given: DeadLetterSettings, broker: str) -> Place:
             found = read_url(f"kafka://{given.kafka_brokers}")
         case "amqp":
             found = read_url(given.amqp_url or broker)
+        case "spool":
+            spots = frozenset({_spool_spot(str(given.spool.path))})
+            found = Place(backend=SPOOL, given={}, shown=SPOOL, spots=spots)
         case _:
             spots = frozenset({f"{backend}:{given.model_dump_json()}"})
             if backend in ("sqs", "sns_sqs"):
@@ -158,9 +179,18 @@ def _pubsub(_url: str, parts: SplitResult, _options: _Options) -> Place:
     )
 
 
-def _spool(_url: str, _parts: SplitResult, _options: _Options) -> Place:
-    msg = "a spool is no queue: `angzarr dlq spool forward` carries its letters to their queue"
-    raise ConfigurationError(msg)
+def _spool(_url: str, parts: SplitResult, options: _Options) -> Place:
+    if parts.netloc or not parts.path.strip("/"):
+        msg = "a spool is named by its folder: spool:///var/lib/angzarr/spool"
+        raise ConfigurationError(msg)
+    path = unquote(parts.path)
+    bound = {"max_bytes": options.pop("max_bytes")} if "max_bytes" in options else {}
+    return Place(
+        backend=SPOOL,
+        given={"path": path, **bound},
+        shown=f"spool://{path}",
+        spots=frozenset({_spool_spot(path)}),
+    )
 
 
 _READERS: Final[Mapping[str, Callable[[str, SplitResult, _Options], Place]]] = {
@@ -199,6 +229,10 @@ def _same_host(host: str) -> str:
 def _aws_spots(region: str, endpoint: str) -> frozenset[str]:
     """Return one spot for SQS and SNS: a topic fans out to the queue of its name."""
     return frozenset({f"aws:{region}@{_same_host(_host_of(endpoint))}"})
+
+
+def _spool_spot(path: str) -> str:
+    return f"spool:{normpath(path)}"
 
 
 def _host_of(endpoint: str) -> str:

@@ -21,6 +21,7 @@ from angzarr.dead_letters.queue import (
     Outgoing,
     RawLetter,
     Receipt,
+    TellsDamaged,
     put_all,
 )
 from angzarr.errors import DeadLetterQueueUnavailable
@@ -126,6 +127,8 @@ class Transfer:
             self._tell(self.account)
             due = began + self._course.due(self.account.taken)
             _sleep_until(due, clock=self._clock, stop=self._stop)
+        if isinstance(self._source, TellsDamaged):
+            self.account.kept.update(self._source.damaged())
         return self.account
 
     def _batches(self) -> Iterator[list[Receipt]]:

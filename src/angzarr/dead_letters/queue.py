@@ -107,6 +107,14 @@ class CountsWaiting(Protocol):
         """Return how many letters of each of *domains* wait; it may lag, and creates nothing."""
 
 
+@runtime_checkable
+class TellsDamaged(Protocol):
+    """A dead-letter queue that may hold what it can neither give out nor let go."""
+
+    def damaged(self) -> Mapping[str, str]:
+        """Return what it came upon, by name, with the reason; it stays where it is."""
+
+
 def put_raw(queue: Letterbox, letters: Sequence[RawLetter]) -> list[str | None]:
     """Put bytes into *queue*, which refuses them for good where it takes nothing but letters."""
     if isinstance(queue, CarriesRaw):

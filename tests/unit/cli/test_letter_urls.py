@@ -79,6 +79,7 @@ def test_pubsub_is_named_by_its_project():
         ("amqp://a/v;amqp://b/v", "pyamqp://b/v"),
         ("sqs://eu-central-1", "sns-sqs://eu-central-1"),
         ("sqs://r?endpoint=http://localhost:4566", "sqs://r?endpoint=https://127.0.0.1:4566"),
+        ("spool:///var/spool/", "spool:///var/./lib/../spool?max_bytes=9"),
     ],
 )
 def test_one_place_under_two_names_is_one_place(one, other):
@@ -94,6 +95,7 @@ def test_one_place_under_two_names_is_one_place(one, other):
         ("sqs://r", "sqs://r?endpoint=http://localhost:4566"),
         ("pubsub://a", "pubsub://b"),
         ("kafka://one", "amqp://one"),
+        ("spool:///one", "spool:///one/two"),
     ],
 )
 def test_two_places_are_two(one, other):
@@ -109,7 +111,9 @@ def test_two_places_are_two(one, other):
         ("kafka://", "named by its brokers"),
         ("kafka://u:s3cret@", "named by its brokers"),
         ("kafka://[h", "cannot be read"),
-        ("spool:///s3cret", "a spool is no queue"),
+        ("spool://s3cret/spool", "a spool is named by its folder"),
+        ("spool:///", "a spool is named by its folder"),
+        ("spool:///folder?max_byte=s3cret", "takes no option 'max_byte'"),
         ("sqs://r?endpoint=http://[s3cret", "cannot be read"),
         ("amqp://h;u:s3cret@i", "split by ';'"),
         ("amqp://h;kafka://u:s3cret@i", "split by ';'"),
@@ -138,6 +142,28 @@ def test_values_that_do_not_fit_are_refused_without_repeating_them(url, said):
     assert "s3cret" not in str(caught.value)
 
 
+def test_a_spool_is_its_folder():
+    place = read_url("spool:///var/lib/my%20spool?max_bytes=4096&create_missing=false")
+    assert (place.backend, place.shown) == ("spool", "spool:///var/lib/my spool")
+    assert (place.spool().path, place.spool().max_bytes) == ("/var/lib/my spool", 4096)
+    assert not place.create_missing
+    assert read_url("spool:///spool").create_missing
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("spool:///spool?max_bytes=s3cret", "max_bytes: Input should be a valid integer"),
+        ("spool:///spool?max_bytes=0", "max_bytes: Input should be greater than 0"),
+        ("spool:spool", "path must begin at the root"),
+    ],
+)
+def test_values_that_no_spool_has_are_refused_without_repeating_them(url, said):
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        read_url(url).spool()
+    assert "s3cret" not in str(caught.value)
+
+
 @given(url=st.text() | st.builds("{}://{}".format, st.sampled_from(SCHEMES), st.text()))
 def test_hostile_urls_raise_nothing_else(url):
     with contextlib.suppress(ConfigurationError):
@@ -152,5 +178,9 @@ def test_an_apps_queue_is_the_place_that_its_settings_mean():
     assert of_broker.shown == "amqp://h:5672/"
     sqs = DeadLetterSettings(backend="sqs", aws_region="r", aws_endpoint_url="http://localhost:1")
     assert place_of("sqs", sqs, "").spots == read_url("sqs://r?endpoint=http://127.0.0.1:1").spots
+    spool = DeadLetterSettings(
+        targets=("amqp", "spool"), spool={"path": "/var/spool", "durable": True}
+    )
+    assert place_of("spool", spool, "").spots == read_url("spool:///var/spool/").spots
     channel = place_of("channel", DeadLetterSettings(), "memory://")
     assert channel.shown == "channel"

@@ -14,13 +14,16 @@ import pytest
 from click.testing import CliRunner
 from tests.contracts.dead_letters import a_letter, letters_of
 
+from angzarr.adapters.files.spool import Spool
+from angzarr.adapters.files.spool_queue import SpoolQueue
+from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
 from angzarr.cli import letter_places, letters_import
 from angzarr.cli.main import main
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import TooLarge
+from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
 from hand_clock import HandClock
 
@@ -61,14 +64,17 @@ def queues(monkeypatch):
     monkeypatch.setattr(letter_places, "open_backend", open_backend)
     clock = HandClock()
     look = timedelta(seconds=1)
-    waits = Impatient.receive
 
-    def receive(queue, domains, *, limit, wait):
-        taken = waits(queue, domains, limit=limit, wait=wait)
-        clock.sleep(timedelta(0) if taken else look)
-        return taken
+    def by_hand(waits):
+        def receive(queue, domains, *, limit, wait):
+            taken = waits(queue, domains, limit=limit, wait=timedelta(0))
+            clock.sleep(timedelta(0) if taken else look)
+            return taken
 
-    monkeypatch.setattr(Impatient, "receive", receive)
+        return receive
+
+    for kind in (Impatient, SpoolQueue):
+        monkeypatch.setattr(kind, "receive", by_hand(kind.receive))
     monkeypatch.setattr("angzarr.cli.letters_move.SystemClock", lambda: clock)
     monkeypatch.setattr("angzarr.cli.letters_import.SystemClock", lambda: clock)
     return found
@@ -406,6 +412,95 @@ def test_two_exports_do_not_write_one_file(export, tmp_path):
         result = export("--append")
     assert result.exit_code == 1
     assert "another export writes it" in result.output
+
+
+# -- spool -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spool(tmp_path):
+    spool = Spool(tmp_path / "spool", max_bytes=2**30)
+    spool.prepare()
+    return spool
+
+
+def spooled(folder):
+    found = FolderOfLetters(folder)
+    return [found.read(one) for one in found.waiting()]
+
+
+def test_letters_of_a_spool_move_to_a_queue_with_those_that_cannot_be_read(
+    run, queues, tmp_path, spool
+):
+    spool.put([*letters_of("order", 130), a_letter("billing")])
+    spool.put_raw([RawLetter(domain="order", raw=b"no letter", content_type="text/odd")])
+    words = ("move", "--from", f"spool://{tmp_path}/spool", "--to", TO, "--domain", "order")
+    dry = run(*words, "--dry-run")
+    assert dry.stdout.startswith("would move 131 letters: order 131\n1 of them cannot be read")
+    assert len(spooled(tmp_path / "spool")) == 132
+    result = run(*words, "--yes")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("moved 131 letters: order 131\n1 of them cannot be read")
+    assert spooled(tmp_path / "spool") == [a_letter("billing")]
+    assert left(queues["amqp"]) == 131
+
+
+def test_letters_of_a_queue_move_into_a_spool_until_it_is_full(run, queues, tmp_path):
+    queues["kafka"].put(letters_of("order", 3))
+    put_raw(queues["kafka"], b"no letter")
+    folder = tmp_path / "new" / "spool"
+    words = ("move", "--from", FROM, "--domain", "order", "--yes", "--to")
+    assert run(*words, f"spool://{folder}").exit_code == 0
+    assert len(spooled(folder)) == 4
+    queues["kafka"].put(letters_of("order", 3))
+    result = run(*words, f"spool://{folder}?max_bytes=5000")
+    assert result.exit_code == 1
+    assert "is full" in result.stdout
+    assert left(queues["kafka"]) > 0
+
+
+def test_a_spool_is_exported_and_imported(run, queues, tmp_path, spool):
+    spool.put(letters_of("order", 3))
+    file, other = tmp_path / "letters.jsonl", tmp_path / "other"
+    words = ("export", "--from", f"spool://{tmp_path}/spool", "--domain", "order", "--to", file)
+    assert run(*words, "--drain").exit_code == 0
+    assert spooled(tmp_path / "spool") == []
+    assert run("import", file, "--to", f"spool://{other}").stdout == "imported 3 letters\n"
+    assert spooled(other) == letters_of("order", 3)
+
+
+def test_a_damaged_file_of_a_spool_stays_and_fails_the_command(run, queues, tmp_path, spool):
+    spool.put(letters_of("order", 2))
+    damaged = min((tmp_path / "spool").glob("*.letter"))
+    damaged.write_bytes(b"x")
+    words = ("move", "--from", f"spool://{tmp_path}/spool", "--to", TO, "--domain", "order")
+    result = run(*words, "--yes")
+    assert result.exit_code == 1
+    assert f"1 letters stay where they were:\n  {damaged.name}: the file does" in result.stdout
+    assert left(queues["amqp"]) == 1
+    assert damaged.read_bytes() == b"x"
+
+
+def test_a_spool_that_is_not_there_is_one_clear_sentence(run, tmp_path):
+    words = ("move", "--from", f"spool://{tmp_path}/none", "--to", TO, "--domain", "order")
+    result = run(*words, "--yes")
+    assert result.exit_code == 1
+    assert "none cannot be used: no such file or directory" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_an_apps_own_spool_and_its_queue_are_one_place(app, tmp_path):
+    app.settings.dlq = DeadLetterSettings(
+        targets=("kafka", "spool"),
+        kafka_brokers="a",
+        spool={"path": str(tmp_path), "durable": True},
+    )
+    words = ["-A", "shop_for_test", "dlq", "move", "--domain", "order", "--yes"]
+    for places in (("spool://" + str(tmp_path), "app"), ("app", "spool://" + str(tmp_path))):
+        result = CliRunner().invoke(main, [*words, "--from", places[0], "--to", places[1]])
+        assert result.exit_code == 2
+        assert "letters would go round for ever" in " ".join(result.output.split())
+        assert "`angzarr dlq spool forward`" in " ".join(result.output.split())
 
 
 # -- import ----------------------------------------------------------------------------------

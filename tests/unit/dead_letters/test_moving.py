@@ -212,6 +212,14 @@ def test_unreadable_bytes_stay_where_a_target_takes_nothing_but_letters(source, 
     assert ids_in(source).total() == 1
 
 
+def test_what_a_source_holds_and_cannot_give_out_is_told_as_kept(source, target, clock):
+    source.put([a_letter("order")])
+    source.damaged = lambda: {"file-7": "it was cut"}
+    account = transfer(source, target, clock).run()
+    assert account.kept == {"file-7": "it was cut"}
+    assert account.carried == Counter(order=1)
+
+
 def test_a_look_gives_everything_back(source, target, clock):
     source.put([*letters_of("order", 120), a_letter("billing")])
     put_raw(source, "order", b"no letter")
