@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -16,10 +17,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from adapters.pubsub_site import PROJECT
 from angzarr.cli.letter_urls import read_url
 from angzarr.cli.main import main
 from angzarr.dead_letters.moving import waiting
-from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, put_raw
 from angzarr.letter_wiring import open_backend
 from contracts.dead_letters import letters_of, take
 from polling import wait_until
@@ -106,6 +108,21 @@ def test_a_mover_that_is_killed_on_the_way_over_three_brokers_loses_nothing(site
     assert set(found) == wanted
     assert max(found.values()) <= 2, "a letter is in both queues at worst, so it is moved twice"
     assert site.waiting(site.open(site.rabbitmq)) == site.waiting(into) == 0
+
+
+def test_what_cannot_be_read_goes_on_over_every_kind_of_place_as_it_came(
+    site: Site, tmp_path: Path, pubsub_emulator: str
+) -> None:
+    told = {(b"no letter \xff", ""), (b"{damaged", "application/json"), (b"\xff", "text/odd")}
+    raws = [RawLetter(domain=site.domain, raw=raw, content_type=kind) for raw, kind in told]
+    assert put_raw(site.open(site.rabbitmq), raws) == [None] * 3
+    pubsub, spool = f"pubsub://{PROJECT}", f"spool://{tmp_path}/spool"
+    way = (site.rabbitmq, site.sqs, spool, pubsub)
+    for source, target in itertools.pairwise(way):
+        words = ("--from", source, "--to", target, "--domain", site.domain, "--yes")
+        assert "3 of them cannot be read as letters" in site.run("move", *words)
+    taken = take(site.open(pubsub), [site.domain], 3)
+    assert {(one.raw, one.content_type) for one in taken} == told
 
 
 def test_a_file_takes_letters_away_from_one_queue_and_brings_them_to_another(

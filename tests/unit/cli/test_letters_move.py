@@ -18,7 +18,7 @@ from angzarr.adapters.files.spool import Spool
 from angzarr.adapters.files.spool_queue import SpoolQueue
 from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
-from angzarr.cli import letter_places, letters_import
+from angzarr.cli import letter_places, letters_import, letters_view
 from angzarr.cli.main import main
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.codec import Encoded
@@ -146,6 +146,18 @@ def test_secrets_of_a_url_reach_the_backend_and_nothing_else(run, queues):
     assert run("export", "--from", FROM, "--domain", "order").exit_code == 0
     given = queues["settings"]["kafka"]
     assert given.plain_kafka_options()["sasl.password"] == "s3cret"
+
+
+def test_a_source_that_cannot_count_gets_a_running_count(move, queues, monkeypatch):
+    monkeypatch.setattr(letters_view, "_NOW_AND_THEN", 0.0)
+    source = queues["kafka"]
+    source.put(letters_of("order", 130))
+    verbs = {name: getattr(source, name) for name in ("receive", "done", "close")}
+    queues["kafka"] = types.SimpleNamespace(**verbs)
+    result = move()
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "moving: 100 letters\nmoving: 130 letters\n"
+    assert left(source) == 0
 
 
 def test_json_tells_it_to_programs(move, queues):
