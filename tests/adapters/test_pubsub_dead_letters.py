@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -151,6 +152,25 @@ class TestPubSubDeadLetterQueue(
             with pytest.raises(DeadLetterQueueUnavailable, match=said):
                 queue.receive([domain], limit=1, wait=NOTHING)
             queue.close()
+
+    def test_a_subscription_that_could_lose_letters_is_told_once(
+        self, domain: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        day = timedelta(days=1)
+        changes = {"message_retention_duration": day, "expiration_policy": {"ttl": 2 * day}}
+        with self.as_it_should_be(domain, **changes):
+            queue = self.open()
+            assert queue.put([a_letter(domain), a_letter(f"{domain}-ours")]) == [None, None]
+            assert len(take(queue, [domain, f"{domain}-ours"], 2)) == 2
+            queue.close()
+        warned = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+        told = (
+            f"Pub/Sub could lose or move dead letters. {queue_name(domain)}:"
+            " message_retention_duration=86400s (set it to 604800s),"
+            " it expires after 172800s without a reader (let it never expire)"
+        )
+        assert warned == [told]
+        assert self.subscription(domain).message_retention_duration == day, "it is another's"
 
     @contextlib.contextmanager
     def as_it_should_be(self, domain: str, **changes: Any) -> Iterator[None]:

@@ -9,6 +9,8 @@ from google.pubsub_v1.types import ExpirationPolicy, Subscription
 
 #: The longest that Pub/Sub keeps a message, and what its emulators take at most.
 RETENTIONS: Final = (timedelta(days=31), timedelta(days=7))
+#: Deliveries after which a dead-letter policy that names no number moves a message.
+_ATTEMPTS: Final = 5
 #: What Pub/Sub writes in place of a subscription's topic that was deleted.
 _DELETED: Final = "_deleted-topic_"
 _UNORDERED: Final = "keeps no order; delete it once it is empty, or set dlq.pubsub_ordering: false"
@@ -45,6 +47,30 @@ def problem_of(found: Any, topic: str, *, ordering: bool, reading: bool) -> str:
     )
     why = next((why for holds, why in problems if holds), "")
     return f"the subscription {name} {why}" if why else ""
+
+
+def weaknesses(found: Any, longest: timedelta) -> list[str]:
+    """Return by what letters in *found* could be lost or moved, with what to do.
+
+    *longest* is how long a subscription can keep a letter.
+    """
+    told = []
+    kept = found.message_retention_duration
+    if kept and kept < longest:
+        told.append(f"message_retention_duration={_seconds(kept)} (set it to {_seconds(longest)})")
+    if ttl := found.expiration_policy.ttl:
+        told.append(f"it expires after {_seconds(ttl)} without a reader (let it never expire)")
+    if aside := found.dead_letter_policy.dead_letter_topic:
+        times = found.dead_letter_policy.max_delivery_attempts or _ATTEMPTS
+        told.append(
+            f"a letter delivered {times} times is moved to {aside.rpartition('/')[2]}"
+            " (remove its dead-letter policy)"
+        )
+    return told
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{span.total_seconds():.0f}s"
 
 
 def _orphaned(name: str) -> str:

@@ -7,6 +7,8 @@ published before the subscription was seen, and it is looked at again from time 
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Collection
@@ -16,8 +18,14 @@ from typing import Any, Final
 from google.api_core.exceptions import AlreadyExists, GoogleAPICallError, InvalidArgument, NotFound
 
 from angzarr.adapters.pubsub.client import AWAY, Clients, reason_of
-from angzarr.adapters.pubsub.subscriptions import RETENTIONS, new_subscription, problem_of
+from angzarr.adapters.pubsub.subscriptions import (
+    RETENTIONS,
+    new_subscription,
+    problem_of,
+    weaknesses,
+)
 
+_LOG: Final = logging.getLogger(__name__)
 #: Seconds for which a subscription that was seen counts as being there, for who writes and reads.
 _TRUSTED: Final = {False: 60.0, True: 5.0}
 
@@ -32,6 +40,7 @@ class Topics:
         self._lease = lease
         self._seen: dict[tuple[str, bool], float] = {}
         self._made: Counter[str] = Counter()
+        self._judged: set[str] = set()
 
     def ensure(self, names: Collection[str], *, reading: bool = False) -> dict[str, str]:
         """Return for each of *names* that letters must not be trusted to why.
@@ -68,7 +77,18 @@ class Topics:
         if found is None:
             return f"the subscription {name} is missing; make it, or set dlq.create_missing: true"
         topic, ordering = self._service.topic(name), self._service.ordering
-        return problem_of(found, topic, ordering=ordering, reading=reading)
+        why = problem_of(found, topic, ordering=ordering, reading=reading)
+        if not why:
+            self._judge(name, found)
+        return why
+
+    def _judge(self, name: str, found: Any) -> None:
+        """Warn, once a process, of what the subscription lacks that somebody else made."""
+        if name in self._judged:
+            return
+        self._judged.add(name)
+        if told := weaknesses(found, _longest()):
+            _LOG.warning("Pub/Sub could lose or move dead letters. %s: %s", name, ", ".join(told))
 
     def _found(self, name: str) -> Any:
         try:
@@ -107,3 +127,8 @@ class Topics:
         made = self._clients.subscriber.create_subscription(request=wanted, **self._service.once)
         self._made[name] += 1
         return made
+
+
+def _longest() -> timedelta:
+    """Return how long a subscription can keep a letter: less on an emulator."""
+    return RETENTIONS[-1] if os.environ.get("PUBSUB_EMULATOR_HOST") else RETENTIONS[0]
