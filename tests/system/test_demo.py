@@ -10,6 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from angzarr.cli.demo_run import Run
+from angzarr.cli.demo_servers import dead_letter_settings
+from angzarr.errors import ConfigurationError
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXPECTED = re.compile(r"Every pair is accounted for: (\d+) = (\d+) \+ (\d+) \+ (\d+)\.")
 
@@ -108,6 +114,21 @@ def test_a_server_that_is_away_is_named_in_one_sentence(tmp_path):
     assert re.fullmatch(r"Error: the broker at \S+ does not answer .*\n", done.stderr)
     assert "secret" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dlq", ["redis://:s3cret@h", "s3cret", "spool:///s3cret", "sns_sqs://r"])
+def test_a_place_that_the_demo_cannot_use_is_told_with_those_that_it_can(dlq):
+    with pytest.raises(ConfigurationError) as caught:
+        dead_letter_settings(dlq)
+    assert "say channel, kafka://" in str(caught.value)
+    assert "sns-sqs://region, pubsub://project" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert "spool" not in str(caught.value)
+
+
+def test_a_demo_names_its_own_domains_on_every_server(tmp_path):
+    run_ = Run(id="4711", folder=str(tmp_path), broker="memory://", seed=1)
+    assert run_.domain("order") == "demo-4711-order", "others' queues are neither read nor removed"
 
 
 def test_settings_of_another_app_in_the_environment_do_not_count(tmp_path, monkeypatch):

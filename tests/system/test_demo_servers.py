@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 from contextlib import contextmanager
 from urllib.parse import quote
 
@@ -17,12 +18,12 @@ EVENTS = 60
 
 def dlq_of(kind, request):
     address = request.getfixturevalue(
-        {"kafka": "kafka_brokers", "amqp": "amqp_url", "sqs": "sqs_endpoint"}[kind]
+        {"kafka": "kafka_brokers", "amqp": "amqp_url", "sns-sqs": "sqs_endpoint"}[kind]
     )
     return {
         "kafka": f"kafka://{address}",
         "amqp": address,
-        "sqs": f"sqs://us-east-1?endpoint={quote(address, safe='')}",
+        "sns-sqs": f"sns-sqs://us-east-1?endpoint={quote(address, safe='')}",
     }[kind]
 
 
@@ -45,7 +46,7 @@ def demo(*options, folder):
 
 
 @pytest.mark.parametrize(
-    ("broker", "dlq"), [("redis", "kafka"), ("amqp", "amqp"), ("redis", "sqs")]
+    ("broker", "dlq"), [("redis", "kafka"), ("amqp", "amqp"), ("redis", "sns-sqs")]
 )
 def test_real_payloads_are_accounted_for(broker, dlq, request, redis_url, data_folder, tmp_path):
     broker_url = redis_url if broker == "redis" else request.getfixturevalue("amqp_url")
@@ -59,6 +60,22 @@ def test_real_payloads_are_accounted_for(broker, dlq, request, redis_url, data_f
     assert f"{EVENTS} events made {3 * EVENTS} (event, handler) pairs" in said
     assert re.search(r"Every pair is accounted for", said)
     assert leftovers(redis_url) == []
+    if dlq == "sns-sqs":
+        assert leftovers_of_aws(request.getfixturevalue("sqs_endpoint")) == []
+
+
+def test_letters_on_pubsub_are_accounted_for_and_nothing_is_left_there(pubsub_emulator, tmp_path):
+    from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
+
+    project = f"angzarr-demo-{uuid.uuid4().hex[:8]}"
+    options = ("--dlq", f"pubsub://{project}", "--count", "4", "--seed", "2", "--timeout", "70")
+    with demo(*options, folder=tmp_path) as process:
+        said, _ = process.communicate(timeout=110)
+    assert process.returncode == 0, said
+    assert re.search(r"of them [1-9]\d* by a replay", said), "a letter went there and back"
+    with PublisherClient() as publisher, SubscriberClient() as subscriber:
+        assert list(publisher.list_topics(project=f"projects/{project}")) == []
+        assert list(subscriber.list_subscriptions(project=f"projects/{project}")) == []
 
 
 def test_a_message_taken_from_a_real_queue_is_missed(redis_url, kafka_brokers, tmp_path):
@@ -87,6 +104,16 @@ def steal(client):
                 return taken
         time.sleep(0.01)
     return None
+
+
+def leftovers_of_aws(endpoint):
+    import boto3
+
+    sqs, sns = (boto3.client(name, endpoint_url=endpoint) for name in ("sqs", "sns"))
+    urls = sqs.list_queues(QueueNamePrefix="angzarr-dlq-demo-").get("QueueUrls", [])
+    topics = [one["TopicArn"] for one in sns.list_topics()["Topics"]]
+    leads = [one["TopicArn"] for one in sns.list_subscriptions()["Subscriptions"]]
+    return [*urls, *(one for one in (*topics, *leads) if "angzarr-dlq-demo-" in one)]
 
 
 def leftovers(redis_url):

@@ -57,7 +57,8 @@ COUNT: Final = 300
 @click.option(
     "--dlq",
     "dead_letters",
-    help="kafka://host:port, amqp://…, sqs://region?endpoint=… or channel  [default: the broker]",
+    help="kafka://host:port, amqp://…, sqs://region?endpoint=…, sns-sqs://region?endpoint=…,"
+    " pubsub://project or channel  [default: the broker]",
 )
 @click.option("--ledger", help="URL of the ledger's database  [default: SQLite]")
 @click.option(

@@ -69,8 +69,8 @@ class Run:
         return f"sqlite:///{self.path / 'facts.db'}"
 
     def domain(self, name: str) -> str:
-        """Return *name* as a domain of this run: a shared dead-letter queue is not to be read."""
-        return name if self.embedded else f"demo-{self.id}-{name}"
+        """Return *name* as a domain of this run: a shared queue is neither read nor removed."""
+        return f"demo-{self.id}-{name}"
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Run:

@@ -10,7 +10,7 @@ from typing import Any
 
 from angzarr import letter_wiring, wiring
 from angzarr.cli.demo_run import Run
-from angzarr.cli.letter_urls import read_url
+from angzarr.cli.letter_urls import QUEUE_FORMS, QUEUE_SCHEMES, read_url
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.names import queue_name
 from angzarr.errors import ConfigurationError
@@ -19,11 +19,17 @@ _log = logging.getLogger("angzarr.demo")
 
 
 def dead_letter_settings(url: str | None) -> dict[str, Any]:
-    """Return the settings that *url* stands for; None leaves it to the broker."""
+    """Return the settings that *url* stands for; None leaves it to the broker.
+
+    Raises ConfigurationError, with what is possible, where it names no queue.
+    """
     if url is None:
         return {}
     if url == "channel":
         return {"backend": "channel"}
+    if url.partition("://")[0] not in QUEUE_SCHEMES:  # what was named instead may be a secret
+        msg = f"--dlq names no dead-letter queue that the demo can use: say channel, {QUEUE_FORMS}"
+        raise ConfigurationError(msg)
     place = read_url(url)
     return {"backend": place.backend, **place.given}
 
@@ -65,9 +71,9 @@ def clean(app: Any) -> None:
     run: Run = app.run
     if run.embedded and app.settings.dlq.backend in (None, "channel"):
         return
-    names = [queue_name(domain) for domain in app.dead_letter_domains()]
+    domains = app.dead_letter_domains()
     places = letter_wiring.places(app.settings, app.broker_url)
-    letters = [_letters_cleaner(app, place, names) for place in places]
+    letters = [_letters_cleaner(app, place, domains) for place in places]
     for step in (_broker_cleaner(app), _store_cleaner(app), *letters):
         try:
             step()
@@ -95,13 +101,16 @@ def _store_cleaner(app: Any) -> Callable[[], None]:
     return _nothing
 
 
-def _letters_cleaner(app: Any, place: str, names: Sequence[str]) -> Callable[[], None]:
+def _letters_cleaner(app: Any, place: str, domains: Sequence[str]) -> Callable[[], None]:
     given = app.settings.dlq
+    names = [queue_name(domain) for domain in domains]
     match place:
         case "kafka":
             return lambda: _delete_topics(given.kafka_brokers, names)
-        case "sqs":
-            return lambda: _delete_sqs(given, names)
+        case "sqs" | "sns_sqs":
+            return lambda: _delete_aws(given, domains, topics=place == "sns_sqs")
+        case "pubsub":
+            return lambda: _delete_pubsub(given.pubsub_project, names)
         case "amqp":
             return lambda: _delete_amqp(given.amqp_url or app.broker_url, names)
         case _:
@@ -137,10 +146,34 @@ def _delete_topics(brokers: str, names: Sequence[str]) -> None:
             future.result(timeout=10)
 
 
-def _delete_sqs(given: DeadLetterSettings, names: Sequence[str]) -> None:
+def _delete_aws(given: DeadLetterSettings, domains: Sequence[str], *, topics: bool) -> None:
+    """Delete queues and, with *topics*, the topics of their names with their subscriptions."""
     import boto3
 
-    client = boto3.client("sqs", region_name=given.aws_region, endpoint_url=given.aws_endpoint_url)
-    for name in names:
-        with suppress(client.exceptions.QueueDoesNotExist):
-            client.delete_queue(QueueUrl=client.get_queue_url(QueueName=name)["QueueUrl"])
+    from angzarr.adapters.sqs.fan_out import topic_beside
+    from angzarr.adapters.sqs.queues import FIFO_SUFFIX
+
+    session = boto3.Session(profile_name=given.aws_profile, region_name=given.aws_region)
+    sqs = session.client("sqs", endpoint_url=given.aws_endpoint_url)
+    sns = session.client("sns", endpoint_url=given.aws_endpoint_url)
+    for domain in domains:
+        name = queue_name(domain, FIFO_SUFFIX if given.aws_fifo else "")
+        with suppress(sqs.exceptions.QueueDoesNotExist):
+            url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+            if topics:
+                told = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+                sns.delete_topic(TopicArn=topic_beside(told["Attributes"]["QueueArn"]))
+            sqs.delete_queue(QueueUrl=url)
+
+
+def _delete_pubsub(project: str, names: Sequence[str]) -> None:
+    from google.api_core.exceptions import NotFound
+    from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
+
+    with PublisherClient() as publisher, SubscriberClient() as subscriber:
+        for name in names:
+            with suppress(NotFound):
+                path = subscriber.subscription_path(project, name)
+                subscriber.delete_subscription(subscription=path)
+            with suppress(NotFound):
+                publisher.delete_topic(topic=publisher.topic_path(project, name))

@@ -20,11 +20,12 @@ from angzarr.sections import Section
 
 _S = TypeVar("_S", bound=Section)
 
-#: What a URL may look like, for people.
-FORMS: Final = (
+#: What a queue's URL may look like, for people, and that of any place.
+QUEUE_FORMS: Final = (
     "kafka://host:9092[,host2:9092], amqp://user:password@host:5672/vhost, amqps://…,"
-    " sqs://region[?endpoint=http://…], sns-sqs://region, pubsub://project, spool:///folder"
+    " sqs://region[?endpoint=http://…], sns-sqs://region, pubsub://project"
 )
+FORMS: Final = f"{QUEUE_FORMS}, spool:///folder"
 
 _DEFAULT_PORT: Final = {"kafka": "9092", "amqp": "5672", "pyamqp": "5672", "amqps": "5671"}
 _TLS: Final = ("ca_certs", "certfile", "keyfile", "server_hostname")
@@ -203,6 +204,10 @@ _READERS: Final[Mapping[str, Callable[[str, SplitResult, _Options], Place]]] = {
     "pubsub": _pubsub,
     "spool": _spool,
 }
+
+
+#: The schemes of queues.
+QUEUE_SCHEMES: Final = frozenset(_READERS) - {SPOOL}
 
 
 def _create_missing(options: _Options) -> bool:
