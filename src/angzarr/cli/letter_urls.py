@@ -1,13 +1,14 @@
-"""Dead-letter queues named by URL: what backend one means, its settings, and where it is. Pure.
+"""Dead-letter queues named by URL: what backend one means, its settings, and where it is.
 
-No error and no text for people repeats what may be secret: user, password, options' values.
+Nothing is opened; only links on the way to a spool's folder are followed. No error and no
+text for people repeats what may be secret: user, password, options' values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from posixpath import normpath
+from os.path import realpath
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -237,7 +238,7 @@ def _aws_spots(region: str, endpoint: str) -> frozenset[str]:
 
 
 def _spool_spot(path: str) -> str:
-    return f"spool:{normpath(path)}"
+    return f"spool:{realpath(path)}"  # two links to one folder are one place
 
 
 def _host_of(endpoint: str) -> str:

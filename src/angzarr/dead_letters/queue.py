@@ -125,13 +125,20 @@ def put_raw(queue: Letterbox, letters: Sequence[RawLetter]) -> list[str | None]:
 def put_all(queue: Letterbox, letters: Sequence[Outgoing]) -> list[str | None]:
     """Put letters, and bytes that are none, and answer for each in order (see `Letterbox.put`).
 
-    Where the queue goes away in between, what it has confirmed is put again, which is harmless.
+    Where the queue takes letters and none of the bytes, these are refused alone: who puts all of
+    them again would put the letters again and again.
     """
     whole = [one for one in letters if not isinstance(one, RawLetter)]
     raws = [one for one in letters if isinstance(one, RawLetter)]
-    of_whole = iter(queue.put(whole) if whole else ())
-    of_raws = iter(put_raw(queue, raws) if raws else ())
-    return [next(of_raws if isinstance(one, RawLetter) else of_whole) for one in letters]
+    of_whole = queue.put(whole) if whole else []
+    try:
+        of_raws = put_raw(queue, raws) if raws else []
+    except DeadLetterQueueUnavailable as error:
+        if None not in of_whole:
+            raise
+        of_raws = [str(error)] * len(raws)
+    told = {True: iter(of_raws), False: iter(of_whole)}
+    return [next(told[isinstance(one, RawLetter)]) for one in letters]
 
 
 def put_one(queue: DeadLetterQueue, letter: DeadLetter) -> None:

@@ -150,6 +150,11 @@ def test_a_spool_is_its_folder():
     assert read_url("spool:///spool").create_missing
 
 
+def test_a_link_to_a_spool_leads_to_the_same_place(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "spool")
+    assert same(f"spool://{tmp_path}/link", f"spool://{tmp_path}/spool")
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

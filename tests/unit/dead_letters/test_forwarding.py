@@ -189,6 +189,22 @@ def test_bytes_that_a_queue_of_letters_alone_never_takes_are_set_aside(world):
     assert world.disk.aside == {"order-2": Aside.REFUSED}
 
 
+def test_bytes_whose_queue_is_away_have_no_letter_forwarded_twice(world):
+    def put_raw(_letters):
+        raise DeadLetterQueueUnavailable("the queue of billing is away")
+
+    world.kafka.put_raw = put_raw
+    world.disk.put(1, 2)
+    world.disk.raw = {"order-2"}
+    world.turns(3)
+    assert world.kafka.taken == ["order-1"]
+    assert list(world.disk.files) == ["order-2"]
+    world.kafka.put_raw = world.kafka.put
+    world.clock.sleep(KEPT_FOR)
+    world.turns(2)
+    assert not world.disk.files
+
+
 def test_a_damaged_file_is_set_aside_and_the_rest_forwarded(world, caplog):
     world.disk.put(1, 2)
     world.disk.damaged = {"order-1"}
