@@ -17,7 +17,7 @@ from angzarr.adapters.pubsub import topics
 from angzarr.adapters.pubsub.dead_letters import PubSubDeadLetterQueue
 from angzarr.adapters.pubsub.letter_publisher import LIMIT
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from contracts.dead_letters import (
@@ -197,6 +197,14 @@ class TestPubSubDeadLetterQueue(
             seen += [receipt.letter.id for receipt in taken]
             queue.done(taken)
         assert seen == [letter.id for letter in letters]
+        queue.close()
+
+    def test_bytes_that_are_no_letter_travel_among_ordered_letters(self, domain: str) -> None:
+        queue = self.open(ordering=True)
+        raws = [RawLetter(domain=domain, raw=raw, content_type="") for raw in (b"x", b"y")]
+        assert queue.put([a_letter(domain)]) == [None]
+        assert queue.put_raw(raws) == [None, None]
+        assert {b"x", b"y"} <= {one.raw for one in take(queue, [domain], 3)}
         queue.close()
 
     def test_order_that_the_subscription_does_not_keep_is_told(

@@ -25,6 +25,7 @@ from angzarr.dead_letters.queue import (
     RawLetter,
     Receipt,
     TooLarge,
+    put_raw,
 )
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
@@ -481,6 +482,16 @@ class LimitedLettersContract(DeadLetterQueueContract):
         assert self.told_limit in answers[1]
         assert answers[2] is None
         assert ids(take(queue, [domain], 2)) == [f"{domain}-0", f"{domain}-2"]
+
+    def test_bytes_over_the_limit_are_refused_alone(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        raws = [b"\xff", b"\xff" * self.limit, b"\xfe"]
+        answers = put_raw(queue, [RawLetter(domain=domain, raw=r, content_type="") for r in raws])
+        assert answers[0] is answers[2] is None
+        assert isinstance(answers[1], TooLarge)
+        assert self.told_limit in answers[1]
+        assert {one.raw for one in take(queue, [domain], 2)} == {b"\xff", b"\xfe"}
 
     def test_letters_that_fill_several_requests_by_their_size_arrive(
         self, queue: DeadLetterQueue, domain: str
