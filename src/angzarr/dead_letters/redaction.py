@@ -13,9 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from angzarr.dead_letters.concealing import Concealing
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.masking import MARK, masked, words_of
+from angzarr.dead_letters.masking import MARK, masked
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
 from angzarr.dead_letters.paths import ALL, NOTHING, Rests, after, start
+from angzarr.dead_letters.spelling import words_of
+from angzarr.dead_letters.words import Words
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.events.message import Message
@@ -186,7 +188,7 @@ def hides(letter: DeadLetter) -> bool:
     return REDACTED in letter.metadata
 
 
-def _hider(words: frozenset[str], texts: Sequence[re.Pattern[str]]) -> Callable[[str], str]:
+def _hider(words: Words | None, texts: Sequence[re.Pattern[str]]) -> Callable[[str], str]:
     return lambda text: masked(text, words, texts)
 
 

@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import json
 import re
-from urllib.parse import quote_plus
+import traceback
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from angzarr.dead_letters import spelling
 from angzarr.dead_letters.letter import MAX_MESSAGE, cut_message, cut_stack
-from angzarr.dead_letters.masking import MARK, compiled, masked, words_of
+from angzarr.dead_letters.masking import ALL_HIDDEN, MARK, compiled, masked
+from angzarr.dead_letters.spelling import words_of
+from angzarr.dead_letters.words import LONGEST_TEXT, Words
 
 values = st.text(min_size=4, max_size=12) | st.integers(100_000) | st.binary(min_size=4, max_size=9)
 few_patterns = st.lists(
@@ -57,6 +61,70 @@ def test_numbers_of_six_digits_are_secrets_and_years_are_not():
     )
 
 
+#: What quotes, escapes or spaces make of a secret depends on what is in it.
+ODD = [
+    'pa"ss word1',
+    "it's\\so",
+    "grüße/123",
+    "l1ne\nl2secret",
+    "a'b\"c+d&e",
+    "\ud800half",
+]
+
+
+@pytest.mark.parametrize("inner", [str, repr, json.dumps, quote, quote_plus])
+@pytest.mark.parametrize("outer", [repr, ascii, json.dumps, quote, quote_plus])
+@pytest.mark.parametrize("secret", ODD)
+def test_a_secret_is_found_where_its_text_is_part_of_another(secret, inner, outer):
+    data = {"password": secret, "by": 'a "b" and it\'s c'}
+    text = outer(inner(json.dumps(data) if inner in (quote, quote_plus) else data))
+    hidden = masked(f"KeyError: {text}", words_of([secret]), ())
+    for part in re.findall(r"[a-z0-9]{3,}", secret):
+        assert part not in hidden.replace("password", "")
+
+
+def test_each_line_of_a_secret_is_hidden_where_a_stack_sets_something_before_it():
+    key = "-----BEGIN KEY-----\n  MIIEvSECRET1\r\nSECRET2+/=\n-----END KEY-----\n"
+    try:
+        raise ExceptionGroup("two failed", [ValueError(f"bad key {key}")])
+    except ExceptionGroup as error:
+        stack = "".join(traceback.format_exception(error))
+    assert "| SECRET2" in stack
+    assert "SECRET" not in masked(stack, words_of([key]), ())
+
+
+def test_a_secret_is_hidden_without_the_space_around_it():
+    assert masked("no 'hunter2!' here", words_of([" hunter2!\n"]), ()) == f"no '{MARK}' here"
+
+
+@pytest.mark.parametrize("limit", ["MOST_WORDS", "MOST_CHARACTERS"])
+def test_text_is_hidden_whole_where_more_was_removed_than_can_be_looked_for(limit, monkeypatch):
+    monkeypatch.setattr(spelling, limit, 20)
+    assert masked("no secret-3", words_of(["secret-3"]), ()) == f"no {MARK}"
+    many = words_of(f"secret-{number}" for number in range(21))
+    assert masked("no secret-3", many, ()) == ALL_HIDDEN
+    assert masked("", many, ()) == ""
+
+
+def test_a_text_that_is_too_long_to_search_is_hidden_whole():
+    hide = [compiled("hunter2")]
+    assert masked("x" * (LONGEST_TEXT + 1), words_of(["hunter2"]), ()) == ALL_HIDDEN
+    assert masked("x" * (LONGEST_TEXT + 1), Words(), hide) == ALL_HIDDEN
+    assert masked("x" * LONGEST_TEXT, words_of(["hunter2"]), hide) == "x" * LONGEST_TEXT
+    assert masked("x" * (LONGEST_TEXT + 1), Words(), ()) == "x" * (LONGEST_TEXT + 1)
+
+
+def test_what_a_cut_left_of_a_secret_longer_than_any_text_is_hidden():
+    words = words_of([f"begin{'-' * LONGEST_TEXT * 2}the-end"])
+    assert masked("no begin-----", words, ()) == f"no {MARK}"
+    assert masked("---the-end failed", words, ()) == f"{MARK} failed"
+
+
+def test_what_is_hidden_whole_stays_as_it_is():
+    hide = [compiled(r"\w+")]
+    assert masked(ALL_HIDDEN, words_of(["redacted", "search"]), hide) == ALL_HIDDEN
+
+
 @pytest.mark.parametrize("left", range(4, 12))
 def test_a_secret_that_a_cut_went_through_is_hidden(left):
     words = words_of(["abcdefghijkl"])
@@ -73,13 +141,13 @@ def test_a_secret_is_hidden_where_a_letter_cut_it_and_said_so():
 
 def test_what_a_pattern_matches_is_hidden():
     hide = [compiled(r"Bearer \S+"), compiled(r"\b(?:\d[ -]?){13,19}\b")]
-    assert masked("401 for Bearer ab.c-d, card 4111 1111 1111 1111!", (), hide) == (
+    assert masked("401 for Bearer ab.c-d, card 4111 1111 1111 1111!", Words(), hide) == (
         f"401 for {MARK} card {MARK}!"
     )
 
 
 def test_a_match_that_reaches_beyond_a_mark_is_hidden_whole():
-    assert masked(f"key={MARK} rest", (), [compiled(r"key=\S+ \w+")]) == MARK
+    assert masked(f"key={MARK} rest", Words(), [compiled(r"key=\S+ \w+")]) == MARK
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "*a", "(?P<n", "a{2,1}"])
