@@ -11,13 +11,11 @@ from angzarr.dead_letters.paths import ALL, Rests, after, is_named
 
 #: Levels that are looked into; what lies deeper is hidden where a path may still lead there.
 DEEPEST: Final = 100
-#: Values of one letter that are looked for in its texts.
-_MOST_REMOVED: Final = 10_000
 
 
 @dataclass(slots=True)
 class Concealing:
-    """One letter's: how many values were replaced, and what they were.
+    """One letter's: how many values were replaced, and what was in them.
 
     Every verb returns what it was given, the same object, where nothing in it is named. Nothing
     is hidden where there is nothing: None, an empty text or container, a mark.
@@ -73,15 +71,12 @@ class Concealing:
         if isinstance(value, str) and value == MARK:
             return value
         self.count += 1
-        for leaf in _leaves(value):
-            if len(self.removed) >= _MOST_REMOVED:
-                break
-            self.removed.append(leaf)
+        self.removed.extend(_leaves(value))
         return MARK
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield what is in *value*, at whatever depth; a container within itself is met once."""
+    """Yield what is in *value*, names too, at whatever depth; a container within itself once."""
     waiting, seen = [value], set()
     while waiting:
         one = waiting.pop()
@@ -89,4 +84,6 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield one
         elif id(one) not in seen:
             seen.add(id(one))
-            waiting.extend(one.values() if isinstance(one, Mapping) else one)
+            waiting.extend(one)
+            if isinstance(one, Mapping):
+                waiting.extend(one.values())

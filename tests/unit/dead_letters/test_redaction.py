@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from angzarr.dead_letters import spelling
 from angzarr.dead_letters.codec import Form, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.dead_letters.masking import MARK, compiled
+from angzarr.dead_letters.masking import ALL_HIDDEN, MARK, compiled
 from angzarr.dead_letters.redaction import Redaction, hides
 from angzarr.delivery.delivery import data_of
 from angzarr.events import headers as names
@@ -293,3 +294,31 @@ def test_patterns_for_text_reach_every_text_and_no_payload():
     assert {getattr(shown, name) for name in texts} == {f"by {MARK}!"}
     assert shown.metadata == {"note": f"{MARK}!"}
     assert shown.message == found.message
+
+
+def test_a_payload_cannot_make_its_own_redaction_long():
+    """Each of so many words at each of so many places would take minutes."""
+    secrets = ["a" * length for length in range(4, 1000)]
+    found = letter([{"password": secrets, "note": "a" * 4000}], error_message="a" * 4000)
+    found = replace(found, error_stack="a" * 16_000)
+    assert len(found.message.body) > 500_000
+    shown = Redaction.of(["**.password"], [])(found)
+    assert (shown.error_message, shown.error_stack) == (MARK, MARK)
+
+
+def test_more_than_can_be_looked_for_hides_the_texts_whole(monkeypatch):
+    monkeypatch.setattr(spelling, "MOST_WORDS", 10)
+    secrets = [f"secret-{number}" for number in range(11)]
+    found = letter([{"password": secrets}], error_message=f"no {secrets[-1]}")
+    once = Redaction.of(["**.password"], [])(found)
+    assert once.error_message == ALL_HIDDEN
+    assert Redaction.of(["**.password"], [compiled(r"\w+")])(once) == once
+
+
+def test_names_in_a_removed_value_are_removed_from_texts_too():
+    found = letter([{"tokens": {"tok_live_abcdef": "read", "id": [{"k1": {"secret_name": 1}}]}}])
+    texts = replace(found, error_message="id k1: tok_live_abcdef has no secret_name")
+    shown = Redaction.of(["event.tokens"], [])(texts)
+    assert shown.error_message == f"id k1: {MARK} has no {MARK}"
+    values = Redaction.of(["event.tokens.*"], [])(texts)
+    assert "tok_live_abcdef has no" in values.error_message
