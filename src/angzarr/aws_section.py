@@ -21,7 +21,7 @@ class AwsSettings(Section):
     """Dead letters on AWS, whether a topic of SNS stands before their queue or not."""
 
     aws_region: str | None = None
-    aws_endpoint_url: str | None = None
+    aws_endpoint_url: str | None = Field(default=None, repr=False)
     #: A profile of ~/.aws/config.
     aws_profile: str | None = None
     #: What boto3's client is given besides: ``verify``, ``use_ssl``, keys. May hold secrets.

@@ -101,9 +101,9 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     #: A chain instead of one backend: what one does not take, the next one does.
     targets: tuple[Target, ...] | None = None
     spool: SpoolSettings = SpoolSettings()
-    amqp_url: str | None = None
+    amqp_url: str | None = Field(default=None, repr=False)
     amqp_tls: AmqpTls = AmqpTls()
-    kafka_brokers: str | None = None
+    kafka_brokers: str | None = Field(default=None, repr=False)
     #: librdkafka's own, e.g. for TLS and SASL.
     kafka_options: dict[str, KafkaOption] = Field(default_factory=dict, repr=False)
     #: The consumer group that takes letters away.
@@ -115,7 +115,7 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     #: Whether the letters of one aggregate are delivered in order, one after the other.
     pubsub_ordering: bool = False
     #: A regional endpoint, ``host`` or ``host:port``; else the global one.
-    pubsub_endpoint: str | None = None
+    pubsub_endpoint: str | None = Field(default=None, repr=False)
     #: Domains that the analysis worker reads besides those of the app's handlers.
     domains: tuple[str, ...] = ()
     #: The domain of a queue's letters where neither handler nor event names one.

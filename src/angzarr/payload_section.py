@@ -26,11 +26,11 @@ class PayloadSettings(Section):
     """Where the bodies of letters go that are too large for their queue."""
 
     #: ``file:///folder`` or ``s3://bucket/prefix``; None: such letters are refused.
-    url: str | None = None
+    url: str | None = Field(default=None, repr=False)
     #: Bodies of more bytes go there before any queue refuses their letter; None: after it did.
     over: int | None = Field(default=None, ge=0)
     region: str | None = None
-    endpoint_url: str | None = None
+    endpoint_url: str | None = Field(default=None, repr=False)
 
     @field_validator("url")
     @classmethod

@@ -42,11 +42,11 @@ class ProtectionSettings(Section):
     redact_text: tuple[str, ...] = ()
     #: By key id: base64 of 32 bytes.
     encryption_keys: dict[str, SecretStr] = Field(default_factory=dict)
-    encryption_key: str | None = None
+    encryption_key: str | None = Field(default=None, repr=False)
     #: By default `redacted` where there are keys.
     encrypt: Encrypt | None = None
     signing_keys: dict[str, SecretStr] = Field(default_factory=dict)
-    signing_key: str | None = None
+    signing_key: str | None = Field(default=None, repr=False)
     #: Whether a replay takes letters without any signature although there are signing keys.
     accept_unsigned: bool = False
     #: By domain, then by full type name or "*".
@@ -107,7 +107,7 @@ class ProtectionSettings(Section):
 def current_key(setting: str, named: str | None, keys: Mapping[str, Any]) -> str | None:
     """Return the id of the key in use, None where there are no keys; raises ValueError."""
     if named is not None and named not in keys:
-        msg = f"{setting} names {named[:64]!r}, which is not among {setting}s"
+        msg = f"{setting} must be the id of one of {setting}s"  # it may be a key by mistake
         raise ValueError(msg)
     if named is None and len(keys) > 1:
         msg = f"{setting} must say which of the {setting}s is in use: {', '.join(keys)}"
@@ -122,7 +122,8 @@ def _each(check: Callable[[str], T], given: Iterable[str]) -> None:
 
 def _key_id(name: str) -> None:
     if not _KEY_ID.match(name):
-        msg = f"a key id has letters, digits, '.', '_' and '-', at most 64; {name[:64]!r} has not"
+        # Unnamed: by mistake it may be a key.
+        msg = "a key id has letters, digits, '.', '_' and '-', at most 64; one of these has not"
         raise ValueError(msg)
 
 

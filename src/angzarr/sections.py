@@ -51,15 +51,18 @@ def said(check: Callable[[], T]) -> T:
 
 
 class Section(BaseModel):
-    """A part of the settings: frozen, unknown keys refused."""
+    """A part of the settings: frozen, unknown keys refused.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    pydantic's errors repeat no value, and what may hold a secret, as any URL may, is not in `repr`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class FactSettings(Section):
     """Where facts go besides the structured log (spec F1)."""
 
-    url: str | None = None
+    url: str | None = Field(default=None, repr=False)
     #: One INFO line a fact; by default only where no database takes them.
     log: bool | None = None
 
@@ -136,7 +139,7 @@ class FlowSettings(Section):
     """Breakers, budgets and limits, and where the fleet shares them."""
 
     #: A Redis; by default the claim store, if that is one, else each process has its own.
-    store: str | None = None
+    store: str | None = Field(default=None, repr=False)
     breakers: dict[str, BreakerSection] = Field(default_factory=dict)
     #: Of retries, by the breaker that stands for their dependency.
     budgets: dict[str, BudgetSection] = Field(default_factory=dict)

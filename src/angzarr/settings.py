@@ -40,11 +40,15 @@ class Settings(BaseSettings):
     """All settings of an app. Secrets stay in URLs, which are never printed whole."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ANGZARR_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix="ANGZARR_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
-    store: str | None = None
-    ledger: str | None = None
+    store: str | None = Field(default=None, repr=False)
+    ledger: str | None = Field(default=None, repr=False)
     prefix: str = "angzarr"
     dlq: DeadLetterSettings = DeadLetterSettings()
     facts: FactSettings = FactSettings()
