@@ -1,0 +1,112 @@
+"""How a queue of RabbitMQ's was declared, read from its refusals, and what it may lose. Pure.
+
+AMQP has no question for it. But who declares a queue that exists otherwise than it is, is told
+the first difference in words, and nothing changes. Policies, which operators set, are not told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+Value: TypeAlias = str | int | bool
+
+#: Stands for a value that was cut off: AMQP's texts end after 255 bytes.
+UNTOLD: Final = "?"
+#: The fields under which a restart or the last reader takes the letters along.
+_LOSING_FIELDS: Final = frozenset({"durable", "auto_delete", "exclusive"})
+_DIFFERENCE: Final = re.compile(r"inequivalent arg '([^']+)' for ")
+#: Where both have the argument, the type is left out.
+_CURRENT: Final = re.compile(
+    r" but current is (?:(?P<none>none)"
+    r"|the value '(?P<value>.*)' of type '(?P<kind>\w+)'|'(?P<bare>.*)')$",
+    re.DOTALL,
+)
+_NUMBER: Final = re.compile(r"-?\d{1,19}")
+_TYPE: Final = "x-queue-type"
+_LIMIT: Final = "x-delivery-limit"
+#: How often RabbitMQ 4 hands out a letter of a quorum queue that says nothing of it.
+_DEFAULT_LIMIT: Final = 20
+_REJECTS: Final = ("reject-publish", "reject-publish-dlx")
+
+
+class Difference(NamedTuple):
+    """The first field or argument that differs, and what the queue has: None is none."""
+
+    name: str
+    value: Value | None
+
+    @property
+    def loses(self) -> bool:
+        """Tell whether it is no argument, but how long the queue and its letters live."""
+        return self.name in _LOSING_FIELDS
+
+
+def read_difference(text: str) -> Difference | None:
+    """Return what RabbitMQ's PRECONDITION_FAILED names, None where it is about something else."""
+    named = _DIFFERENCE.search(text)
+    if named is None:
+        return None
+    current = _CURRENT.search(text, named.end())
+    if current is None:
+        return Difference(named[1], UNTOLD)
+    if current["none"]:
+        return Difference(named[1], None)
+    text = current["value"] if current["kind"] else current["bare"]
+    return Difference(named[1], _value(text, current["kind"]))
+
+
+def corrected(arguments: Mapping[str, Value], difference: Difference) -> dict[str, Value]:
+    """Return *arguments* as the queue has the one that differs."""
+    name, value = difference
+    if value is None and name == _TYPE:  # else RabbitMQ takes the virtual host's default
+        value = "classic"
+    others = {one: arguments[one] for one in arguments if one != name}
+    return others if value is None else {**others, name: value}
+
+
+def weaknesses(given: Mapping[str, Value], ours: Mapping[str, Value]) -> list[str]:
+    """Return by which arguments letters are lost or moved, with what to do.
+
+    *ours* is what we would have declared; it sets a delivery limit where RabbitMQ has one.
+    """
+    told = []
+    if "x-message-ttl" in given:
+        told.append(f"x-message-ttl={given['x-message-ttl']} (leave it out)")
+    if "x-expires" in given:
+        told.append(f"x-expires={given['x-expires']} (leave it out)")
+    if given.get("x-overflow") not in _REJECTS:
+        told += [
+            f"{name}={given[name]} (leave it out, or add x-overflow=reject-publish)"
+            for name in ("x-max-length", "x-max-length-bytes")
+            if name in given
+        ]
+    if limit := _delivery_limit(given, ours):
+        told.append(limit)
+    if "x-dead-letter-exchange" in given:
+        target = given["x-dead-letter-exchange"]
+        told.append(f"what it gives up is moved to x-dead-letter-exchange={target} (leave it out)")
+    return told
+
+
+def _delivery_limit(given: Mapping[str, Value], ours: Mapping[str, Value]) -> str | None:
+    if given.get(_TYPE) != "quorum":
+        return None
+    cure = f"set it to {ours[_LIMIT]}" if _LIMIT in ours else "leave it out"
+    if _LIMIT in given:
+        limit = given[_LIMIT]
+        lasts = isinstance(limit, int) and limit < 0
+        return None if lasts else f"{_LIMIT}={limit} ({cure})"
+    if _LIMIT in ours:
+        return f"no {_LIMIT}, which means {_DEFAULT_LIMIT} unless a policy has another ({cure})"
+    return None
+
+
+def _value(text: str, kind: str | None) -> Value:
+    """Return *text* as the type that RabbitMQ compares it with; without *kind* guess it."""
+    if kind != "longstr" and text in {"true", "false"}:
+        return text == "true"
+    if kind != "longstr" and _NUMBER.fullmatch(text):
+        return int(text)
+    return text
