@@ -152,6 +152,18 @@ def amqp_url(session_name: str) -> Iterator[str]:
     manage("DELETE", f"vhosts/{session_name}")
 
 
+@pytest.fixture
+def amqp_url_to_use_only(amqp_url: str, unique_name: str) -> Iterator[str]:
+    """The same virtual host for a user who writes and reads, and may make nothing there."""
+    base = urlsplit(amqp_url)
+    manage("PUT", f"users/{unique_name}", {"password": unique_name, "tags": ""})
+    rights = {"configure": "^$", "write": ".*", "read": ".*"}
+    manage("PUT", f"permissions{base.path}/{unique_name}", rights)
+    netloc = f"{unique_name}:{unique_name}@{base.hostname}:{base.port}"
+    yield base._replace(netloc=netloc).geturl()
+    manage("DELETE", f"users/{unique_name}")
+
+
 def manage(method: str, path: str, body: dict[str, str] | None = None) -> None:
     import httpx
 

@@ -1,8 +1,8 @@
 """Dead letters on a real RabbitMQ.
 
 Its refusals: nack (a full queue), returned (no queue is bound), a channel closed over one letter,
-as when it is too large, an exchange of another kind, no confirm in time, a login and a certificate
-that are not accepted, and without `create_missing` what is missing or would lose letters.
+as when it is too large, no confirm in time, a login and a certificate that are not accepted, and
+without `create_missing` what is missing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from angzarr.adapters.rabbitmq import letter_publisher
 from angzarr.adapters.rabbitmq.address import read_cluster
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
 from angzarr.adapters.rabbitmq.link import Link
+from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
@@ -46,7 +47,7 @@ class TestRabbitMQDeadLetterQueue(
     @pytest.fixture(autouse=True)
     def backend(self, amqp_url: str) -> Iterator[None]:
         self.url = amqp_url
-        self.other = Link(read_cluster(amqp_url)[0], timeout=5)
+        self.other = Link(read_cluster(amqp_url)[0], timeout=5, check=QueueCheck())
         yield
         self.other.close()
 
@@ -81,6 +82,7 @@ class TestRabbitMQDeadLetterQueue(
     def test_a_nack_is_a_refusal_of_that_letter(self, queue: DeadLetterQueue, domain: str) -> None:
         self.other.channel.queue_declare(
             queue_name(domain),
+            durable=True,
             auto_delete=False,
             arguments={"x-max-length": 1, "x-overflow": "reject-publish"},
         )
@@ -101,13 +103,6 @@ class TestRabbitMQDeadLetterQueue(
         assert queue.receive([domain], limit=1, wait=timedelta(seconds=1)) == []  # told so here
         queue.put(letters_of(domain, 2))
         assert len(take(queue, [domain], 2)) == 2
-
-    def test_an_exchange_of_another_type_is_a_refusal_with_the_reason(
-        self, queue: DeadLetterQueue, domain: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("angzarr.adapters.rabbitmq.topology.EXCHANGE", "amq.direct")
-        [answer] = queue.put([a_letter(domain)])
-        assert "amq.direct" in str(answer)
 
     def test_a_letter_that_closes_the_channel_is_refused_alone(
         self, queue: DeadLetterQueue, domain: str, monkeypatch: pytest.MonkeyPatch
@@ -214,7 +209,7 @@ class TestRabbitMQThatCreatesNothing(CheckedDeadLetterQueueContract):
     @pytest.fixture(autouse=True)
     def backend(self, amqp_url: str) -> Iterator[None]:
         self.url = amqp_url
-        self.other_link = Link(read_cluster(amqp_url)[0], timeout=5)
+        self.other_link = Link(read_cluster(amqp_url)[0], timeout=5, check=QueueCheck())
         yield
         self.other_link.close()
 
@@ -247,42 +242,22 @@ class TestRabbitMQThatCreatesNothing(CheckedDeadLetterQueueContract):
         [answer] = queue.put([a_letter(domain)])
         assert answer == "RabbitMQ returned it: no queue is bound for its domain"
 
-    @pytest.mark.parametrize(("arguments", "word"), [
-        ({"durable": True, "auto_delete": True}, "auto_delete"),
-        ({"durable": False}, "durable"),
-    ])  # fmt: skip
-    def test_a_queue_that_would_lose_its_letters_is_told(
-        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str, arguments: Any, word: str
+    def test_an_exchange_that_is_missing_is_told(
+        self, queue: DeadLetterQueue, domain: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("angzarr.adapters.rabbitmq.topology.EXCHANGE", "angzarr.dlq.nowhere")
+        [answer] = queue.put([a_letter(domain)])
+        assert "the exchange angzarr.dlq.nowhere does not exist" in str(answer)
+
+    def test_asking_for_what_is_missing_uses_no_channel_up(
+        self, queue: RabbitMQDeadLetterQueue, other: DeadLetterQueue, domain: str
     ) -> None:
         other.put([a_letter(f"{domain}-any")])
-        self.declare(domain, **arguments)
-        [answer] = queue.put([a_letter(domain)])
-        assert f"the queue {queue_name(domain)}" in str(answer)
-        assert word in str(answer)
-
-    def test_a_queue_of_another_kind_is_used_as_it_is(
-        self, queue: DeadLetterQueue, other: DeadLetterQueue, domain: str
-    ) -> None:
-        other.put([a_letter(f"{domain}-any")])
-        self.declare(domain, durable=True, arguments={"x-max-priority": 3})
-        self.other_link.channel.queue_bind(queue_name(domain), EXCHANGE, routing_key(domain))
-        assert queue.put([a_letter(domain)]) == [None]
-
-    @pytest.mark.parametrize(("exchange", "word"), [
-        ("amq.direct", "type"), ("angzarr.dlq.nowhere", "does not exist"),
-    ])  # fmt: skip
-    def test_an_exchange_that_is_missing_or_of_another_kind_is_told(
-        self,
-        queue: DeadLetterQueue,
-        domain: str,
-        exchange: str,
-        word: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        monkeypatch.setattr("angzarr.adapters.rabbitmq.topology.EXCHANGE", exchange)
-        [answer] = queue.put([a_letter(domain)])
-        assert f"the exchange {exchange}" in str(answer)
-        assert word in str(answer)
+        for _ in range(3):
+            assert queue.receive([domain], limit=1, wait=timedelta(0)) == []
+            assert queue.waiting([domain]) == {domain: 0}
+        assert queue._receiver._link is not None
+        assert len(queue._receiver._link.connection.channels) == 2, "its own, and that of letters"
 
 
 @pytest.mark.parametrize("url", ["localhost", "http://h", "amqp://h:port/"])

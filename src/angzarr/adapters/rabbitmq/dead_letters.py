@@ -11,6 +11,7 @@ from angzarr.adapters.rabbitmq.address import read_cluster
 from angzarr.adapters.rabbitmq.letter_publisher import LetterPublisher
 from angzarr.adapters.rabbitmq.letter_receiver import LetterReceiver
 from angzarr.adapters.rabbitmq.link import told
+from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
@@ -82,11 +83,13 @@ class RabbitMQDeadLetterQueue:
 
     def _open(self) -> None:
         self._process = os.getpid()
-        create = self._create_missing
+        create, check = self._create_missing, QueueCheck()
         self._publisher = LetterPublisher(
-            self._cluster, self._timeout, self._form, create_missing=create
+            self._cluster, self._timeout, self._form, create_missing=create, check=check
         )
-        self._receiver = LetterReceiver(self._cluster, self._timeout, create_missing=create)
+        self._receiver = LetterReceiver(
+            self._cluster, self._timeout, create_missing=create, check=check
+        )
 
     def _leave_parents_links(self) -> None:
         if self._process != os.getpid():

@@ -13,6 +13,7 @@ import amqp
 
 from angzarr.adapters.rabbitmq.address import Cluster
 from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, reason_of, told
+from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode
 from angzarr.dead_letters.names import EXCHANGE, routing_key
 from angzarr.dead_letters.queue import Outgoing, RawLetter, TooLarge
@@ -35,9 +36,16 @@ class LetterPublisher:
     """
 
     def __init__(
-        self, cluster: Cluster, timeout: float, form: Form, *, create_missing: bool
+        self,
+        cluster: Cluster,
+        timeout: float,
+        form: Form,
+        *,
+        create_missing: bool,
+        check: QueueCheck,
     ) -> None:
         self._cluster = cluster
+        self._check = check
         self._create_missing = create_missing
         self._timeout = timeout
         self._form = form
@@ -152,7 +160,10 @@ class LetterPublisher:
     def _connect(self) -> Link:
         with told(self._cluster):
             link = connect(
-                self._cluster, timeout=self._timeout, create_missing=self._create_missing
+                self._cluster,
+                timeout=self._timeout,
+                create_missing=self._create_missing,
+                check=self._check,
             )
             link.channel.confirm_select()
         link.channel.events["basic_ack"].add(self._on_ack)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from angzarr.adapters.rabbitmq.address import Cluster
 from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, told
+from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import Receipt
@@ -53,8 +54,11 @@ def up_to(done: AbstractSet[int], in_hand: AbstractSet[int]) -> int:
 class LetterReceiver:
     """Consumes the queues of the domains last asked for. Safe from any thread, one at a time."""
 
-    def __init__(self, cluster: Cluster, timeout: float, *, create_missing: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, timeout: float, *, create_missing: bool, check: QueueCheck
+    ) -> None:
         self._cluster = cluster
+        self._check = check
         self._create_missing = create_missing
         self._timeout = timeout
         self._lock = threading.Lock()
@@ -203,6 +207,7 @@ class LetterReceiver:
                 timeout=self._timeout,
                 heartbeat=_HEARTBEAT,
                 create_missing=self._create_missing,
+                check=self._check,
             )
             link.channel.basic_qos(0, _PREFETCH, a_global=False)
         self._forget()

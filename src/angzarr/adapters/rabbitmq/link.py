@@ -16,6 +16,7 @@ import amqp
 from angzarr.adapters.rabbitmq.address import Address, Cluster
 from angzarr.adapters.rabbitmq.cork import Cork
 from angzarr.adapters.rabbitmq.frames import frame_handler
+from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.adapters.rabbitmq.topology import Topology
 from angzarr.errors import DeadLetterQueueUnavailable
 
@@ -65,7 +66,13 @@ class Link:
     """A connection and its channel; belongs to one thread at a time and to one process."""
 
     def __init__(
-        self, address: Address, *, timeout: float, heartbeat: int = 0, create_missing: bool = True
+        self,
+        address: Address,
+        *,
+        timeout: float,
+        check: QueueCheck,
+        heartbeat: int = 0,
+        create_missing: bool = True,
     ) -> None:
         cork = Cork()
         self.corked = cork.corked
@@ -90,7 +97,10 @@ class Link:
             self.connection.collect()
             raise
         self.topology = Topology(
-            self._open_channel, create=create_missing, arguments=self._queue_arguments()
+            self._open_channel,
+            create=create_missing,
+            arguments=self._queue_arguments(),
+            check=check,
         )
 
     def drain(self, timeout: float) -> bool:

@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import amqp
 
+from angzarr.adapters.rabbitmq.queue_arguments import Value
+from angzarr.adapters.rabbitmq.queue_check import QueueCheck, unlike
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 
-#: What RabbitMQ says of a queue that would lose its letters: with a restart, or its last reader.
-_LOSES: Final = ("arg 'durable'", "arg 'auto_delete'")
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Topology:
     """What one connection knows of exchange and queues, each looked at once.
 
-    *open_channel* gives a new channel: a question that is refused closes its own.
+    *open_channel* gives a new channel: a question that is refused closes its own, which py-amqp
+    opens again.
     """
 
     def __init__(
-        self, open_channel: Callable[[], Any], *, create: bool, arguments: Mapping[str, Any]
+        self,
+        open_channel: Callable[[], Any],
+        *,
+        create: bool,
+        arguments: Mapping[str, Value],
+        check: QueueCheck,
     ) -> None:
         self._open_channel = open_channel
         self._create = create
         self._arguments = dict(arguments)
+        self._check = check
+        #: The exchange and routing keys of queues.
         self._ready: set[str] = set()
 
     def problem(self, domain: str) -> str | None:
         """Return None once *domain*'s queue is there, else what is missing or wrong.
 
-        A queue that exists is taken as it is, whatever its arguments. Raises what py-amqp raises.
+        What exists is never changed; a queue of other arguments is used. Raises what py-amqp
+        raises.
         """
         key = routing_key(domain)
         if key in self._ready:
             return None
-        if self._create:
-            self._make(domain)
-        elif why := self._wrong(domain):
-            return why
-        self._ready.add(key)
-        return None
+        with self._asking() as channel:
+            why = self._exchange(channel) or self._queue(channel, queue_name(domain), key)
+        if why is None:
+            self._ready.update((EXCHANGE, key))
+        return why
 
     def forget(self) -> None:
         """Look again when a queue is next needed."""
@@ -48,60 +60,79 @@ class Topology:
 
     def count(self, domain: str) -> int:
         """Return how many letters of *domain* are with nobody."""
-        try:
-            return int(self._ask("queue_declare", queue_name(domain), passive=True).message_count)
-        except amqp.exceptions.NotFound:
-            return 0
+        with self._asking() as channel:
+            try:
+                return int(channel.queue_declare(queue_name(domain), passive=True).message_count)
+            except amqp.exceptions.NotFound:
+                return 0
 
-    def _make(self, domain: str) -> None:
-        name = queue_name(domain)
-        setup = self._open_channel()
-        setup.exchange_declare(EXCHANGE, "topic", durable=True, auto_delete=False)
-        try:
-            setup.queue_declare(name, passive=True)
-        except amqp.exceptions.NotFound:
-            setup.queue_declare(name, durable=True, auto_delete=False, arguments=self._arguments)
-        setup.queue_bind(name, EXCHANGE, routing_key(domain))
-        setup.close()
-
-    def _wrong(self, domain: str) -> str | None:
-        """Say what is missing or would lose letters; a queue without its binding returns them."""
-        name = queue_name(domain)
-        return (
-            self._missing("exchange", EXCHANGE, "exchange_declare", "topic")
-            or self._unlike("exchange", EXCHANGE, "exchange_declare", "topic")
-            or self._missing("queue", name, "queue_declare")
-            or self._unlike("queue", name, "queue_declare")
-        )
-
-    def _missing(self, what: str, name: str, declare: str, *kind: str) -> str | None:
-        try:
-            self._ask(declare, name, *kind, passive=True)
-        except amqp.exceptions.NotFound:
-            return (
-                f"the {what} {name} does not exist and is not to be created"
-                " (dlq.create_missing is false): create it"
-            )
-        return None
-
-    def _unlike(self, what: str, name: str, declare: str, *kind: str) -> str | None:
-        """Declare what exists as it should be: RabbitMQ says how it differs, and changes nothing.
-
-        Who may not declare cannot know.
-        """
-        try:
-            self._ask(declare, name, *kind, durable=True, auto_delete=False)
-        except amqp.exceptions.AccessRefused:
+    def _exchange(self, channel: Any) -> str | None:
+        """Make the exchange, or say what is wrong with the one that is there."""
+        if EXCHANGE in self._ready:
             return None
-        except amqp.exceptions.PreconditionFailed as error:
-            told = str(error.reply_text)
-            if what == "queue" and not any(one in told for one in _LOSES):
-                return None
-            return f"the {what} {name} is not as letters need it: {' '.join(told.split())[:200]}"
+        declare = functools.partial(channel.exchange_declare, EXCHANGE, "topic", auto_delete=False)
+        if _exists(declare):
+            with _looking("exchange", EXCHANGE):
+                try:
+                    declare(durable=True)
+                except amqp.exceptions.PreconditionFailed as error:
+                    return unlike("exchange", EXCHANGE, str(error.reply_text))
+        elif self._create:
+            declare(durable=True)
+        else:
+            return _missing("exchange", EXCHANGE)
         return None
 
-    def _ask(self, method: str, *words: str, **options: Any) -> Any:
+    def _queue(self, channel: Any, name: str, key: str) -> str | None:
+        """Make the queue and its binding, or say what is wrong; unbound, letters come back."""
+        declare = functools.partial(channel.queue_declare, name, auto_delete=False)
+        try:
+            there = _exists(declare)
+        except amqp.exceptions.ResourceLocked as error:
+            return unlike("queue", name, str(error.reply_text))
+        if there:
+            with _looking("queue", name):
+                if why := self._check.problem(channel, name, self._arguments):
+                    return why
+        elif self._create:
+            declare(durable=True, arguments=self._arguments)
+        else:
+            return _missing("queue", name)
+        if self._create:
+            channel.queue_bind(name, EXCHANGE, key)
+        return None
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """Open a channel, and close it unless the connection failed."""
         channel = self._open_channel()
-        answer = getattr(channel, method)(*words, **options)
+        try:
+            yield channel
+        except amqp.exceptions.ChannelError:
+            channel.close()
+            raise
         channel.close()
-        return answer
+
+
+def _exists(declare: Callable[..., Any]) -> bool:
+    try:
+        declare(passive=True)
+    except amqp.exceptions.NotFound:
+        return False
+    return True
+
+
+def _missing(what: str, name: str) -> str:
+    return (
+        f"the {what} {name} does not exist and is not to be created"
+        " (dlq.create_missing is false): create it"
+    )
+
+
+@contextlib.contextmanager
+def _looking(what: str, name: str) -> Iterator[None]:
+    """Who may not declare (`configure`) cannot know more of what exists, and is not refused."""
+    try:
+        yield
+    except amqp.exceptions.AccessRefused as error:
+        _LOG.debug("the %s %s could not be looked at: %s", what, name, error.reply_text)
