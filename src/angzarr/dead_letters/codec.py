@@ -115,6 +115,8 @@ def _read_binary(raw: bytes, *, later: bool) -> DeadLetter:
 
 def _form_of(raw: bytes, content_type: str) -> tuple[Form, bool]:
     """Return the form and whether the content type names the later generation."""
+    if content_type == JSON_CONTENT_TYPE:
+        return Form.JSON, False
     media, *parameters = (part.strip() for part in content_type.split(";"))
     named = dict(p.partition("=")[::2] for p in parameters).get("messageType", "").strip("\"'")
     if named not in ("", TYPE_NAME, LATER_TYPE_NAME):

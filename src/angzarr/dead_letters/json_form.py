@@ -23,7 +23,7 @@ from angzarr.dead_letters.letter import DeadLetter, cut_message
 from angzarr.dead_letters.metadata import write_metadata
 from angzarr.dead_letters.own_json import write_own
 from angzarr.dead_letters.own_json_reading import read_own
-from angzarr.dead_letters.text import valid_mapping, valid_text
+from angzarr.dead_letters.text import valid_mapping, valid_text, valid_tree
 from angzarr.dead_letters.wire_form import (
     TASK_MESSAGE,
     from_wire,
@@ -49,7 +49,7 @@ _REFUSED: Final = re.compile(r"Failed to parse ([A-Za-z_]{1,40}) field")
 def write_json(letter: DeadLetter) -> bytes | None:
     """Return *letter* as JSON, or None where JSON would lose what its envelope holds."""
     if not letter.envelope:
-        return orjson.dumps(write_own(letter))
+        return _own_json(letter)
     if letter.envelope.startswith(b"{"):
         return _rewrite(letter)
     wire = to_wire(letter)
@@ -117,6 +117,14 @@ def without_unknown_types(value: Any) -> Any:
     if url is not None and str(url).rpartition("/")[2] != TASK_MESSAGE:
         return {}
     return {key: without_unknown_types(item) for key, item in value.items()}
+
+
+def _own_json(letter: DeadLetter) -> bytes:
+    written = write_own(letter)
+    try:
+        return orjson.dumps(written)
+    except orjson.JSONEncodeError:  # a text is no valid UTF-8; to look at each beforehand is dear
+        return orjson.dumps(valid_tree(written))
 
 
 def _rewrite(letter: DeadLetter) -> bytes:

@@ -6,6 +6,7 @@ It means the same to any reader of proto3 JSON; a test compares it with protobuf
 from __future__ import annotations
 
 import base64
+import operator
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,13 +23,16 @@ from angzarr.dead_letters.task_message import (
     in_uint64,
     split_body,
 )
-from angzarr.dead_letters.text import to_json_text, valid_mapping, valid_text
+from angzarr.dead_letters.text import to_json_text
 from angzarr.events.event import Event
 from angzarr.events.message import Message
 from angzarr.payloads import PayloadReference
 from angzarr.wire.book_pb2 import PayloadStorageType
 
 _SHORTEST_UUID: Final = 32
+#: Characters of a time in ISO 8601 up to its seconds, and of its offset.
+_SECONDS: Final = len("2026-01-02T03:04:05")
+_OFFSET: Final = len("+00:00")
 #: The texts of a message, each with the name of its field in TaskMessage.
 MESSAGE_TEXTS: Final[Mapping[str, str]] = {
     "task": "task",
@@ -38,22 +42,24 @@ MESSAGE_TEXTS: Final[Mapping[str, str]] = {
     "exchange": "exchange",
     "routing_key": "routingKey",
 }
+_message_texts: Final = operator.attrgetter(*MESSAGE_TEXTS)
+_event_texts: Final = operator.attrgetter(*EVENT_TEXTS)
 TASK_MESSAGE_URL: Final = "type.googleapis.com/angzarr.worker.TaskMessage"
 
 
 def write_own(letter: DeadLetter) -> dict[str, Any]:
-    """Return *letter*, which has no envelope, as a JSON object."""
+    """Return *letter*, which has no envelope, as a JSON object; its texts may be no valid UTF-8."""
     task_message = _task_message(letter.message, letter.event)
     if letter.payload is not None:
         task_message["payload"] = _reference(letter.payload)
     written = payload_of(letter, task_message)
-    written["metadata"] = valid_mapping(write_metadata(letter))
+    written["metadata"] = write_metadata(letter)
     if letter.explanation:
-        written["rejectionReason"] = valid_text(cut_message(letter.explanation))
+        written["rejectionReason"] = cut_message(letter.explanation)
     if letter.component:
-        written["sourceComponent"] = valid_text(letter.component)
+        written["sourceComponent"] = letter.component
     if letter.component_type:
-        written["sourceComponentType"] = valid_text(letter.component_type)
+        written["sourceComponentType"] = letter.component_type
     return written
 
 
@@ -78,35 +84,35 @@ def payload_of(letter: DeadLetter, task_message: Mapping[str, Any]) -> dict[str,
 def event_facts(event: Event, data: str | None) -> dict[str, Any]:
     """Return *event* as EventFacts; *data* is its JSON where the task's args do not hold it."""
     facts: dict[str, Any] = {
-        key: valid_text(value)
-        for name, key in EVENT_TEXTS.items()
-        if (value := getattr(event, name)) is not None
+        key: value
+        for key, value in zip(EVENT_TEXTS.values(), _event_texts(event), strict=True)
+        if value is not None
     }
     if event.id:
-        facts["id"] = valid_text(event.id)
+        facts["id"] = event.id
     if event.type:
-        facts["type"] = valid_text(event.type)
-    if event.priority.value:
-        facts["priority"] = event.priority.value
+        facts["type"] = event.type
+    if priority := event.priority.value:
+        facts["priority"] = priority
     if event.sequence is not None and in_uint64(event.sequence):
         facts["sequence"] = str(event.sequence)
     if event.occurred_at is not None:
         facts["occurredAt"] = _stamp(event.occurred_at)
     if event.config_pins:
-        facts["configPins"] = valid_mapping({str(k): str(v) for k, v in event.config_pins.items()})
+        facts["configPins"] = {str(key): str(value) for key, value in event.config_pins.items()}
     if data is not None:
         facts["data"] = data
     return facts
 
 
 def _cover(domain: str, event: Event | None) -> dict[str, Any]:
-    cover: dict[str, Any] = {"domain": valid_text(domain)} if domain else {}
+    cover: dict[str, Any] = {"domain": domain} if domain else {}
     if event is None:
         return cover
     if event.correlation_id:
-        cover["correlationId"] = valid_text(event.correlation_id)
+        cover["correlationId"] = event.correlation_id
     if event.edition:
-        cover["edition"] = {"name": valid_text(event.edition)}
+        cover["edition"] = {"name": event.edition}
     if event.root and (root := _uuid(event.root)):
         cover["root"] = {"value": _base64(root.bytes)}
     return cover
@@ -115,7 +121,7 @@ def _cover(domain: str, event: Event | None) -> dict[str, Any]:
 def _details(letter: DeadLetter) -> dict[str, Any]:
     details: dict[str, Any] = {}
     if letter.error_message:
-        details["error"] = valid_text(cut_message(letter.error_message))
+        details["error"] = cut_message(letter.error_message)
     if letter.attempts > 0:
         details["retryCount"] = min(letter.attempts, MAX_UINT32 - 1)
     if letter.category == "transient":
@@ -125,21 +131,20 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
 
 def _task_message(message: Message, event: Event | None) -> dict[str, Any]:
     written: dict[str, Any] = {"@type": TASK_MESSAGE_URL}
-    body = split_body(message.body)
-    if body:
-        written["args"], written["kwargs"], written["embed"] = body
+    split = split_body(message.body)
+    if split:
+        written["args"], written["kwargs"], written["embed"] = split.body
     elif message.body:
         written["rawBody"] = _base64(message.body)
-    for name, key in MESSAGE_TEXTS.items():
-        if text := getattr(message, name):
-            written[key] = text if text.isascii() else valid_text(text)
+    texts = zip(MESSAGE_TEXTS.values(), _message_texts(message), strict=True)
+    written.update((key, text) for key, text in texts if text)
     written["headers"] = to_json_text(dict(message.headers))
     if message.properties:
         written["properties"] = to_json_text(dict(message.properties))
     if message.priority is not None and in_int32(message.priority):
         written["priority"] = message.priority
     if event is not None:
-        written["event"] = event_facts(event, data_apart(event, body))
+        written["event"] = event_facts(event, data_apart(event, split.first if split else None))
     return written
 
 
@@ -148,7 +153,7 @@ def _reference(payload: PayloadReference) -> dict[str, Any]:
     if number := STORAGE_NUMBERS.get(payload.kind):
         written["storageType"] = PayloadStorageType.Name(number)
     if payload.uri:
-        written["uri"] = valid_text(payload.uri)
+        written["uri"] = payload.uri
     if payload.sha256:
         written["contentHash"] = _base64(bytes.fromhex(payload.sha256))
     if payload.size:
@@ -160,9 +165,9 @@ def _reference(payload: PayloadReference) -> dict[str, Any]:
 
 def _stamp(moment: datetime) -> str:
     """Return *moment* as JSON has a Timestamp: UTC, with as few digits as say it, by threes."""
-    naive = moment.astimezone(UTC).replace(tzinfo=None)
-    places = "milliseconds" if naive.microsecond % 1000 == 0 else "microseconds"
-    return naive.isoformat(timespec=places if naive.microsecond else "seconds") + "Z"
+    text = moment.astimezone(UTC).isoformat()
+    fraction = text[_SECONDS:-_OFFSET].removesuffix("000")
+    return f"{text[:_SECONDS]}{fraction}Z"
 
 
 def _uuid(text: str) -> UUID | None:

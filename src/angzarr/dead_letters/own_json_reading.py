@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
-from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.metadata import derived, read_facts
 from angzarr.dead_letters.own_json import TASK_MESSAGE_URL, event_facts, payload_of
 from angzarr.dead_letters.task_message import (
@@ -23,17 +23,18 @@ from angzarr.dead_letters.text import from_json_text, valid_text
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
 
-#: What a letter restates each time it is written; all else must be as we would write it.
-_RESTATED: Final = frozenset(
-    {"metadata", "rejectionReason", "sourceComponent", "sourceComponentType"}
-)
-_KNOWN: Final = _RESTATED | {"cover", "occurredAt", "rejectedEvents", "eventProcessingFailed"}
+#: What a letter tells of itself anew each time it is written, besides its metadata.
+_TOLD: Final = ("rejectionReason", "sourceComponent", "sourceComponentType")
 #: Fields of TaskMessage that hold text.
 _TEXTS: Final = frozenset(
     {"@type", "task", "args", "kwargs", "embed", "contentType", "contentEncoding", "headers",
      "queue", "exchange", "routingKey", "properties"}
 )  # fmt: skip
-_TASK_MESSAGE: Final = _TEXTS | {"priority", "event"}
+_NO_TEXTS: Final = frozenset({"priority", "event"})
+_TASK_MESSAGE: Final = _TEXTS | _NO_TEXTS
+_STR: Final = frozenset({str})
+#: An enum looks its members up some times slower.
+_PRIORITIES: Final[Mapping[str, Priority]] = {priority.value: priority for priority in Priority}
 
 
 def read_own(raw: bytes) -> DeadLetter | None:
@@ -45,8 +46,10 @@ def read_own(raw: bytes) -> DeadLetter | None:
 
 
 def _read(data: dict[str, Any]) -> DeadLetter | None:
-    task, metadata = data["rejectedEvents"]["pages"][0]["event"], data["metadata"]
-    if not (data.keys() <= _KNOWN and _is_task_message(task) and _are_texts(metadata.values())):
+    metadata = data.pop("metadata")
+    told = [data.pop(key, "") for key in _TOLD]
+    task, domain = data["rejectedEvents"]["pages"][0]["event"], data["cover"].get("domain", "")
+    if not (_is_task_message(task) and _are_texts((domain, *told, *metadata.values()))):
         return None
     body = Body(task["args"], task["kwargs"], task["embed"])
     first = first_arg(body)
@@ -55,43 +58,44 @@ def _read(data: dict[str, Any]) -> DeadLetter | None:
     facts, rest = read_facts(metadata)
     ours = derived(facts["id"], message, event)
     letter = DeadLetter(
-        domain=data["cover"].get("domain", ""),
-        explanation=_text(data, "rejectionReason"),
+        domain=domain,
+        explanation=told[0],
         message=message,
         event=event,
-        component=_text(data, "sourceComponent"),
-        component_type=_text(data, "sourceComponentType"),
+        component=told[1],
+        component_type=told[2],
         metadata={key: value for key, value in rest.items() if ours.get(key) != value},
-        **{"reason": Reason.REFUSED, "handler": "", **facts},
+        **facts,
     )
-    return letter if _says_no_more(data, letter, body) else None
+    return letter if _says_no_more(data, task, letter, first) else None
 
 
-def _says_no_more(data: dict[str, Any], letter: DeadLetter, body: Body) -> bool:
+def _says_no_more(
+    data: dict[str, Any], task: dict[str, Any], letter: DeadLetter, first: Any
+) -> bool:
     """Tell whether *letter* holds all that *data* says, so that nothing is lost when it is sent.
 
     Of headers and properties it holds the values; their text may be spaced in another way.
     """
-    task = data["rejectedEvents"]["pages"][0]["event"]
     if task.get("task", "") != valid_text(letter.message.task):
         return False
-    if payload_of(letter, task) != {k: v for k, v in data.items() if k not in _RESTATED}:
+    if payload_of(letter, task) != data:
         return False
     if letter.event is None:
         return True
     apart = task["event"].get("data")
-    if apart is not None and apart != data_apart(letter.event, body):
+    if apart is not None and apart != data_apart(letter.event, first):
         return False
     return bool(event_facts(letter.event, apart) == task["event"])
 
 
 def _is_task_message(task: dict[str, Any]) -> bool:
     """Tell whether *task* is a TaskMessage of a readable body, all its texts being texts."""
-    if task["@type"] != TASK_MESSAGE_URL or not task.keys() <= _TASK_MESSAGE:
-        return False
     priority = task.get("priority", 0)
     return (
-        _are_texts([value for key, value in task.items() if key in _TEXTS])
+        task["@type"] == TASK_MESSAGE_URL
+        and task.keys() <= _TASK_MESSAGE
+        and _are_texts([text for key, text in task.items() if key not in _NO_TEXTS])
         and type(priority) is int
         and in_int32(priority)
     )
@@ -116,15 +120,17 @@ def _message(task: dict[str, Any], body: Body) -> Message:
 
 
 def _event(facts: dict[str, Any], first: Any) -> Event:
+    if not _are_texts([text for key, text in facts.items() if key != "configPins"]):
+        raise TypeError
     return Event(
         id=facts.get("id", ""),
         type=facts.get("type", ""),
         data=from_json_text(facts["data"]) if "data" in facts else first,
         sequence=int(facts["sequence"]) if "sequence" in facts else None,
-        priority=Priority(facts["priority"]),
+        priority=_PRIORITIES[facts["priority"]],
         config_pins=facts.get("configPins", {}),
         occurred_at=_moment(facts["occurredAt"]) if "occurredAt" in facts else None,
-        **{name: facts.get(key) for name, key in EVENT_TEXTS.items()},
+        **{name: facts[key] for name, key in EVENT_TEXTS.items() if key in facts},
     )
 
 
@@ -132,12 +138,5 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def _text(data: dict[str, Any], key: str) -> str:
-    text = data.get(key, "")
-    if type(text) is not str:
-        raise TypeError
-    return text
-
-
 def _are_texts(values: Iterable[object]) -> bool:
-    return set(map(type, values)) == {str}
+    return _STR.issuperset(map(type, values))

@@ -17,8 +17,6 @@ from angzarr.payloads import PayloadReference, StorageKind
 from angzarr.wire import book_pb2
 from angzarr.wire.worker_pb2 import EventFacts, TaskMessage
 
-#: What follows each of the three parts of a body as Celery's serializer writes it.
-_BODY_MARKS: Final = (", ", ", ", "]")
 _MAX_INT32: Final = 2**31
 MAX_UINT32: Final = 2**32
 _MAX_UINT64: Final = 2**64
@@ -33,6 +31,7 @@ EVENT_TEXTS: Final[Mapping[str, str]] = {
     "traceparent": "traceparent",
 }
 
+_STR: Final = frozenset({str})
 _read_json_at = json.JSONDecoder().raw_decode
 
 
@@ -42,6 +41,13 @@ class Body(NamedTuple):
     args: str
     kwargs: str
     embed: str
+
+
+class Split(NamedTuple):
+    """A body taken apart, and the first of its args, None where there is none."""
+
+    body: Body
+    first: Any
 
 
 class Held(NamedTuple):
@@ -75,15 +81,15 @@ def write_message(
         routing_key=valid_text(message.routing_key),
         properties=to_json_text(dict(message.properties)) if message.properties else "",
     )
-    body = split_body(message.body)
-    if body:
-        written.args, written.kwargs, written.embed = body
+    split = split_body(message.body)
+    if split:
+        written.args, written.kwargs, written.embed = split.body
     else:
         written.raw_body = message.body
     if message.priority is not None and in_int32(message.priority):
         written.priority = message.priority
     if event is not None:
-        written.event.CopyFrom(_write_event(event, body))
+        written.event.CopyFrom(_write_event(event, split.first if split else None))
     if payload is not None:
         written.payload.CopyFrom(_write_payload(payload))
     return written
@@ -108,22 +114,17 @@ def read_message(written: TaskMessage) -> Held:
     return Held(message, event, payload)
 
 
-def split_body(body: bytes) -> Body | None:
+def split_body(body: bytes) -> Split | None:
     """Return the parts of a protocol 2 body, or None where joining them would not restore it."""
     try:
         text = body.decode()
-        at = 1
-        parts = []
-        for mark in _BODY_MARKS:
-            _, end = _read_json_at(text, at)
-            if not text.startswith(mark, end):
-                return None
-            parts.append(text[at:end])
-            at = end + len(mark)
+        args, end = _read_json_at(text, 1)
+        _, kwargs_end = _read_json_at(text, end + 2)
+        _, embed_end = _read_json_at(text, kwargs_end + 2)
     except (ValueError, RecursionError):
         return None
-    split = Body(*parts)
-    return split if join_body(split) == body else None
+    parts = Body(text[1:end], text[end + 2 : kwargs_end], text[kwargs_end + 2 : embed_end])
+    return Split(parts, _first(args)) if join_body(parts) == body else None
 
 
 def time_in(stamp: Timestamp) -> datetime | None:
@@ -161,7 +162,7 @@ def _read_payload(written: book_pb2.PayloadReference) -> PayloadReference:
     )
 
 
-def _write_event(event: Event, body: Body | None) -> EventFacts:
+def _write_event(event: Event, first: Any) -> EventFacts:
     written = EventFacts(
         id=valid_text(event.id),
         type=valid_text(event.type),
@@ -175,20 +176,20 @@ def _write_event(event: Event, body: Body | None) -> EventFacts:
         written.sequence = event.sequence
     if event.occurred_at is not None:
         written.occurred_at.FromDatetime(event.occurred_at)
-    if (data := data_apart(event, body)) is not None:
+    if (data := data_apart(event, first)) is not None:
         written.data = data
     return written
 
 
-def data_apart(event: Event, body: Body | None) -> str | None:
-    """Return the JSON of the data of *event* where it is not the first of the args, else None.
+def data_apart(event: Event, first: Any) -> str | None:
+    """Return the JSON of the data of *event* where it is not the *first* of the args, else None.
 
     Without args the first of them is None.
     """
     try:
-        if _is_same(event.data, _first(body) if body else None):
+        if _is_same(event.data, first):
             return None
-    except (ValueError, RecursionError):
+    except RecursionError:
         pass
     return to_json_text(event.data)
 
@@ -204,7 +205,10 @@ def in_uint64(number: int) -> bool:
 
 
 def _read_event(written: EventFacts, body: Body) -> Event:
-    data = from_json_text(written.data) if written.HasField("data") else _first(body)
+    if written.HasField("data"):
+        data = from_json_text(written.data)
+    else:
+        data = _first(json.loads(body.args)) if body.args else None
     return Event(
         id=written.id,
         type=written.type,
@@ -219,8 +223,7 @@ def _read_event(written: EventFacts, body: Body) -> Event:
     )
 
 
-def _first(body: Body) -> Any:
-    args = json.loads(body.args) if body.args else None
+def _first(args: Any) -> Any:
     return args[0] if isinstance(args, list) and args else None
 
 
@@ -229,26 +232,27 @@ def first_arg(body: Body) -> Any:
 
     Raises as well where the body joined of these parts would not be split into them again.
     """
-    args, _kwargs, _embed = map(_whole, body)
-    return args[0] if isinstance(args, list) and args else None
-
-
-def _whole(text: str) -> Any:
-    value, end = _read_json_at(text, 0)
-    if end != len(text):
-        raise ValueError(text)
-    return value
+    args, end = _read_json_at(body.args)
+    _, kwargs_end = _read_json_at(body.kwargs)
+    _, embed_end = _read_json_at(body.embed)
+    if (end, kwargs_end, embed_end) != (len(body.args), len(body.kwargs), len(body.embed)):
+        msg = "more than one JSON value"
+        raise ValueError(msg)
+    return _first(args)
 
 
 def _is_same(one: object, other: object) -> bool:
     """Tell whether both are equal and of the same types throughout, as 1, 1.0 and True are not."""
-    if type(one) is not type(other):
+    kind = type(one)
+    if kind is not type(other):
         return False
+    if kind is str or one is None:
+        return one == other
     if isinstance(one, dict) and isinstance(other, dict):
         return (
-            len(one) == len(other)
-            and all(type(key) is str for key in one)
-            and all(key in other and _is_same(value, other[key]) for key, value in one.items())
+            one.keys() == other.keys()
+            and _STR.issuperset(map(type, one))
+            and all(map(_is_same, one.values(), map(other.__getitem__, one)))
         )
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_is_same, one, other))

@@ -9,7 +9,7 @@ import base64
 import json
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
@@ -21,6 +21,7 @@ _TEXT: Final = "$text"
 _MARK: Final = "$"
 #: A float may be none that JSON knows.
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
+_STR: Final = frozenset({str})
 
 #: Values JSON has no word for: their tag, and the way to text; a datetime comes before its date.
 _TO_TEXT: Final[tuple[tuple[type, str, Callable[[Any], str]], ...]] = (
@@ -45,6 +46,7 @@ _FROM_TEXT: Final[dict[str, Callable[[str], Any]]] = {
 
 
 _to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_from_json: Final = json.JSONDecoder().decode
 
 
 def to_json_text(value: object) -> str:
@@ -61,7 +63,8 @@ def to_json_text(value: object) -> str:
 
 def from_json_text(text: str) -> Any:
     """Read what `to_json_text` wrote; raises ValueError or TypeError on anything malformed."""
-    return json.loads(text, object_hook=_untagged)
+    may_be_tagged = '"$' in text or r"\u0024" in text  # a key may spell its mark in two ways
+    return _from_tagged_json(text) if may_be_tagged else _from_json(text)
 
 
 def valid_text(text: str) -> str:
@@ -74,6 +77,15 @@ def valid_mapping(texts: Mapping[str, str]) -> dict[str, str]:
     if all(map(str.isascii, texts)) and all(map(str.isascii, texts.values())):
         return dict(texts)
     return {valid_text(key): valid_text(value) for key, value in texts.items()}
+
+
+def valid_tree(value: Any) -> Any:
+    """Return JSON *value* with every text in it, keys included, as protobuf takes it."""
+    if isinstance(value, str):
+        return valid_text(value)
+    if isinstance(value, dict):
+        return {valid_text(key): valid_tree(item) for key, item in value.items()}
+    return [valid_tree(item) for item in value] if isinstance(value, list) else value
 
 
 def _is_valid(text: str) -> bool:
@@ -94,11 +106,15 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, dict):
         return (
             kind is dict
-            and not (len(value) == 1 and str(next(iter(value))).startswith(_MARK))
-            and all(type(key) is str for key in value)
-            and all(map(_is_plain, value.values()))
+            and _STR.issuperset(map(type, value))
+            and not (len(value) == 1 and next(iter(value)).startswith(_MARK))
+            and _are_plain(value.values())
         )
-    return kind is list and isinstance(value, list) and all(map(_is_plain, value))
+    return kind is list and isinstance(value, list) and _are_plain(value)
+
+
+def _are_plain(values: Collection[object]) -> bool:
+    return all(_is_plain(value) for value in values if type(value) not in _PLAIN)
 
 
 def _tagged(value: object) -> Any:
@@ -144,3 +160,6 @@ def _untagged(value: dict[str, Any]) -> Any:
         msg = f"{tag} needs text"
         raise TypeError(msg)
     return read(content)
+
+
+_from_tagged_json: Final = json.JSONDecoder(object_hook=_untagged).decode

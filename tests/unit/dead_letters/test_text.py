@@ -64,6 +64,11 @@ def test_the_published_forms_stay(value: object, text: str) -> None:
     assert to_json_text(value) == text
 
 
+@pytest.mark.parametrize("key", ["$bytes", r"\u0024bytes", r"\u0024\u0062ytes"])
+def test_a_tag_is_known_however_its_key_is_spelled(key: str) -> None:
+    assert from_json_text(f'{{"a": {{"{key}": "/w=="}}}}') == {"a": b"\xff"}
+
+
 def test_an_object_of_some_class_is_written_as_its_repr() -> None:
     assert from_json_text(to_json_text({"a": object})) == {"a": "<class 'object'>"}
 
