@@ -11,6 +11,7 @@ from enum import StrEnum
 from angzarr.events.event import Event
 from angzarr.events.message import Message
 from angzarr.payloads import PayloadReference
+from angzarr.quick_init import quick_init
 
 #: Longest stack trace a letter carries, in characters; the end is kept, it names the cause.
 MAX_STACK = 16_000
@@ -35,6 +36,7 @@ class Reason(StrEnum):
     REVOKED = "revoked"  # somebody revoked the task
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """A letter. Times are UTC-aware; `attempts` counts handler runs, `replay` earlier replays."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from angzarr.dead_letters.letter import DeadLetter, unreadable_letter_id
 from angzarr.errors import DeadLetterQueueUnavailable, LetterTooLarge
+from angzarr.quick_init import quick_init
 
 #: Every queue, topic and subscription name starts with it (spec L2).
 NAME_PREFIX = "angzarr-dlq-"
@@ -22,6 +23,7 @@ class TooLarge(str):
     __slots__ = ()
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """A letter taken from its queue but not yet let go.

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from angzarr.errors import InvalidDomainName
+from angzarr.quick_init import quick_init
 
 #: Long enough for people, short enough for every backend: SQS allows 80 characters and
 #: ``angzarr-dlq-`` takes 12 of them (spec L2).
@@ -30,6 +31,7 @@ class Priority(StrEnum):
     DEFAULT = "default"
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One event as a handler sees it; `data` is a JSON value."""

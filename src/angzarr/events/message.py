@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from angzarr.quick_init import quick_init
 
+
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One broker message, raw. `queue` is where it was first sent, never a delay queue's name."""
