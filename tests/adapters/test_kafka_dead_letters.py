@@ -129,6 +129,38 @@ class TestKafkaDeadLetterQueue(
         assert self.committed(domain, 0) == 3
         queue.close()
 
+    def test_what_is_read_ahead_waits_and_comes_to_the_next_reader(self, domain: str) -> None:
+        queue = KafkaDeadLetterQueue(self.brokers, group=self.group, partitions=1)
+        queue.put(letters_of(domain, 40))
+        for _ in range(2):
+            taken = take(queue, [domain], 10)
+            assert queue.waiting([domain])[domain] == 40 - taken[-1].handle.offset - 1
+            queue.done(taken)
+        assert self.committed(domain, 0) == 20
+        assert queue.waiting([domain]) == {domain: 20}
+        queue.close()
+        after = self.open()
+        assert [one.letter.id for one in take(after, [domain], 20) if one.letter] == [
+            f"{domain}-{number}" for number in range(20, 40)
+        ]
+        after.close()
+
+    def test_what_is_read_ahead_of_a_domain_is_not_lost_while_others_are_asked_for(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        other = f"{domain}-other"
+        queue.put([*letters_of(domain, 60), *letters_of(other, 60)])
+        seen: set[str] = set()
+        asked = [[domain, other], [other], [domain, other]]
+        for domains in (asked[0], asked[0], asked[1], *asked[2:] * 30):
+            receipts = queue.receive(domains, limit=20, wait=timedelta(seconds=5))
+            seen |= {one.letter.id for one in receipts if one.letter}
+            queue.done(receipts)
+            if len(seen) == 120:
+                break
+        assert len(seen) == 120
+        assert queue.waiting([domain, other]) == {domain: 0, other: 0}
+
     def test_letters_of_a_batch_that_was_refused_are_not_taken_for_written(
         self, domain: str
     ) -> None:

@@ -8,14 +8,16 @@ import logging
 import operator
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from angzarr.adapters.kafka.ahead import Ahead
 from angzarr.adapters.kafka.backlog import backlog
 from angzarr.adapters.kafka.client import Cluster, creating, is_fatal, own, reason_of
 from angzarr.adapters.kafka.letter_producer import CONTENT_TYPE
+from angzarr.adapters.kafka.meanwhile import meanwhile
 from angzarr.adapters.kafka.progress import Handle, Progress
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
@@ -28,6 +30,8 @@ _LOG: Final = logging.getLogger(__name__)
 _HEADERS: Final = operator.methodcaller("headers")
 #: Seconds to look for more once there is a first.
 _SOON: Final = 0.01
+#: Letters whose reading takes longer than it takes to begin a thread.
+_WORTH_A_THREAD: Final = 10
 #: Seconds in which a consumer that failed for good says farewell to its group.
 _FAREWELL: Final = 0.5
 #: More than waits to be read where a client is told to leave, in case it failed for good.
@@ -58,6 +62,7 @@ class LetterConsumer:
         own(self)
         self._domains: dict[str, str] = {}
         self._progress: dict[tuple[str, int], Progress] = {}
+        self._ahead = Ahead(self._receipt)
         self._away: Any = None
         self._ended: Any = None
         self._seldom = Seldom()
@@ -69,11 +74,14 @@ class LetterConsumer:
                 self._replace()
             consumer = self._subscribed({queue_name(domain): domain for domain in domains})
             deadline = time.monotonic() + wait
-            taken = self._read(consumer, 1, max(wait, _SOON))
+            taken = self._ahead.take(limit, self._domains)
+            taken = taken or self._read(consumer, 1, max(wait, _SOON))
             while not taken and not self._ended and (left := deadline - time.monotonic()) > 0:
                 taken = self._read(consumer, 1, max(left, _SOON))
-            if taken and limit > 1 and not self._ended:
-                taken += self._more(consumer, limit - 1)
+            if taken and len(taken) < limit and not self._ended:
+                taken += self._more(consumer, limit - len(taken))
+            if taken and limit >= _WORTH_A_THREAD and not self._ended:
+                self._fetch_ahead(consumer, limit)
             if not taken and (error := self._ended or self._away):
                 self._away = None
                 raise self._cluster.unavailable(error)
@@ -95,6 +103,7 @@ class LetterConsumer:
             names = {domain: queue_name(domain) for domain in domains}
             return {
                 domain: backlog(self._cluster, consumer, name, functools.partial(self._taken, name))
+                + self._ahead.count(name)
                 for domain, name in names.items()
             }
 
@@ -110,6 +119,7 @@ class LetterConsumer:
     def _subscribed(self, wanted: dict[str, str]) -> Consumer:
         consumer = self._made()
         if wanted.keys() != self._domains.keys():
+            self._ahead.read()  # by the domains it was fetched for
             consumer.subscribe(sorted(wanted), on_revoke=self._on_revoke, on_lost=self._on_revoke)
         self._domains = wanted
         return consumer
@@ -134,13 +144,16 @@ class LetterConsumer:
         ) | {"error_cb": self._on_error}
 
     def _read(self, consumer: Consumer, limit: int, wait: float) -> list[Receipt]:
+        return list(map(self._receipt, self._fetch(consumer, limit, wait)))
+
+    def _fetch(self, consumer: Consumer, limit: int, wait: float) -> list[Any]:
         try:
             messages = consumer.consume(limit, timeout=wait)
         except BaseException as error:
             # It drops what it had taken: read on by it, and commits would pass over that.
             self._ended = error.args[0] if isinstance(error, KafkaException) else repr(error)
             raise
-        return [self._receipt(message) for message in messages if self._is_letter(message)]
+        return list(filter(self._is_letter, messages))
 
     def _more(self, consumer: Consumer, limit: int) -> list[Receipt]:
         """Take what is there already; a failure must not drop what its caller has in hand."""
@@ -148,6 +161,15 @@ class LetterConsumer:
             return self._read(consumer, limit, _SOON)
         except Exception:  # noqa: BLE001  noted: the next receive begins with a new consumer
             return []
+
+    def _fetch_ahead(self, consumer: Consumer, limit: int) -> None:
+        """Have *limit* messages at hand, to be read while the next commit is waited for.
+
+        Not fetched then: a partition could be taken away before what is done in it is committed.
+        """
+        if (room := limit - len(self._ahead)) > 0:
+            with contextlib.suppress(Exception):  # noted, as in `_more`
+                self._ahead.add(self._fetch(consumer, room, 0))
 
     def _is_letter(self, message: Any) -> bool:
         error = message.error()
@@ -193,6 +215,7 @@ class LetterConsumer:
         finally:
             self._domains = {}
             self._progress.clear()
+            self._ahead.clear()
             self._ended = None
 
     def _commit(self) -> None:
@@ -201,11 +224,15 @@ class LetterConsumer:
             for place, progress in self._progress.items()
             if progress.position > progress.committed
         }
-        if not moved or self._consumer is None:
+        consumer = self._consumer
+        if not moved or consumer is None:
             return
         offsets = [TopicPartition(*place, position) for place, position in moved.items()]
+        commit: Callable[[], Any] = functools.partial(
+            consumer.commit, offsets=offsets, asynchronous=False
+        )
         try:
-            results = self._consumer.commit(offsets=offsets, asynchronous=False)
+            results = meanwhile(commit, self._ahead.read) if self._ahead.unread else commit()
         except KafkaException as error:
             if error.args[0].code() not in _LEASE_ENDED:
                 raise
@@ -215,8 +242,10 @@ class LetterConsumer:
                 self._progress[result.topic, result.partition].committed = result.offset
 
     def _on_revoke(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        for partition in partitions:
-            self._progress.pop((partition.topic, partition.partition), None)
+        gone = {(partition.topic, partition.partition) for partition in partitions}
+        self._ahead.drop(gone)
+        for place in gone:
+            self._progress.pop(place, None)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  librdkafka's name for it
