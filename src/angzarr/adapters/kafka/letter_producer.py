@@ -68,7 +68,9 @@ class LetterProducer:
                     # under way a refused first batch is lost as written (KAFKA-15591).
                     max_in_flight_requests_per_connection=1,
                     delivery_timeout_ms=int(self._cluster.timeout * 1000),
-                    linger_ms=1,
+                    # Nobody waits for it: a flush sends at once. A batch put together is one
+                    # request for each partition then, and not several that follow each other.
+                    linger_ms=5,
                     # What is smaller is the broker's to refuse: its topics differ.
                     message_max_bytes=MAX_LETTER_BYTES,
                 )
