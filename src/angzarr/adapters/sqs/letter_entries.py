@@ -48,8 +48,8 @@ def entry_of(at: int, letter: Outgoing, form: Form, *, body: str, fifo: bool) ->
         for name, value in facts.items()
         if is_legal(value)
     }
-    size = len(text.encode()) + sum(
-        len(name) + len("String") + len(value["StringValue"].encode())
+    size = _bytes(text) + sum(
+        len(name) + len("String") + _bytes(value["StringValue"])
         for name, value in attributes.items()
     )
     order = ordering(letter) if fifo else {}
@@ -84,6 +84,10 @@ def batches(entries: Sequence[Entry], limit: int) -> Iterator[list[Entry]]:
         size += entry.size
     if batch:
         yield batch
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _digest(text: str) -> str:

@@ -69,7 +69,7 @@ def _letter_as_text(letter: DeadLetter, form: Form) -> Text:
     body, content_type = encode(letter, form)
     if content_type == JSON_CONTENT_TYPE:
         text = body.decode()
-        if is_legal(text):
+        if text.isascii() or is_legal(text):  # JSON escapes what SQS refuses of ASCII
             return Text(text, content_type)
         body, content_type = encode(letter, Form.BINARY)
     return Text(base64.b64encode(body).decode(), content_type)
