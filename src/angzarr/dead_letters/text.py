@@ -6,6 +6,7 @@ Writing never fails: a letter that could not be written would be a message lost.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import uuid
@@ -22,6 +23,8 @@ _MARK: Final = "$"
 #: A float may be none that JSON knows.
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _STR: Final = frozenset({str})
+#: Levels of containers that are written. Each costs three of Python's thousand frames.
+_DEEPEST: Final = 100
 
 #: Values JSON has no word for: their tag, and the way to text; a datetime comes before its date.
 _TO_TEXT: Final[tuple[tuple[type, str, Callable[[Any], str]], ...]] = (
@@ -52,12 +55,24 @@ _from_json: Final = json.JSONDecoder().decode
 def to_json_text(value: object) -> str:
     """Write *value* as JSON text from which `from_json_text` makes an equal value.
 
-    What has no JSON form and no tag (an object of somebody's class) is written as its repr.
+    What has no JSON form and no tag (an object of somebody's class) is written as its repr. Of a
+    mapping, a value that cannot be written (see `exact_json_text`) is a text that says so; the
+    others are there.
     """
-    try:
-        text = _to_json(value if _is_plain(value) else _tagged(value))
-    except (RecursionError, ValueError):  # nested too deeply, or in itself
-        text = json.dumps({_TEXT: f"<{type(value).__name__} that cannot be written as JSON>"})
+    with contextlib.suppress(RecursionError, ValueError):
+        return exact_json_text(value)
+    with contextlib.suppress(RecursionError, ValueError):
+        return exact_json_text(_in_parts(value))
+    return exact_json_text(_note(value))
+
+
+def exact_json_text(value: object) -> str:
+    """Write *value* as `to_json_text` does, whole.
+
+    Raises ValueError where it cannot be: what lies more than a hundred levels deep, or in itself.
+    The bound is not Python's, which depends on the caller: one value has one text everywhere.
+    """
+    text = _to_json(value if _is_plain(value, _DEEPEST) else _tagged(value, _DEEPEST))
     return text if _is_valid(text) else json.dumps(json.loads(text))
 
 
@@ -98,35 +113,57 @@ def _is_valid(text: str) -> bool:
     return True
 
 
-def _is_plain(value: object) -> bool:
+def _in_parts(value: object) -> object:
+    if not isinstance(value, Mapping):
+        return _note(value)
+    return {key: item if _can_be_written(item) else _note(item) for key, item in value.items()}
+
+
+def _note(value: object) -> str:
+    return f"<{type(value).__name__} that cannot be written as JSON>"
+
+
+def _can_be_written(value: object) -> bool:
+    try:
+        exact_json_text([value])
+    except (RecursionError, ValueError):
+        return False
+    return True
+
+
+def _is_plain(value: object, levels: int) -> bool:
     """Tell whether *value* is surely what JSON has words for, at a glance."""
     kind = type(value)
     if kind in _PLAIN:
         return True
+    if levels == 0:
+        return False
     if isinstance(value, dict):
         return (
             kind is dict
             and _STR.issuperset(map(type, value))
             and not (len(value) == 1 and next(iter(value)).startswith(_MARK))
-            and _are_plain(value.values())
+            and _are_plain(value.values(), levels - 1)
         )
-    return kind is list and isinstance(value, list) and _are_plain(value)
+    return kind is list and isinstance(value, list) and _are_plain(value, levels - 1)
 
 
-def _are_plain(values: Collection[object]) -> bool:
-    return all(_is_plain(value) for value in values if type(value) not in _PLAIN)
+def _are_plain(values: Collection[object], levels: int) -> bool:
+    return all(_is_plain(value, levels) for value in values if type(value) not in _PLAIN)
 
 
-def _tagged(value: object) -> Any:
+def _tagged(value: object, levels: int) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
+    if not isinstance(value, Mapping | tuple | list):
+        return _tagged_scalar(value)
+    if levels == 0:
+        msg = "nested too deeply"
+        raise ValueError(msg)
     if isinstance(value, Mapping):
-        return _tagged_mapping(value)
-    if isinstance(value, tuple):
-        return {_TUPLE: [_tagged(item) for item in value]}
-    if isinstance(value, list):
-        return [_tagged(item) for item in value]
-    return _tagged_scalar(value)
+        return _tagged_mapping(value, levels - 1)
+    items = [_tagged(item, levels - 1) for item in value]
+    return {_TUPLE: items} if isinstance(value, tuple) else items
 
 
 def _tagged_scalar(value: object) -> Any:
@@ -138,11 +175,12 @@ def _tagged_scalar(value: object) -> Any:
     return {_TEXT: repr(value)}
 
 
-def _tagged_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+def _tagged_mapping(value: Mapping[Any, Any], levels: int) -> dict[str, Any]:
     looks_tagged = len(value) == 1 and str(next(iter(value))).startswith(_MARK)
     if not looks_tagged and all(isinstance(key, str) for key in value):
-        return {key: _tagged(item) for key, item in value.items()}
-    return {_DICT: [[_tagged(key), _tagged(item)] for key, item in value.items()]}
+        return {key: _tagged(item, levels) for key, item in value.items()}
+    items = value.items()
+    return {_DICT: [[_tagged(key, levels), _tagged(item, levels)] for key, item in items]}
 
 
 def _untagged(value: dict[str, Any]) -> Any:

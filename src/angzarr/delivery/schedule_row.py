@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from angzarr.dead_letters.text import from_json_text, to_json_text
+from angzarr.dead_letters.text import exact_json_text, from_json_text
 from angzarr.delivery.delivery import position_of
 from angzarr.delivery.schedule import Row
 from angzarr.errors import DecodeError, DeliveryError
@@ -20,19 +20,18 @@ _PART: Final = 100
 
 def row_of(message: Message) -> Row:
     """Return the row in which *message* waits; raises DeliveryError if it could not be read."""
-    text = to_json_text(
-        {
-            "body": _body_text(message.body),
-            **{name: getattr(message, name) for name in _TEXT},
-            "headers": dict(message.headers),
-            "priority": message.priority,
-            "properties": dict(message.properties),
-        }
-    )
-    if not text.startswith('{"body"'):
+    row = {
+        "body": _body_text(message.body),
+        **{name: getattr(message, name) for name in _TEXT},
+        "headers": dict(message.headers),
+        "priority": message.priority,
+        "properties": dict(message.properties),
+    }
+    try:
+        return Row(id_of(message), exact_json_text(row))
+    except ValueError as error:
         msg = "its headers are nested too deeply to be kept"
-        raise DeliveryError(msg)
-    return Row(id_of(message), text)
+        raise DeliveryError(msg) from error
 
 
 def read(text: str) -> Message:

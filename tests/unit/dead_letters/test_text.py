@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
+from angzarr.dead_letters.text import exact_json_text, from_json_text, to_json_text, valid_text
 
 scalars = (
     st.none()
@@ -77,6 +78,36 @@ def test_what_contains_itself_is_written_as_a_note() -> None:
     ring: list[object] = []
     ring.append(ring)
     assert "cannot be written" in from_json_text(to_json_text(ring))
+
+
+def nested(levels: int, inner: object = 1) -> object:
+    return inner if levels == 0 else {"a": nested(levels - 1, inner)}
+
+
+@pytest.mark.parametrize("made", [nested, lambda levels: [nested(levels - 2, (b"x",))]])
+def test_a_hundred_levels_are_written_and_no_more(made: Callable[[int], object]) -> None:
+    assert from_json_text(exact_json_text(made(100))) == made(100)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        exact_json_text(made(101))
+
+
+@pytest.mark.parametrize(
+    "hostile", [nested(900), 10**5000, {10**5000: 1}], ids=["deep", "long", "key"]
+)
+def test_of_a_mapping_only_what_cannot_be_written_is_a_note(hostile: object) -> None:
+    note = f"<{type(hostile).__name__} that cannot be written as JSON>"
+    text = to_json_text({"id": "e-1", "x": hostile, "raw": b"\xff"})
+    assert from_json_text(text) == {"id": "e-1", "x": note, "raw": b"\xff"}
+    assert (
+        from_json_text(to_json_text({10**5000: hostile})) == "<dict that cannot be written as JSON>"
+    )
+
+
+def test_a_value_has_one_text_however_deep_its_writer_is() -> None:
+    def written(frames: int) -> str:
+        return written(frames - 1) if frames else to_json_text({"a": nested(99), "b": nested(400)})
+
+    assert written(500) == written(0)
 
 
 @pytest.mark.parametrize(
