@@ -126,7 +126,10 @@ def view(wire: AngzarrDeadLetter) -> DeadLetter:
 
 def _foreign_id(wire: AngzarrDeadLetter) -> str:
     domain = wire.cover.domain or UNKNOWN_DOMAIN
-    return unreadable_letter_id(domain, wire.SerializeToString(deterministic=True))
+    ordered = AngzarrDeadLetter()
+    ordered.CopyFrom(wire)
+    _order(ordered)
+    return unreadable_letter_id(domain, ordered.SerializeToString(deterministic=True))
 
 
 def task_message(wire: AngzarrDeadLetter) -> TaskMessage | None:
@@ -146,7 +149,15 @@ def _without_restated(wire: AngzarrDeadLetter) -> AngzarrDeadLetter:
     rest.CopyFrom(wire)
     for field in _RESTATED:
         rest.ClearField(field)
-    if task := task_message(rest):  # in one order of its map entries, to be comparable
-        page = rest.rejected_events.pages[0]
-        page.event.value = task.SerializeToString(deterministic=True)
+    _order(rest)
     return rest
+
+
+def _order(wire: AngzarrDeadLetter) -> None:
+    """Put the map entries of the TaskMessage in *wire* into one order, to be comparable.
+
+    Protobuf orders them by chance, in each process anew, where it reads them from JSON.
+    """
+    if task := task_message(wire):
+        page = wire.rejected_events.pages[0]
+        page.event.value = task.SerializeToString(deterministic=True)

@@ -24,14 +24,14 @@ from angzarr.dead_letters.codec import (
 )
 from angzarr.dead_letters.letter import MAX_MESSAGE, MAX_STACK, DeadLetter, Reason
 from angzarr.dead_letters.own_json_reading import read_own
-from angzarr.dead_letters.wire_form import from_wire, to_wire
+from angzarr.dead_letters.wire_form import TASK_MESSAGE, from_wire, to_wire
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
 from angzarr.payloads import PayloadReference, StorageKind
 from angzarr.wire.book_pb2 import CommandBook, MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
-from angzarr.wire.worker_pb2 import TaskMessage
+from angzarr.wire.worker_pb2 import EventFacts, TaskMessage
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, 999_999, tzinfo=UTC)
 FORMS = pytest.mark.parametrize("form", list(Form))
@@ -374,6 +374,20 @@ def test_a_letter_of_others_is_readable() -> None:
     assert CommandBook.FromString(letter.message.body) == foreign().rejected_command
     assert letter.sent_to_dlq_at == datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)
     assert letter.id == decode(foreign().SerializeToString()).id
+
+
+def test_the_id_of_a_foreign_letter_heeds_no_order_of_a_map() -> None:
+    """Which order map entries are written in, protobuf leaves to chance."""
+    pins = [TaskMessage(event=EventFacts(config_pins={name: "v1"})) for name in ("a", "b")]
+    first, second = (one.SerializeToString() for one in pins)
+
+    def with_task(value: bytes) -> bytes:
+        wire = AngzarrDeadLetter()
+        task = AnyMessage(type_url=f"type.googleapis.com/{TASK_MESSAGE}", value=value)
+        wire.rejected_events.pages.add().event.CopyFrom(task)
+        return wire.SerializeToString()
+
+    assert decode(with_task(first + second)).id == decode(with_task(second + first)).id
 
 
 def test_failed_processing_told_by_others_gives_attempts_and_category() -> None:
