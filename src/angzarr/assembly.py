@@ -29,6 +29,7 @@ from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.calling import Caller
+from angzarr.delivery.domains import Domains
 from angzarr.delivery.hold import Hold, TriedOnce
 from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.in_place import InPlace
@@ -114,7 +115,6 @@ def _waves(app: Any, road: Road) -> Waves | None:
         autopsy=road.pipeline.judge.autopsy,
         facts=road.settler.facts,
         clock=road.pipeline.clock,
-        known=frozenset(letter_wiring.domains_to_read(app.settings, list(app.handlers.domains()))),
         # The parent of one that shares a flow store hears of the wave by that, and of its end.
         on_held=app.held_domains.hold if app.flow.controls is None else None,
     )
@@ -129,7 +129,9 @@ def _pipeline(
         store=store,
         admission=Admission(
             switching=Switching(
-                switches=app.flow.switches, domain=judge.autopsy.domain, chance=random.random
+                switches=app.flow.switches,
+                domain=judge.autopsy.domains.of_delivery,
+                chance=random.random,
             ),
             breakers=app.flow.breakers,
             budgets=app.flow.budgets,
@@ -174,9 +176,14 @@ def _autopsy(app: Any, clock: Clock) -> Autopsy:
         component=app.main or "angzarr",
         worker=socket.gethostname(),
         version=os.environ.get("ANGZARR_RELEASE", ""),
-        domain_of_queue=app.settings.dlq.queue_domains.get,
+        domains=_domains(app),
         hide=protection_wiring.hiding(app.settings.dlq),
     )
+
+
+def _domains(app: Any) -> Domains:
+    read = letter_wiring.domains_to_read(app.settings, list(app.handlers.domains()))
+    return Domains(read=frozenset(read), of_queue=app.settings.dlq.queue_domains.get)
 
 
 def _settler(

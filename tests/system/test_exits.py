@@ -10,6 +10,7 @@ import amqp
 import pytest
 import redis
 
+from angzarr.dead_letters.names import queue_name
 from angzarr.events.headers import UNREAD
 from system.bad_messages import Bad, all_bad, good_headers
 from system.conftest import wait_for
@@ -121,6 +122,21 @@ def test_a_handler_that_exits_needs_more_memory_or_answers_no_json_is_accounted_
     told = {letter.message.id: (letter.reason, letter.error_code) for letter in letters}
     assert told == {greedy.id: ("refused", "UNKNOWN"), leaves.id: ("poison", "POISON")}
     assert [len(site.ran(what)) for what in ("greedy", "answers", "dies")] == [1, 1, 3]
+
+
+@pytest.mark.parametrize("site", ["amqp"], indirect=True)
+def test_a_domain_that_only_messages_name_gets_no_queue(site, unique_name):
+    """Neither that of a task that nobody has, nor that of a message that is no task at all."""
+    said = {"angzarr-domain": unique_name}
+    with site.worker(pool="threads", ROAD_ASYNC="0"):
+        site.app.send_task("gone.away", headers=said)
+        publish_raw(site, Bad("foreign", b"{}", "FOREIGN_MESSAGE", headers=said))
+        letters = site.letters("unknown", 2)
+    assert {letter.error_code for letter in letters} == {"UNKNOWN_TASK", "FOREIGN_MESSAGE"}
+    assert {letter.message.headers["angzarr-domain"] for letter in letters} == {unique_name}
+    assert {letter.event.domain for letter in letters if letter.event} == {unique_name}
+    with site.app.connection_for_read() as connection, pytest.raises(amqp.NotFound):
+        connection.default_channel.queue_declare(queue_name(unique_name), passive=True)
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])

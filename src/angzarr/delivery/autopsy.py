@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.fingerprint import fingerprint
@@ -15,11 +15,10 @@ from angzarr.dead_letters.letter import (
     Reason,
     letter_id,
 )
-from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.domains import Domains
 from angzarr.delivery.handlers import Handler
-from angzarr.errors import InvalidDomainName, text_of
-from angzarr.events.event import check_domain
+from angzarr.errors import text_of
 from angzarr.resilience.taxonomy import Classification
 
 
@@ -31,7 +30,7 @@ class Autopsy:
     component: str
     worker: str
     version: str
-    domain_of_queue: Callable[[str], str | None] = lambda _queue: None
+    domains: Domains = field(default_factory=Domains)
     #: Takes out of a letter's texts, which facts and log lines repeat, what they must not show.
     hide: Callable[[DeadLetter], DeadLetter] | None = None
 
@@ -44,7 +43,7 @@ class Autopsy:
         seen: Classification,
     ) -> DeadLetter:
         """Return the letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
-        domain = self.domain(handler, delivery.event.domain, delivery.message.queue)
+        domain = self.domains.of_letter(handler, delivery.event.domain, delivery.message.queue)
         now = self.clock.now()
         ran = reason in (Reason.REFUSED, Reason.EXHAUSTED, Reason.OUT_OF_TIME)
         letter = DeadLetter(
@@ -91,15 +90,6 @@ class Autopsy:
             return None
         return self.letter(delivery, None, error, Reason.REFUSED, seen).error_message
 
-    def domain(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
-        """Return the handler's domain, else the event's, else the queue's, else unknown (20)."""
-        if handler is not None and handler.domain:
-            return handler.domain
-        for name in (of_event, self.domain_of_queue(queue)):
-            if name and _usable(name):
-                return name
-        return UNKNOWN_DOMAIN
-
 
 def _id(domain: str, delivery: Delivery, reason: Reason) -> str:
     """Return the letter's id; a second body under one event id has a letter of its own."""
@@ -107,15 +97,6 @@ def _id(domain: str, delivery: Delivery, reason: Reason) -> str:
     if reason is Reason.CONFLICT:
         event_id = f"{event_id}#{delivery.fingerprint}"
     return letter_id(domain, delivery.handler, event_id, delivery.position.replay)
-
-
-def _usable(name: str) -> bool:
-    """Tell whether a name that came from outside may name a queue of ours."""
-    try:
-        check_domain(name)
-    except InvalidDomainName:
-        return False
-    return True
 
 
 def _name(error: BaseException) -> str:

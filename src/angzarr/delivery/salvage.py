@@ -81,7 +81,7 @@ class Salvage:
     def _domain(self, message: Message) -> str:
         """Return the domain whose letter it is (20)."""
         of_event = message.headers.get(names.DOMAIN)
-        return self.autopsy.domain(
+        return self.autopsy.domains.of_letter(
             self.handlers.get(message.task),
             of_event if isinstance(of_event, str) else None,
             message.queue,

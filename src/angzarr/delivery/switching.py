@@ -21,7 +21,7 @@ class Switching:
     """Asks the switches. Safe to use from many threads."""
 
     switches: Switches
-    #: Returns the domain of a handler, an event's own and a queue: that of its letters.
+    #: Returns the domain of a handler, an event's own and a queue (`Domains.of_delivery`).
     domain: Callable[[Handler, str | None, str], str]
     chance: Callable[[], float]
 

@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
-from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handlers
@@ -46,9 +45,6 @@ class Waves:
     autopsy: Autopsy
     facts: FactLog
     clock: Clock
-    #: The domains that are told apart; a name that only a message gives is counted as unknown, or
-    #: whoever sends messages could make up any number of them.
-    known: frozenset[str]
     #: Told a domain and until when it is held back, where others do not hear of breakers.
     on_held: Callable[[str, datetime], object] | None = None
     seldom: Seldom = field(default_factory=Seldom)
@@ -125,8 +121,8 @@ class Waves:
 
     def _domain(self, delivery: Delivery) -> str:
         handler = self.handlers.get(delivery.handler)
-        domain = self.autopsy.domain(handler, delivery.event.domain, delivery.message.queue)
-        return domain if domain in self.known else UNKNOWN_DOMAIN
+        domains = self.autopsy.domains
+        return domains.of_letter(handler, delivery.event.domain, delivery.message.queue)
 
     def _is_old(self, delivery: Delivery) -> bool:
         handler = self.handlers.get(delivery.handler)

@@ -20,6 +20,7 @@ from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.calling import Caller
 from angzarr.delivery.delivery import read
+from angzarr.delivery.domains import Domains
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
@@ -159,6 +160,7 @@ class World:
         self.hooks = Hooks()
         self.rules = []
         self.hide = None
+        self.domains = Domains()
         self.time_limits = {}
         self.leases.renew("w1", timedelta(days=30))
 
@@ -183,7 +185,8 @@ class World:
         results = Results(dumps=json.dumps, loads=json.loads)
         judge = Judge(
             autopsy=Autopsy(
-                clock=self.clock, component="app", worker="host", version="1", hide=self.hide
+                clock=self.clock, component="app", worker="host", version="1",
+                domains=self.domains, hide=self.hide,
             ),
             clock=self.clock, chance=lambda: 0.0, policies=policy_rules(POLICIES, rules=self.rules),
         )  # fmt: skip
@@ -191,7 +194,7 @@ class World:
             handlers=self.handlers, store=self.store,
             admission=Admission(
                 switching=Switching(
-                    switches=self.switches, domain=judge.autopsy.domain, chance=lambda: 0.0
+                    switches=self.switches, domain=self.domains.of_delivery, chance=lambda: 0.0
                 ),
                 breakers=self.breakers, budgets=self.budgets, limits=self.limits,
                 chance=lambda: 0.0, sleep=self.clock.sleep,

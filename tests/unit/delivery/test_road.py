@@ -8,6 +8,7 @@ import pytest
 
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.cut import Cut
+from angzarr.delivery.domains import Domains
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -167,6 +168,13 @@ def test_an_unknown_handler_is_a_dead_letter(world):
     assert letter.reason is Reason.UNDELIVERABLE
     assert letter.domain == "unknown"
     assert "gone.away" in letter.explanation
+
+
+@pytest.mark.parametrize(("said", "found"), [("made-up", "unknown"), ("billing", "billing")])
+def test_a_letter_goes_where_it_is_read_and_its_event_keeps_its_own_domain(world, said, found):
+    world.domains = Domains(read=frozenset({"billing"}))
+    letter = world.take(task="gone.away", **{names.DOMAIN: said}).letter
+    assert (letter.domain, letter.event.domain) == (found, said)
 
 
 def test_an_event_in_another_workers_hands_is_postponed_on_the_same_hop(world):

@@ -13,6 +13,7 @@ from angzarr.analysis.entry import entry_id_of, facts_of
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import Reason, letter_id, unreadable_letter_id
 from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.domains import Domains
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.salvage import Salvage, damaged
 from angzarr.errors import DeadLetterQueueUnavailable
@@ -34,15 +35,15 @@ def facts():
 
 
 @pytest.fixture
-def letters():
-    return MemoryDeadLetterQueue("salvage")
+def letters(unique_name):
+    return MemoryDeadLetterQueue(unique_name)
 
 
 @pytest.fixture
 def salvage(letters, facts):
     autopsy = Autopsy(
         clock=Clock(), component="shop", worker="w1", version="2",
-        domain_of_queue={"orders": "order"}.get,
+        domains=Domains(read=frozenset({"billing", "crm"}), of_queue={"orders": "order"}.get),
     )  # fmt: skip
     handlers = Handlers()
     handlers.add(Handler(name="shop.sync", bind=None, domain="crm"))
@@ -112,6 +113,14 @@ def test_a_malformed_task_goes_to_its_handlers_domain_with_all_its_headers(salva
     assert (letter.handler, letter.error_code) == ("shop.sync", "INVALID_TASK")
     assert letter.message.headers["timelimit"] == "soon"
     assert letter.message.body == b"null"
+
+
+@pytest.mark.parametrize(("said", "found"), [("made-up", "order"), ("billing", "billing")])
+def test_a_domain_that_only_its_header_names_counts_where_it_is_read(salvage, letters, said, found):
+    salvage.take(bad_task(task="gone", **{"angzarr-domain": said}), ValueError("x"), "INVALID_TASK")
+    (letter,) = received(letters, found)
+    assert letter.message.headers["angzarr-domain"] == said
+    assert received(letters, "made-up") == []
 
 
 def test_two_malformed_tasks_of_one_body_are_two_letters(salvage, letters):

@@ -142,7 +142,7 @@ def test_what_is_dropped_says_nothing_of_its_domains_health(world):
     road = world.road()
     waves = Waves(
         breakers=world.breakers, handlers=world.handlers, autopsy=road.pipeline.judge.autopsy,
-        facts=road.settler.facts, clock=world.clock, known=frozenset({"order"}),
+        facts=road.settler.facts, clock=world.clock,
     )  # fmt: skip
     delivery = world.delivery()
     permit = waves.enter(delivery)

@@ -39,7 +39,6 @@ class Guarded:
             breakers=InProcessBreakers(default=settings, clock=world.clock),
             handlers=world.handlers,
             autopsy=plain.pipeline.judge.autopsy, facts=plain.settler.facts, clock=world.clock,
-            known=frozenset(self.ill),
             on_held=lambda domain, until: self.held.append((domain, until)),
             seldom=seldom_by(world.clock),
         )  # fmt: skip
