@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import redis
 from kombu import Exchange, Queue
 from kombu.transport.native_delayed_delivery import (
     bind_queue_to_native_delayed_delivery_exchange,
@@ -17,10 +18,12 @@ from kombu.transport.native_delayed_delivery import (
 )
 from tests.apps import apps
 
-from angzarr.adapters.celery import amqp_queues
+from angzarr.adapters.celery import amqp_queues, dropped_hand
 from angzarr.adapters.celery.dropped import DroppedReader
+from angzarr.adapters.celery.moving import MoverThread
+from angzarr.adapters.celery.publisher import LonePublisher
 from angzarr.dead_letters.names import dropped_queue
-from angzarr.errors import BrokerUnavailable, ConfigurationError
+from angzarr.errors import BrokerUnavailable, ConfigurationError, LetterTooLarge
 from conftest import manage
 from redis_servers import wait_until
 
@@ -196,6 +199,56 @@ def test_what_cannot_be_buried_stays_in_the_queue_and_keeps_no_other(app, readin
     well.append(True)
     wait_until(lambda: len(taken) == 2, "the first as well")
     wait_until(lambda: waiting(app, dropped_queue(app.settings.prefix)) == 0, "them to be let go")
+
+
+def put_dropped(app, *names):
+    """Publish messages as RabbitMQ puts them where it drops to; return what it says of each."""
+    death = {"queue": "orders", "reason": "rejected", "count": 1, "time": datetime(2026, 11, 1)}  # noqa: DTZ001 - as AMQP's client reads it
+    with app.connection_for_write() as connection:
+        producer = connection.Producer(auto_declare=False)
+        for name in names:
+            headers = {"task": "one", "id": name, "x-death": [death]}
+            producer.publish(
+                b"[[], {}, {}]", exchange="", routing_key=dropped_queue(app.settings.prefix),
+                content_type="application/json", content_encoding="utf-8", headers=headers,
+            )  # fmt: skip
+    return [death]
+
+
+def test_letters_that_are_too_large_keep_no_other_and_are_tried_again_as_they_were(
+    make_app, redis_url, reading, monkeypatch
+):
+    """There are as many as a reader has in hand; they wait in the schedule, here for no time."""
+    monkeypatch.setattr(dropped_hand, "TOO_LARGE_WAIT", timedelta(0))
+    app = make_app(store=redis_url)
+    declare_dropped(app)
+    large = [f"large-{n}" for n in range(dropped_hand.PREFETCH)]
+    death = put_dropped(app, *large, "small")
+    buried, grown = {}, []
+
+    def bury(message, _error, code):
+        if message.id in large and not grown:
+            msg = "larger than its queue takes"
+            raise LetterTooLarge(msg)
+        buried[message.id] = (message, code)
+
+    reading(bury, app=app)
+    wait_until(lambda: "small" in buried, "the one behind them")
+    with redis.Redis.from_url(redis_url) as client:
+        due = f"{app.settings.prefix}:{{schedule}}:due"
+        wait_until(lambda: client.zcard(due) == len(large), "the large ones to be kept")
+    grown.append(True)
+    mover = MoverThread(app.schedule, LonePublisher(app), pytest.fail)
+    mover.start()
+    try:
+        wait_until(lambda: len(buried) == len(large) + 1, "all of them")
+    finally:
+        mover.end()
+        app.schedule.close()
+    assert {(message.queue, code) for message, code in buried.values()} == {
+        ("orders", "RABBITMQ_REJECTED")
+    }
+    assert all(message.headers["x-death"] == death for message, _ in buried.values())
 
 
 def test_a_reader_that_loses_its_connection_comes_back(app, reading):

@@ -48,8 +48,9 @@ class RoadAMQP(AMQP):
         """Return the queues; those that nobody configured are guarded on RabbitMQ."""
         made = super().Queues(queues, *args, **options)
         settings = self.app.settings
+        made.dropped = dropped_queue(settings.prefix)
         if settings.amqp_queues == "guarded":
-            made.guard = partial(guard, dropped=dropped_queue(settings.prefix))
+            made.guard = partial(guard, dropped=made.dropped)
             for queue in () if queues else made.values():
                 made.guard(queue)
         return made

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from amqp.exceptions import PreconditionFailed
 from celery.app.amqp import Queues
-from kombu import Queue
+from kombu import Exchange, Queue
 from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
 )
@@ -39,9 +39,13 @@ class RoadQueues(Queues):
 
     #: Adds to a queue's arguments what keeps its messages.
     guard: Callable[[Queue], None] = staticmethod(lambda _queue: None)
+    #: The queue of what RabbitMQ gives up; who reads it declares it, whatever its arguments are.
+    dropped: str | None = None
 
     def new_missing(self, name: str) -> Queue:
         """Return a queue for a name that nobody configured."""
+        if name == self.dropped:
+            return Queue(name, Exchange(name, "direct"), name, no_declare=True)
         queue = super().new_missing(name)
         self.guard(queue)
         return queue

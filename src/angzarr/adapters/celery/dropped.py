@@ -10,47 +10,43 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from amqp.exceptions import NotFound
 from celery import bootsteps
 from kombu import Consumer, Queue
 
-from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.dropped_hand import PREFETCH, Bury, Hand
+from angzarr.adapters.celery.dropped_message import to_come_back
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.delivery.hold import LONGEST_WAIT
-from angzarr.errors import DeliveryError
+from angzarr.delivery.schedule import put_arrived
 from angzarr.events.message import Message
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.worker")
 
-#: Makes a letter: the message, what happened, and a word for it. Raises what is away.
-Bury = Callable[[Message, Exception, str], None]
-
-#: Messages in hand at once.
-PREFETCH: Final = 32
 #: Seconds between two looks whether the worker stops, and that the end of a worker waits.
 _TURN, _PATIENCE = 0.5, 1.0
 #: The first release whose quorum queues drop a message after 20 returns unless told otherwise.
 _LIMITS_BY_DEFAULT: Final = 4
-#: kombu's queues for delayed messages, which go from one to the next by being dead-lettered.
-_DELAYS: Final = "celery_delayed_"
 
 
 class DroppedReader:
-    """Reads the queue *name*; each message stays there until its letter is confirmed."""
+    """Reads the queue *name*; a message stays there until its letter is confirmed.
+
+    One whose letter cannot be put may wait in the app's schedule meanwhile, and comes back.
+    """
 
     def __init__(self, app: Any, name: str, bury: Bury) -> None:
         self._app = app
         self._name = name
-        self._bury = bury
+        self._hand = Hand(bury, self._park)
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
-        self._in_hand: list[Any] = []
         self._seldom = Seldom()
 
     @classmethod
@@ -72,7 +68,7 @@ class DroppedReader:
     def _keep(self) -> None:
         pause = _TURN
         while not self._ending.is_set():
-            self._in_hand.clear()
+            self._hand.clear()
             try:
                 with self._app.connection_for_read() as connection:
                     self._read(connection)
@@ -88,25 +84,16 @@ class DroppedReader:
         declare(connection, self._name)
         channel = connection.default_channel
         queue = Queue(self._name, no_declare=True)
-        with Consumer(channel, [queue], on_message=self._in_hand.append, prefetch_count=PREFETCH):
+        with Consumer(channel, [queue], on_message=self._hand.take, prefetch_count=PREFETCH):
             while not self._ending.is_set():
                 with suppress(TimeoutError):
                     connection.drain_events(timeout=_TURN)
                 connection.heartbeat_check()
-                self._in_hand[:] = [left for left in self._in_hand if not self._take(left)]
+                self._hand.turn()
 
-    def _take(self, message: Any) -> bool:
-        """Make a letter of *message* and let it go; False if it must be tried again."""
-        found = message_of(message)
-        error, code = what_happened(message.headers or {})
-        try:
-            self._bury(found, error, code)
-        except Exception as away:  # noqa: BLE001 - the message must not be lost, whatever fails
-            self._say("holding %d messages that RabbitMQ gave up: %r", len(self._in_hand), away)
-            return False
-        message.ack()
-        _log.error("dropped_by_rabbitmq: task %r of queue %r: %s", found.id, found.queue, error)
-        return True
+    def _park(self, message: Message, wait: timedelta) -> None:
+        now = datetime.now(UTC)
+        put_arrived(self._app.schedule, to_come_back(message, self._name), now + wait, now)
 
     def _say(self, text: str, *values: object) -> None:
         if self._seldom.now():
@@ -146,39 +133,3 @@ def declare(connection: Any, name: str) -> None:
         arguments["x-delivery-limit"] = -1  # what is dropped here would be lost
     with connection.channel() as channel:
         channel.queue_declare(name, durable=True, auto_delete=False, arguments=arguments)
-
-
-def message_of(message: Any) -> Message:
-    """Return *message* raw, with the name of the queue that it was dropped from."""
-    headers = message.headers or {}
-    envelope = Envelope(
-        "", "", message.body, message.content_type or "", message.content_encoding or "",
-        headers, message.properties or {}, {},
-    )  # fmt: skip
-    return envelope.message(envelope.named_queue or str(_death(headers).get("queue") or ""))
-
-
-def what_happened(headers: Any) -> tuple[DeliveryError, str]:
-    """Return why RabbitMQ gave a message up, and a word for it, as its ``x-death`` tells."""
-    death = _death(headers)
-    reason, queue = str(death.get("reason") or "unknown"), death.get("queue")
-    said = _WORDS.get(reason, f"dropped it ({reason})")
-    error = DeliveryError(f"RabbitMQ {said}: queue {queue!r}, x-death reason {reason!r}")
-    return error, f"RABBITMQ_{reason.upper()}"
-
-
-_WORDS: Final = {
-    "delivery_limit": "had given it back to workers too often",
-    "rejected": "was told to drop it by who consumed it",
-    "expired": "let it wait longer than its time to live",
-    "maxlen": "had no room for it",
-}
-
-
-def _death(headers: Any) -> dict[str, Any]:
-    """Return the latest entry of ``x-death`` that is no end of a delay."""
-    told = headers.get("x-death") if isinstance(headers, dict) else None
-    for death in told if isinstance(told, list) else ():
-        if isinstance(death, dict) and not str(death.get("queue")).startswith(_DELAYS):
-            return death
-    return {}

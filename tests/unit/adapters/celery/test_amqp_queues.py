@@ -10,7 +10,9 @@ from amqp.exceptions import NotFound
 from kombu import Queue
 
 from angzarr.adapters.celery.amqp_queues import DELIVERY_LIMIT
-from angzarr.adapters.celery.dropped import declare, what_happened
+from angzarr.adapters.celery.dropped import declare
+from angzarr.adapters.celery.dropped_message import what_happened
+from angzarr.adapters.celery.publisher import address, native_delay
 
 GUARD = {
     "x-queue-type": "quorum",
@@ -35,8 +37,14 @@ def test_queues_that_nobody_described_are_guarded(make_app):
         assert app.amqp.queues[name].queue_arguments == GUARD, name
 
 
-def test_the_queue_of_the_dropped_drops_nothing_itself(amqp_app):
-    assert amqp_app()["angzarr-dropped"].queue_arguments == {"x-queue-type": "quorum"}
+@pytest.mark.parametrize("queues", ["guarded", "plain"])
+def test_the_queue_of_the_dropped_is_sent_to_as_it_is(make_app, monkeypatch, queues):
+    monkeypatch.setenv("ANGZARR_AMQP_QUEUES", queues)
+    app = make_app(broker="amqp://127.0.0.1:1", store="redis://127.0.0.1:1")
+    queue = app.amqp.queues["angzarr-dropped"]
+    assert queue.no_declare
+    assert address(queue) == ("", "angzarr-dropped")
+    assert not native_delay(app, queue)
 
 
 def test_what_is_dropped_goes_to_the_queue_of_the_apps_prefix(amqp_app, monkeypatch):
