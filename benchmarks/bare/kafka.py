@@ -33,7 +33,9 @@ class BareKafka:
             settings = {**self._brokers, "acks": "all", "enable.idempotence": True}
             self._producer = confluent_kafka.Producer(settings)
         for document in documents:
-            self._producer.produce(name, json.dumps(document).encode(), on_delivery=self._told)
+            key = document["metadata"]["entity_id"]  # as ours: one aggregate, one partition
+            body = json.dumps(document).encode()
+            self._producer.produce(name, body, key, on_delivery=self._told)
         if self._producer.flush(PATIENCE) or self._failed:
             msg = f"Kafka did not confirm: {self._failed}"
             raise RuntimeError(msg)

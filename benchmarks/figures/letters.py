@@ -73,8 +73,8 @@ def _put(key: str) -> Figure:
         how=(
             "One process puts letters as a worker writes them (a stack of 25 lines, 3 KB) and waits"
             " until all of a hundred are confirmed, then puts the next hundred. The bare client"
-            " does the same with `json.dumps` of the same content. Making the letter's bytes"
-            " counts."
+            " does the same with `json.dumps` of the same content, on Kafka under the same key."
+            " Making the letter's bytes counts."
         ),
         measure=partial(measure, opened, put_by_ours, put_by_theirs, attrgetter("to_put")),
     )
