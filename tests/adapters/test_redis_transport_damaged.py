@@ -11,6 +11,7 @@ from tests.adapters.redis_sides import OURS, connect, consuming, held, publish
 from adapters.redis_loop import looped
 from angzarr.adapters.redis.channel import MOST_A_STEP
 from angzarr.adapters.redis.damaged import ENOUGH_IN_HAND
+from angzarr.errors import LetterTooLarge
 from redis_servers import wait_until
 
 
@@ -150,6 +151,27 @@ def test_while_on_damaged_fails_it_is_held_and_then_tried_again(redis_broker, ra
             wait_until(lambda: held(raw) == 0, "it to be let go")
     assert set(tries) == {b"damaged"}
     assert raw.llen(unique_name) == 0
+
+
+@pytest.mark.parametrize("no_ack", [False, True], ids=["ack", "no_ack"])
+def test_what_is_too_large_for_a_letter_is_set_aside_and_holds_no_place(
+    redis_broker, raw, unique_name, no_ack, caplog
+):
+    def on_damaged(_data, _queue, _error):
+        raise LetterTooLarge("the queue takes at most 1 MiB")
+
+    rows = [b"damaged %d" % n for n in range(ENOUGH_IN_HAND + 1)]
+    raw.lpush(unique_name, *rows)
+    place = f"angzarr:damaged:{unique_name}"
+    with connect(redis_broker, on_damaged=on_damaged) as connection:
+        publish(connection, unique_name, ["good"])
+        with consuming(connection, unique_name, no_ack=no_ack) as inbox:
+            assert inbox.wait(1) == ["good"]
+            wait_until(lambda: raw.llen(place) == len(rows), "all to be set aside")
+            wait_until(lambda: held(raw) == 0, "them to be let go")
+    assert sorted(raw.lrange(place, 0, -1)) == sorted(rows)
+    assert "the queue takes at most 1 MiB" in caplog.text
+    raw.delete(place)
 
 
 @pytest.mark.parametrize("no_ack", [False, True], ids=["ack", "no_ack"])

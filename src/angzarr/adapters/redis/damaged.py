@@ -13,11 +13,13 @@ from kombu.utils.imports import symbol_by_name
 from angzarr.adapters.redis.link import Link, Script
 from angzarr.adapters.redis.session import AWAY, LONGEST_JOIN, Session
 from angzarr.adapters.redis.step import Fetched
+from angzarr.errors import LetterTooLarge
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 
-#: Takes the raw bytes, the queue and what was wrong; whatever it raises, it is called again.
+#: Takes the raw bytes, the queue and what was wrong; whatever it raises, it is called again, but
+#: for LetterTooLarge, which says that this is in vain: the message is set aside.
 OnDamaged = Callable[[bytes, str, Exception], None]
 
 _SET_ASIDE = Script("set_aside.lua", frees=True)
@@ -107,7 +109,11 @@ class Damaged:
         if self._hand_over is None:
             self._set_aside(fetched, session, error)
             return
-        self._hand_over(fetched.raw, fetched.queue, error)
+        try:
+            self._hand_over(fetched.raw, fetched.queue, error)
+        except LetterTooLarge as in_vain:
+            self._set_aside(fetched, session, in_vain)
+            return
         if session is not None:
             self._link.execute("HDEL", session.keys.unacked, fetched.tag)
 
