@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from amqp import method_framing
 
-#: Bytes that are held back at most; one frame more may be as large as the broker allows.
-_MOST: Final = 256 * 1024
+#: Bytes that are held back at most, so that the broker has work while the rest is made; one frame
+#: more may be as large as it allows.
+_MOST: Final = 32 * 1024
 
 
 class Cork:
