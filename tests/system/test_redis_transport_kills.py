@@ -48,12 +48,14 @@ def make_site(tmp_path):
 def test_sigkill_of_a_worker_under_load_loses_nothing(make_site, pool):
     site = make_site(lease=1.0)
     left = 0
+    # Slower than they are published on a busy machine, also where the heir takes its share.
+    each = 0.01 if pool == "solo" else 0.03
     with contextlib.ExitStack() as workers:
         (victim,) = workers.enter_context(site.workers(pool))
         for _ in range(KILLS):
             heir = workers.enter_context(site.begun_worker(pool))  # starts while the other works
             had = len(site.ended())
-            site.publish(150, 0.01)
+            site.publish(150, each)
             wait_for(lambda had=had: len(site.ended()) > had + 5, PATIENCE, "the load to begin")
             time.sleep(random.random() * 0.2)
             signal_group(victim, signal.SIGKILL)
@@ -61,7 +63,7 @@ def test_sigkill_of_a_worker_under_load_loses_nothing(make_site, pool):
             left += site.held() > 0
             victim = heir
         victim.wait_said(" ready.")
-        site.wait_ended(site.confirmed, 30 + 3 * KILLS)  # 150 of 10 ms each, one by one in solo
+        site.wait_ended(site.confirmed, 30 + 3 * KILLS)  # a round is 1.5 to 2.3 s of work
     assert left > KILLS / 2, "too few held anything when they were killed: nothing was tried"
     assert len(site.twice()) <= KILLS * PREFETCH, "only what a victim held may run again"
 
