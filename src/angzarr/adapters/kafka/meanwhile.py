@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 _Answer = TypeVar("_Answer")
@@ -13,7 +13,8 @@ _Answer = TypeVar("_Answer")
 def meanwhile(ask: Callable[[], _Answer], work: Callable[[], None]) -> _Answer:
     """Return what *ask* returns, or raise what it raises; *work* is done while it waits.
 
-    It begins first: a new thread keeps the interpreter until it waits.
+    It begins first: a new thread keeps the interpreter until it waits. If *work* fails, that is
+    raised once the answer is there: nobody shall use the client beside *ask*.
     """
     answer: Future[_Answer] = Future()
 
@@ -27,5 +28,8 @@ def meanwhile(ask: Callable[[], _Answer], work: Callable[[], None]) -> _Answer:
         threading.Thread(target=asked, name="angzarr-kafka-commit", daemon=True).start()
     except RuntimeError:  # no more threads
         return ask()
-    work()
+    try:
+        work()
+    finally:
+        wait([answer])
     return answer.result()

@@ -86,6 +86,23 @@ def test_what_asking_raises_is_raised_after_the_work():
     assert done == [1]
 
 
+def test_what_the_work_raises_is_raised_after_the_answer():
+    going, answered = threading.Event(), threading.Event()
+
+    def ask():
+        assert going.wait(5)
+        threading.Event().wait(0.1)  # as a broker takes its time
+        answered.set()
+
+    def work():
+        going.set()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        meanwhile(ask, work)
+    assert answered.is_set(), "nobody uses the client beside it"
+
+
 def test_without_another_thread_it_is_asked_all_the_same(monkeypatch):
     def no_more(_thread: threading.Thread) -> None:
         raise RuntimeError
