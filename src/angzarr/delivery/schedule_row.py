@@ -29,7 +29,7 @@ def row_of(message: Message) -> Row:
     }
     try:
         return Row(id_of(message), exact_json_text(row))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = "its headers are nested too deeply to be kept"
         raise DeliveryError(msg) from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -106,6 +108,19 @@ def test_what_could_not_be_read_again_is_refused_and_not_kept_in_part():
         deep = [deep]
     with pytest.raises(DeliveryError, match="nested too deeply"):
         row_of(with_headers(deep=deep))
+
+
+def test_headers_too_deep_for_what_is_left_of_the_stack_are_told_like_that():
+    deep: object = 1
+    for _ in range(90):
+        deep = [deep]
+
+    def row_beneath(frames: int) -> object:
+        return row_beneath(frames - 1) if frames else row_of(with_headers(deep=deep, tagged=b""))
+
+    assert read(row_beneath(0).text).headers["deep"] == deep
+    with pytest.raises(DeliveryError, match="nested too deeply"):
+        row_beneath(sys.getrecursionlimit() - len(inspect.stack()) - 60)
 
 
 class Rows:
