@@ -67,16 +67,6 @@ class FactSettings(Section):
     log: bool | None = None
 
 
-class AnalysisSettings(Section):
-    """How the DLQ-analysis worker replays (spec A4)."""
-
-    max_replays: int = Field(default=3, ge=0)
-    first_delay: Span = timedelta(seconds=30)
-    longest_delay: Span = timedelta(hours=1)
-    #: A replay that was not answered by then is held for a person.
-    answer_deadline: Span = timedelta(hours=1)
-
-
 class PoisonWaveSettings(Section):
     """When a domain's events are held back instead of filling its dead-letter queue (27)."""
 

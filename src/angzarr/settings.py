@@ -16,10 +16,10 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from angzarr.analysis_section import AnalysisSettings
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
 from angzarr.sections import (
-    AnalysisSettings,
     FactSettings,
     FlowSettings,
     PoisonWaveSettings,

@@ -42,11 +42,11 @@ def raw_letter(site):
 
 @contextmanager
 def analysis_of(site):
-    with open_worker(site.app, ["thing"]) as worker:
+    with closing(site.app.open_ledger()) as ledger, open_worker(site.app, ["thing"]) as worker:
 
         def step(status):
             worker.step(wait=timedelta(milliseconds=100))
-            (entry,) = worker.ledger.get_failed_events(status=None).entries or [None]
+            (entry,) = ledger.get_failed_events(status=None).entries or [None]
             return entry if entry is not None and entry.status is status else None
 
         yield worker, lambda status: wait_for(lambda: step(status), what=f"an entry {status}")

@@ -13,8 +13,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
+from angzarr.analysis.answers import Answers
 from angzarr.analysis.classify import REPLAY_BACKOFF, Classifier
+from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.intake import Intake
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.cli.application import Application
 from angzarr.clock import SystemClock
@@ -23,7 +27,7 @@ from angzarr.resilience.backoff import delay
 
 @contextmanager
 def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWorker]:
-    """Build the analysis worker of *app*; what it holds goes back when the block is left."""
+    """Build *app*'s analysis worker; what it holds goes back when the block is left."""
     settings = app.settings.analysis
     backoff = replace(REPLAY_BACKOFF, base=settings.first_delay, max_delay=settings.longest_delay)
     chance = random.SystemRandom().random
@@ -40,15 +44,27 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         if (forwarder := app.open_forwarder_thread()) is not None:
             forwarder.start()
             doors.callback(forwarder.end)
-        yield AnalysisWorker(
-            queue=queue,
+        name = f"analysis@{socket.gethostname()}:{os.getpid()}"
+        deciding = Deciding(
             ledger=replayer.ledger,
-            outcomes=outcomes,
             replayer=replayer,
             classify=Classifier(delay=pause, max_replays=settings.max_replays),
+            name=name,
+        )
+        intake = Intake(
+            queue=queue,
+            ledger=replayer.ledger,
+            deciding=deciding,
             clock=replayer.clock,
-            domains=list(domains) or app.dead_letter_domains(),
-            name=f"analysis@{socket.gethostname()}:{os.getpid()}",
+            domains=domains,
+        )
+        yield AnalysisWorker(
+            duties=(
+                intake,
+                Answers(outcomes=outcomes, ledger=replayer.ledger),
+                Waking(ledger=replayer.ledger, deciding=deciding, replayer=replayer),
+            ),
+            name=name,
             chance=chance,
         )
 

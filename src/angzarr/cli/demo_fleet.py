@@ -74,7 +74,7 @@ class EmbeddedFleet:
 
     def _analyse(self) -> None:
         try:
-            with open_worker(self._app, []) as worker:
+            with open_worker(self._app, self._app.dead_letter_domains()) as worker:
                 worker.run(self._stop)
         except Exception as error:  # noqa: BLE001 - told by the thread that watches
             self._errors.append(error)

@@ -40,7 +40,8 @@ def world():
 
 def clear_with(world, clear):
     targets = ReplayTargets(tasks=world.tasks, queues={"orders", "bank"}, clear=clear)
-    world.worker.replayer = replace(world.worker.replayer, targets=targets)
+    world.replayer = replace(world.replayer, targets=targets)
+    world.worker = world.start_worker()
 
 
 def filed(world, letter, clear=CLEAR):
@@ -78,7 +79,7 @@ def test_what_may_not_be_replayed_is_held_with_the_reason_and_stays_so(world, le
     assert entry.status is Status.HELD
     assert said in entry.evidence
     failure = world.ledger.open(entry.id).failure
-    assert said in world.worker.replayer.replay(entry, failure, by="me")
+    assert said in world.replayer.replay(entry, failure, by="me")
     assert world.publisher.sent == []
 
 
@@ -101,7 +102,7 @@ def test_a_letter_of_others_is_replayed_on_its_route_and_its_answer_closes_it(wo
     entry = filed(world, binary(wire()), Clearance(routes=ROUTES))
     assert entry.status is Status.HELD, "nothing says that it may pass by itself"
     failure = world.ledger.open(entry.id).failure
-    assert world.worker.replayer.replay(entry, failure, by="me") == ""
+    assert world.replayer.replay(entry, failure, by="me") == ""
     (sent,) = world.publisher.sent
     assert (sent.task, sent.queue) == ("bank.take", "bank")
     assert sent.headers[names.LETTER_ID] == entry.letter_id == "theirs-7"
@@ -113,7 +114,7 @@ def test_a_letter_of_others_is_replayed_on_its_route_and_its_answer_closes_it(wo
 
 def test_the_failed_replay_of_a_letter_of_others_goes_on_in_the_same_entry(world):
     entry = filed(world, binary(wire()), Clearance(routes=ROUTES))
-    world.worker.replayer.replay(entry, world.ledger.open(entry.id).failure, by="me")
+    world.replayer.replay(entry, world.ledger.open(entry.id).failure, by="me")
     (sent,) = world.publisher.sent
     event = replace(letter_of().event, id="theirs-7", type="bank.v1.MoneyLost")
     again = letter_of(

@@ -10,12 +10,16 @@ from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
+from angzarr.analysis.answers import Answers
 from angzarr.analysis.classify import Classifier
+from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.entry import FailureClass, Status
+from angzarr.analysis.intake import BATCH, Intake
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import UNDECIDED
-from angzarr.analysis.worker import MOST_REFUSED, AnalysisWorker
+from angzarr.analysis.waking import MOST_REFUSED, Waking
+from angzarr.analysis.worker import AnalysisWorker
 from angzarr.dead_letters.letter import UNDATED
 from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.queue import Receipt
@@ -155,26 +159,40 @@ class World:
         self.ledger = FaultyLedger(self.clock)
         self.tasks = {"orders.sync"}
         self.payloads = FaultyStore(self.clock)
+        self.replayer = Replayer(
+            ledger=self.ledger,
+            publisher=self.publisher,
+            targets=ReplayTargets(tasks=self.tasks, queues={"orders"}),
+            clock=self.clock,
+            lease=LEASE,
+            answer_deadline=DEADLINE,
+            payloads=self.payloads,
+        )
         self.worker = self.start_worker()
 
-    def start_worker(self) -> AnalysisWorker:
+    def start_worker(self, *, batch: int = BATCH) -> AnalysisWorker:
         """Start a worker that knows nothing but the ledger."""
-        return AnalysisWorker(
-            queue=self.queue,
+        replayer = self.replayer
+        deciding = Deciding(
             ledger=self.ledger,
-            outcomes=self.outcomes,
-            replayer=Replayer(
-                ledger=self.ledger,
-                publisher=self.publisher,
-                targets=ReplayTargets(tasks=self.tasks, queues={"orders"}),
-                clock=self.clock,
-                lease=LEASE,
-                answer_deadline=DEADLINE,
-                payloads=self.payloads,
-            ),
+            replayer=replayer,
             classify=Classifier(delay=lambda _replay: PAUSE),
-            clock=self.clock,
-            domains=["order"],
+            name="analysis@here",
+        )
+        return AnalysisWorker(
+            duties=(
+                Intake(
+                    queue=self.queue,
+                    ledger=self.ledger,
+                    deciding=deciding,
+                    clock=self.clock,
+                    domains=["order"],
+                    batch=batch,
+                    seldom=seldom_by(self.clock),
+                ),
+                Answers(outcomes=self.outcomes, ledger=self.ledger),
+                Waking(ledger=self.ledger, deciding=deciding, replayer=replayer, batch=batch),
+            ),
             seldom=seldom_by(self.clock),
             name="analysis@here",
             chance=lambda: 0.5,
@@ -219,19 +237,19 @@ def world():
 
 def test_letter_is_filed_replayed_and_resolved(world):
     world.queue.send(letter_of())
-    assert world.worker.step().letters == 1
+    assert world.worker.step().done["letters"] == 1
     assert world.entry.status is Status.WAITING
     assert not world.queue.held
     assert not world.publisher.sent
 
     world.clock.sleep(PAUSE)
-    assert world.worker.step().due == 1
+    assert world.worker.step().done["due entries"] == 1
     (message,) = world.publisher.sent
     assert (message.queue, message.headers[names.REPLAY]) == ("orders", 1)
     assert world.entry.status is Status.RETRYING
 
     world.answer(message)
-    assert world.worker.step().answers == 1
+    assert world.worker.step().done["answers"] == 1
     assert (world.entry.status, world.entry.resolved_by) == (
         Status.RESOLVED,
         "replay 1 (handled)",
@@ -432,7 +450,7 @@ def test_dead_letter_queue_away_does_not_stop_replays_and_answers(world):
     world.queue.fail["receive"] = DeadLetterQueueUnavailable("away")
     world.clock.sleep(PAUSE)
     done = world.worker.step()
-    assert (done.away, done.due) == (["letters"], 1)
+    assert (done.away, done.done["due entries"]) == (["letters"], 1)
     world.answer(world.publisher.sent[0])
     world.worker.step()
     assert world.entry.status is Status.RESOLVED
@@ -606,7 +624,8 @@ def test_a_body_that_is_lost_after_the_replay_was_begun_is_held_too(world):
 
 def test_an_app_without_a_payload_store_holds_the_letter_and_says_what_to_set(world):
     world.queue.send(offloaded(world))
-    world.worker.replayer = replace(world.worker.replayer, payloads=None)
+    world.replayer = replace(world.replayer, payloads=None)
+    world.worker = world.start_worker()
     world.worker.step()
     assert (world.entry.status, world.entry.failure_class) == (
         Status.HELD,
@@ -671,10 +690,9 @@ def test_run_waits_longer_and_longer_for_what_is_away(world):
 
 
 def test_two_workers_share_the_work_without_repeating_it(world):
-    other = world.start_worker()
+    world.worker, other = world.start_worker(batch=2), world.start_worker(batch=2)
     for number in range(6):
         world.queue.send(letter_of(f"e{number}", message=message_of(f"e{number}")))
-    world.worker.batch = other.batch = 2
     for _ in range(3):
         world.worker.step()
         other.step()

@@ -1,0 +1,58 @@
+"""Answers: the analysis worker's duty that closes entries whose replay ended well (decisions 22).
+
+It must never let an answer go before the ledger has committed what it says.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from angzarr.analysis.entry import Status
+from angzarr.analysis.intake import BATCH
+from angzarr.analysis.ledger import Ledger
+from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
+
+_log = logging.getLogger("angzarr.analysis")
+
+#: What an outcome makes of an entry; a replay that failed again is told by its letter.
+_ENDINGS: Final = {
+    "handled": Status.RESOLVED,
+    "duplicate": Status.RESOLVED,
+    "skipped": Status.SKIPPED,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Answers:
+    """Takes what workers say of replays and notes it, idempotently."""
+
+    outcomes: ReplayOutcomes
+    ledger: Ledger
+    batch: int = BATCH
+    name: str = field(default="answers", init=False)
+    _answers: list[ReplayOutcome] = field(default_factory=list, init=False)
+
+    def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
+        """Note a batch of answers."""
+        if not self._answers:
+            self._answers = self.outcomes.receive(limit=self.batch, wait=timedelta(0))
+        for outcome in self._answers:
+            self._note(outcome)
+        if self._answers:
+            self.outcomes.done(self._answers)
+        taken, self._answers = len(self._answers), []
+        return taken
+
+    def _note(self, outcome: ReplayOutcome) -> None:
+        status = _ENDINGS.get(outcome.outcome)
+        if status is None:
+            return
+        entry = self.ledger.find_by_letter(outcome.letter_id)
+        if entry is None:
+            _log.warning("a replay of the unknown letter %s was answered", outcome.letter_id)
+            return
+        by = f"replay {outcome.replay} ({outcome.outcome})"
+        self.ledger.mark_answered(entry.id, outcome.replay, by=by, status=status)

@@ -1,0 +1,37 @@
+"""Duty: one of the things that an analysis worker does in turn, and how it says what went wrong."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Protocol
+
+from angzarr.errors import Unavailable
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.analysis")
+
+
+class Duty(Protocol):
+    """Bounded work, done again and again. What it raises is reported; what it holds it keeps."""
+
+    #: What waits while it fails, for the log: ``letters``.
+    name: str
+
+    def turn(self, wait: timedelta) -> int:
+        """Do what there is, at most a batch of it, and return how much that was.
+
+        Only a duty that must wait for work does, at most *wait*. It may raise anything: it is
+        called again after a pause and must then go on where it stopped.
+        """
+
+
+def report(what: str, error: Exception, seldom: Seldom) -> None:
+    """Say once a minute that *what* waits because of *error*."""
+    if not seldom.now(what):
+        return
+    known = isinstance(error, Unavailable)
+    _log.error(
+        "%s wait, nothing is lost, trying again: %s", what, error,
+        exc_info=None if known else error,
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Intake: the analysis worker's duty that files letters in the ledger (spec A1).
+
+It must never let a letter go before the ledger has committed it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.duty import report
+from angzarr.analysis.entry import Entry, Failure, Status, Unreadable
+from angzarr.analysis.ledger import Ledger
+from angzarr.clock import Clock
+from angzarr.dead_letters.letter import UNDATED
+from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
+from angzarr.errors import Unavailable
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.analysis")
+
+#: Letters, answers and entries taken in one turn.
+BATCH: Final = 100
+
+
+@dataclass(slots=True, kw_only=True)
+class Intake:
+    """Takes letters from the queues, files and decides them, lets them go."""
+
+    queue: DeadLetterQueue
+    ledger: Ledger
+    deciding: Deciding
+    clock: Clock
+    domains: Sequence[str]
+    batch: int = BATCH
+    seldom: Seldom = field(default_factory=Seldom)
+    name: str = field(default="letters", init=False)
+    _receipts: list[Receipt] = field(default_factory=list, init=False)
+
+    def turn(self, wait: timedelta) -> int:
+        """File a batch, waiting at most *wait* for its first letter."""
+        if not self._receipts:
+            self._receipts = self.queue.receive(self.domains, limit=self.batch, wait=wait)
+        if not self._receipts:
+            return 0
+        filed = {entry.id: (entry, failure) for entry, failure in self._file()}
+        new = [pair for pair in filed.values() if pair[0].status is Status.FAILED]
+        self.deciding.decide(new)
+        self.queue.done(self._receipts)
+        taken, self._receipts = len(self._receipts), []
+        return taken
+
+    def _file(self) -> list[tuple[Entry, Failure]]:
+        """File the receipts in hand; one that the ledger cannot take goes back to its queue."""
+        failures = [self._failure_of(receipt) for receipt in self._receipts]
+        try:
+            return list(zip(self.ledger.add_failed_events(failures), failures, strict=True))
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one of them cannot be stored: find it
+            report(self.name, error, self.seldom)
+        filed = [(receipt, self._file_alone(receipt)) for receipt in self._receipts]
+        self._receipts = [receipt for receipt, pair in filed if pair]
+        return [pair for _, pair in filed if pair]
+
+    def _file_alone(self, receipt: Receipt) -> tuple[Entry, Failure] | None:
+        """File one letter, as raw bytes if the ledger cannot take it as it was read."""
+        failure = self._failure_of(receipt)
+        try:
+            return self.ledger.add_failed_event(failure), failure
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - what matters is that it is kept
+            raw = self._raw(receipt, f"the ledger cannot store it ({type(error).__name__})")
+        try:
+            return self.ledger.add_failed_event(raw), raw
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001 - it stays in its queue
+            _log.exception("a letter of %s cannot be stored and stays queued", receipt.domain)
+            return None
+
+    def _failure_of(self, receipt: Receipt) -> Failure:
+        """Return what is filed; a letter of others lacks a domain or a date: its queue's, now."""
+        if (letter := receipt.letter) is None:
+            return self._raw(receipt, receipt.problem)
+        if not letter.domain:
+            letter = replace(letter, domain=receipt.domain)
+        if letter.sent_to_dlq_at == UNDATED:
+            letter = replace(letter, sent_to_dlq_at=self.clock.now())
+        return letter
+
+    def _raw(self, receipt: Receipt, problem: str) -> Unreadable:
+        return Unreadable(
+            domain=receipt.domain,
+            raw=receipt.raw,
+            content_type=receipt.content_type,
+            problem=problem,
+            received_at=self.clock.now(),
+        )

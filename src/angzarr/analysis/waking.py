@@ -1,0 +1,88 @@
+"""Waking: the analysis worker's duty that does what an entry waited for, once its time has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.entry import Entry, Status, payload_of
+from angzarr.analysis.intake import BATCH
+from angzarr.analysis.ledger import Ledger
+from angzarr.analysis.replayer import Replayer
+from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
+
+#: Replays that the broker may refuse in one turn before it counts as away.
+MOST_REFUSED: Final = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class Waking:
+    """Wakes entries that are due: they are decided, replayed, or held for a person."""
+
+    ledger: Ledger
+    deciding: Deciding
+    replayer: Replayer
+    batch: int = BATCH
+    name: str = field(default="due entries", init=False)
+    _refused: set[str] = field(default_factory=set, init=False)
+    _store_away: PayloadStoreUnavailable | None = field(default=None, init=False)
+
+    def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
+        """Wake what is due; what was refused comes last, so that it holds up no other.
+
+        A payload store that is away is asked once a turn: most entries do not need it.
+        """
+        due = self.ledger.due(limit=self.batch, lease=self.replayer.lease)
+        refusals: list[Unavailable] = []
+        self._store_away = None
+        woken = 0
+        for entry in sorted(due, key=lambda one: one.id in self._refused):
+            try:
+                self._wake(entry)
+                woken += 1
+            except PayloadStoreUnavailable as error:
+                self._refused.add(entry.id)
+                self._store_away = error
+            except BrokerUnavailable as error:
+                self._refused.add(entry.id)
+                refusals.append(error)
+                if len(refusals) == MOST_REFUSED:
+                    break
+        if self._store_away:
+            refusals.append(self._store_away)
+        if refusals:
+            raise refusals[-1]
+        if due:
+            self._refused.clear()
+        return woken
+
+    def _wake(self, entry: Entry) -> None:
+        """Do what *entry* waited for; one that cannot be published is held with the cause."""
+        try:
+            problem = self._act_on(entry)
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one broken message must not stop the others
+            problem = f"the message could not be published: {type(error).__name__}: {error}"
+        if problem:
+            self.deciding.hold(entry, problem)
+
+    def _act_on(self, entry: Entry) -> str:
+        """Act on *entry*; return why a person must look at it, or an empty string."""
+        if entry.status is Status.RETRYING and entry.published_at is not None:
+            return f"no answer to replay {entry.replays} came in time"
+        found = self.ledger.open(entry.id)
+        if found is None or found.entry.revision != entry.revision:
+            return ""
+        if self._store_away and payload_of(found.failure):
+            raise self._store_away
+        match entry.status:
+            case Status.FAILED:
+                self.deciding.decide([(entry, found.failure)])
+            case Status.WAITING:
+                return self.replayer.replay(entry, found.failure, by=self.deciding.name)
+            case Status.RETRYING:
+                return self.replayer.publish(entry, found.failure)
+        return ""

@@ -1,0 +1,83 @@
+"""angzarr dlq list, show, stats: what a person can see of the ledger (spec A5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from angzarr.analysis.entry import EntryDetail
+from angzarr.analysis.ledger import LONGEST_PAGE
+from angzarr.cli import entry_json, entry_view
+from angzarr.cli.application import Application, load_application
+from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, opened, status_of
+from angzarr.dead_letters.letter import DeadLetter
+
+
+@click.command("list")
+@filtered
+@STATUS
+@click.option("--limit", type=click.IntRange(1, LONGEST_PAGE), default=50, show_default=True)
+@click.option("--after", default="", help="Cursor that the page before printed.")
+@JSON
+@click.pass_obj
+def list_(
+    app_name: str | None,
+    /,
+    *,
+    status: str | None,
+    limit: int,
+    after: str,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
+    """List entries, the one that failed last first."""
+    with opened(load_application(app_name)) as ledger:
+        try:
+            page = ledger.get_failed_events(
+                filter_of(wanted), status=status_of(status), limit=limit, after=after
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+    if as_json:
+        entry_json.print_json(entry_json.page_json(page))
+    else:
+        entry_view.print_page(page)
+
+
+@click.command()
+@click.argument("entry")
+@JSON
+@click.pass_obj
+def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
+    """Show everything about ENTRY (its id, or how it begins)."""
+    app = load_application(app_name)
+    with opened(app) as ledger:
+        detail = ledger.open(find(ledger, entry).id)
+    if detail is None:
+        msg = f"entry {entry} was removed meanwhile"
+        raise click.ClickException(msg)
+    protection = _protection(app, detail)
+    if as_json:
+        entry_json.print_json(entry_json.detail_json(detail) | {"protection": protection})
+    else:
+        entry_view.print_detail(detail, protection)
+
+
+@click.command()
+@JSON
+@click.pass_obj
+def stats(app_name: str | None, *, as_json: bool) -> None:
+    """Count all entries."""
+    with opened(load_application(app_name)) as ledger:
+        found = ledger.get_failure_stats()
+    if as_json:
+        entry_json.print_json(entry_json.stats_json(found))
+    else:
+        entry_view.print_stats(found)
+
+
+def _protection(app: Application, detail: EntryDetail) -> dict[str, str]:
+    """Return what is known of who wrote and who can open the letter."""
+    failure = detail.failure
+    return dict(app.clearance().told(failure)) if isinstance(failure, DeadLetter) else {}

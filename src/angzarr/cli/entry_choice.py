@@ -1,0 +1,84 @@
+"""Which entries of the ledger a command is about: ids, or a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import click
+
+from angzarr.analysis.entry import Entry, FailureClass, Status
+from angzarr.analysis.ledger import EntryFilter, Ledger
+from angzarr.cli.application import Application
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: A shorter beginning of an id is too easily somebody else's.
+SHORTEST_ID: Final = 6
+
+_FILTERS: Final = (
+    click.option("--handler", "handler_name", help="Name of the handler."),
+    click.option("--domain", help="Domain of the letter."),
+    click.option("--event-type", help="Type of the event."),
+    click.option("--event", "event_id", help="Id of the event."),
+    click.option("--group", "fingerprint", help="Fingerprint of the failure."),
+    click.option("--tenant", "tenant_id", help="Id of the tenant."),
+    click.option("--class", "failure_class", type=click.Choice([c.value for c in FailureClass])),
+    click.option("--since", type=click.DateTime(), help="Last failed at or after, local time."),
+    click.option("--until", type=click.DateTime(), help="Last failed before, local time."),
+)
+STATUS: Final = click.option(
+    "--status", type=click.Choice([status.value for status in Status]), help="Status of the entry."
+)
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def filtered(command: _F) -> _F:
+    """Give *command* the options that name a filter."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def opened(app: Application) -> Iterator[Ledger]:
+    """Open the ledger of *app* for a block."""
+    ledger = app.open_ledger()
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def find(ledger: Ledger, beginning: str) -> Entry:
+    """Return the one entry whose id begins so; refuses none, several, and too short ones."""
+    if len(beginning) < SHORTEST_ID:
+        msg = f"{beginning!r} is too short: give at least {SHORTEST_ID} characters of the id"
+        raise click.UsageError(msg)
+    wanted = EntryFilter(id_prefix=beginning.lower())
+    found = ledger.get_failed_events(wanted, status=None, limit=2).entries
+    if not found:
+        msg = f"there is no entry {beginning!r} in the ledger; `angzarr dlq list` shows them"
+        raise click.ClickException(msg)
+    if len(found) > 1:
+        msg = f"several entries begin with {beginning!r}: give more of the id"
+        raise click.UsageError(msg)
+    return found[0]
+
+
+def filter_of(options: dict[str, Any]) -> EntryFilter:
+    """Return the filter that *options* name; a person's times are local ones."""
+    known: dict[str, Any] = {
+        name: value.astimezone() if isinstance(value, datetime) else value
+        for name, value in options.items()
+    }
+    if known.get("failure_class"):
+        known["failure_class"] = FailureClass(known["failure_class"])
+    return EntryFilter(**known)
+
+
+def status_of(name: str | None) -> Status | None:
+    """Return the status that an option names; None: any."""
+    return Status(name) if name else None
