@@ -16,6 +16,7 @@ from tests.hand_clock import START, HandClock
 from angzarr.analysis.entry import FailureClass, Status, Unreadable, entry_id_of
 from angzarr.analysis.ledger import Decided, EntryFilter, Ledger
 from angzarr.analysis.transition import UNDECIDED, Action, Decision
+from angzarr.analysis.verb import Act, Verb
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id, unreadable_letter_id
 from angzarr.events import headers as names
 from angzarr.events.event import Event
@@ -460,6 +461,44 @@ class LedgerContract:
         assert not ledger.mark_resolved(entry.id, "bob")
         assert ledger.open(entry.id).entry.resolved_by == "ann"
         assert not ledger.mark_resolved("f" * 64, "ann")
+
+    # -- what people do ------------------------------------------------------------------
+
+    def test_a_person_skips_and_restores_an_entry_and_is_named(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        skip = Act(entry_id=entry.id, revision=1, verb=Verb.SKIP, note="a test order")
+        assert ledger.act([skip], by="ann") == [True]
+        found = ledger.open(entry.id)
+        assert (found.entry.status, found.entry.resolved_by) == (Status.SKIPPED, "ann")
+        assert (found.history[-1].who, found.history[-1].what) == ("ann", "skip")
+        assert found.history[-1].detail == "a test order"
+        restore = Act(entry_id=entry.id, revision=2, verb=Verb.RESTORE)
+        assert ledger.act([restore], by="bob") == [True]
+        assert ledger.open(entry.id).entry.status is Status.HELD
+
+    def test_an_act_on_what_changed_or_does_not_apply_changes_nothing(self, ledger, replaying):
+        entry = ledger.add_failed_event(letter_of("e2"))
+        under_way = ledger.open(replaying("e1")).entry
+        acts = [
+            Act(entry_id=entry.id, revision=7, verb=Verb.SKIP),
+            Act(entry_id=under_way.id, revision=under_way.revision, verb=Verb.SKIP),
+            Act(entry_id="f" * 64, revision=1, verb=Verb.SKIP),
+            Act(entry_id=entry.id, revision=1, verb=Verb.RESTORE),
+            Act(entry_id=entry.id, revision=1, verb=Verb.ESCALATE),
+        ]
+        assert ledger.act(acts, by="ann") == [False, False, False, False, True]
+        assert ledger.open(entry.id).entry.status is Status.ESCALATED
+        assert ledger.open(under_way.id).entry == under_way
+
+    def test_late_answer_resolves_an_entry_escalated_meanwhile(self, ledger, replaying):
+        entry_id = replaying()
+        revision = ledger.open(entry_id).entry.revision
+        held = Decided(entry_id=entry_id, revision=revision, decision=HOLD)
+        assert ledger.decide([held], by="me") == [True]
+        act = Act(entry_id=entry_id, revision=revision + 1, verb=Verb.ESCALATE)
+        assert ledger.act([act], by="ann") == [True]
+        assert ledger.mark_answered(entry_id, 1, by="replay 1 (handled)")
+        assert ledger.open(entry_id).entry.status is Status.RESOLVED
 
     # -- looking -------------------------------------------------------------------------
 

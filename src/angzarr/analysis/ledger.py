@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, FailureClass, Status
 from angzarr.analysis.transition import Decision
+from angzarr.analysis.verb import Act
 from angzarr.events.headers import time_of
 
 #: The most entries on one page.
@@ -125,6 +126,10 @@ class Ledger(Protocol):
     @abstractmethod
     def decide(self, decisions: Sequence[Decided], /, *, by: str) -> list[bool]:
         """Carry each decision out if its entry is still at the revision that it names."""
+
+    @abstractmethod
+    def act(self, acts: Sequence[Act], /, *, by: str) -> list[bool]:
+        """Do what a person says to each entry at the revision named, if its verb applies there."""
 
     @abstractmethod
     def due(self, *, limit: int, lease: timedelta) -> list[Entry]:

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.ledger import Decided
 from angzarr.analysis.transition import Change
+from angzarr.analysis.verb import Act, acted
+
+#: What becomes of an entry now; None: it may not change.
+Make: TypeAlias = Callable[[Entry, datetime], Change | None]
 
 
 class Marking(ABC):
     """The verbs of `Ledger` that change one entry if it is still what the caller thinks it is."""
 
     @abstractmethod
-    def _change(
-        self, entry_id: str, change: Callable[[Entry, datetime], Change | None], /
-    ) -> Entry | None:
-        """Apply *change* to an entry atomically; None where there is none or it may not change."""
+    def _change_all(self, changes: Sequence[tuple[str, Make]], /) -> list[Entry | None]:
+        """Change entries by id, in order, in one transaction.
+
+        None stands where there is no such entry or it may not change; the others do.
+        """
+
+    def decide(self, decisions: Sequence[Decided], *, by: str) -> list[bool]:
+        """Carry out the decisions about entries that did not change since."""
+        made = self._change_all([(one.entry_id, _deciding(one, by)) for one in decisions])
+        return [entry is not None for entry in made]
+
+    def act(self, acts: Sequence[Act], *, by: str) -> list[bool]:
+        """Do to entries that did not change since what a person says."""
+        made = self._change_all([(one.entry_id, _acting(one, by)) for one in acts])
+        return [entry is not None for entry in made]
 
     def mark_retrying(
         self, entry_id: str, replay: int, *, revision: int, by: str, lease: timedelta
@@ -30,11 +47,11 @@ class Marking(ABC):
                 return None
             return transition.retrying(entry, replay, now, by, lease)
 
-        return self._change(entry_id, change)
+        return self._change_one(entry_id, change)
 
     def mark_published(self, entry_id: str, replay: int, *, answer_by: datetime) -> bool:
         """Note that the replay under way is with the broker."""
-        changed = self._change(
+        changed = self._change_one(
             entry_id, lambda entry, now: transition.published(entry, replay, now, answer_by)
         )
         return changed is not None
@@ -43,14 +60,35 @@ class Marking(ABC):
         self, entry_id: str, replay: int, *, by: str, status: Status = Status.RESOLVED
     ) -> bool:
         """Close an entry whose last replay ended well."""
-        changed = self._change(
+        changed = self._change_one(
             entry_id, lambda entry, now: transition.answered(entry, replay, now, by, status)
         )
         return changed is not None
 
     def mark_resolved(self, entry_id: str, resolved_by: str) -> bool:
         """Close an entry on a person's word."""
-        changed = self._change(
+        changed = self._change_one(
             entry_id, lambda entry, now: transition.resolved(entry, now, resolved_by)
         )
         return changed is not None
+
+    def _change_one(self, entry_id: str, make: Make) -> Entry | None:
+        return self._change_all([(entry_id, make)])[0]
+
+
+def _deciding(one: Decided, by: str) -> Make:
+    def make(entry: Entry, now: datetime) -> Change | None:
+        if entry.revision != one.revision:
+            return None
+        return transition.decided(entry, one.decision, now, by)
+
+    return make
+
+
+def _acting(one: Act, by: str) -> Make:
+    def make(entry: Entry, now: datetime) -> Change | None:
+        if entry.revision != one.revision:
+            return None
+        return acted(entry, one.verb, now, by, one.note)
+
+    return make

@@ -166,7 +166,7 @@ def answered(
     entry: Entry, replay: int, now: datetime, by: str, status: Status = Status.RESOLVED
 ) -> Change | None:
     """Return *entry* after its replay *replay* ended well, also if the answer came late."""
-    awaited = entry.status in {Status.RETRYING, Status.HELD}
+    awaited = entry.status in {Status.RETRYING, Status.HELD, Status.ESCALATED}
     if not awaited or entry.replays != replay or entry.letter_replay >= replay:
         return None
     return resolved(entry, now, by, status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from angzarr.analysis import transition
@@ -22,7 +22,6 @@ from angzarr.analysis.ledger import (
     ANY,
     LONGEST_PAGE,
     OPEN,
-    Decided,
     EntryFilter,
     FailureStats,
     Ledger,
@@ -30,7 +29,7 @@ from angzarr.analysis.ledger import (
     page_of,
     read_cursor,
 )
-from angzarr.analysis.marking import Marking
+from angzarr.analysis.marking import Make, Marking
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock, SystemClock
 
@@ -57,11 +56,6 @@ class MemoryLedger(Marking, Ledger):
         """File failures in order."""
         with self._lock:
             return [self._add(failure) for failure in failures]
-
-    def decide(self, decisions: Sequence[Decided], *, by: str) -> list[bool]:
-        """Carry out the decisions about entries that did not change since."""
-        with self._lock:
-            return [self._decide(decision, by) for decision in decisions]
 
     def due(self, *, limit: int, lease: timedelta) -> list[Entry]:
         """Take entries whose time has come."""
@@ -149,21 +143,15 @@ class MemoryLedger(Marking, Ledger):
             return found
         return self._entries.get(entry_id_of(failure))
 
-    def _decide(self, decided: Decided, by: str) -> bool:
-        def change(entry: Entry, now: datetime) -> Change | None:
-            if entry.revision != decided.revision:
-                return None
-            return transition.decided(entry, decided.decision, now, by)
-
-        return self._change(decided.entry_id, change) is not None
-
-    def _change(
-        self, entry_id: str, make: Callable[[Entry, datetime], Change | None]
-    ) -> Entry | None:
+    def _change_all(self, changes: Sequence[tuple[str, Make]]) -> list[Entry | None]:
         with self._lock:
-            entry = self._entries.get(entry_id)
-            change = make(entry, self._clock.now()) if entry else None
-            return self._write(change) if change else None
+            now = self._clock.now()
+            return [self._change(entry_id, make, now) for entry_id, make in changes]
+
+    def _change(self, entry_id: str, make: Make, now: datetime) -> Entry | None:
+        entry = self._entries.get(entry_id)
+        change = make(entry, now) if entry else None
+        return self._write(change) if change else None
 
     def _write(self, change: Change) -> Entry:
         self._entries[change.entry.id] = change.entry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine, select
@@ -28,14 +28,13 @@ from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status
 from angzarr.analysis.ledger import (
     ANY,
-    Decided,
     EntryFilter,
     FailureStats,
     Ledger,
     Page,
     read_cursor,
 )
-from angzarr.analysis.marking import Marking
+from angzarr.analysis.marking import Make, Marking
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
@@ -64,10 +63,6 @@ class SqlLedger(Marking, Ledger):
             except IntegrityError:  # another worker was faster: now its rows are there
                 continue
         return self._file(failures)
-
-    def decide(self, decisions: Sequence[Decided], *, by: str) -> list[bool]:
-        """Carry out the decisions about entries that did not change since."""
-        return self._write(lambda connection: self._decide(connection, decisions, by))
 
     def due(self, *, limit: int, lease: timedelta) -> list[Entry]:
         """Take entries whose time has come, passing over those another worker is taking."""
@@ -122,33 +117,24 @@ class SqlLedger(Marking, Ledger):
         now = self._clock.now()
         return self._write(lambda connection: file_failures(connection, failures, now))
 
-    def _decide(self, connection: Connection, decisions: Sequence[Decided], by: str) -> list[bool]:
-        now, changes, made = self._clock.now(), [], []
-        entries = lock_entries(connection, [one.entry_id for one in decisions])
-        for one in decisions:
-            entry = entries.get(one.entry_id)
-            made.append(entry is not None and entry.revision == one.revision)
-            if entry is not None and made[-1]:
-                change = transition.decided(entry, one.decision, now, by)
-                entries[one.entry_id] = change.entry
-                changes.append(change)
-        _save(connection, changes)
-        return made
+    def _change_all(self, changes: Sequence[tuple[str, Make]]) -> list[Entry | None]:
+        return self._write(lambda connection: self._apply(connection, changes))
 
-    def _change(
-        self, entry_id: str, make: Callable[[Entry, datetime], Change | None]
-    ) -> Entry | None:
-        now = self._clock.now()
-
-        def change(connection: Connection) -> Entry | None:
-            entry = lock_entries(connection, [entry_id]).get(entry_id)
-            made = make(entry, now) if entry else None
-            if made is None:
-                return None
-            _save(connection, [made])
-            return made.entry
-
-        return self._write(change)
+    def _apply(
+        self, connection: Connection, changes: Sequence[tuple[str, Make]]
+    ) -> list[Entry | None]:
+        now, made = self._clock.now(), []
+        entries = lock_entries(connection, [entry_id for entry_id, _ in changes])
+        answers: list[Entry | None] = []
+        for entry_id, make in changes:
+            entry = entries.get(entry_id)
+            change = make(entry, now) if entry else None
+            answers.append(change.entry if change else None)
+            if change:
+                entries[entry_id] = change.entry
+                made.append(change)
+        _save(connection, made)
+        return answers
 
     def _write(self, step: Callable[[Connection], _Answer]) -> _Answer:
         self._create_tables()
