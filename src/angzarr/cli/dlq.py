@@ -8,6 +8,7 @@ from angzarr.cli.analyze import open_worker, stopped_by_signal
 from angzarr.cli.application import load_application
 from angzarr.cli.entries import list_, show, stats
 from angzarr.cli.entry_replay import replay
+from angzarr.cli.entry_verbs import COMMANDS
 from angzarr.cli.letters_import import import_
 from angzarr.cli.letters_move import export, move
 from angzarr.cli.spool import spool
@@ -18,7 +19,7 @@ def dlq() -> None:
     """Dead letters: read, understand, replay, move."""
 
 
-for _command in (list_, show, replay, stats, move, export, import_, spool):
+for _command in (list_, show, replay, *COMMANDS, stats, move, export, import_, spool):
     dlq.add_command(_command)
 
 

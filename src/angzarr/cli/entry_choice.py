@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from angzarr.analysis.entry import Entry, FailureClass, Status
-from angzarr.analysis.ledger import EntryFilter, Ledger
+from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter, Ledger
 from angzarr.cli.application import Application
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -66,6 +66,34 @@ def find(ledger: Ledger, beginning: str) -> Entry:
         msg = f"several entries begin with {beginning!r}: give more of the id"
         raise click.UsageError(msg)
     return found[0]
+
+
+def chosen(
+    ledger: Ledger,
+    beginnings: Sequence[str],
+    options: dict[str, Any],
+    limit: int,
+    fits: Callable[[Entry], bool],
+) -> list[Entry]:
+    """Return the entries that a person names, by id or by a filter and then only what *fits*.
+
+    At most *limit* by a filter. *options* are the values of `filtered` and `STATUS`.
+    """
+    if bool(beginnings) == any(options.values()):
+        raise click.UsageError("say which: either entries by id, or a filter such as --group")
+    if beginnings:
+        return [find(ledger, one) for one in dict.fromkeys(beginnings)]
+    status = status_of(options["status"])
+    wanted = filter_of({name: value for name, value in options.items() if name != "status"})
+    found: list[Entry] = []
+    after = ""
+    while len(found) < limit:
+        page = ledger.get_failed_events(wanted, status=status, limit=LONGEST_PAGE, after=after)
+        found += (entry for entry in page.entries if fits(entry))
+        after = page.next
+        if not after:
+            break
+    return found[:limit]
 
 
 def filter_of(options: dict[str, Any]) -> EntryFilter:

@@ -51,7 +51,7 @@ def stats_json(stats: FailureStats) -> dict[str, Any]:
 
 
 def results_json(results: Iterable[tuple[Entry, str]]) -> list[dict[str, Any]]:
-    """Return what became of each replay; `problem` is null where it was sent."""
+    """Return what became of each entry; `problem` is null where it was done."""
     return [
         {"id": entry.id, "event_id": entry.event_id, "problem": problem or None}
         for entry, problem in results

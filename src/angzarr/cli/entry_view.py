@@ -126,12 +126,11 @@ def print_stats(stats: FailureStats) -> None:
             out.print(_pairs({key or "(none)": number for key, number in ordered}, name))
 
 
-def print_results(results: Sequence[tuple[Entry, str]], *, dry_run: bool) -> None:
-    """Print which replays were sent (or would be), and why the others were not."""
-    good = "would be replayed" if dry_run else "replayed"
+def print_results(results: Sequence[tuple[Entry, str]], *, done: str) -> None:
+    """Print what was *done* with which entries, and why it was not with the others."""
     table = Table(Column("entry", no_wrap=True), "handler", "event", "result")
     for entry, problem in results:
-        result = safe(problem, "red") if problem else safe(good, "green")
+        result = safe(problem, "red") if problem else safe(done, "green")
         table.add_row(
             entry.id[:SHORT_ID], safe(entry.handler_name), safe(entry.event_id or "?"), result
         )

@@ -4,144 +4,29 @@ import io
 import json
 import os
 import signal
-import sys
 import threading
 import time
 import types
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 from tests.contracts.ledger import HOLD, letter_of, message_of
+from tests.unit.cli.ledger_app import held
 from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, secret_letter
 
 from angzarr import __version__
-from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.analysis.entry import Status, Unreadable
 from angzarr.analysis.ledger import Decided
-from angzarr.analysis.replay import ReplayTargets
 from angzarr.cli import entry_view
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
-from angzarr.errors import BrokerUnavailable, LedgerUnavailable, PayloadStoreUnavailable
+from angzarr.errors import LedgerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
-
-
-class FakeOutcomes:
-    def __init__(self) -> None:
-        self.waiting = []
-
-    def receive(self, *, limit, wait):
-        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
-        return taken
-
-    def done(self, outcomes):
-        pass
-
-    def close(self):
-        pass
-
-
-class FakePublisher:
-    def __init__(self) -> None:
-        self.sent = []
-        self.away = False
-        self.on_publish = None
-
-    def publish(self, message):
-        if self.away:
-            raise BrokerUnavailable("the broker is away")
-        self.sent.append(message)
-        if self.on_publish:
-            self.on_publish(message)
-
-
-class FakeApp:
-    """What the commands need of an app, on SQLite and in memory."""
-
-    def __init__(self, folder) -> None:
-        self.url = f"sqlite:///{folder / 'ledger.db'}"
-        self.settings = types.SimpleNamespace(
-            analysis=types.SimpleNamespace(
-                max_replays=3,
-                first_delay=timedelta(0),
-                longest_delay=timedelta(hours=1),
-                answer_deadline=timedelta(hours=1),
-            )
-        )
-        self.queue = MemoryDeadLetterQueue(str(folder))
-        self.outcomes = FakeOutcomes()
-        self.forwarder = None
-        self.publisher = FakePublisher()
-        self.payloads = None
-        self.clear = Clearance()
-
-    def clearance(self):
-        return self.clear
-
-    def check_analysis(self):
-        pass
-
-    def open_ledger(self):
-        return SqlLedger(build_engine(self.url))
-
-    def open_dead_letter_queue(self):
-        return self.queue
-
-    def open_payload_store(self):
-        return self.payloads
-
-    def open_forwarder_thread(self):
-        return self.forwarder
-
-    def open_publisher(self):
-        return self.publisher
-
-    def open_replay_outcomes(self):
-        return self.outcomes
-
-    def dead_letter_domains(self):
-        return ["order"]
-
-    def replay_targets(self):
-        return ReplayTargets(tasks={"orders.sync"}, queues={"orders"}, clear=self.clear)
-
-
-@pytest.fixture
-def app(tmp_path, monkeypatch):
-    app = FakeApp(tmp_path)
-    monkeypatch.setitem(sys.modules, "shop_for_test", types.SimpleNamespace(app=app))
-    return app
-
-
-@pytest.fixture
-def ledger(app):
-    ledger = app.open_ledger()
-    yield ledger
-    ledger.close()
-
-
-@pytest.fixture
-def run():
-    def call(*arguments, **options):
-        return CliRunner().invoke(main, ["-A", "shop_for_test", *arguments], **options)
-
-    return call
-
-
-def held(ledger, event_id="e1", **fields):
-    fields.setdefault("message", message_of(event_id))
-    entry = ledger.add_failed_event(letter_of(event_id, **fields))
-    ledger.decide([Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)], by="me")
-    return ledger.open(entry.id).entry
-
 
 # -- finding the app -------------------------------------------------------------------------
 

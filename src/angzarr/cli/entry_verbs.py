@@ -1,0 +1,102 @@
+"""angzarr dlq skip, archive, restore, escalate, resolve: what a person says of entries (A5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from angzarr.analysis.entry import Entry
+from angzarr.analysis.ledger import Ledger
+from angzarr.analysis.verb import LONGEST_NOTE, Act, Verb, refusal
+from angzarr.cli import entry_json, entry_view
+from angzarr.cli.analyze import person
+from angzarr.cli.application import load_application
+from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered, opened
+
+#: Entries changed in one transaction.
+_BATCH: Final = 100
+_CHANGED: Final = "the entry was changed meanwhile"
+
+#: What each verb is for, as its help says it, and what its table says of an entry.
+_HELP: Final = {
+    Verb.SKIP: ("Skip ENTRIES: nothing is to be done about them.", "skipped"),
+    Verb.ARCHIVE: ("Archive ENTRIES for study; they are kept longer than others.", "archived"),
+    Verb.RESTORE: ("Bring archived or skipped ENTRIES back to those that are held.", "held"),
+    Verb.ESCALATE: ("Escalate ENTRIES: somebody else must look at them.", "escalated"),
+    Verb.RESOLVE: ("Resolve ENTRIES that somebody dealt with by hand.", "resolved"),
+}
+
+
+def _command(verb: Verb) -> click.Command:
+    text, done = _HELP[verb]
+
+    @click.command(verb.value, help=f"{text} Exits with 1 if one of them could not be.")
+    @click.argument("entries", nargs=-1)
+    @filtered
+    @STATUS
+    @click.option("--note", default="", help="Why; it stands in the history.")
+    @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True)
+    @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+    @click.option("--yes", is_flag=True, help="Do not ask.")
+    @JSON
+    @click.pass_obj
+    def command(app_name: str | None, /, **options: Any) -> None:
+        _run(app_name, verb, done, **options)
+
+    return command
+
+
+def _run(
+    app_name: str | None,
+    verb: Verb,
+    done: str,
+    *,
+    entries: tuple[str, ...],
+    note: str,
+    limit: int,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
+    if len(note) > LONGEST_NOTE:
+        msg = f"a note has at most {LONGEST_NOTE} characters"
+        raise click.UsageError(msg)
+    with opened(load_application(app_name)) as ledger:
+        found = chosen(ledger, entries, wanted, limit, lambda entry: not refusal(entry, verb))
+        if not dry_run and not yes and found:
+            click.confirm(f"{verb.value.capitalize()} {len(found)} entries?", abort=True, err=True)
+        results = [(one, refusal(one, verb)) for one in found]
+        if not dry_run:
+            results = _act(ledger, verb, note, results)
+    if as_json:
+        entry_json.print_json(entry_json.results_json(results))
+    else:
+        entry_view.print_results(results, done=f"would be {done}" if dry_run else done)
+    if any(problem for _, problem in results):
+        raise SystemExit(1)
+
+
+def _act(
+    ledger: Ledger, verb: Verb, note: str, planned: Sequence[tuple[Entry, str]]
+) -> list[tuple[Entry, str]]:
+    """Do it in batches; return what became of each entry."""
+    results: list[tuple[Entry, str]] = []
+    who = person()
+    for first in range(0, len(planned), _BATCH):
+        batch = planned[first : first + _BATCH]
+        acts = [
+            Act(entry_id=entry.id, revision=entry.revision, verb=verb, note=note)
+            for entry, problem in batch
+            if not problem
+        ]
+        made = iter(ledger.act(acts, by=who))
+        results += [
+            (entry, problem or ("" if next(made) else _CHANGED)) for entry, problem in batch
+        ]
+    return results
+
+
+COMMANDS: Final = tuple(_command(verb) for verb in Verb)
