@@ -10,6 +10,7 @@ from angzarr.analysis.entry import EntryDetail
 from angzarr.analysis.ledger import LONGEST_PAGE
 from angzarr.cli import entry_json, entry_view
 from angzarr.cli.application import Application, load_application
+from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, opened, status_of
 from angzarr.dead_letters.letter import DeadLetter
 
@@ -46,7 +47,7 @@ def list_(
 
 
 @click.command()
-@click.argument("entry")
+@click.argument("entry", shell_complete=entry_ids)
 @JSON
 @click.pass_obj
 def show(app_name: str | None, entry: str, *, as_json: bool) -> None:

@@ -14,12 +14,13 @@ from angzarr.analysis.transition import replayable
 from angzarr.cli import entry_json, entry_view
 from angzarr.cli.analyze import open_replayer, person
 from angzarr.cli.application import load_application
+from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
 
 @click.command()
-@click.argument("entries", nargs=-1)
+@click.argument("entries", nargs=-1, shell_complete=entry_ids)
 @filtered
 @STATUS
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True)

@@ -13,6 +13,7 @@ from angzarr.analysis.verb import LONGEST_NOTE, Act, Verb, refusal
 from angzarr.cli import entry_json, entry_view
 from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
+from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered, opened
 
 #: Entries changed in one transaction.
@@ -33,7 +34,7 @@ def _command(verb: Verb) -> click.Command:
     text, done = _HELP[verb]
 
     @click.command(verb.value, help=f"{text} Exits with 1 if one of them could not be.")
-    @click.argument("entries", nargs=-1)
+    @click.argument("entries", nargs=-1, shell_complete=entry_ids)
     @filtered
     @STATUS
     @click.option("--note", default="", help="Why; it stands in the history.")

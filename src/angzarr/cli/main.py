@@ -14,6 +14,7 @@ from angzarr.printable import printable
 #: Command → where it is defined.
 _COMMANDS: Final = {
     "breaker": "angzarr.cli.breaker:breaker",
+    "completion": "angzarr.cli.completion:completion",
     "demo": "angzarr.cli.demo:demo",
     "dlq": "angzarr.cli.dlq:dlq",
     "flow": "angzarr.cli.flow:flow",
