@@ -181,7 +181,9 @@ def open_ledger(settings: Settings, broker: str) -> Any:
             " ledger: postgresql+psycopg://localhost/angzarr or ANGZARR_LEDGER"
         )
         raise ConfigurationError(msg)
-    return importlib.import_module("angzarr.adapters.sql.ledger").SqlLedger(sql_engine(url))
+    database = importlib.import_module("angzarr.adapters.sql.ledger_database")
+    ledger = importlib.import_module("angzarr.adapters.sql.ledger")
+    return ledger.SqlLedger(database.LedgerDatabase(sql_engine(url)))
 
 
 def is_amqp(broker: str) -> bool:

@@ -20,6 +20,7 @@ from angzarr.adapters.sql.engine import build_engine, in_transaction, reading
 from angzarr.adapters.sql.facts import SqlFactLog
 from angzarr.adapters.sql.idempotency import SqlIdempotencyStore, SqlOwnerLeases
 from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.schedule import SqlSchedule
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
 from angzarr.resilience.idempotency import Claim, Claimed
@@ -36,7 +37,7 @@ def a_claim() -> Claim:
 def engine(postgresql_url):
     """An engine whose only connection has become one to a server that takes no writes."""
     engine = build_engine(postgresql_url, pool_size=1)
-    SqlLedger(engine).get_failure_stats()
+    SqlLedger(LedgerDatabase(engine)).get_failure_stats()
     SqlOwnerLeases(engine).renew("o", SPAN)
     SqlFactLog(engine).read()
     with engine.begin() as connection:
@@ -59,7 +60,7 @@ def test_schedule_ledger_and_leases_go_on_although_their_connection_takes_no_wri
 
     SqlSchedule(engine).put(message(), datetime.now(UTC))
     spoilt()
-    assert SqlLedger(engine).due(limit=1, lease=SPAN) == []
+    assert SqlLedger(LedgerDatabase(engine)).due(limit=1, lease=SPAN) == []
     spoilt()
     SqlOwnerLeases(engine).renew("o", SPAN)
 
@@ -122,7 +123,7 @@ def standby(tmp_path_factory, session_name, postgresql_url):
             connection.execute(sql.SQL("CREATE DATABASE {}").format(database))
         for port in (server.port, urlsplit(postgresql_url).port):
             engine = build_engine(_through(postgresql_url, port))
-            SqlLedger(engine).get_failure_stats()
+            SqlLedger(LedgerDatabase(engine)).get_failure_stats()
             SqlOwnerLeases(engine).renew("o", SPAN)
             SqlFactLog(engine).read()
             engine.dispose()
@@ -181,7 +182,7 @@ def test_schedule_ledger_and_facts_wait_for_the_primary(address, caplog):
     with pytest.raises(StoreUnavailable, match="it is a standby"):
         SqlSchedule(engine).put(message(), datetime.now(UTC))
     with pytest.raises(LedgerUnavailable, match="it is a standby"):
-        SqlLedger(engine).due(limit=1, lease=SPAN)
+        SqlLedger(LedgerDatabase(engine)).due(limit=1, lease=SPAN)
     with caplog.at_level(logging.WARNING, "angzarr.facts"):
         log.append([fact])
         assert eventually(lambda: any("facts_delayed" in line for line in caplog.messages))

@@ -10,6 +10,7 @@ from tests.contracts.ledger import LedgerContract, letter_of
 
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_tables import METADATA, ledger_letters
 from angzarr.analysis.entry import Unreadable
 from angzarr.errors import LedgerUnavailable
@@ -34,19 +35,19 @@ class TestSqliteLedger(LedgerContract):
 
     @pytest.fixture
     def ledger(self, url, clock):
-        ledger = SqlLedger(build_engine(url), clock)
+        ledger = SqlLedger(LedgerDatabase(build_engine(url)), clock)
         yield ledger
         ledger.close()
 
     def test_entries_outlive_the_process_that_filed_them(self, url, clock, ledger):
         entry = ledger.add_failed_event(letter_of())
         ledger.close()
-        again = SqlLedger(build_engine(url), clock)
+        again = SqlLedger(LedgerDatabase(build_engine(url)), clock)
         assert again.open(entry.id).failure == letter_of()
         again.close()
 
     def test_workers_that_start_together_create_the_tables_once(self, url, clock):
-        ledgers = [SqlLedger(build_engine(url), clock) for _ in range(4)]
+        ledgers = [SqlLedger(LedgerDatabase(build_engine(url)), clock) for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
             filed = list(pool.map(lambda one: one.add_failed_event(letter_of()), ledgers))
         for one in ledgers:
@@ -64,7 +65,9 @@ class TestSqliteLedger(LedgerContract):
         assert failure.raw == b"\xff\xff"
 
     def test_database_that_cannot_be_opened_is_unavailable(self, tmp_path, clock):
-        ledger = SqlLedger(build_engine(f"sqlite:///{tmp_path / 'no folder' / 'x.db'}"), clock)
+        ledger = SqlLedger(
+            LedgerDatabase(build_engine(f"sqlite:///{tmp_path / 'no folder' / 'x.db'}")), clock
+        )
         with pytest.raises(LedgerUnavailable, match=r"x\.db"):
             ledger.add_failed_event(letter_of())
         ledger.close()
@@ -74,7 +77,7 @@ class TestPostgresqlLedger(LedgerContract):
     @pytest.fixture
     def ledger(self, engine, clock):
         METADATA.drop_all(engine)
-        return SqlLedger(engine, clock)
+        return SqlLedger(LedgerDatabase(engine), clock)
 
     def test_closed_connections_are_opened_again(self, postgresql_url, ledger):
         entry = ledger.add_failed_event(letter_of())
@@ -86,7 +89,7 @@ class TestPostgresqlLedger(LedgerContract):
 
     def test_database_away_is_unavailable(self, postgresql_url, clock):
         away = urlsplit(postgresql_url)._replace(netloc=f"postgres@127.0.0.1:{unused_port()}")
-        ledger = SqlLedger(build_engine(away.geturl()), clock)
+        ledger = SqlLedger(LedgerDatabase(build_engine(away.geturl())), clock)
         for verb in (
             lambda: ledger.add_failed_event(letter_of()),
             lambda: ledger.open("f" * 64),

@@ -10,6 +10,7 @@ from tests.contracts.ledger import HOLD, letter_of, message_of
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.analysis.ledger import Decided
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.dead_letters.clearance import Clearance
@@ -72,7 +73,7 @@ class FakeApp:
         pass
 
     def open_ledger(self):
-        return SqlLedger(build_engine(self.url))
+        return SqlLedger(LedgerDatabase(build_engine(self.url)))
 
     def open_dead_letter_queue(self):
         return self.queue

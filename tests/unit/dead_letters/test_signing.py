@@ -15,6 +15,7 @@ from tests.unit.dead_letters.test_codec import letters
 
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.signing import Signatures, Trust, signed_form
@@ -40,7 +41,7 @@ def test_a_signature_survives_both_forms(letter):
 
 
 def test_a_signature_survives_the_ledger(tmp_path):
-    ledger = SqlLedger(build_engine(f"sqlite:///{tmp_path / 'ledger.db'}"))
+    ledger = SqlLedger(LedgerDatabase(build_engine(f"sqlite:///{tmp_path / 'ledger.db'}")))
     entry = ledger.add_failed_event(decode(*encode(signed())))
     assert SIGN.judge(ledger.open(entry.id).failure).trust is Trust.VALID
     ledger.close()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import IntegrityError
 
-from angzarr.adapters.sql.engine import create_missing, in_transaction, reading
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_filing import (
     append_lines,
     file_failures,
@@ -19,7 +19,6 @@ from angzarr.adapters.sql.ledger_filing import (
 from angzarr.adapters.sql.ledger_queries import count_all, read_page
 from angzarr.adapters.sql.ledger_rows import entry_from, failure_from, line_from
 from angzarr.adapters.sql.ledger_tables import (
-    METADATA,
     ledger_entries,
     ledger_history,
     ledger_letters,
@@ -37,9 +36,6 @@ from angzarr.analysis.ledger import (
 from angzarr.analysis.marking import Make, Marking
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock, SystemClock
-from angzarr.errors import LedgerUnavailable, StoreUnavailable
-
-_Answer = TypeVar("_Answer")
 
 #: How often letters are filed anew that another worker files at the same time.
 _TRIES: Final = 3
@@ -48,10 +44,9 @@ _TRIES: Final = 3
 class SqlLedger(Marking, Ledger):
     """Entries in three tables, which are created when first needed; safe to use from threads."""
 
-    def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
-        self._engine = engine
+    def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:
+        self._database = database
         self._clock = clock or SystemClock()
-        self._ready = False
 
     def add_failed_events(self, failures: Sequence[Failure]) -> list[Entry]:
         """File failures in order, all or none."""
@@ -76,7 +71,7 @@ class SqlLedger(Marking, Ledger):
             save_entries(connection, taken)
             return taken
 
-        return self._write(take)
+        return self._database.write(take)
 
     def find_by_letter(self, letter_id: str) -> Entry | None:
         """Return the entry in which a letter was filed."""
@@ -87,11 +82,11 @@ class SqlLedger(Marking, Ledger):
             row = connection.execute(wanted).one_or_none()
             return entry_from(row) if row is not None else None
 
-        return self._read(find)
+        return self._database.read(find)
 
     def open(self, entry_id: str) -> EntryDetail | None:
         """Return an entry with its letter and history."""
-        return self._read(lambda connection: _open(connection, entry_id))
+        return self._database.read(lambda connection: _open(connection, entry_id))
 
     def get_failed_events(
         self,
@@ -103,22 +98,24 @@ class SqlLedger(Marking, Ledger):
     ) -> Page:
         """Return a page of entries."""
         behind = read_cursor(after) if after else None
-        return self._read(lambda connection: read_page(connection, wanted, status, limit, behind))
+        return self._database.read(
+            lambda connection: read_page(connection, wanted, status, limit, behind)
+        )
 
     def get_failure_stats(self) -> FailureStats:
         """Count all entries."""
-        return self._read(count_all)
+        return self._database.read(count_all)
 
     def close(self) -> None:
         """Close the pooled connections."""
-        self._engine.dispose()
+        self._database.close()
 
     def _file(self, failures: Sequence[Failure]) -> list[Entry]:
         now = self._clock.now()
-        return self._write(lambda connection: file_failures(connection, failures, now))
+        return self._database.write(lambda connection: file_failures(connection, failures, now))
 
     def _change_all(self, changes: Sequence[tuple[str, Make]]) -> list[Entry | None]:
-        return self._write(lambda connection: self._apply(connection, changes))
+        return self._database.write(lambda connection: self._apply(connection, changes))
 
     def _apply(
         self, connection: Connection, changes: Sequence[tuple[str, Make]]
@@ -135,23 +132,6 @@ class SqlLedger(Marking, Ledger):
                 made.append(change)
         _save(connection, made)
         return answers
-
-    def _write(self, step: Callable[[Connection], _Answer]) -> _Answer:
-        self._create_tables()
-        return in_transaction(self._engine, step, away=LedgerUnavailable)
-
-    def _read(self, step: Callable[[Connection], _Answer]) -> _Answer:
-        self._create_tables()
-        return in_transaction(reading(self._engine), step, away=LedgerUnavailable)
-
-    def _create_tables(self) -> None:
-        if self._ready:
-            return
-        try:
-            create_missing(self._engine, METADATA)
-        except StoreUnavailable as error:
-            raise LedgerUnavailable(str(error)) from error
-        self._ready = True
 
 
 def _save(connection: Connection, changes: Sequence[Change]) -> None:
