@@ -31,6 +31,7 @@ from angzarr.resilience.switches import SwitchControls
 from angzarr.turn_thread import TurnThread
 
 if TYPE_CHECKING:
+    from angzarr.analysis.brake import Brake
     from angzarr.analysis.replay import ReplayTargets
 
 C = TypeVar("C")
@@ -74,6 +75,11 @@ class Operating(Publishing):
     def open_ledger(self) -> Any:
         """Return the ledger."""
         return wiring.open_ledger(self.settings, self.broker_url)
+
+    def open_brake(self) -> Brake:
+        """Return the brake of the ledger's replays."""
+        found: Brake = wiring.open_brake(self.settings, self.broker_url)
+        return found
 
     def open_publisher(self) -> Publisher:
         """Return what sends raw messages to this app's broker."""

@@ -174,6 +174,17 @@ def open_facts(settings: Settings, broker: str) -> FactLog:
 
 def open_ledger(settings: Settings, broker: str) -> Any:
     """Return the ledger that the analysis worker keeps."""
+    ledger = importlib.import_module("angzarr.adapters.sql.ledger")
+    return ledger.SqlLedger(_ledger_database(settings, broker))
+
+
+def open_brake(settings: Settings, broker: str) -> Any:
+    """Return the brake of the ledger's replays."""
+    brake = importlib.import_module("angzarr.adapters.sql.brake")
+    return brake.SqlBrake(_ledger_database(settings, broker))
+
+
+def _ledger_database(settings: Settings, broker: str) -> Any:
     url = settings.ledger or (EMBEDDED if is_embedded(broker) else None)
     if url is None:
         msg = (
@@ -182,8 +193,7 @@ def open_ledger(settings: Settings, broker: str) -> Any:
         )
         raise ConfigurationError(msg)
     database = importlib.import_module("angzarr.adapters.sql.ledger_database")
-    ledger = importlib.import_module("angzarr.adapters.sql.ledger")
-    return ledger.SqlLedger(database.LedgerDatabase(sql_engine(url)))
+    return database.LedgerDatabase(sql_engine(url))
 
 
 def is_amqp(broker: str) -> bool:

@@ -321,6 +321,17 @@ class LedgerContract:
         clock.sleep(timedelta(days=30))
         assert ledger.due(limit=10, lease=LEASE) == []
 
+    def test_what_is_left_asleep_is_due_later(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of("e1"))
+        waits = ledger.add_failed_event(letter_of("e2"))
+        ledger.decide(
+            [Decided(entry_id=waits.id, revision=waits.revision, decision=REPLAY)], by="me"
+        )
+        clock.sleep(timedelta(hours=1))
+        taken = ledger.due(limit=10, lease=LEASE, besides={Status.WAITING})
+        assert [one.id for one in taken] == [entry.id]
+        assert [one.id for one in ledger.due(limit=10, lease=LEASE)] == [waits.id]
+
     def test_workers_share_what_is_due_without_overlap(self, ledger, clock):
         ledger.add_failed_events([letter_of(f"e{number}") for number in range(20)])
         clock.sleep(UNDECIDED)

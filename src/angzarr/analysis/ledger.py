@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
@@ -132,10 +132,11 @@ class Ledger(Protocol):
         """Do what a person says to each entry at the revision named, if its verb applies there."""
 
     @abstractmethod
-    def due(self, *, limit: int, lease: timedelta) -> list[Entry]:
+    def due(self, *, limit: int, lease: timedelta, besides: Collection[Status] = ()) -> list[Entry]:
         """Take up to *limit* entries whose `wake_at` passed, the longest overdue first.
 
-        Each is this caller's for *lease*; then it is due again.
+        Each is this caller's for *lease*; then it is due again. Those in a status of *besides*
+        sleep on.
         """
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -24,6 +25,8 @@ class Waking:
     ledger: Ledger
     deciding: Deciding
     replayer: Replayer
+    #: Says why nothing may be replayed by itself now, or nothing.
+    barred: Callable[[], str] = lambda: ""
     batch: int = BATCH
     name: str = field(default="due entries", init=False)
     _refused: set[str] = field(default_factory=set, init=False)
@@ -32,9 +35,12 @@ class Waking:
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
         """Wake what is due; what was refused comes last, so that it holds up no other.
 
+        What waits to be replayed by itself sleeps on while that is barred.
+
         A payload store that is away is asked once a turn: most entries do not need it.
         """
-        due = self.ledger.due(limit=self.batch, lease=self.replayer.lease)
+        besides = {Status.WAITING} if self.barred() else ()
+        due = self.ledger.due(limit=self.batch, lease=self.replayer.lease, besides=besides)
         refusals: list[Unavailable] = []
         self._store_away = None
         woken = 0

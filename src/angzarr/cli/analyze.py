@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from angzarr.analysis.answers import Answers
+from angzarr.analysis.brake import why_not_by_itself
 from angzarr.analysis.classify import REPLAY_BACKOFF, Classifier
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.intake import Intake
@@ -58,11 +59,17 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             clock=replayer.clock,
             domains=domains,
         )
+        brake, quiet = app.open_brake(), settings.automatic.quiet()
+        doors.callback(brake.close)
+
+        def barred() -> str:
+            return why_not_by_itself(brake.state(), quiet, replayer.clock.now())
+
         yield AnalysisWorker(
             duties=(
                 intake,
                 Answers(outcomes=outcomes, ledger=replayer.ledger),
-                Waking(ledger=replayer.ledger, deciding=deciding, replayer=replayer),
+                Waking(ledger=replayer.ledger, deciding=deciding, replayer=replayer, barred=barred),
             ),
             name=name,
             chance=chance,

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import click
 
+from angzarr.analysis.brake import Brake
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.dead_letters.clearance import Clearance
@@ -46,6 +47,9 @@ class Application(Protocol):
 
     def open_ledger(self) -> Ledger:
         """Return the ledger."""
+
+    def open_brake(self) -> Brake:
+        """Return the brake of the ledger's replays."""
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return the dead-letter queue."""

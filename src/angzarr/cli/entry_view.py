@@ -83,7 +83,7 @@ def _cells(entry: Entry) -> dict[str, Text]:
         "class": safe(entry.failure_class or ""),
         "error": safe(_one_line(entry)),
         "replays": safe(entry.replays),
-        "last failed": safe(_moment(entry.last_failed_at)),
+        "last failed": safe(moment(entry.last_failed_at)),
     }
 
 
@@ -110,7 +110,7 @@ def print_stats(stats: FailureStats) -> None:
                 "entries": stats.total,
                 "letters": stats.occurrences,
                 "replays": stats.replays,
-                "oldest open": _moment(stats.oldest_open_at) or "none",
+                "oldest open": moment(stats.oldest_open_at) or "none",
             }
         )
     )
@@ -138,8 +138,8 @@ def print_results(results: Sequence[tuple[Entry, str]], *, done: str) -> None:
 
 
 def _facts(entry: Entry) -> dict[str, object]:
-    waits = {"next replay": _moment(entry.next_replay_at)} if entry.next_replay_at else {}
-    closed = {"resolved": f"{_moment(entry.resolved_at)} by {entry.resolved_by}"}
+    waits = {"next replay": moment(entry.next_replay_at)} if entry.next_replay_at else {}
+    closed = {"resolved": f"{moment(entry.resolved_at)} by {entry.resolved_by}"}
     return {
         "entry": entry.id,
         "status": entry.status,
@@ -155,7 +155,7 @@ def _facts(entry: Entry) -> dict[str, object]:
         "category": entry.category,
         "group": entry.fingerprint,
         "retries, replays": f"{entry.retry_count}, {entry.replays}",
-        "first, last failed": f"{_moment(entry.first_failed_at)}, {_moment(entry.last_failed_at)}",
+        "first, last failed": f"{moment(entry.first_failed_at)}, {moment(entry.last_failed_at)}",
         **waits,
         **(closed if entry.resolved_at else {}),
     }
@@ -164,14 +164,14 @@ def _facts(entry: Entry) -> dict[str, object]:
 def _history(detail: EntryDetail) -> Table:
     table = Table("when", "who", "what", "detail")
     for line in detail.history:
-        table.add_row(_moment(line.at), safe(line.who), safe(line.what), safe(line.detail))
+        table.add_row(moment(line.at), safe(line.who), safe(line.what), safe(line.detail))
     return table
 
 
 def _payload(detail: EntryDetail) -> str:
     failure = detail.failure
     if payload := payload_of(failure):
-        stored = f", stored {_moment(payload.stored_at)}" if payload.stored_at else ""
+        stored = f", stored {moment(payload.stored_at)}" if payload.stored_at else ""
         return f"kept at {payload}, SHA-256 {payload.sha256}{stored}"
     if detail.event_data is not None:
         text = json.dumps(detail.event_data, indent=2, ensure_ascii=False, default=str)
@@ -193,6 +193,6 @@ def _one_line(entry: Entry) -> str:
     return f"{entry.error_type}: {entry.error_message}".strip(": ").partition("\n")[0][:120]
 
 
-def _moment(at: datetime | None) -> str:
+def moment(at: datetime | None) -> str:
     """Return *at* in local time, which is also what --since and --until take."""
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,31 +13,12 @@ from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console
+from angzarr.cli.spans import span
 from angzarr.printable import printable
 from angzarr.resilience.switch_rules import fits
 from angzarr.resilience.switches import REMEMBERED, Action, Selector, Switch, SwitchControls
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_SPAN: Final = re.compile(r"(?:\d{1,9}[smhd])+")
-_LONGEST: Final = timedelta(days=366)
-
-
-def _span(_ctx: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
-    """Return the span that *value* says: ``90s``, ``15m``, ``2h``, ``1d12h``."""
-    if value is None:
-        return None
-    if not _SPAN.fullmatch(value):
-        msg = f"{value!r} is no duration: write 90s, 15m, 2h or 1d12h"
-        raise click.BadParameter(msg)
-    parts = re.findall(r"(\d+)([smhd])", value)
-    span = timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
-    if not timedelta(0) < span <= _LONGEST:
-        msg = f"{value!r} must be more than 0 s and at most {_LONGEST.days} d"
-        raise click.BadParameter(msg)
-    return span
-
 
 _SELECTORS: Final = (
     click.option("--handler", help="Name of the handler, or a pattern of names: 'shop.*'."),
@@ -49,7 +29,7 @@ _SELECTORS: Final = (
 )
 _TERMS: Final = (
     click.option("--until", type=click.DateTime(), help="When it ends by itself, local time."),
-    click.option("--for", "lasts", callback=_span, help="Or after how long: 90s, 15m, 2h, 1d."),
+    click.option("--for", "lasts", callback=span, help="Or after how long: 90s, 15m, 2h, 1d."),
 )
 _REASON: Final = "Why, for the history and everybody's logs."
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")

@@ -168,6 +168,7 @@ class World:
             answer_deadline=DEADLINE,
             payloads=self.payloads,
         )
+        self.barred = ""
         self.worker = self.start_worker()
 
     def start_worker(self, *, batch: int = BATCH) -> AnalysisWorker:
@@ -191,7 +192,13 @@ class World:
                     seldom=seldom_by(self.clock),
                 ),
                 Answers(outcomes=self.outcomes, ledger=self.ledger),
-                Waking(ledger=self.ledger, deciding=deciding, replayer=replayer, batch=batch),
+                Waking(
+                    ledger=self.ledger,
+                    deciding=deciding,
+                    replayer=replayer,
+                    batch=batch,
+                    barred=lambda: self.barred,
+                ),
             ),
             seldom=seldom_by(self.clock),
             name="analysis@here",
@@ -654,6 +661,22 @@ def test_a_letter_that_does_not_say_when_it_was_written_is_dated_when_it_came(wo
     world.worker.step()
     assert (world.entry.first_failed_at, world.entry.last_failed_at) == (received, received)
     assert world.ledger.open(world.entry.id).failure.sent_to_dlq_at == received
+
+
+# -- the brake -------------------------------------------------------------------------------
+
+
+def test_while_barred_nothing_is_replayed_by_itself_and_all_else_goes_on(world):
+    world.queue.send(letter_of("e1"))
+    world.worker.step()
+    world.barred = "quiet hours until 06:00"
+    world.clock.sleep(PAUSE)
+    world.queue.send(letter_of("e2", message=message_of("e2")))
+    done = world.worker.step()
+    assert (done.done["letters"], world.publisher.sent) == (1, [])
+    world.barred = ""
+    world.worker.step()
+    assert len(world.publisher.sent) == 1
 
 
 # -- run -------------------------------------------------------------------------------------

@@ -8,11 +8,13 @@ from datetime import timedelta
 from tests.contracts.ledger import HOLD, letter_of, message_of
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
+from angzarr.adapters.sql.brake import SqlBrake
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.analysis.ledger import Decided
 from angzarr.analysis.replay import ReplayTargets
+from angzarr.analysis_section import AutomaticSettings
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.errors import BrokerUnavailable
 
@@ -57,6 +59,7 @@ class FakeApp:
                 first_delay=timedelta(0),
                 longest_delay=timedelta(hours=1),
                 answer_deadline=timedelta(hours=1),
+                automatic=AutomaticSettings(),
             )
         )
         self.queue = MemoryDeadLetterQueue(str(folder))
@@ -74,6 +77,9 @@ class FakeApp:
 
     def open_ledger(self):
         return SqlLedger(LedgerDatabase(build_engine(self.url)))
+
+    def open_brake(self):
+        return SqlBrake(LedgerDatabase(build_engine(self.url)))
 
     def open_dead_letter_queue(self):
         return self.queue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from angzarr.analysis import transition
@@ -57,11 +57,12 @@ class MemoryLedger(Marking, Ledger):
         with self._lock:
             return [self._add(failure) for failure in failures]
 
-    def due(self, *, limit: int, lease: timedelta) -> list[Entry]:
+    def due(self, *, limit: int, lease: timedelta, besides: Collection[Status] = ()) -> list[Entry]:
         """Take entries whose time has come."""
         with self._lock:
             now = self._clock.now()
             woken = [e for e in self._entries.values() if e.wake_at and e.wake_at <= now]
+            woken = [entry for entry in woken if entry.status not in besides]
             woken.sort(key=lambda entry: (entry.wake_at or now, entry.id))
             taken = [transition.leased(entry, now + lease) for entry in woken[:limit]]
             self._entries.update((entry.id, entry) for entry in taken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -59,11 +59,13 @@ class SqlLedger(Marking, Ledger):
                 continue
         return self._file(failures)
 
-    def due(self, *, limit: int, lease: timedelta) -> list[Entry]:
+    def due(self, *, limit: int, lease: timedelta, besides: Collection[Status] = ()) -> list[Entry]:
         """Take entries whose time has come, passing over those another worker is taking."""
         now = self._clock.now()
         wake_at = ledger_entries.c.wake_at
         woken = select(ledger_entries).where(wake_at <= now).order_by(wake_at).limit(limit)
+        if besides:
+            woken = woken.where(ledger_entries.c.status.not_in(sorted(besides)))
 
         def take(connection: Connection) -> list[Entry]:
             rows = connection.execute(woken.with_for_update(skip_locked=True))

@@ -1,0 +1,35 @@
+"""A brake in this process: for tests."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from angzarr.analysis.brake import Brake, BrakeState, Scope
+from angzarr.clock import Clock, SystemClock
+
+
+class MemoryBrake(Brake):
+    """All its states in a list, which is only ever added to."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._states = [BrakeState()]
+
+    def state(self) -> BrakeState:
+        """Return how it stands."""
+        return self._states[-1]
+
+    def put(
+        self, scope: Scope, *, by: str, why: str = "", until: datetime | None = None
+    ) -> BrakeState:
+        """Pull or release it."""
+        state = BrakeState(scope=scope, by=by, why=why, at=self._clock.now(), until=until)
+        self._states.append(state)
+        return state
+
+    def brake_history(self, limit: int) -> tuple[BrakeState, ...]:
+        """Return how it stood."""
+        return tuple(self._states[1:][-limit:])
+
+    def close(self) -> None:
+        """Keep everything: there is nothing to let go."""

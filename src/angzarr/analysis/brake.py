@@ -1,0 +1,79 @@
+"""Brake: a person stops replays, for every analysis worker at once (issue: the global brake).
+
+    automatic   what begins by itself waits; replays that people ask for go on
+    all         nothing is sent at all, replay jobs included
+
+What is under way is answered as ever, and nothing is lost: it waits in the ledger.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from angzarr.analysis.quiet_hours import QuietHours
+from angzarr.printable import printable
+
+
+class Scope(StrEnum):
+    """What the brake holds."""
+
+    NOTHING = "nothing"
+    AUTOMATIC = "automatic"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrakeState:
+    """How the brake stands, who put it so, why and when. A new ledger's holds nothing."""
+
+    scope: Scope = Scope.NOTHING
+    by: str = ""
+    why: str = ""
+    at: datetime | None = None
+    #: When it lets go by itself; None: somebody must release it.
+    until: datetime | None = None
+
+    def holds(self, now: datetime) -> Scope:
+        """Return what it holds at *now*."""
+        over = self.until is not None and self.until <= now
+        return Scope.NOTHING if over else self.scope
+
+    def said(self) -> str:
+        """Say in words who pulled it and why."""
+        why = f": {self.why}" if self.why else ""
+        return printable(f"the brake was pulled by {self.by}{why}")
+
+
+class Brake(Protocol):
+    """The brake of a ledger. Every verb raises LedgerUnavailable when the database is away."""
+
+    @abstractmethod
+    def state(self) -> BrakeState:
+        """Return how it stands."""
+
+    @abstractmethod
+    def put(
+        self, scope: Scope, /, *, by: str, why: str = "", until: datetime | None = None
+    ) -> BrakeState:
+        """Pull it, or release it by `Scope.NOTHING`; the one before is kept in the history."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""
+
+    @abstractmethod
+    def brake_history(self, limit: int, /) -> tuple[BrakeState, ...]:
+        """Return how it stood, the last *limit* states, oldest first."""
+
+
+def why_not_by_itself(state: BrakeState, quiet: QuietHours, now: datetime) -> str:
+    """Return in one sentence why nothing may begin by itself at *now*, or an empty string."""
+    if state.holds(now) is not Scope.NOTHING:
+        return state.said()
+    if end := quiet.until(now):
+        return f"quiet hours until {end.astimezone(quiet.place):%Y-%m-%d %H:%M %Z}"
+    return ""

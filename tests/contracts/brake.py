@@ -1,0 +1,48 @@
+"""What every brake does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.hand_clock import HandClock
+
+from angzarr.analysis.brake import Brake, Scope
+
+
+class BrakeContract:
+    """The suite; `brake` is new and reads `clock`."""
+
+    @pytest.fixture
+    def clock(self) -> HandClock:
+        return HandClock()
+
+    @pytest.fixture
+    def brake(self, clock: HandClock) -> Brake:
+        raise NotImplementedError
+
+    def test_a_new_brake_holds_nothing(self, brake, clock):
+        assert brake.state().holds(clock.now()) is Scope.NOTHING
+        assert brake.brake_history(10) == ()
+
+    def test_a_pulled_brake_holds_until_it_is_released_and_says_who_and_why(self, brake, clock):
+        brake.put(Scope.ALL, by="ann\x00", why="the CRM is ill")
+        clock.sleep(timedelta(days=400))
+        state = brake.state()
+        assert state.holds(clock.now()) is Scope.ALL
+        assert "ann" in state.said()
+        assert "the CRM is ill" in state.said()
+        brake.put(Scope.NOTHING, by="bob")
+        assert brake.state().holds(clock.now()) is Scope.NOTHING
+
+    def test_a_brake_pulled_for_a_while_lets_go_by_itself(self, brake, clock):
+        brake.put(Scope.AUTOMATIC, by="ann", until=clock.now() + timedelta(hours=1))
+        assert brake.state().holds(clock.now()) is Scope.AUTOMATIC
+        clock.sleep(timedelta(hours=1))
+        assert brake.state().holds(clock.now()) is Scope.NOTHING
+
+    def test_its_history_is_kept_oldest_first(self, brake):
+        for scope in (Scope.ALL, Scope.NOTHING, Scope.AUTOMATIC):
+            brake.put(scope, by="ann")
+        assert [one.scope for one in brake.brake_history(2)] == [Scope.NOTHING, Scope.AUTOMATIC]
+        assert brake.brake_history(1) == (brake.state(),)
