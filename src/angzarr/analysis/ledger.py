@@ -36,7 +36,14 @@ class EntryFilter:
     event_id: str | None = None
     fingerprint: str | None = None
     tenant_id: str | None = None
+    correlation_id: str | None = None
     failure_class: FailureClass | None = None
+    reason: str | None = None
+    category: str | None = None
+    error_type: str | None = None
+    error_code: str | None = None
+    #: The release of the worker that failed last.
+    version: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     #: What the entry's id begins with.
@@ -44,6 +51,11 @@ class EntryFilter:
 
 
 ANY: Final = EntryFilter()
+#: Fields of a filter that an entry's field of the same name must equal.
+EXACT: Final = (
+    "handler_name", "domain", "event_type", "event_id", "fingerprint", "tenant_id",
+    "correlation_id", "failure_class", "reason", "category", "error_type", "error_code", "version",
+)  # fmt: skip
 
 #: Entries that nobody is done with.
 OPEN: Final = frozenset(

@@ -9,15 +9,18 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from angzarr.analysis.entry import Entry, FailureClass, Status
+from angzarr.analysis.entry import UNREADABLE, Entry, FailureClass, Status
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter, Ledger
 from angzarr.cli.application import Application
+from angzarr.dead_letters.letter import Reason
+from angzarr.resilience.category import Category
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 #: A shorter beginning of an id is too easily somebody else's.
 SHORTEST_ID: Final = 6
 
+_REASONS: Final = [*(reason.value for reason in Reason), UNREADABLE]
 _FILTERS: Final = (
     click.option("--handler", "handler_name", help="Name of the handler."),
     click.option("--domain", help="Domain of the letter."),
@@ -25,6 +28,12 @@ _FILTERS: Final = (
     click.option("--event", "event_id", help="Id of the event."),
     click.option("--group", "fingerprint", help="Fingerprint of the failure."),
     click.option("--tenant", "tenant_id", help="Id of the tenant."),
+    click.option("--correlation", "correlation_id", help="Correlation id of the event."),
+    click.option("--reason", type=click.Choice(_REASONS), help="Why it became a letter."),
+    click.option("--category", type=click.Choice([c.value for c in Category])),
+    click.option("--error-type", help="Type of the error, with its module."),
+    click.option("--error-code", help="Code of the error."),
+    click.option("--release", "version", help="Release of the worker that failed last."),
     click.option("--class", "failure_class", type=click.Choice([c.value for c in FailureClass])),
     click.option("--since", type=click.DateTime(), help="Last failed at or after, local time."),
     click.option("--until", type=click.DateTime(), help="Last failed before, local time."),

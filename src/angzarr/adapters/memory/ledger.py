@@ -20,6 +20,7 @@ from angzarr.analysis.entry import (
 )
 from angzarr.analysis.ledger import (
     ANY,
+    EXACT,
     LONGEST_PAGE,
     OPEN,
     EntryFilter,
@@ -32,12 +33,6 @@ from angzarr.analysis.ledger import (
 from angzarr.analysis.marking import Make, Marking
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock, SystemClock
-
-#: Filter fields that an entry's field of the same name must equal.
-_EQUAL = (
-    "handler_name", "domain", "event_type", "event_id", "fingerprint", "tenant_id",
-    "failure_class",
-)  # fmt: skip
 
 
 class MemoryLedger(Marking, Ledger):
@@ -161,7 +156,7 @@ class MemoryLedger(Marking, Ledger):
 
 
 def _fits(entry: Entry, wanted: EntryFilter, status: Status | None) -> bool:
-    asked = ((getattr(wanted, name), getattr(entry, name)) for name in _EQUAL)
+    asked = ((getattr(wanted, name), getattr(entry, name)) for name in EXACT)
     return (
         (status is None or entry.status is status)
         and all(want is None or want == is_ for want, is_ in asked)

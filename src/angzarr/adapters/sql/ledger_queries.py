@@ -8,6 +8,7 @@ from angzarr.adapters.sql.ledger_rows import entry_from
 from angzarr.adapters.sql.ledger_tables import ledger_entries
 from angzarr.analysis.entry import Status
 from angzarr.analysis.ledger import (
+    EXACT,
     LONGEST_PAGE,
     OPEN,
     Cursor,
@@ -18,16 +19,6 @@ from angzarr.analysis.ledger import (
 )
 
 _columns = ledger_entries.c
-#: Filter fields that the column of the same name must equal.
-_EQUAL = (
-    "handler_name",
-    "domain",
-    "event_type",
-    "event_id",
-    "fingerprint",
-    "tenant_id",
-    "failure_class",
-)
 
 
 def read_page(
@@ -76,7 +67,7 @@ def _newest_first(conditions: list[ColumnElement[bool]]) -> Select[tuple[object,
 
 
 def _conditions(wanted: EntryFilter) -> list[ColumnElement[bool]]:
-    asked = [(_columns[name], getattr(wanted, name)) for name in _EQUAL]
+    asked = [(_columns[name], getattr(wanted, name)) for name in EXACT]
     conditions = [column == value for column, value in asked if value is not None]
     if wanted.since is not None:
         conditions.append(_columns.last_failed_at >= wanted.since)
