@@ -8,6 +8,7 @@ from typing import Any
 
 from angzarr import letter_wiring, wiring
 from angzarr.adapters.celery.publisher import transport_of
+from angzarr.delivery.handlers import Handlers
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 from angzarr.settings import Settings
 
@@ -87,3 +88,15 @@ def check_foreign_routes(
 
 def _eviction() -> Any:
     return importlib.import_module("angzarr.adapters.redis.eviction")
+
+
+def check_compensations(handlers: Handlers) -> None:
+    """Refuse a compensation that no worker could run, or that undoes itself."""
+    for handler in handlers:
+        name = handler.compensation
+        if name is None:
+            continue
+        if name == handler.name or handlers.get(name) is None:
+            why = "is itself" if name == handler.name else "is not registered with this app"
+            msg = f"the compensation of {handler.name}, {name!r}, {why}: name another handler"
+            raise ConfigurationError(msg)

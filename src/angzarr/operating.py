@@ -32,6 +32,7 @@ from angzarr.turn_thread import TurnThread
 
 if TYPE_CHECKING:
     from angzarr.analysis.brake import Brake
+    from angzarr.analysis.compensation import Compensations
     from angzarr.analysis.replay import ReplayTargets
 
 C = TypeVar("C")
@@ -110,6 +111,14 @@ class Operating(Publishing):
         """Return the handler or plain task registered as *name*, as a worker would know it."""
         self._load_tasks()
         return self.handlers.get(name)
+
+    def compensations(self) -> Compensations:
+        """Return which handler undoes which; raises ConfigurationError for one that is unknown."""
+        from angzarr.adapters.celery.compensations import CeleryCompensations
+
+        self._load_tasks()
+        checks.check_compensations(self.handlers)
+        return CeleryCompensations(self, self.handlers)
 
     def replay_targets(self) -> ReplayTargets:
         """Return the tasks and queues that a replay may be sent to (spec A4).

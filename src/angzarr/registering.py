@@ -44,6 +44,7 @@ class Registering(Celery):
         limit: Limited = None,
         fallback: Callable[..., Any] | None = None,
         queue: str | None = None,
+        compensation: object | None = None,
         idempotent: bool = True,
         rules: Sequence[Rule] = (),
         verdicts: Sequence[VerdictRule] = (),
@@ -57,7 +58,9 @@ class Registering(Celery):
         names a backoff policy (else *operation* does, else the event's priority, and the
         settings may say otherwise); *breaker* one
         breaker, several, or a mapping of names to the errors that each counts; *fallback* is
-        called in its place while one is open; *limit* a `Limit`, the name of one in the settings,
+        called in its place while one is open; *compensation* another handler, or its name, that
+        takes the same event and undoes what this one did, when a person says so; *limit* a
+        `Limit`, the name of one in the settings,
         or several; *task_options* go to Celery. Raises DuplicateHandler, InvalidDomainName or
         ConfigurationError at once.
         """
@@ -81,6 +84,7 @@ class Registering(Celery):
                     limits=self._limits(limit),
                     fallback=fallback and event_binding(fallback, decode),
                     queue=queue,
+                    compensation=_task_name(compensation),
                     idempotent=idempotent,
                     rules=tuple(rules),
                     verdicts=tuple(verdicts),
@@ -167,6 +171,7 @@ class Registering(Celery):
                 limits=self._limits(getattr(task, "limit", None)),
                 fallback=_task_fallback(getattr(task, "fallback", None)),
                 queue=_queue_name(getattr(task, "queue", None)),
+                compensation=_task_name(getattr(task, "compensation", None)),
                 idempotent=getattr(task, "idempotent", True),
                 finished_by=(Ignore,),
                 is_async=is_async,
@@ -202,6 +207,11 @@ def _task_fallback(function: Callable[..., Any] | None) -> Bind | None:
     if function is None:
         return None
     return lambda delivery, _context: partial(function, *delivery.args, **delivery.kwargs)
+
+
+def _task_name(task: object | None) -> str | None:
+    """Return the name of what a handler names as its compensation."""
+    return None if task is None else str(getattr(task, "name", task))
 
 
 def _queue_name(queue: Queue | str | None) -> str | None:

@@ -94,3 +94,35 @@ def test_with_a_flow_store_the_fleet_shares_them(make_app):
     assert isinstance(app.flow.limits, RedisLimits)
     assert isinstance(app.flow.budgets, RedisBudgets)
     assert app.flow.budgets._of("crm") == BudgetSettings(least=3)
+
+
+def test_a_compensation_is_named_by_handler_or_name_and_must_exist(make_app):
+    app = make_app()
+
+    @app.handler("Sold", name="shop.unsell")
+    def unsell(event):
+        pass
+
+    @app.handler("Sold", name="shop.sell", compensation=unsell)
+    def sell(event):
+        pass
+
+    @app.task(name="shop.pack", compensation="shop.unsell")
+    def pack(box):
+        pass
+
+    undoing = app.compensations()
+    assert undoing.of("shop.sell") == undoing.of("shop.pack") == "shop.unsell"
+    assert undoing.of("shop.unsell") == undoing.of("nobody") == ""
+
+
+@pytest.mark.parametrize(("name", "why"), [("nobody", "not registered"), ("shop.sell", "itself")])
+def test_a_compensation_that_nobody_could_run_is_refused(make_app, name, why):
+    app = make_app()
+
+    @app.handler("Sold", name="shop.sell", compensation=name)
+    def sell(event):
+        pass
+
+    with pytest.raises(ConfigurationError, match=why):
+        app.compensations()

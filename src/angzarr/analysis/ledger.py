@@ -176,6 +176,10 @@ class Ledger(Protocol):
         """Close the entry on a person's word, unless it is closed."""
 
     @abstractmethod
+    def mark_compensated(self, entry_id: str, /) -> bool:
+        """Note that the broker confirmed the compensation of an entry that waits for that."""
+
+    @abstractmethod
     def find_by_letter(self, letter_id: str, /) -> Entry | None:
         """Return the entry in which this letter was filed."""
 

@@ -11,7 +11,7 @@ from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.ledger import Decided
 from angzarr.analysis.transition import Change
-from angzarr.analysis.verb import Act, acted
+from angzarr.analysis.verb import Act, acted, compensation_sent
 
 #: What becomes of an entry now; None: it may not change.
 Make: TypeAlias = Callable[[Entry, datetime], Change | None]
@@ -71,6 +71,10 @@ class Marking(ABC):
             entry_id, lambda entry, now: transition.resolved(entry, now, resolved_by)
         )
         return changed is not None
+
+    def mark_compensated(self, entry_id: str) -> bool:
+        """Note that the compensation is with the broker."""
+        return self._change_one(entry_id, compensation_sent) is not None
 
     def _change_one(self, entry_id: str, make: Make) -> Entry | None:
         return self._change_all([(entry_id, make)])[0]

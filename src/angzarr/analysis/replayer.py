@@ -51,7 +51,7 @@ class Replayer:
         """
         if problem := self.problem(entry, failure):
             return problem
-        letter = self._sendable(failure)
+        letter = self.sendable(failure)
         if isinstance(letter, Refusal):
             return letter
         begun = self.ledger.mark_retrying(
@@ -80,13 +80,13 @@ class Replayer:
         """Publish the replay that *entry* has begun; return why not, or an empty string."""
         if problem := self.obstacle(failure):
             return problem
-        letter = self._sendable(failure)
+        letter = self.sendable(failure)
         if isinstance(letter, Refusal):
             return letter
         self._send(entry, letter)
         return ""
 
-    def _sendable(self, failure: Failure) -> DeadLetter | Refusal:
+    def sendable(self, failure: Failure) -> DeadLetter | Refusal:
         """Return the letter with its body, verified and opened, or why it cannot be had, ever."""
         letter = self._fetched(failure)
         return letter if isinstance(letter, Refusal) else self.targets.cleared(letter)

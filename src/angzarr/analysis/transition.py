@@ -120,6 +120,8 @@ def decided(entry: Entry, decision: Decision, now: datetime, by: str) -> Change:
         evidence=decision.evidence,
         next_replay_at=due_at,
         wake_at=due_at,
+        resolved_by="",
+        resolved_at=None,
     )
     said = f"{decision.failure_class}: {decision.evidence}"
     return Change(changed, HistoryLine(at=now, who=by, what=status.value, detail=said))

@@ -1,9 +1,9 @@
-"""Verb: what a person may do with an entry without sending it anywhere (spec A5). Pure."""
+"""Verb: what a person may do with an entry besides replaying it (spec A5). Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -12,6 +12,8 @@ from angzarr.analysis.transition import Change
 
 #: Longest note that is kept, in characters.
 LONGEST_NOTE: Final = 2_000
+#: How long a compensation may take to be published before an analysis worker does it.
+UNSENT: Final = timedelta(seconds=30)
 
 
 class Verb(StrEnum):
@@ -21,6 +23,7 @@ class Verb(StrEnum):
     ARCHIVE = "archive"  # kept for study
     RESTORE = "restore"  # back to those that wait for a person
     ESCALATE = "escalate"  # somebody else must look at it
+    COMPENSATE = "compensate"  # what the event set off is undone, see `compensation`
     RESOLVE = "resolve"  # somebody did by hand what the handler should have done
 
 
@@ -29,6 +32,7 @@ _STATUS: Final = {
     Verb.ARCHIVE: Status.ARCHIVED,
     Verb.RESTORE: Status.HELD,
     Verb.ESCALATE: Status.ESCALATED,
+    Verb.COMPENSATE: Status.COMPENSATED,
     Verb.RESOLVE: Status.RESOLVED,
 }
 _OPEN: Final = frozenset({Status.FAILED, Status.WAITING, Status.HELD, Status.ESCALATED})
@@ -38,10 +42,11 @@ _FROM: Final = {
     Verb.ARCHIVE: _OPEN | {Status.SKIPPED, Status.RESOLVED, Status.COMPENSATED},
     Verb.RESTORE: frozenset({Status.ARCHIVED, Status.SKIPPED}),
     Verb.ESCALATE: _OPEN - {Status.ESCALATED},
+    Verb.COMPENSATE: _OPEN | {Status.ARCHIVED, Status.SKIPPED},
     Verb.RESOLVE: _OPEN | {Status.ARCHIVED, Status.SKIPPED},
 }
 #: After these nobody needs to look at the entry any more.
-_CLOSING: Final = frozenset({Verb.SKIP, Verb.ARCHIVE, Verb.RESOLVE})
+_CLOSING: Final = frozenset({Verb.SKIP, Verb.ARCHIVE, Verb.COMPENSATE, Verb.RESOLVE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,7 @@ def refusal(entry: Entry, verb: Verb) -> str:
 def acted(entry: Entry, verb: Verb, now: datetime, by: str, note: str = "") -> Change | None:
     """Return *entry* as *verb* leaves it, or None where it does not apply.
 
+    A compensated one is due until `compensation_sent` says that the broker has it.
     Whoever closed an archived entry before stays named: archiving keeps, it does not resolve.
     """
     if refusal(entry, verb):
@@ -78,10 +84,19 @@ def acted(entry: Entry, verb: Verb, now: datetime, by: str, note: str = "") -> C
         entry,
         status=_STATUS[verb],
         next_replay_at=None,
-        wake_at=None,
+        wake_at=now + UNSENT if verb is Verb.COMPENSATE else None,
+        published_at=None if verb is Verb.COMPENSATE else entry.published_at,
         resolved_by=(entry.resolved_by if keeps else by) if closed else "",
         resolved_at=(entry.resolved_at if keeps else now) if closed else None,
         revision=entry.revision + 1,
     )
     line = HistoryLine(at=now, who=by, what=verb.value, detail=note[:LONGEST_NOTE])
     return Change(changed, line)
+
+
+def compensation_sent(entry: Entry, now: datetime) -> Change | None:
+    """Return *entry* once the broker has its compensation; None: that is known, or not awaited."""
+    if entry.status is not Status.COMPENSATED or entry.published_at is not None:
+        return None
+    sent = replace(entry, published_at=now, wake_at=None, revision=entry.revision + 1)
+    return Change(sent, HistoryLine(at=now, who="broker", what="published", detail="compensation"))

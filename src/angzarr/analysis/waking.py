@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.entry import Entry, Status, payload_of
 from angzarr.analysis.intake import BATCH
@@ -25,6 +26,8 @@ class Waking:
     ledger: Ledger
     deciding: Deciding
     replayer: Replayer
+    #: What sends compensations that were decided and not sent.
+    compensator: Compensator
     #: Says why nothing may be replayed by itself now, or nothing.
     barred: Callable[[], str] = lambda: ""
     batch: int = BATCH
@@ -89,6 +92,8 @@ class Waking:
                 self.deciding.decide([(entry, found.failure)])
             case Status.WAITING:
                 return self.replayer.replay(entry, found.failure, by=self.deciding.name)
+            case Status.COMPENSATED:
+                return self.compensator.publish(entry, found.failure)
             case Status.RETRYING:
                 return self.replayer.publish(entry, found.failure)
         return ""

@@ -16,6 +16,7 @@ from datetime import timedelta
 from angzarr.analysis.answers import Answers
 from angzarr.analysis.brake import why_not_by_itself
 from angzarr.analysis.classify import REPLAY_BACKOFF, Classifier
+from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.intake import Intake
 from angzarr.analysis.replayer import Replayer
@@ -69,7 +70,13 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             duties=(
                 intake,
                 Answers(outcomes=outcomes, ledger=replayer.ledger),
-                Waking(ledger=replayer.ledger, deciding=deciding, replayer=replayer, barred=barred),
+                Waking(
+                    ledger=replayer.ledger,
+                    deciding=deciding,
+                    replayer=replayer,
+                    compensator=open_compensator(app, replayer),
+                    barred=barred,
+                ),
             ),
             name=name,
             chance=chance,
@@ -90,6 +97,11 @@ def open_replayer(app: Application, doors: ExitStack) -> Replayer:
         answer_deadline=app.settings.analysis.answer_deadline,
         payloads=payloads,
     )
+
+
+def open_compensator(app: Application, replayer: Replayer) -> Compensator:
+    """Return what compensates *app*'s entries."""
+    return Compensator(ledger=replayer.ledger, replayer=replayer, compensations=app.compensations())
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import click
 
 from angzarr.analysis.brake import Brake
+from angzarr.analysis.compensation import Compensations
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.dead_letters.clearance import Clearance
@@ -83,6 +84,9 @@ class Application(Protocol):
 
     def clearance(self) -> Clearance:
         """Return what a letter must pass before it is replayed."""
+
+    def compensations(self) -> Compensations:
+        """Return which handler undoes which."""
 
     def replay_targets(self) -> ReplayTargets:
         """Return where a replay may go."""

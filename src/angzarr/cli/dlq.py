@@ -7,6 +7,7 @@ import click
 from angzarr.cli.analyze import open_worker, stopped_by_signal
 from angzarr.cli.application import load_application
 from angzarr.cli.brake import brake
+from angzarr.cli.compensate import compensate
 from angzarr.cli.entries import list_, show, stats
 from angzarr.cli.entry_replay import replay
 from angzarr.cli.entry_verbs import COMMANDS
@@ -20,7 +21,19 @@ def dlq() -> None:
     """Dead letters: read, understand, replay, move."""
 
 
-for _command in (list_, show, replay, *COMMANDS, brake, stats, move, export, import_, spool):
+for _command in (
+    list_,
+    show,
+    replay,
+    *COMMANDS,
+    compensate,
+    brake,
+    stats,
+    move,
+    export,
+    import_,
+    spool,
+):
     dlq.add_command(_command)
 
 

@@ -30,6 +30,18 @@ _HELP: Final = {
 }
 
 
+def _short(_ctx: click.Context, _option: click.Parameter, note: str) -> str:
+    if len(note) > LONGEST_NOTE:
+        msg = f"a note has at most {LONGEST_NOTE} characters"
+        raise click.BadParameter(msg)
+    return note
+
+
+NOTE: Final = click.option(
+    "--note", default="", callback=_short, help="Why; it stands in the history."
+)
+
+
 def _command(verb: Verb) -> click.Command:
     text, done = _HELP[verb]
 
@@ -37,7 +49,7 @@ def _command(verb: Verb) -> click.Command:
     @click.argument("entries", nargs=-1, shell_complete=entry_ids)
     @filtered
     @STATUS
-    @click.option("--note", default="", help="Why; it stands in the history.")
+    @NOTE
     @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True)
     @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
     @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -62,9 +74,6 @@ def _run(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    if len(note) > LONGEST_NOTE:
-        msg = f"a note has at most {LONGEST_NOTE} characters"
-        raise click.UsageError(msg)
     with opened(load_application(app_name)) as ledger:
         found = chosen(ledger, entries, wanted, limit, lambda entry: not refusal(entry, verb))
         if not dry_run and not yes and found:
@@ -100,4 +109,4 @@ def _act(
     return results
 
 
-COMMANDS: Final = tuple(_command(verb) for verb in Verb)
+COMMANDS: Final = tuple(_command(verb) for verb in _HELP)

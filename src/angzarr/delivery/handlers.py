@@ -39,6 +39,8 @@ class Handler:
     #: Called in its place while one of them is open (spec D5).
     fallback: Bind | None = None
     queue: str | None = None
+    #: The handler or task that undoes what this one did, by name; it takes the same event.
+    compensation: str | None = None
     #: Whether running it twice does no harm: then "server" errors are retried (decisions 26).
     idempotent: bool = True
     #: What becomes of errors that are not retried; without a rule a dead letter (spec D2).

@@ -47,6 +47,8 @@ ORIGINAL_MESSAGE_ID: Final = "X-Original-Message-ID"
 REPLAY: Final = "X-DLQ-Attempts"
 #: The dead letter a replayed message comes from (decisions 22).
 LETTER_ID: Final = "angzarr-letter-id"
+#: The dead letter whose effects a message undoes.
+COMPENSATES: Final = "angzarr-compensates"
 
 #: What one attempt, one copy or one broker adds; a copy drops or replaces them (decisions 9).
 BROKER_COUNTERS: Final = (

@@ -7,11 +7,13 @@ from datetime import timedelta
 import pytest
 from tests.contracts.ledger import letter_of, message_of, unreadable_message
 from tests.hand_clock import HandClock, seldom_by
+from tests.unit.cli.ledger_app import FakeCompensations
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.answers import Answers
 from angzarr.analysis.classify import Classifier
+from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.intake import BATCH, Intake
@@ -169,6 +171,7 @@ class World:
             payloads=self.payloads,
         )
         self.barred = ""
+        self.compensations = FakeCompensations()
         self.worker = self.start_worker()
 
     def start_worker(self, *, batch: int = BATCH) -> AnalysisWorker:
@@ -196,6 +199,9 @@ class World:
                     ledger=self.ledger,
                     deciding=deciding,
                     replayer=replayer,
+                    compensator=Compensator(
+                        ledger=self.ledger, replayer=replayer, compensations=self.compensations
+                    ),
                     batch=batch,
                     barred=lambda: self.barred,
                 ),

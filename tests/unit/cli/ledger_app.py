@@ -48,6 +48,22 @@ class FakePublisher:
             self.on_publish(message)
 
 
+class FakeCompensations:
+    """``orders.sync`` is undone by ``orders.unsync``."""
+
+    def __init__(self) -> None:
+        self.sent = []
+        self.away = False
+
+    def of(self, handler):
+        return "orders.unsync" if handler == "orders.sync" else ""
+
+    def send(self, call):
+        if self.away:
+            raise BrokerUnavailable("the broker is away")
+        self.sent.append(call)
+
+
 class FakeApp:
     """What the commands need of an app, on SQLite and in memory."""
 
@@ -67,6 +83,7 @@ class FakeApp:
         self.forwarder = None
         self.publisher = FakePublisher()
         self.payloads = None
+        self.compensating = FakeCompensations()
         self.clear = Clearance()
 
     def clearance(self):
@@ -77,6 +94,9 @@ class FakeApp:
 
     def open_ledger(self):
         return SqlLedger(LedgerDatabase(build_engine(self.url)))
+
+    def compensations(self):
+        return self.compensating
 
     def open_brake(self):
         return SqlBrake(LedgerDatabase(build_engine(self.url)))
