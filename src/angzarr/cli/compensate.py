@@ -60,7 +60,8 @@ def compensate(
         results: list[tuple[Entry, str]] = []
         try:
             for one in found:
-                results.append((one, _compensate(compensator, one, note, dry_run=dry_run)))
+                problem = _compensate(compensator, one, note, dry_run=dry_run)
+                results.append((one, problem))
         finally:  # who is stopped half-way needs to know what was sent
             if as_json:
                 entry_json.print_json(entry_json.results_json(results))
