@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from angzarr.analysis.entry import (
     Entry,
@@ -37,6 +37,9 @@ from angzarr.dead_letters.letter import DeadLetter
 
 #: A filed entry nobody classified by then is looked at again: its worker died.
 UNDECIDED: Final = timedelta(minutes=1)
+#: How far a worker's clock may be ahead of the analysis worker's. Who is further would stand on top
+#: of every page for ever.
+SKEW: Final = timedelta(hours=1)
 
 #: What a person decided; a letter that tells nothing new does not undo it.
 _DECIDED_BY_PEOPLE: Final = frozenset(
@@ -91,10 +94,10 @@ def filed(failure: Failure, now: datetime) -> Change:
     """Return the entry of a failure that the ledger does not know yet."""
     entry = Entry(
         id=entry_id_of(failure),
-        first_failed_at=first_failed_at(failure),
+        first_failed_at=believed(first_failed_at(failure), now),
         replays=replay_of(failure),
         wake_at=now + UNDECIDED,
-        **facts_of(failure),
+        **_facts(failure, now),
     )
     return Change(entry, _letter_line(failure, now))
 
@@ -196,7 +199,7 @@ def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
     counted = _changed(entry, occurrences=entry.occurrences + 1)
     if replay < entry.replays:
         return counted
-    told = replace(counted, **facts_of(failure), replays=replay)
+    told = replace(counted, **_facts(failure, now), replays=replay)
     if replay == entry.replays and entry.status in _DECIDED_BY_PEOPLE:
         return told
     return replace(
@@ -210,6 +213,16 @@ def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
         resolved_by="",
         resolved_at=None,
     )
+
+
+def believed(told: datetime, now: datetime) -> datetime:
+    """Return when something failed, by a worker's clock if that can be: it is not yet to come."""
+    return told if told <= now + SKEW else now
+
+
+def _facts(failure: Failure, now: datetime) -> dict[str, Any]:
+    facts = facts_of(failure)
+    return facts | {"last_failed_at": believed(facts["last_failed_at"], now)}
 
 
 def _letter_line(failure: Failure, now: datetime) -> HistoryLine:

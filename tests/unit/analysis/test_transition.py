@@ -27,6 +27,18 @@ steps = st.lists(
 )
 
 
+def test_a_failure_that_is_yet_to_come_happened_now():
+    """A worker whose clock is wrong, or a forger, must not stay on top of every page."""
+    ahead = START + timedelta(days=400)
+    letter = letter_of(first_attempt_at=ahead, last_attempt_at=ahead)
+    entry = transition.filed(letter, START).entry
+    assert (entry.first_failed_at, entry.last_failed_at) == (START, START)
+    again = transition.failed_again(entry, letter_of(replay=1, last_attempt_at=ahead), START).entry
+    assert again.last_failed_at == START
+    little = letter_of("e2", last_attempt_at=START + transition.SKEW)
+    assert transition.filed(little, START).entry.last_failed_at == START + transition.SKEW
+
+
 CHANGES = {
     "letter": lambda entry, replay: transition.failed_again(entry, letter_of(replay=replay), START),
     "decide": lambda entry, decision: transition.decided(entry, decision, START, "me"),
