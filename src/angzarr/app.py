@@ -11,7 +11,7 @@ from typing import Any
 
 from celery import signals
 
-from angzarr import checks, forks, wiring
+from angzarr import checks, fleet_wiring, forks, wiring
 from angzarr.adapters.celery import decompression, safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.dropped import DroppedStep
@@ -220,10 +220,14 @@ class Angzarr(Registering, Operating):
         handler = self.handlers.get(task.name)
         return handler is not None and handler.is_async
 
-    def begin_work(self) -> None:
-        """Take the owner lease, before the pool starts; raises ConfigurationError for its store."""
+    def begin_work(self, pool: str = "") -> None:
+        """Take the owner lease, before the pool starts; raises ConfigurationError for its store.
+
+        The fleet is told that this worker runs, on a *pool* of this name.
+        """
         self.stopping.reset()
-        self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep)
+        membership = fleet_wiring.membership(self, pool)
+        self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep, membership)
         self._lease.start(self.stopping)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import random
 import socket
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Any
 
 from kombu.utils.json import dumps, loads
 
-from angzarr import letter_wiring, protection_wiring, wiring
+from angzarr import fleet_wiring, letter_wiring, protection_wiring, wiring
 from angzarr.adapters.celery import safety, shown_errors
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.publisher import (
@@ -175,7 +174,7 @@ def _autopsy(app: Any, clock: Clock) -> Autopsy:
         clock=clock,
         component=app.main or "angzarr",
         worker=socket.gethostname(),
-        version=os.environ.get("ANGZARR_RELEASE", ""),
+        version=fleet_wiring.release(),
         domains=_domains(app),
         hide=protection_wiring.hiding(app.settings.dlq),
     )

@@ -22,6 +22,7 @@ from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.handlers import Handler
 from angzarr.errors import ConfigurationError
 from angzarr.events.publisher import Publisher
+from angzarr.fleet import Fleet
 from angzarr.flow import Flow
 from angzarr.payloads import PayloadStore
 from angzarr.per_process import OncePerProcess
@@ -42,6 +43,7 @@ class Operating(Publishing):
     """The doors of an app, which can also publish."""
 
     _flow: OncePerProcess[Flow]
+    _claims: OncePerProcess[wiring.Claims]
 
     @property
     def flow(self) -> Flow:
@@ -106,6 +108,13 @@ class Operating(Publishing):
         """Return what people pause and drop with; raises ConfigurationError as for breakers."""
         self._load_tasks()
         return _shared(self.flow.switch_controls, "switches")
+
+    def fleet(self) -> Fleet:
+        """Return who runs what; raises ConfigurationError where there can be no claim store.
+
+        Each call of its verbs asks the store: what classifies many letters asks once for all.
+        """
+        return self._claims.get().fleet
 
     def find_handler(self, name: str) -> Handler | None:
         """Return the handler or plain task registered as *name*, as a worker would know it."""

@@ -16,6 +16,7 @@ from angzarr.delivery.hooks import Hook
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
 from angzarr.facts import FactLog
+from angzarr.fleet import Fleet
 from angzarr.resilience.completed_cache import CompletedCache
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
 from angzarr.settings import Settings
@@ -39,10 +40,11 @@ _SWEPT = 5_000
 
 
 class Claims(NamedTuple):
-    """Where claims live, and the leases that keep them."""
+    """Where claims live, the leases that keep them, and who has such a lease."""
 
     store: IdempotencyStore
     leases: OwnerLeases
+    fleet: Fleet
     #: Deletes some expired records, where the store does not do it by itself.
     sweep: Callable[[], object] | None = None
     #: Makes what our Redis transport takes to end a claim with an acknowledgement; None: cannot.
@@ -115,20 +117,24 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         client = adapter("redis.client", "redis").RedisClient(url)
         store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one)
         leases = claims.RedisOwnerLeases(client, prefix=prefix)
+        fleet = adapter("redis.fleet", "redis").RedisFleet(client, prefix=prefix)
         return Claims(
             store,
             leases,
+            fleet,
             make_ending=partial(_redis_ending, store, adapter("redis.step", "redis").Ending),
         )
     if scheme.startswith(("sqlite", "postgresql")):
         claims = importlib.import_module("angzarr.adapters.sql.idempotency")
         engine = sql_engine(url, power_safe=False)
         store, owners = claims.SqlIdempotencyStore(engine), claims.SqlOwnerLeases(engine)
-        return Claims(store, owners, lambda: (store.sweep(_SWEPT), owners.sweep(_SWEPT)))
+        fleet = importlib.import_module("angzarr.adapters.sql.fleet").SqlFleet(engine)
+        return Claims(store, owners, fleet, lambda: (store.sweep(_SWEPT), owners.sweep(_SWEPT)))
     if scheme == "memory":
         claims = importlib.import_module("angzarr.adapters.memory.idempotency")
         leases = claims.MemoryOwnerLeases()
-        return Claims(claims.MemoryIdempotencyStore(leases), leases)
+        fleet = importlib.import_module("angzarr.adapters.memory.fleet").MemoryFleet(leases)
+        return Claims(claims.MemoryIdempotencyStore(leases), leases, fleet)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)
 

@@ -20,6 +20,7 @@ from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.delivery.handlers import Handler
 from angzarr.events.publisher import Publisher
+from angzarr.fleet import Fleet
 from angzarr.payloads import PayloadStore
 from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.policy_rules import PolicyRules
@@ -78,6 +79,9 @@ class Application(Protocol):
 
     def switch_controls(self) -> SwitchControls:
         """Return what people pause and drop with; raises ConfigurationError as for breakers."""
+
+    def fleet(self) -> Fleet:
+        """Return who runs what; raises ConfigurationError where there can be no claim store."""
 
     def find_handler(self, name: str) -> Handler | None:
         """Return the handler registered as *name*."""

@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "completion": "angzarr.cli.completion:completion",
     "demo": "angzarr.cli.demo:demo",
     "dlq": "angzarr.cli.dlq:dlq",
+    "fleet": "angzarr.cli.fleet:fleet",
     "flow": "angzarr.cli.flow:flow",
     "policy": "angzarr.cli.policy:policy",
 }

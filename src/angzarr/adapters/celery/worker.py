@@ -8,6 +8,7 @@ import logging
 import mmap
 import os
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from celery import bootsteps
 from celery.worker import state
 
 from angzarr.adapters.celery import result_backend
+from angzarr.adapters.celery.membership import Membership
 from angzarr.delivery.cut import BLADE
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.idempotency import OwnerLeases
@@ -92,13 +94,23 @@ def _told_to_stop() -> bool:
 
 
 class LeaseKeeper:
-    """Renews this process tree's owner lease from a thread in the parent until the process ends."""
+    """Renews this process tree's owner lease from a thread in the parent until the process ends.
+
+    The same thread keeps the worker a member of its fleet, behind a renewal and never before one.
+    """
 
     def __init__(
-        self, leases: OwnerLeases, owner: str, sweep: Callable[[], object] | None = None
+        self,
+        leases: OwnerLeases,
+        owner: str,
+        sweep: Callable[[], object] | None = None,
+        membership: Membership | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._leases = leases
         self._sweep = sweep
+        self._membership = membership
+        self._monotonic = monotonic
         self._owner = owner
         self._pid = os.getpid()
         self._ended = threading.Event()
@@ -127,14 +139,25 @@ class LeaseKeeper:
             _log.warning("owner_lease_not_ended: it ends by itself within %s", LEASE)
 
     def _keep(self) -> None:
-        held = True
+        held, begun = True, self._monotonic()
+        self._stay_member()
         for turn in itertools.count(1):
-            pause = RENEWED_EVERY if held else RETRIED_EVERY
-            if self._ended.wait(pause.total_seconds()):
+            if self._ended.wait(self._pause(begun) if held else RETRIED_EVERY.total_seconds()):
                 return
+            begun = self._monotonic()
             held = self._renew()
+            if held:
+                self._stay_member()
             if self._sweep is not None and turn % _SWEPT_EVERY == 0:
                 self._try(self._sweep, "expired_claims_not_swept")
+
+    def _pause(self, begun: float) -> float:
+        """Return the seconds until the next renewal, whatever was done besides the last one."""
+        return max(begun + RENEWED_EVERY.total_seconds() - self._monotonic(), 0.0)
+
+    def _stay_member(self) -> None:
+        if self._membership is not None:
+            self._membership.renew()
 
     def _renew(self) -> bool:
         return self._try(lambda: self._leases.renew(self._owner, LEASE), "owner_lease_not_renewed")
@@ -144,7 +167,7 @@ class LeaseKeeper:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - a lease that is not renewed is a lost worker
-            if self._seldom.now():
+            if self._seldom.now(failed):
                 _log.error("%s: %s", failed, error)
             return False
         return True
@@ -167,7 +190,7 @@ class RoadStep(bootsteps.StartStopStep):
     def start(self, worker: Any) -> None:
         """Take the lease; ends the worker where the store that gave it would lose messages."""
         try:
-            worker.app.begin_work()
+            worker.app.begin_work(pool_name(worker))
         except ConfigurationError as error:
             _log.critical("%s", error)
             raise SystemExit(1) from error

@@ -102,6 +102,11 @@ class RedisClient:
             raise StoreUnavailable(msg) from error
 
 
+def whole_ms(span: timedelta) -> int:
+    """Return *span* in whole milliseconds, at least one: Redis refuses a lease of nothing."""
+    return max(round(span.total_seconds() * 1000), 1)
+
+
 def is_not_now(error: RedisError) -> bool:
     """Tell whether a server that says *error* may serve again in a moment."""
     return isinstance(error, _NOT_NOW) or _NOT_NOW_CODE.match(str(error)) is not None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from angzarr.adapters.redis.client import RedisClient
+from angzarr.adapters.redis.client import RedisClient, whole_ms
 from angzarr.adapters.redis.link import Argument, Script
 from angzarr.resilience.idempotency import (
     RECORD_LIFE,
@@ -47,7 +47,7 @@ class RedisOwnerLeases:
 
     def renew(self, owner: str, span: timedelta, /) -> None:
         """Let *owner*'s lease end *span* from now."""
-        self._client.execute("SET", owner_lease_key(self._prefix, owner), 1, "PX", _ms(span))
+        self._client.execute("SET", owner_lease_key(self._prefix, owner), 1, "PX", whole_ms(span))
 
     def end(self, owner: str, /) -> None:
         """End *owner*'s lease now."""
@@ -73,7 +73,7 @@ class RedisIdempotencyStore:
         self._client = client
         self._prefix = prefix
         self._life = life
-        self._life_ms = _ms(life)
+        self._life_ms = whole_ms(life)
 
     def claim(self, claims: Sequence[Claim], /) -> list[ClaimAnswer]:
         """Answer each claim in order, in one round trip where nothing is in progress."""
@@ -95,7 +95,7 @@ class RedisIdempotencyStore:
 
     def ending_args(self, key: str, token: str, ending: Ending) -> tuple[str, tuple[Argument, ...]]:
         """Return record and arguments with which ``settle.lua`` ends the claim of *token*."""
-        life = _ms(life_after(ending, self._life))
+        life = whole_ms(life_after(ending, self._life))
         args = (token, status_of(ending).value, life, *_left_by(ending))
         return f"{self._prefix}:{key}", args
 
@@ -131,11 +131,6 @@ class RedisIdempotencyStore:
         calls = [self._arguments(claims[i], fenced=replies[i][2]) for i in dead]
         for i, reply in zip(dead, self._ask(calls), strict=True):
             replies[i] = reply
-
-
-def _ms(span: timedelta) -> int:
-    """Return *span* in whole milliseconds, at least one: Redis refuses a lease of nothing."""
-    return max(round(span.total_seconds() * 1000), 1)
 
 
 def _is_pending(reply: Any) -> bool:

@@ -66,7 +66,7 @@ class Waits:
 
 
 def test_a_lease_that_could_not_be_renewed_is_tried_again_soon():
-    keeper = LeaseKeeper(Leases(failures=2), "me")
+    keeper = LeaseKeeper(Leases(failures=2), "me", monotonic=lambda: 0.0)
     keeper._ended = waits = Waits(4)
     keeper._keep()
     usual, soon = worker.RENEWED_EVERY.total_seconds(), worker.RETRIED_EVERY.total_seconds()
@@ -79,3 +79,50 @@ def test_an_outage_is_one_line_a_minute(caplog):
     keeper.end()
     said = [one for one in caplog.records if "owner_lease_not_renewed" in one.message]
     assert len(said) == 1
+
+
+class Register:
+    """Stands for a membership: takes its time with each renewal."""
+
+    def __init__(self, takes=0.0):
+        self.takes, self.time, self.renewed = takes, 0.0, 0
+
+    def renew(self):
+        self.time += self.takes
+        self.renewed += 1
+
+
+def test_a_slow_register_does_not_put_the_next_renewal_off():
+    slow = Register(takes=1.5)
+    keeper = LeaseKeeper(Leases(), "me", membership=slow, monotonic=lambda: slow.time)
+    keeper._ended = waits = Waits(2)
+    keeper._keep()
+    assert waits.seconds == [0.5, 0.5, 0.5]
+    slow.takes = 60.0
+    keeper._ended = waits = Waits(2)
+    keeper._keep()
+    assert waits.seconds == [0.0, 0.0, 0.0]
+
+
+def test_the_fleet_is_told_at_once_and_behind_each_renewal_that_worked():
+    register, leases = Register(), Leases(failures=2)
+    keeper = LeaseKeeper(leases, "me", membership=register, monotonic=lambda: 0.0)
+    keeper._ended = Waits(4)
+    keeper._keep()
+    assert (register.renewed, leases.renewed) == (3, 2)
+
+
+def test_another_failure_does_not_silence_a_lease_that_is_lost(caplog):
+    def sweep():
+        msg = "no right to delete"
+        raise RuntimeError(msg)
+
+    leases = Leases()
+    keeper = LeaseKeeper(leases, "me", sweep)
+    keeper._ended = Waits(30)
+    keeper._keep()
+    leases.failures = 1
+    keeper._renew()
+    said = " ".join(one.message for one in caplog.records)
+    assert "expired_claims_not_swept" in said
+    assert "owner_lease_not_renewed" in said
