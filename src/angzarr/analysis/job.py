@@ -1,4 +1,8 @@
-"""ReplayJob: the replay of many entries that begins with a canary and stops itself (spec A4)."""
+"""ReplayJob: the replay of many entries that begins with a canary and stops itself (spec A4).
+
+The nouns and the port that people use. How a job goes on is `job_rules`; the verbs by which an
+engine works on it are in `job_work`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import HistoryLine, Status
 from angzarr.analysis.ledger import ANY, EntryFilter
@@ -15,6 +19,10 @@ from angzarr.errors import ConfigurationError
 
 #: Entries replayed by the end of each stage; what is left follows in a last stage without bound.
 DEFAULT_STAGES: Final = (1, 5, 25)
+#: How long an engine may hold a job without saying so again.
+JOB_LEASE: Final = timedelta(seconds=15)
+#: Stages that a plan may have; each waits for its slowest replay.
+_MOST_STAGES: Final = 20
 
 
 class JobStatus(StrEnum):
@@ -28,11 +36,17 @@ class JobStatus(StrEnum):
     DONE = "done"
 
 
+#: A job in one of these keeps its entries to itself.
+UNFINISHED: Final = frozenset(
+    {JobStatus.PROPOSED, JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.HALTED}
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
     """How a replay job goes about it. Raises ConfigurationError for values that cannot work."""
 
-    #: Entries replayed by the end of each stage, rising.
+    #: Entries replayed by the end of each stage, rising; the first stage is the canary.
     stages: tuple[int, ...] = DEFAULT_STAGES
     #: Replays a second at most, over the whole job; None: no limit.
     rate: float | None = 50.0
@@ -43,10 +57,10 @@ class JobPlan:
 
     def __post_init__(self) -> None:
         rising = all(a < b for a, b in zip((0, *self.stages), self.stages, strict=False))
-        if not rising:
-            msg = "the stages of a replay job must rise, like 1, 5, 25"
+        if not rising or len(self.stages) > _MOST_STAGES:
+            msg = f"the stages of a replay job must rise, like 1, 5, 25; {_MOST_STAGES} at most"
             raise ConfigurationError(msg)
-        if self.rate is not None and not self.rate > 0:
+        if self.rate is not None and not 0 < self.rate < float("inf"):
             msg = "the rate of a replay job must be more than 0 a second"
             raise ConfigurationError(msg)
         if self.in_flight < 1:
@@ -59,12 +73,17 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which entries a job replays; fixed when the job begins, so that its content never shifts."""
+    """Which entries a job replays; fixed when the job begins, so that its content never shifts.
+
+    Without `status` and ids: what nobody is done with. Entries that cannot be replayed now
+    (`transition.replayable`) and those of another unfinished job are not chosen.
+    """
 
     wanted: EntryFilter = ANY
     status: Status | None = None
     #: Entries by id; then `wanted` and `status` are not asked.
     entry_ids: tuple[str, ...] = ()
+    #: That many at most, those that failed longest ago.
     limit: int | None = None
 
 
@@ -82,6 +101,8 @@ class ReplayJob:
     created_at: datetime
     #: Why a person wants it.
     note: str = ""
+    #: The handlers that are called, whose breakers are watched.
+    handlers: tuple[str, ...] = ()
     #: Entries chosen, and of those: sent, handled, failed again, not sent for a reason of their
     #: own, without an answer in time.
     total: int = 0
@@ -90,10 +111,40 @@ class ReplayJob:
     failed: int = 0
     refused: int = 0
     unanswered: int = 0
-    #: The stage under way, from 0.
+    #: Goes up when a paused or halted job is resumed: each round begins with a canary.
+    round: int = 1
+    #: The stage under way, from 0; what it has sent, and how many of those were answered.
     stage: int = 0
+    stage_sent: int = 0
+    stage_answered: int = 0
+    #: The last answers of the stage, the newest last: ``h`` handled, ``f`` failed.
+    recent: str = ""
+    #: Replays that the rate allows at `filled_at`; None: as many as it ever does.
+    tokens: float = 0.0
+    filled_at: datetime | None = None
+    approved_by: str = ""
     ended_at: datetime | None = None
     revision: int = 1
+
+    @property
+    def group(self) -> str:
+        """The group whose entries it replays; empty where it was chosen otherwise."""
+        return "" if self.selection.entry_ids else (self.selection.wanted.fingerprint or "")
+
+    @property
+    def answered(self) -> int:
+        """Replays of which it is known how they ended."""
+        return self.handled + self.failed + self.unanswered
+
+    @property
+    def out(self) -> int:
+        """Replays under way."""
+        return self.sent - self.answered
+
+    @property
+    def left(self) -> int:
+        """Entries that were neither sent nor refused."""
+        return self.total - self.sent - self.refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,17 +155,54 @@ class JobPage:
     next: str = ""
 
 
-class ReplayJobs(Protocol):
-    """What people do with replay jobs; raises LedgerUnavailable when the database is away.
+class ItemState(StrEnum):
+    """Where one entry of a job stands."""
 
-    The verbs by which an engine works on them are its own port, beside it.
-    """
+    CHOSEN = "chosen"
+    BEGUN = "begun"  # its replay has a number and may have been sent
+    SENT = "sent"
+    HANDLED = "handled"
+    FAILED = "failed"
+    UNANSWERED = "unanswered"
+    REFUSED = "refused"
+
+
+#: Entries in these are the job's own while it is unfinished.
+OPEN_STATES: Final = frozenset({ItemState.CHOSEN, ItemState.BEGUN, ItemState.SENT})
+
+
+class JobItem(NamedTuple):
+    """One entry of a job; `replay` is 0 until it has begun."""
+
+    position: int
+    entry_id: str
+    state: ItemState
+    replay: int = 0
+    #: The round in which it was sent.
+    round: int = 0
+    #: Why it was refused.
+    reason: str = ""
+
+
+class ReplayJobs(Protocol):
+    """What people do with replay jobs; raises LedgerUnavailable when the database is away."""
 
     @abstractmethod
     def begin(
-        self, selection: Selection, plan: JobPlan, /, *, by: str, note: str = "", job_id: str = ""
+        self,
+        selection: Selection,
+        plan: JobPlan,
+        /,
+        *,
+        by: str,
+        note: str = "",
+        job_id: str = "",
+        approval_over: int | None = None,
     ) -> ReplayJob:
-        """Choose the entries and store the job; the same *job_id* twice is one job."""
+        """Choose the entries and store the job; the same *job_id* twice is one job.
+
+        One of more than *approval_over* entries is only proposed. One without entries is done.
+        """
 
     @abstractmethod
     def open_job(self, job_id: str, /) -> ReplayJob | None:
@@ -124,7 +212,17 @@ class ReplayJobs(Protocol):
     def get_jobs(
         self, statuses: Sequence[JobStatus] = (), /, *, limit: int = 50, after: str = ""
     ) -> JobPage:
-        """Return a page of jobs in one of *statuses* (none named: any)."""
+        """Return a page of jobs in one of *statuses* (none named: any); ValueError: no cursor."""
+
+    @abstractmethod
+    def items(
+        self, job_id: str, states: Sequence[ItemState] = (), /, *, limit: int = 100, after: int = 0
+    ) -> list[JobItem]:
+        """Return entries of a job in one of *states*, in its order, behind position *after*."""
+
+    @abstractmethod
+    def approve(self, job_id: str, /, *, by: str) -> ReplayJob | None:
+        """Let a proposed job begin; None for any other, and for the person who proposed it."""
 
     @abstractmethod
     def pause(self, job_id: str, /, *, by: str) -> ReplayJob | None:
@@ -136,12 +234,12 @@ class ReplayJobs(Protocol):
 
     @abstractmethod
     def cancel(self, job_id: str, /, *, by: str) -> ReplayJob | None:
-        """End a job; what is under way is answered, nothing more begins."""
+        """End an unfinished job; what is under way is answered, nothing more begins."""
 
     @abstractmethod
     def job_history(self, job_id: str, /) -> tuple[HistoryLine, ...]:
         """Return what happened to a job and who did it, oldest line first."""
 
-
-#: How long an engine may hold a job without saying so again.
-JOB_LEASE: Final = timedelta(seconds=15)
+    @abstractmethod
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""

@@ -42,10 +42,11 @@ UNDECIDED: Final = timedelta(minutes=1)
 SKEW: Final = timedelta(hours=1)
 
 #: What a person decided; a letter that tells nothing new does not undo it.
-_DECIDED_BY_PEOPLE: Final = frozenset(
+DECIDED_BY_PEOPLE: Final = frozenset(
     {Status.SKIPPED, Status.ARCHIVED, Status.ESCALATED, Status.COMPENSATED}
 )
-_NOT_REPLAYABLE: Final = frozenset({Status.RETRYING, Status.RESOLVED, Status.COMPENSATED})
+#: A replay is under way, or there is nothing left to do.
+NOT_REPLAYABLE: Final = frozenset({Status.RETRYING, Status.RESOLVED, Status.COMPENSATED})
 
 
 class Action(StrEnum):
@@ -137,7 +138,7 @@ def leased(entry: Entry, until: datetime) -> Entry:
 
 def replayable(entry: Entry) -> bool:
     """Tell whether a replay of *entry* may begin: none is under way, and it is not settled."""
-    return entry.status not in _NOT_REPLAYABLE
+    return entry.status not in NOT_REPLAYABLE
 
 
 def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta) -> Change | None:
@@ -200,7 +201,7 @@ def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
     if replay < entry.replays:
         return counted
     told = replace(counted, **_facts(failure, now), replays=replay)
-    if replay == entry.replays and entry.status in _DECIDED_BY_PEOPLE:
+    if replay == entry.replays and entry.status in DECIDED_BY_PEOPLE:
         return told
     return replace(
         told,

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from angzarr.adapters.sql import brake_tables
+from angzarr.adapters.sql import brake_tables, job_tables
 from angzarr.adapters.sql.engine import create_missing, in_transaction, reading
 from angzarr.adapters.sql.ledger_tables import METADATA
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
@@ -15,7 +15,7 @@ from angzarr.errors import LedgerUnavailable, StoreUnavailable
 _Answer = TypeVar("_Answer")
 
 #: Modules whose tables must be known before any is created.
-TABLES = (brake_tables,)
+TABLES = (brake_tables, job_tables)
 
 
 class LedgerDatabase:

@@ -30,7 +30,7 @@ def read_page(
 ) -> Page:
     """Return the entries that follow *behind*, the one that failed last first."""
     limit = min(limit, LONGEST_PAGE)
-    conditions = _conditions(wanted)
+    conditions = conditions_of(wanted)
     if status is not None:
         conditions.append(_columns.status == status)
     if behind is not None:
@@ -66,7 +66,8 @@ def _newest_first(conditions: list[ColumnElement[bool]]) -> Select[tuple[object,
     return select(ledger_entries).where(*conditions).order_by(*order)
 
 
-def _conditions(wanted: EntryFilter) -> list[ColumnElement[bool]]:
+def conditions_of(wanted: EntryFilter) -> list[ColumnElement[bool]]:
+    """Return what an entry must fulfil to be one of *wanted*."""
     asked = [(_columns[name], getattr(wanted, name)) for name in EXACT]
     conditions = [column == value for column, value in asked if value is not None]
     if wanted.since is not None:

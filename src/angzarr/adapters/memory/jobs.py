@@ -1,0 +1,303 @@
+"""Replay jobs in this process, beside a ledger in memory: for tests."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from angzarr.adapters.memory.ledger import MemoryLedger
+from angzarr.analysis import job_rules, job_story
+from angzarr.analysis.entry import Entry, HistoryLine, Status
+from angzarr.analysis.job import (
+    OPEN_STATES,
+    UNFINISHED,
+    ItemState,
+    JobItem,
+    JobPage,
+    JobPlan,
+    JobStatus,
+    ReplayJob,
+    ReplayJobs,
+    Selection,
+)
+from angzarr.analysis.job_marking import JobMarking, JobRule
+from angzarr.analysis.job_rules import Answer, Seen
+from angzarr.analysis.job_work import Begun, JobWork, Noted
+from angzarr.analysis.ledger import LONGEST_PAGE, Cursor, read_cursor
+from angzarr.analysis.transition import NOT_REPLAYABLE
+from angzarr.clock import Clock, SystemClock
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A job with its entries and its history."""
+
+    job: ReplayJob
+    items: dict[int, JobItem] = field(default_factory=dict)
+    chosen_as: dict[int, Status] = field(default_factory=dict)
+    lines: list[HistoryLine] = field(default_factory=list)
+    engine: str = ""
+    leased_until: datetime | None = None
+
+    def in_state(self, state: ItemState) -> list[JobItem]:
+        return [item for item in self.items.values() if item.state is state]
+
+    def put(self, items: Sequence[JobItem]) -> None:
+        self.items.update((item.position, item) for item in items)
+
+
+class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
+    """Jobs in a dictionary; safe to use from many threads."""
+
+    def __init__(self, ledger: MemoryLedger, clock: Clock | None = None) -> None:
+        self._ledger = ledger
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._jobs: dict[str, _Kept] = {}
+
+    # -- people --------------------------------------------------------------------------
+
+    def begin(
+        self,
+        selection: Selection,
+        plan: JobPlan,
+        *,
+        by: str,
+        note: str = "",
+        job_id: str = "",
+        approval_over: int | None = None,
+    ) -> ReplayJob:
+        """Choose the entries and store the job."""
+        with self._lock:
+            if job_id in self._jobs:
+                return self._jobs[job_id].job
+            fits = self._fitting(selection)
+            free = [entry for entry in fits if not self._owner(entry.id)]
+            others = [owner for entry in fits if (owner := self._owner(entry.id))]
+            fresh = ReplayJob(
+                id=job_id or uuid.uuid4().hex[:12],
+                selection=selection,
+                plan=plan,
+                created_by=by,
+                created_at=self._clock.now(),
+                note=note,
+            )
+            job = job_rules.filled(
+                fresh,
+                total=len(free),
+                handlers={entry.handler_name for entry in free},
+                elsewhere=(len(others), next(iter(others), "")),
+                behind=self._ahead(fresh),
+                approval_over=approval_over,
+            )
+            kept = _Kept(job=job, lines=[job_story.first_line(job)])
+            for position, entry in enumerate(free, 1):
+                kept.items[position] = JobItem(position, entry.id, ItemState.CHOSEN)
+                kept.chosen_as[position] = entry.status
+            self._jobs[job.id] = kept
+            return job
+
+    def open_job(self, job_id: str) -> ReplayJob | None:
+        """Return a job."""
+        with self._lock:
+            kept = self._jobs.get(job_id)
+            return kept.job if kept else None
+
+    def get_jobs(
+        self, statuses: Sequence[JobStatus] = (), *, limit: int = 50, after: str = ""
+    ) -> JobPage:
+        """Return a page of jobs."""
+        behind = read_cursor(after) if after else None
+        with self._lock:
+            jobs = [kept.job for kept in self._jobs.values()]
+        jobs = [job for job in jobs if not statuses or job.status in statuses]
+        jobs.sort(key=lambda job: (job.created_at, job.id), reverse=True)
+        if behind is not None:
+            jobs = [job for job in jobs if (job.created_at, job.id) < behind]
+        more = str(Cursor(jobs[limit - 1].created_at, jobs[limit - 1].id)) if jobs[limit:] else ""
+        return JobPage(jobs=tuple(jobs[:limit]), next=more)
+
+    def items(
+        self, job_id: str, states: Sequence[ItemState] = (), *, limit: int = 100, after: int = 0
+    ) -> list[JobItem]:
+        """Return entries of a job."""
+        with self._lock:
+            kept = self._jobs.get(job_id)
+            found = list(kept.items.values()) if kept else []
+        wanted = [item for item in found if not states or item.state in states]
+        return [item for item in wanted if item.position > after][:limit]
+
+    def job_history(self, job_id: str) -> tuple[HistoryLine, ...]:
+        """Return what happened to a job."""
+        with self._lock:
+            return tuple(self._jobs[job_id].lines) if job_id in self._jobs else ()
+
+    def close(self) -> None:
+        """Keep everything: there is nothing to let go."""
+
+    # -- engines -------------------------------------------------------------------------
+
+    def take(self, engine: str, *, lease: timedelta, limit: int) -> list[ReplayJob]:
+        """Take jobs that need work."""
+        with self._lock:
+            now = self._clock.now()
+            free = [one for one in self._jobs.values() if self._is_free(one, engine, now)]
+            free.sort(key=lambda one: (one.leased_until or one.job.created_at, one.job.id))
+            for one in free[:limit]:
+                one.engine, one.leased_until = engine, now + lease
+            return [one.job for one in free[:limit]]
+
+    def reconcile(self, job_id: str, engine: str) -> ReplayJob | None:
+        """Count what the entries say."""
+        with self._lock:
+            if (kept := self._held(job_id, engine)) is None:
+                return None
+            ended = [
+                item._replace(state=state)
+                for item in kept.in_state(ItemState.SENT)
+                if (state := job_rules.ending(self._seen(item.entry_id), item.replay))
+            ]
+            kept.put(ended)
+            now = self._clock.now()
+            answers = [Answer(item.state, item.round) for item in ended]
+            return self._save(kept, job_rules.answered(kept.job, answers, now), now, engine)
+
+    def begin_next(self, job_id: str, engine: str, *, limit: int, most_replays: int) -> list[Begun]:
+        """Begin the next replays of a job."""
+        with self._lock:
+            if (kept := self._held(job_id, engine)) is None:
+                return []
+            began = kept.in_state(ItemState.BEGUN)
+            if not began and limit > 0 and kept.job.status is JobStatus.RUNNING:
+                began = self._begin_more(kept, engine, limit, most_replays)
+            return [Begun(item.position, item.entry_id, item.replay) for item in began]
+
+    def note(
+        self, job_id: str, engine: str, noted: Sequence[Noted], *, said: str = ""
+    ) -> ReplayJob | None:
+        """Note what was sent and refused."""
+        with self._lock:
+            if (kept := self._held(job_id, engine)) is None:
+                return None
+            found = [
+                kept.items[one.position]._replace(state=one.state, reason=one.reason)
+                for one in noted
+                if kept.items[one.position].state is ItemState.BEGUN
+            ]
+            kept.put(found)
+            now = self._clock.now()
+            return self._save(kept, job_rules.noted(kept.job, found, said, now), now, engine)
+
+    def owners(self, entries: Sequence[Entry]) -> Mapping[str, str]:
+        """Return which job has which entry."""
+        with self._lock:
+            by_id = {entry.id: entry for entry in entries}
+            return {
+                item.entry_id: kept.job.id
+                for kept, item in self._all_items()
+                if item.entry_id in by_id
+                and job_rules.owns(kept.job.status, item, by_id[item.entry_id])
+            }
+
+    # ------------------------------------------------------------------------------------
+
+    def _begin_more(self, kept: _Kept, engine: str, limit: int, most_replays: int) -> list[JobItem]:
+        began: list[JobItem] = []
+        refused = 0
+        for item in kept.in_state(ItemState.CHOSEN):
+            if len(began) == limit:
+                break
+            seen = self._seen(item.entry_id)
+            reason = job_rules.refusal(seen, kept.chosen_as[item.position], most_replays)
+            if seen is None or reason:
+                kept.put([item._replace(state=ItemState.REFUSED, reason=reason)])
+                refused += 1
+                continue
+            began.append(job_rules.numbered(item, seen, kept.job))
+        kept.put(began)
+        now = self._clock.now()
+        job = job_rules.passed_over(job_rules.begun(kept.job, len(began), now), refused, now)
+        self._save(kept, job, now, engine)
+        return began
+
+    def _mark(self, job_id: str, rule: JobRule, by: str) -> ReplayJob | None:
+        with self._lock:
+            now, kept = self._clock.now(), self._jobs.get(job_id)
+            after = rule(kept.job, now, by) if kept else None
+            if kept is None or after is None:
+                return None
+            return self._save(kept, after, now, by)
+
+    def _save(self, kept: _Kept, after: ReplayJob, now: datetime, by: str) -> ReplayJob:
+        if after != kept.job:
+            kept.lines += job_story.lines(kept.job, after, now, by)
+            kept.job = replace(after, revision=kept.job.revision + 1)
+        return kept.job
+
+    def _fitting(self, selection: Selection) -> list[Entry]:
+        found = list(self._found(selection))
+        if selection.status is None and not selection.entry_ids:
+            found = [entry for entry in found if entry.status in job_rules.CHOSEN_BY_DEFAULT]
+        found = [entry for entry in found if entry.status not in NOT_REPLAYABLE]
+        found.sort(key=lambda entry: (entry.last_failed_at, entry.id))
+        return found[: selection.limit]
+
+    def _found(self, selection: Selection) -> Iterator[Entry]:
+        if selection.entry_ids:
+            for entry_id in dict.fromkeys(selection.entry_ids):
+                if detail := self._ledger.open(entry_id):
+                    yield detail.entry
+            return
+        after = ""
+        while True:
+            page = self._ledger.get_failed_events(
+                selection.wanted, status=selection.status, limit=LONGEST_PAGE, after=after
+            )
+            yield from page.entries
+            if not (after := page.next):
+                return
+
+    def _seen(self, entry_id: str) -> Seen | None:
+        detail = self._ledger.open(entry_id)
+        if detail is None:
+            return None
+        return Seen(detail.entry.status, detail.entry.replays, detail.entry.letter_replay)
+
+    def _all_items(self) -> Iterator[tuple[_Kept, JobItem]]:
+        return ((kept, item) for kept in self._jobs.values() for item in kept.items.values())
+
+    def _owner(self, entry_id: str) -> str:
+        """Return the unfinished job that has an entry, or an empty string."""
+        for kept, item in self._all_items():
+            open_ = item.state in OPEN_STATES and kept.job.status in UNFINISHED
+            if open_ and item.entry_id == entry_id:
+                return kept.job.id
+        return ""
+
+    def _ahead(self, job: ReplayJob) -> str:
+        """Return the oldest running job over the same group but for *job*, or nothing."""
+        same = [
+            one.job
+            for one in self._jobs.values()
+            if one.job.group == job.group and one.job.status is JobStatus.RUNNING
+        ]
+        same = [one for one in same if job.group and one.id != job.id]
+        return min(same, key=lambda one: (one.created_at, one.id)).id if same else ""
+
+    def _is_free(self, kept: _Kept, engine: str, now: datetime) -> bool:
+        if kept.engine != engine and kept.leased_until and kept.leased_until > now:
+            return False
+        ahead = self._jobs.get(self._ahead(kept.job))
+        first = ahead is None or _age(kept) < _age(ahead)
+        return kept.job.out > 0 or (kept.job.status is JobStatus.RUNNING and first)
+
+    def _held(self, job_id: str, engine: str) -> _Kept | None:
+        kept = self._jobs.get(job_id)
+        return kept if kept and kept.engine == engine else None
+
+
+def _age(kept: _Kept) -> tuple[datetime, str]:
+    return kept.job.created_at, kept.job.id

@@ -1,0 +1,167 @@
+"""Choosing: the entries of a replay job, written down in slices within one transaction.
+
+Entries are only read: nobody who works on them waits. A slice is small enough for the time that a
+statement may take, whatever the size of the whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+)
+
+from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
+from angzarr.adapters.sql.ledger_queries import conditions_of
+from angzarr.adapters.sql.ledger_tables import ledger_entries
+from angzarr.analysis.job import OPEN_STATES, UNFINISHED, ItemState, Selection
+from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
+from angzarr.analysis.transition import NOT_REPLAYABLE
+
+#: Entries chosen by one statement.
+SLICE: Final = 20_000
+#: Handlers whose breakers are watched, at most.
+MOST_HANDLERS: Final = 100
+#: Ids that one statement names: what SQLite and PostgreSQL take with ease.
+_NAMED: Final = 500
+#: In PostgreSQL's space of advisory locks: whoever chooses entries does so alone.
+_CHOOSE_LOCK: Final = int.from_bytes(b"anzrjobs"[:7], "big")
+
+_entries, _items, _jobs = ledger_entries.c, replay_job_items.c, replay_jobs.c
+
+
+class _Slice(NamedTuple):
+    """A run of entries, and the last of it where another follows."""
+
+    conditions: list[ColumnElement[bool]]
+    last: Row[Any] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Choosing:
+    """The choice of one job's entries in one transaction, and what was chosen so far."""
+
+    connection: Connection
+    job_id: str
+    total: int = 0
+    #: Entries that fit and belong to another unfinished job, and one such job.
+    elsewhere: int = 0
+    other_job: str = ""
+    handlers: set[str] = field(default_factory=set)
+
+    def choose(self, selection: Selection) -> None:
+        """Write down the entries of *selection*, oldest failure first."""
+        if self.connection.dialect.name == "postgresql":
+            self.connection.execute(select(func.pg_advisory_xact_lock(_CHOOSE_LOCK)))
+        looked_at = 0
+        for conditions in _parts(selection):
+            last: Row[Any] | None = None
+            while (size := min(SLICE, (selection.limit or SLICE + looked_at) - looked_at)) > 0:
+                one = _slice(self.connection, conditions, last, size)
+                looked_at += self._take(one, size, looked_at)
+                if (last := one.last) is None:
+                    break
+
+    def _take(self, one: _Slice, size: int, base: int) -> int:
+        """Write one slice down; return how many entries it has."""
+        written = self._write(one, base)
+        if elsewhere := self._elsewhere(one):
+            self.elsewhere += elsewhere
+            self.other_job = self.other_job or _owner_of(self.connection, one, self.job_id)
+        self.total += written
+        return size if one.last is not None else written + elsewhere
+
+    def _write(self, one: _Slice, base: int) -> int:
+        free = [*one.conditions, ~_taken(self.job_id)]
+        if len(self.handlers) < MOST_HANDLERS:
+            names = select(_entries.handler_name).where(*free).distinct().limit(MOST_HANDLERS)
+            self.handlers |= set(self.connection.scalars(names))
+        number = func.row_number().over(order_by=(_entries.last_failed_at, _entries.id))
+        rows = select(
+            literal(self.job_id), number + base, _entries.id, _entries.status,
+            literal(ItemState.CHOSEN.value), literal(0), literal(0), literal(""),
+        ).where(*free)  # fmt: skip
+        columns = [column.name for column in replay_job_items.c]
+        write = insert(replay_job_items).from_select(columns, rows)
+        counted = write.execution_options(preserve_rowcount=True)
+        return self.connection.execute(counted).rowcount
+
+    def _elsewhere(self, one: _Slice) -> int:
+        taken = [*one.conditions, _taken(self.job_id)]
+        count = select(func.count()).select_from(ledger_entries).where(*taken)
+        return self.connection.scalar(count) or 0
+
+
+def _parts(selection: Selection) -> list[list[ColumnElement[bool]]]:
+    """Return the conditions of the selection; many ids are asked for in several parts."""
+    if not (ids := selection.entry_ids):
+        return [[*conditions_of(selection.wanted), _in_status(selection)]]
+    able = _entries.status.not_in(sorted(NOT_REPLAYABLE))
+    distinct = list(dict.fromkeys(ids))
+    parts = (distinct[at : at + _NAMED] for at in range(0, len(distinct), _NAMED))
+    return [[_entries.id.in_(part), able] for part in parts]
+
+
+def _in_status(selection: Selection) -> ColumnElement[bool]:
+    if selection.status is None:
+        return _entries.status.in_(sorted(CHOSEN_BY_DEFAULT))
+    return and_(_entries.status == selection.status, _entries.status.not_in(sorted(NOT_REPLAYABLE)))
+
+
+def _slice(
+    connection: Connection, conditions: list[ColumnElement[bool]], after: Row[Any] | None, size: int
+) -> _Slice:
+    """Return the next *size* entries behind *after* as conditions."""
+    behind = [*conditions] if after is None else [*conditions, _follows(after)]
+    end = _in_order(select(_entries.last_failed_at, _entries.id).where(*behind))
+    last = connection.execute(end.offset(size - 1).limit(1)).one_or_none()
+    if last is not None:
+        behind.append(or_(_entries.id == last.id, ~_follows(last)))
+    return _Slice(behind, last)
+
+
+def _taken(job_id: str) -> ColumnElement[bool]:
+    """Return the condition that an entry belongs to another unfinished job than *job_id*."""
+    return exists().where(*_of_another(job_id))
+
+
+def _owner_of(connection: Connection, one: _Slice, job_id: str) -> str:
+    owners = select(_items.job_id).where(*one.conditions, *_of_another(job_id))
+    return connection.scalar(owners.limit(1)) or ""
+
+
+def _of_another(job_id: str) -> tuple[ColumnElement[bool], ...]:
+    return (
+        _items.entry_id == _entries.id,
+        _items.job_id != job_id,
+        _items.state.in_(sorted(OPEN_STATES)),
+        _jobs.id == _items.job_id,
+        _jobs.status.in_(sorted(UNFINISHED)),
+    )
+
+
+def _in_order(wanted: Select[Any]) -> Select[Any]:
+    return wanted.order_by(_entries.last_failed_at, _entries.id)
+
+
+def _follows(row: Row[Any]) -> ColumnElement[bool]:
+    same_time = _entries.last_failed_at == row.last_failed_at
+    return and_(
+        _entries.last_failed_at >= row.last_failed_at,  # what the index can use
+        or_(
+            _entries.last_failed_at > row.last_failed_at,
+            and_(same_time, _entries.id > row.id),
+        ),
+    )

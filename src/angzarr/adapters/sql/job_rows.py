@@ -1,0 +1,114 @@
+"""Rows of the tables of replay jobs to and from the values of `angzarr.analysis`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from angzarr.adapters.sql.job_tables import replay_job_history, replay_job_items, replay_jobs
+from angzarr.analysis import job_story
+from angzarr.analysis.entry import FailureClass, HistoryLine, Status
+from angzarr.analysis.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.ledger import EntryFilter
+from angzarr.events.headers import time_of
+
+_FIELDS: Final = tuple(field.name for field in fields(ReplayJob))
+#: Fields kept as JSON.
+_JSON: Final = ("selection", "plan", "handlers")
+_TIMES: Final = ("since", "until")
+
+
+def job_row(job: ReplayJob) -> dict[str, Any]:
+    """Return *job* as a row of replay_jobs."""
+    row = {name: getattr(job, name) for name in _FIELDS if name not in _JSON}
+    row |= {
+        "selection": json.dumps(asdict(job.selection), default=datetime.isoformat),
+        "plan": json.dumps(asdict(job.plan)),
+        "handlers": json.dumps(job.handlers),
+        "fingerprint": job.group,
+    }
+    return row
+
+
+def job_from(row: Row[Any]) -> ReplayJob:
+    """Return a row of replay_jobs as a job."""
+    values = {name: row._mapping[name] for name in _FIELDS}  # noqa: SLF001 - SQLAlchemy's public name for it
+    values["status"] = JobStatus(values["status"])
+    values["selection"] = _selection(json.loads(values["selection"]))
+    values["handlers"] = tuple(json.loads(values["handlers"]))
+    plan = json.loads(values["plan"])
+    values["plan"] = JobPlan(**plan | {"stages": tuple(plan["stages"])})
+    return ReplayJob(**values)
+
+
+def item_from(row: Row[Any]) -> JobItem:
+    """Return a row of replay_job_items as an item."""
+    return JobItem(
+        position=row.position,
+        entry_id=row.entry_id,
+        state=ItemState(row.state),
+        replay=row.replay,
+        round=row.round,
+        reason=row.reason,
+    )
+
+
+def lock_job(connection: Connection, job_id: str) -> Row[Any] | None:
+    """Return the row of a job, locked until the transaction ends."""
+    wanted = select(replay_jobs).where(replay_jobs.c.id == job_id)
+    return connection.execute(wanted.with_for_update()).one_or_none()
+
+
+def save_job(
+    connection: Connection, before: ReplayJob, after: ReplayJob, now: datetime, by: str
+) -> ReplayJob:
+    """Write a locked job and what its history says of the change; return it as it is then."""
+    if after == before:
+        return before
+    row = job_row(after) | {"revision": before.revision + 1}
+    connection.execute(update(replay_jobs).where(replay_jobs.c.id == after.id).values(**row))
+    tell(connection, after.id, job_story.lines(before, after, now, by))
+    return job_from(
+        connection.execute(select(replay_jobs).where(replay_jobs.c.id == after.id)).one()
+    )
+
+
+def tell(connection: Connection, job_id: str, lines: Sequence[HistoryLine]) -> None:
+    """Add *lines* to the history of a job."""
+    rows = [
+        {"job_id": job_id, "at": one.at, "who": one.who, "what": one.what, "detail": one.detail}
+        for one in lines
+    ]
+    if rows:
+        connection.execute(insert(replay_job_history), rows)
+
+
+def update_items(connection: Connection, job_id: str, items: Sequence[JobItem]) -> None:
+    """Write what changed of *items* of a job."""
+    for one in items:
+        this = (replay_job_items.c.job_id == job_id) & (replay_job_items.c.position == one.position)
+        values = {
+            "state": one.state.value,
+            "replay": one.replay,
+            "round": one.round,
+            "reason": one.reason,
+        }
+        connection.execute(update(replay_job_items).where(this).values(**values))
+
+
+def _selection(kept: dict[str, Any]) -> Selection:
+    wanted = kept["wanted"]
+    wanted |= {name: time_of(wanted[name]) for name in _TIMES}
+    if wanted["failure_class"] is not None:
+        wanted["failure_class"] = FailureClass(wanted["failure_class"])
+    return Selection(
+        wanted=EntryFilter(**wanted),
+        status=Status(kept["status"]) if kept["status"] else None,
+        entry_ids=tuple(kept["entry_ids"]),
+        limit=kept["limit"],
+    )

@@ -1,0 +1,202 @@
+"""Replay jobs on SQLite or PostgreSQL, in the ledger's database."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from sqlalchemy import Connection, and_, insert, or_, select
+
+from angzarr.adapters.sql import job_working
+from angzarr.adapters.sql.job_choosing import Choosing
+from angzarr.adapters.sql.job_rows import (
+    item_from,
+    job_from,
+    job_row,
+    lock_job,
+    save_job,
+    tell,
+)
+from angzarr.adapters.sql.job_tables import replay_job_history, replay_job_items, replay_jobs
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.analysis import job_rules, job_story
+from angzarr.analysis.entry import Entry, HistoryLine
+from angzarr.analysis.job import (
+    ItemState,
+    JobItem,
+    JobPage,
+    JobPlan,
+    JobStatus,
+    ReplayJob,
+    ReplayJobs,
+    Selection,
+)
+from angzarr.analysis.job_marking import JobMarking, JobRule
+from angzarr.analysis.job_work import Begun, JobWork, Noted
+from angzarr.analysis.ledger import Cursor, read_cursor
+from angzarr.clock import Clock, SystemClock
+
+_Answer = TypeVar("_Answer")
+_columns = replay_jobs.c
+
+
+class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
+    """Jobs in three tables; safe to use from threads."""
+
+    def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:
+        self._database = database
+        self._clock = clock or SystemClock()
+
+    # -- people --------------------------------------------------------------------------
+
+    def begin(
+        self,
+        selection: Selection,
+        plan: JobPlan,
+        *,
+        by: str,
+        note: str = "",
+        job_id: str = "",
+        approval_over: int | None = None,
+    ) -> ReplayJob:
+        """Choose the entries and store the job, in one transaction."""
+        fresh = ReplayJob(
+            id=job_id or uuid.uuid4().hex[:12],
+            selection=selection,
+            plan=plan,
+            created_by=by,
+            created_at=self._clock.now(),
+            note=note,
+        )
+        return self._database.write(lambda one: self._begin(one, fresh, approval_over))
+
+    def open_job(self, job_id: str) -> ReplayJob | None:
+        """Return a job."""
+        wanted = select(replay_jobs).where(_columns.id == job_id)
+
+        def read(connection: Connection) -> ReplayJob | None:
+            row = connection.execute(wanted).one_or_none()
+            return job_from(row) if row is not None else None
+
+        return self._database.read(read)
+
+    def get_jobs(
+        self, statuses: Sequence[JobStatus] = (), *, limit: int = 50, after: str = ""
+    ) -> JobPage:
+        """Return a page of jobs."""
+        wanted = select(replay_jobs).order_by(_columns.created_at.desc(), _columns.id.desc())
+        if statuses:
+            wanted = wanted.where(_columns.status.in_(sorted(statuses)))
+        if after:
+            at, job_id = read_cursor(after)
+            same = and_(_columns.created_at == at, _columns.id < job_id)
+            wanted = wanted.where(or_(_columns.created_at < at, same))
+        page = wanted.limit(limit + 1)
+        jobs = self._database.read(lambda one: [job_from(row) for row in one.execute(page)])
+        more = str(Cursor(jobs[limit - 1].created_at, jobs[limit - 1].id)) if jobs[limit:] else ""
+        return JobPage(jobs=tuple(jobs[:limit]), next=more)
+
+    def items(
+        self, job_id: str, states: Sequence[ItemState] = (), *, limit: int = 100, after: int = 0
+    ) -> list[JobItem]:
+        """Return entries of a job."""
+        rows = replay_job_items.c
+        wanted = select(replay_job_items).where(rows.job_id == job_id, rows.position > after)
+        if states:
+            wanted = wanted.where(rows.state.in_(sorted(states)))
+        page = wanted.order_by(rows.position).limit(limit)
+        return self._database.read(lambda one: [item_from(row) for row in one.execute(page)])
+
+    def job_history(self, job_id: str) -> tuple[HistoryLine, ...]:
+        """Return what happened to a job."""
+        rows = replay_job_history.c
+        wanted = select(rows.at, rows.who, rows.what, rows.detail).where(rows.job_id == job_id)
+
+        def read(connection: Connection) -> tuple[HistoryLine, ...]:
+            found = connection.execute(wanted.order_by(rows.number))
+            return tuple(
+                HistoryLine(at=at, who=who, what=what, detail=d) for at, who, what, d in found
+            )
+
+        return self._database.read(read)
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._database.close()
+
+    # -- engines -------------------------------------------------------------------------
+
+    def take(self, engine: str, *, lease: timedelta, limit: int) -> list[ReplayJob]:
+        """Take jobs, passing over those another engine is taking."""
+        now = self._clock.now()
+        return self._database.write(
+            lambda one: job_working.take(one, engine, now, now + lease, limit)
+        )
+
+    def reconcile(self, job_id: str, engine: str) -> ReplayJob | None:
+        """Count what the entries say."""
+        return self._step(job_id, engine, job_working.Working.reconcile)
+
+    def begin_next(self, job_id: str, engine: str, *, limit: int, most_replays: int) -> list[Begun]:
+        """Begin the next replays of a job."""
+        return self._step(job_id, engine, lambda one: one.begin_next(limit, most_replays))
+
+    def note(
+        self, job_id: str, engine: str, noted: Sequence[Noted], *, said: str = ""
+    ) -> ReplayJob | None:
+        """Note what was sent and refused."""
+        return self._step(job_id, engine, lambda one: one.note(noted, said))
+
+    def owners(self, entries: Sequence[Entry]) -> Mapping[str, str]:
+        """Return which job has which entry."""
+        if not entries:
+            return {}
+        return self._database.read(lambda connection: job_working.owners(connection, entries))
+
+    # ------------------------------------------------------------------------------------
+
+    def _begin(
+        self, connection: Connection, fresh: ReplayJob, approval_over: int | None
+    ) -> ReplayJob:
+        if (row := lock_job(connection, fresh.id)) is not None:
+            return job_from(row)
+        connection.execute(insert(replay_jobs).values(**job_row(fresh)))
+        chosen = Choosing(connection=connection, job_id=fresh.id)
+        chosen.choose(fresh.selection)
+        before = job_working.older_of_group(connection, fresh)
+        job = job_rules.filled(
+            fresh,
+            total=chosen.total,
+            handlers=chosen.handlers,
+            elsewhere=(chosen.elsewhere, chosen.other_job),
+            behind=before,
+            approval_over=approval_over,
+        )
+        tell(connection, job.id, [job_story.first_line(job)])
+        connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**job_row(job)))
+        return job
+
+    def _step(
+        self, job_id: str, engine: str, step: Callable[[job_working.Working], _Answer]
+    ) -> _Answer:
+        now = self._clock.now()
+        return self._database.write(
+            lambda connection: step(
+                job_working.Working(connection=connection, job_id=job_id, engine=engine, now=now)
+            )
+        )
+
+    def _mark(self, job_id: str, rule: JobRule, by: str) -> ReplayJob | None:
+        now = self._clock.now()
+
+        def mark(connection: Connection) -> ReplayJob | None:
+            row = lock_job(connection, job_id)
+            before = job_from(row) if row is not None else None
+            after = rule(before, now, by) if before else None
+            if before is None or after is None:
+                return None
+            return save_job(connection, before, after, now, by)
+
+        return self._database.write(mark)

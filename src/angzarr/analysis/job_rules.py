@@ -1,0 +1,313 @@
+"""Job rules: how a replay job goes on, and when it stops itself (spec A4). Pure.
+
+    proposed ─approved─► running ──all sent and answered──► done
+        │                 │  ▲ │
+        │       a person  │  │ └─too many failed─► halted
+        │                 ▼  │                       │
+        │               paused ──resumed, a new canary ◄┘
+        └────────── any of them ──a person──► cancelled
+
+A round goes through the stages: each begins once all replays of the one before were answered. One
+failure in the first, the canary, halts the job. Later it halts once more of the last answers
+failed than the plan's share allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.job import (
+    OPEN_STATES,
+    UNFINISHED,
+    ItemState,
+    JobItem,
+    JobStatus,
+    ReplayJob,
+)
+from angzarr.analysis.ledger import OPEN
+from angzarr.analysis.transition import DECIDED_BY_PEOPLE, NOT_REPLAYABLE
+from angzarr.resilience.breaker import Phase
+
+#: Answers by which a stage is judged, at most: the last ones.
+WINDOW: Final = 50
+#: Seconds whose replays the rate lets out at once after a pause.
+BURST: Final = 1.0
+
+#: What a job replays where its selection names no status: what nobody is done with, at rest.
+CHOSEN_BY_DEFAULT: Final = OPEN - {Status.RETRYING}
+_BARRED: Final = frozenset({Phase.OPEN, Phase.ISOLATED})
+
+
+class Room(NamedTuple):
+    """How many replays may begin now, and for what the job waits if it is none."""
+
+    most: int
+    said: str = ""
+
+
+class Answer(NamedTuple):
+    """How one replay of a job ended, and the round in which it was sent."""
+
+    state: ItemState
+    round: int
+
+
+class Seen(NamedTuple):
+    """What a job needs to know of an entry."""
+
+    status: Status
+    replays: int
+    letter_replay: int
+
+
+def filled(
+    job: ReplayJob,
+    *,
+    total: int,
+    handlers: Iterable[str],
+    elsewhere: tuple[int, str],
+    behind: str,
+    approval_over: int | None,
+) -> ReplayJob:
+    """Return a new *job* with its entries chosen.
+
+    *elsewhere*: how many more there are that belong to another job, and one such. *behind*: a job
+    that runs over the same group.
+    """
+    count, other = elsewhere
+    said = f"{count} more are in job {other}, which is not finished" if count else ""
+    job = replace(job, total=total, handlers=tuple(sorted(filter(None, handlers))), said=said)
+    if total and approval_over is not None and total > approval_over:
+        waits = f"more than {approval_over} entries: a second person must approve"
+        return replace(job, status=JobStatus.PROPOSED, said=_joined(said, waits))
+    if total and behind:
+        return replace(job, said=_joined(said, f"waits for job {behind} over the same group"))
+    if not total:
+        return replace(job, status=JobStatus.DONE, ended_at=job.created_at)
+    return job
+
+
+def room(job: ReplayJob, now: datetime, phase: Phase | None) -> Room:
+    """Return how many replays of *job* may begin now; *phase* is its handlers' worst breaker's.
+
+    An unknown phase stops nothing: the canary protects.
+    """
+    if job.status is not JobStatus.RUNNING:
+        return Room(0, job.said)
+    if phase in _BARRED:
+        return Room(0, f"waits: a breaker of {', '.join(job.handlers)} is {phase}")
+    allowed = 1 if phase is Phase.HALF_OPEN else job.plan.in_flight
+    in_stage = _size(job) - job.stage_sent
+    free = min(allowed - job.out, in_stage, job.left, _tokens(job, now))
+    return Room(max(free, 0))
+
+
+def begun(job: ReplayJob, count: int, now: datetime) -> ReplayJob:
+    """Return *job* with *count* replays more under way."""
+    if not count:
+        return job
+    return replace(
+        job,
+        sent=job.sent + count,
+        stage_sent=job.stage_sent + count,
+        tokens=_filled(job, now) - count,
+        filled_at=now,
+    )
+
+
+def passed_over(job: ReplayJob, count: int, now: datetime) -> ReplayJob:
+    """Return *job* after *count* entries were refused that had not begun."""
+    return settled(replace(job, refused=job.refused + count), now)
+
+
+def noted(job: ReplayJob, items: Iterable[JobItem], said: str, now: datetime) -> ReplayJob:
+    """Return *job* after it was noted what became of replays that had begun.
+
+    One that is refused or put back was not sent after all.
+    """
+    for item in items:
+        if item.state is ItemState.SENT:
+            continue
+        in_stage = item.round == job.round and job.stage_sent > job.stage_answered
+        job = replace(
+            job,
+            sent=job.sent - 1,
+            stage_sent=job.stage_sent - in_stage,
+            refused=job.refused + (item.state is ItemState.REFUSED),
+        )
+    if job.status is JobStatus.RUNNING:
+        job = replace(job, said=said)
+    return settled(job, now)
+
+
+def answered(job: ReplayJob, answers: Iterable[Answer], now: datetime) -> ReplayJob:
+    """Return *job* after *answers*, in a later stage, halted or done if they say so.
+
+    Answers of an earlier round are counted and decide nothing.
+    """
+    for answer in answers:
+        job = _counted(job, answer)
+        if answer.round == job.round:
+            job = _judged(job, answer)
+    return settled(job, now)
+
+
+def settled(job: ReplayJob, now: datetime) -> ReplayJob:
+    """Return *job* in the stage that it has reached; done where nothing is left to wait for."""
+    if job.status is not JobStatus.RUNNING:
+        return job
+    if job.left == 0 and job.out == 0:
+        return replace(job, status=JobStatus.DONE, said="", ended_at=now)
+    if job.stage < len(job.plan.stages) and _is_over(job):
+        return replace(job, stage=job.stage + 1, stage_sent=0, stage_answered=0, recent="", said="")
+    return job
+
+
+def approved(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
+    """Return *job* as a second person lets it begin."""
+    if job.status is not JobStatus.PROPOSED or by == job.created_by:
+        return None
+    return settled(replace(job, status=JobStatus.RUNNING, said="", approved_by=by), now)
+
+
+def paused(job: ReplayJob, _now: datetime, by: str) -> ReplayJob | None:
+    """Return *job* paused by a person."""
+    if job.status is not JobStatus.RUNNING:
+        return None
+    return replace(job, status=JobStatus.PAUSED, said=f"paused by {by}")
+
+
+def resumed(job: ReplayJob, now: datetime, _by: str) -> ReplayJob | None:
+    """Return *job* at the beginning of a new round."""
+    if job.status not in {JobStatus.PAUSED, JobStatus.HALTED}:
+        return None
+    fresh = replace(
+        job,
+        status=JobStatus.RUNNING,
+        said="",
+        round=job.round + 1,
+        stage=0,
+        stage_sent=0,
+        stage_answered=0,
+        recent="",
+    )
+    return settled(fresh, now)
+
+
+def cancelled(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
+    """Return *job* ended by a person."""
+    if job.status not in UNFINISHED:
+        return None
+    return replace(job, status=JobStatus.CANCELLED, said=f"cancelled by {by}", ended_at=now)
+
+
+def refusal(seen: Seen | None, chosen_as: Status, most_replays: int) -> str:
+    """Return why an entry that was chosen as *chosen_as* is not replayed now, or nothing."""
+    if seen is None:
+        return "the entry was removed meanwhile"
+    if seen.status in NOT_REPLAYABLE:
+        return f"the entry is {seen.status}"
+    if seen.status in DECIDED_BY_PEOPLE and seen.status is not chosen_as:
+        return f"the entry is {seen.status} meanwhile"
+    if seen.replays >= most_replays:
+        return f"it was replayed {seen.replays} times: only a person's own replay goes on"
+    return ""
+
+
+def numbered(item: JobItem, seen: Seen, job: ReplayJob) -> JobItem:
+    """Return *item* with the replay that begins now."""
+    return item._replace(state=ItemState.BEGUN, replay=seen.replays + 1, round=job.round)
+
+
+def ending(seen: Seen | None, replay: int) -> ItemState | None:
+    """Return how *replay* of an entry ended, as far as the ledger knows; None: not yet."""
+    if seen is None:
+        return ItemState.UNANSWERED
+    if seen.replays > replay or seen.letter_replay >= replay:
+        return ItemState.FAILED
+    if seen.status is Status.RETRYING:
+        return None
+    if seen.status in {Status.RESOLVED, Status.SKIPPED, Status.COMPENSATED}:
+        return ItemState.HANDLED
+    return ItemState.UNANSWERED
+
+
+def owns(job: JobStatus, item: JobItem, entry: Entry) -> bool:
+    """Tell whether *entry* is left to the job that has *item*.
+
+    That is so while the job has it, and for the decision about the failure of the job's replay.
+    """
+    if job in UNFINISHED and item.state in OPEN_STATES:
+        return True
+    sent = item.replay > 0 and item.state is not ItemState.REFUSED
+    return sent and entry.status is Status.FAILED and entry.replays == item.replay
+
+
+def _joined(*said: str) -> str:
+    return "; ".join(filter(None, said))
+
+
+def _counted(job: ReplayJob, answer: Answer) -> ReplayJob:
+    match answer.state:
+        case ItemState.HANDLED:
+            return replace(job, handled=job.handled + 1)
+        case ItemState.FAILED:
+            return replace(job, failed=job.failed + 1)
+        case _:
+            return replace(job, unanswered=job.unanswered + 1)
+
+
+def _judged(job: ReplayJob, answer: Answer) -> ReplayJob:
+    """Return *job* with an answer of its stage, halted if that was one failure too many."""
+    mark = "h" if answer.state is ItemState.HANDLED else "f"
+    recent = (job.recent + mark)[-WINDOW:]
+    job = replace(job, stage_answered=job.stage_answered + 1, recent=recent)
+    running = job.status is JobStatus.RUNNING and job.left > 0  # else there is nothing to stop
+    if not running or mark == "h" or not (said := _too_many(job)):
+        return job
+    return replace(job, status=JobStatus.HALTED, said=said)
+
+
+def _too_many(job: ReplayJob) -> str:
+    """Say why *job* halts, or nothing: a stage is judged by its size, or by its last answers."""
+    failures = job.recent.count("f")
+    if job.stage == 0 and job.plan.stages:
+        return f"halted: the canary failed ({failures} of {job.stage_answered})"
+    judged = min(_size(job), job.stage_sent + job.left, WINDOW)
+    if failures <= job.plan.halt_share * judged:
+        return ""
+    return (
+        f"halted: {failures} of the last {len(job.recent)} answers were failures,"
+        f" more than {job.plan.halt_share:.0%} of {judged}"
+    )
+
+
+def _size(job: ReplayJob) -> int:
+    """Return how many entries the stage under way replays."""
+    stages = (0, *job.plan.stages)
+    if job.stage + 1 >= len(stages):
+        return job.stage_sent + job.left
+    return stages[job.stage + 1] - stages[job.stage]
+
+
+def _is_over(job: ReplayJob) -> bool:
+    return job.stage_sent >= _size(job) and job.stage_answered >= job.stage_sent
+
+
+def _tokens(job: ReplayJob, now: datetime) -> int:
+    return job.left if job.plan.rate is None else int(_filled(job, now) + 1e-9)
+
+
+def _filled(job: ReplayJob, now: datetime) -> float:
+    """Return the tokens of the rate's bucket at *now*; a clock that went back adds none."""
+    if job.plan.rate is None:
+        return 0.0
+    most = max(1.0, job.plan.rate * BURST)
+    if job.filled_at is None:
+        return most
+    passed = max((now - job.filled_at).total_seconds(), 0.0)
+    return min(most, job.tokens + passed * job.plan.rate)

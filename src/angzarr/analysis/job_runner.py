@@ -1,0 +1,116 @@
+"""JobRunner: the analysis worker's duty that carries replay jobs out (spec A4).
+
+An entry gets its number before it is sent, and the ledger lets each number begin once: whoever
+dies anywhere leaves a job that the next engine takes up where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from angzarr.analysis.intake import BATCH
+from angzarr.analysis.job import JOB_LEASE, ItemState, JobStatus, ReplayJob
+from angzarr.analysis.job_rules import Room, room
+from angzarr.analysis.job_work import Begun, JobWork, Noted
+from angzarr.analysis.replayer import Replayer
+from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
+from angzarr.resilience.breaker import Phase
+
+#: Jobs worked on in one turn.
+MOST_JOBS: Final = 10
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRunner:
+    """Works on the jobs that it can take, a batch of each in a turn."""
+
+    work: JobWork
+    replayer: Replayer
+    #: The worst phase of the breakers around these handlers; None: not known.
+    phase: Callable[[Sequence[str]], Phase | None]
+    #: Says why nothing may be sent now, or nothing.
+    barred: Callable[[], str]
+    #: Replays after which no job replays an entry.
+    most_replays: int
+    #: Another one for each process: who holds a job.
+    engine: str
+    batch: int = BATCH
+    lease: timedelta = JOB_LEASE
+    name: str = field(default="replay jobs", init=False)
+
+    def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
+        """Work on each job; what is away keeps none of the others from its turn."""
+        away: list[Unavailable] = []
+        done = 0
+        for job in self.work.take(self.engine, lease=self.lease, limit=MOST_JOBS):
+            try:
+                done += self._work_on(job)
+            except (BrokerUnavailable, PayloadStoreUnavailable) as error:
+                away.append(error)
+        if away:
+            raise away[-1]
+        return done
+
+    def _work_on(self, taken: ReplayJob) -> int:
+        """Count answers, begin what may begin; return how much that was."""
+        job = self.work.reconcile(taken.id, self.engine)
+        if job is None:
+            return 0
+        free = self._room(job)
+        begun = self.work.begin_next(
+            job.id, self.engine, limit=min(free.most, self.batch), most_replays=self.most_replays
+        )
+        if free.said:
+            self._note(job, [Noted(one.position, ItemState.CHOSEN) for one in begun], free.said)
+            return job.answered - taken.answered
+        return self._send(job, begun) + job.answered - taken.answered
+
+    def _room(self, job: ReplayJob) -> Room:
+        """Ask brake and breakers only where something may begin."""
+        if job.status is not JobStatus.RUNNING or job.left == 0:
+            return room(job, self.replayer.clock.now(), None)
+        if why := self.barred():
+            return Room(0, f"waits: {why}")
+        phase = self.phase(job.handlers)
+        return room(job, self.replayer.clock.now(), phase)
+
+    def _send(self, job: ReplayJob, begun: Sequence[Begun]) -> int:
+        """Send what has begun, in half the lease at most; what is left keeps its number."""
+        until = self.replayer.clock.now() + self.lease / 2
+        noted: list[Noted] = []
+        said = ""
+        try:
+            for one in begun:
+                if self.replayer.clock.now() > until:
+                    break
+                noted.append(self._replay(job, one))
+        except BrokerUnavailable as error:  # it has begun: the worker's other duty sends it
+            noted.append(Noted(one.position, ItemState.SENT))
+            said = f"waits: {error}"
+            raise
+        except PayloadStoreUnavailable as error:
+            said = f"waits: {error}"
+            raise
+        finally:
+            self._note(job, noted, said)
+        return len(noted)
+
+    def _note(self, job: ReplayJob, noted: Sequence[Noted], said: str) -> None:
+        told = job.status is not JobStatus.RUNNING or said == job.said
+        if noted or not told:
+            self.work.note(job.id, self.engine, noted, said=said)
+
+    def _replay(self, job: ReplayJob, one: Begun) -> Noted:
+        """Send one entry under the number that it has; refused if the entry says so by now."""
+        detail = self.replayer.ledger.open(one.entry_id)
+        if detail is None:
+            return Noted(one.position, ItemState.REFUSED, "the entry was removed meanwhile")
+        if detail.entry.replays >= one.replay:  # this engine's predecessor began it, and died
+            return Noted(one.position, ItemState.SENT)
+        by = f"job {job.id} ({job.created_by})"
+        if problem := self.replayer.replay(detail.entry, detail.failure, by=by):
+            return Noted(one.position, ItemState.REFUSED, problem)
+        return Noted(one.position, ItemState.SENT)

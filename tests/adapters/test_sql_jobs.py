@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+from tests.contracts.jobs import CANARY, GROUP, JobsContract
+
+from angzarr.adapters.sql import job_choosing
+from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.jobs import SqlReplayJobs
+from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.ledger_tables import METADATA
+from angzarr.analysis.job import Selection
+from angzarr.errors import LedgerUnavailable
+
+
+class SqlJobsContract(JobsContract):
+    @pytest.fixture
+    def ledger(self, engine, clock):
+        return SqlLedger(LedgerDatabase(engine), clock)
+
+    @pytest.fixture
+    def jobs(self, engine, ledger, clock):
+        return SqlReplayJobs(LedgerDatabase(engine), clock)
+
+    def test_many_entries_are_chosen_in_slices_each_once(self, jobs, hold, monkeypatch):
+        monkeypatch.setattr(job_choosing, "SLICE", 4)
+        monkeypatch.setattr(job_choosing, "_NAMED", 3)
+        entries = hold(11)
+        first = jobs.begin(Selection(entry_ids=(entries[2].id, entries[7].id)), CANARY, by="ann")
+        second = jobs.begin(Selection(wanted=GROUP.wanted, limit=9), CANARY, by="ann")
+        assert (first.total, second.total) == (2, 7)
+        rest = jobs.begin(GROUP, CANARY, by="ann")
+        chosen = [item.entry_id for job in (second, rest) for item in jobs.items(job.id)]
+        assert chosen == [entry.id for n, entry in enumerate(entries) if n not in {2, 7}]
+        jobs.cancel(second.id, by="ann")
+        jobs.cancel(rest.id, by="ann")
+        named = jobs.begin(Selection(entry_ids=tuple(one.id for one in entries)), CANARY, by="ann")
+        assert named.total == 9
+
+
+class TestSqliteReplayJobs(SqlJobsContract):
+    @pytest.fixture
+    def engine(self, tmp_path):
+        engine = build_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+        yield engine
+        engine.dispose()
+
+    def test_database_that_cannot_be_opened_is_unavailable(self, tmp_path, clock):
+        away = build_engine(f"sqlite:///{tmp_path / 'no folder' / 'x.db'}")
+        jobs = SqlReplayJobs(LedgerDatabase(away), clock)
+        with pytest.raises(LedgerUnavailable, match=r"x\.db"):
+            jobs.get_jobs()
+        jobs.close()
+
+
+@pytest.fixture(scope="module")
+def postgresql_engine(postgresql_url):
+    engine = build_engine(postgresql_url)
+    yield engine
+    engine.dispose()
+
+
+class TestPostgresqlReplayJobs(SqlJobsContract):
+    @pytest.fixture
+    def engine(self, postgresql_engine):
+        METADATA.drop_all(postgresql_engine)
+        return postgresql_engine

@@ -1,0 +1,354 @@
+"""What every store of replay jobs must do. Subclass `JobsContract` and give it ledger and jobs."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of
+from tests.hand_clock import START, HandClock
+
+from angzarr.analysis.entry import FailureClass, Status
+from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
+from angzarr.analysis.job_work import Noted
+from angzarr.analysis.ledger import Decided, EntryFilter
+
+CANARY = JobPlan(rate=None)
+AT_ONCE = JobPlan(stages=(), rate=None)
+GROUP = Selection(wanted=EntryFilter(fingerprint="g1"))
+DEADLINE = timedelta(hours=1)
+
+
+class JobsContract:
+    """The suite; `ledger` and `jobs` begin empty, share a database and read `clock`."""
+
+    @pytest.fixture
+    def clock(self):
+        return HandClock()
+
+    @pytest.fixture
+    def ledger(self, clock):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def jobs(self, ledger, clock):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def hold(self, ledger):
+        """File entries of a group, held for a person; return them, oldest failure first."""
+
+        def file(count=3, group="g1", decision=HOLD, **fields):
+            numbers = itertools.count(len(ledger.get_failed_events(status=None).entries))
+            letters = [
+                letter_of(
+                    f"e{number}",
+                    fingerprint=group,
+                    last_attempt_at=START + timedelta(seconds=number),
+                    **fields,
+                )
+                for number, _ in zip(numbers, range(count), strict=False)
+            ]
+            entries = ledger.add_failed_events(letters)
+            ledger.decide(
+                [Decided(entry_id=e.id, revision=e.revision, decision=decision) for e in entries],
+                by="me",
+            )
+            return [ledger.open(entry.id).entry for entry in entries]
+
+        return file
+
+    @pytest.fixture
+    def send(self, jobs, ledger):
+        """Take a job and send what may begin now, as an engine would; return the entries' ids."""
+
+        def send(job, limit=100, engine="a"):
+            assert job.id in {one.id for one in jobs.take(engine, lease=JOB_LEASE, limit=10)}
+            begun = jobs.begin_next(job.id, engine, limit=limit, most_replays=10)
+            for one in begun:
+                entry = ledger.open(one.entry_id).entry
+                assert ledger.mark_retrying(
+                    entry.id, one.replay, revision=entry.revision, by="job", lease=LEASE
+                )
+                assert ledger.mark_published(entry.id, one.replay, answer_by=START + DEADLINE)
+            jobs.note(job.id, engine, [Noted(one.position, ItemState.SENT) for one in begun])
+            return [one.entry_id for one in begun]
+
+        return send
+
+    # -- choosing ------------------------------------------------------------------------
+
+    def test_a_job_has_the_entries_of_its_group_oldest_failure_first(self, jobs, hold):
+        entries = hold(3)
+        hold(2, group="g2")
+        job = jobs.begin(GROUP, CANARY, by="ann", note="the bank is back")
+        assert (job.status, job.total, job.left, job.out) == (JobStatus.RUNNING, 3, 3, 0)
+        assert (job.group, job.handlers) == ("g1", ("orders.sync",))
+        assert jobs.open_job(job.id) == job
+        assert [item.entry_id for item in jobs.items(job.id)] == [entry.id for entry in entries]
+        (line,) = jobs.job_history(job.id)
+        assert (line.who, line.what) == ("ann", "running")
+        assert "the bank is back" in line.detail
+
+    def test_the_content_of_a_job_never_shifts(self, jobs, hold):
+        before = hold(2)
+        job = jobs.begin(GROUP, CANARY, by="ann")
+        hold(3)
+        assert [item.entry_id for item in jobs.items(job.id)] == [entry.id for entry in before]
+        assert jobs.open_job(job.id).total == 2
+
+    def test_selection_and_plan_are_kept_as_they_were(self, jobs, hold):
+        hold(1)
+        selection = Selection(
+            wanted=EntryFilter(
+                domain="order",
+                failure_class=FailureClass.CODE_DEFECT,
+                since=START - timedelta(days=1),
+                until=START + timedelta(days=1),
+            ),
+            status=Status.HELD,
+            limit=7,
+        )
+        plan = JobPlan(stages=(2, 3), rate=0.5, in_flight=9, halt_share=0.5)
+        job = jobs.begin(selection, plan, by="ann")
+        kept = jobs.open_job(job.id)
+        assert (kept.selection, kept.plan, kept.total) == (selection, plan, 1)
+
+    def test_a_limit_takes_those_that_failed_longest_ago(self, jobs, hold):
+        entries = hold(5)
+        job = jobs.begin(replace(GROUP, limit=2), CANARY, by="ann")
+        assert [one.entry_id for one in jobs.items(job.id)] == [one.id for one in entries[:2]]
+
+    def test_without_a_status_what_is_settled_or_under_way_is_not_chosen(self, jobs, ledger, hold):
+        skip = replace(HOLD, action="skip")
+        skipped, resolved, retrying, free = hold(1, decision=skip) + hold(3)
+        ledger.mark_resolved(resolved.id, "ann")
+        ledger.mark_retrying(retrying.id, 1, revision=retrying.revision, by="ann", lease=LEASE)
+        job = jobs.begin(GROUP, CANARY, by="ann")
+        assert [one.entry_id for one in jobs.items(job.id)] == [free.id]
+        named = jobs.begin(replace(GROUP, status=Status.SKIPPED), CANARY, by="ann")
+        assert [one.entry_id for one in jobs.items(named.id)] == [skipped.id]
+        assert jobs.begin(replace(GROUP, status=Status.RETRYING), CANARY, by="ann").total == 0
+
+    def test_entries_may_be_named(self, jobs, hold):
+        entries = hold(4)
+        ids = (entries[2].id, entries[0].id, entries[2].id, "f" * 64)
+        job = jobs.begin(Selection(entry_ids=ids), CANARY, by="ann")
+        assert {one.entry_id for one in jobs.items(job.id)} == {ids[0], ids[1]}
+        assert job.total == 2
+
+    def test_an_entry_is_in_one_unfinished_job_and_the_second_says_which(self, jobs, hold):
+        hold(3)
+        first = jobs.begin(replace(GROUP, limit=2), CANARY, by="ann")
+        second = jobs.begin(GROUP, CANARY, by="bob")
+        assert second.total == 1
+        assert f"2 more are in job {first.id}" in second.said
+        nothing = jobs.begin(GROUP, CANARY, by="bob")
+        assert (nothing.total, nothing.status) == (0, JobStatus.DONE)
+        assert "3 more are in job" in nothing.said
+        jobs.cancel(first.id, by="ann")
+        assert jobs.begin(GROUP, CANARY, by="bob").total == 2
+
+    def test_the_same_job_id_twice_is_one_job(self, jobs, hold):
+        hold(2)
+        job = jobs.begin(GROUP, CANARY, by="ann", job_id="key-1")
+        assert jobs.begin(GROUP, AT_ONCE, by="ann", job_id="key-1") == job
+        assert len(jobs.get_jobs().jobs) == 1
+
+    def test_people_who_begin_at_once_share_the_entries_out(self, jobs, hold):
+        hold(20)
+        with ThreadPoolExecutor(4) as pool:
+            begun = list(pool.map(lambda n: jobs.begin(GROUP, CANARY, by=f"p{n}"), range(4)))
+        assert sum(job.total for job in begun) == 20
+
+    # -- people --------------------------------------------------------------------------
+
+    def test_a_large_job_waits_for_a_second_person(self, jobs, hold):
+        hold(3)
+        job = jobs.begin(GROUP, CANARY, by="ann", approval_over=2)
+        assert job.status is JobStatus.PROPOSED
+        assert jobs.take("a", lease=JOB_LEASE, limit=10) == []
+        assert jobs.approve(job.id, by="ann") is None
+        assert jobs.approve(job.id, by="bob").status is JobStatus.RUNNING
+        assert jobs.open_job(job.id).approved_by == "bob"
+        assert [(one.who, one.what) for one in jobs.job_history(job.id)][1:] == [
+            ("bob", "approved")
+        ]
+        assert jobs.begin(GROUP, CANARY, by="ann", approval_over=3).status is JobStatus.DONE
+
+    def test_verbs_change_a_job_only_in_the_right_state(self, jobs, hold):
+        hold(2)
+        job = jobs.begin(GROUP, CANARY, by="ann")
+        assert jobs.resume(job.id, by="ann") is None
+        assert jobs.pause(job.id, by="ann").status is JobStatus.PAUSED
+        assert jobs.pause(job.id, by="ann") is None
+        again = jobs.resume(job.id, by="bob")
+        assert (again.status, again.round) == (JobStatus.RUNNING, 2)
+        assert jobs.cancel(job.id, by="bob").ended_at is not None
+        for verb in (jobs.pause, jobs.resume, jobs.cancel, jobs.approve):
+            assert verb(job.id, by="eve") is None
+            assert verb("nobody's", by="eve") is None
+        told = [(line.who, line.what) for line in jobs.job_history(job.id)]
+        assert told[1:] == [("ann", "paused"), ("bob", "resumed"), ("bob", "cancelled")]
+
+    def test_jobs_are_paged_newest_first(self, jobs, hold, clock):
+        begun = []
+        for number in range(5):
+            hold(1, group=f"p{number}")
+            begun.append(jobs.begin(Selection(), CANARY, by="ann").id)
+            clock.sleep(timedelta(seconds=number % 2))
+        seen, after = [], ""
+        while True:
+            page = jobs.get_jobs((JobStatus.RUNNING,), limit=2, after=after)
+            seen += [job.id for job in page.jobs]
+            if not (after := page.next):
+                break
+        assert sorted(seen) == sorted(begun)
+        assert seen[0] == begun[-1]
+        assert jobs.get_jobs((JobStatus.DONE,)).jobs == ()
+
+    # -- engines -------------------------------------------------------------------------
+
+    def test_stages_go_on_as_entries_are_answered(self, jobs, ledger, hold, send):
+        hold(7)
+        job = jobs.begin(GROUP, CANARY, by="ann")
+        for size in (1, 4, 2):
+            sent = send(job, limit=size)
+            assert len(sent) == size
+            assert jobs.reconcile(job.id, "a").out == size
+            for entry_id in sent:
+                assert ledger.mark_answered(entry_id, 1, by="replay 1 (handled)")
+            jobs.reconcile(job.id, "a")
+        done = jobs.open_job(job.id)
+        assert (done.status, done.handled, done.left) == (JobStatus.DONE, 7, 0)
+        assert done.ended_at is not None
+        told = [line.what for line in jobs.job_history(job.id)]
+        assert told == ["running", "stage 2", "stage 3", "done"]
+        assert {item.state for item in jobs.items(job.id)} == {ItemState.HANDLED}
+
+    def test_a_letter_and_a_missing_answer_both_count_as_failures(self, jobs, ledger, hold, send):
+        hold(4)
+        job = jobs.begin(GROUP, JobPlan(stages=(), rate=None, halt_share=0.9), by="ann")
+        first, second, third, _ = send(job)
+        ledger.mark_answered(first, 1, by="replay 1 (handled)")
+        ledger.add_failed_event(
+            letter_of(ledger.open(second).entry.event_id, replay=1, fingerprint="g1")
+        )
+        late = ledger.open(third).entry
+        ledger.decide([Decided(entry_id=third, revision=late.revision, decision=HOLD)], by="me")
+        job = jobs.reconcile(job.id, "a")
+        assert (job.handled, job.failed, job.unanswered, job.out) == (1, 1, 1, 1)
+        assert (job.stage_answered, job.recent) == (3, "hff")
+        states = [item.state.value for item in jobs.items(job.id)]
+        assert states == ["handled", "failed", "unanswered", "sent"]
+
+    def test_entries_that_changed_are_refused_with_the_reason(self, jobs, ledger, hold, send):
+        changed, *rest = hold(3)
+        job = jobs.begin(GROUP, AT_ONCE, by="ann")
+        ledger.mark_resolved(changed.id, "eve")
+        assert send(job) == [entry.id for entry in rest]
+        job = jobs.open_job(job.id)
+        assert (job.sent, job.refused) == (2, 1)
+        (refused,) = jobs.items(job.id, (ItemState.REFUSED,))
+        assert (refused.entry_id, refused.reason) == (changed.id, "the entry is resolved")
+
+    def test_a_job_of_nothing_but_refusals_is_done(self, jobs, ledger, hold, send):
+        (only,) = hold(1)
+        job = jobs.begin(GROUP, CANARY, by="ann")
+        ledger.mark_resolved(only.id, "eve")
+        assert send(job) == []
+        assert jobs.open_job(job.id).status is JobStatus.DONE
+
+    def test_an_entry_is_replayed_by_jobs_only_so_often(self, jobs, hold):
+        hold(1)
+        job = jobs.begin(GROUP, AT_ONCE, by="ann")
+        jobs.take("a", lease=JOB_LEASE, limit=1)
+        assert jobs.begin_next(job.id, "a", limit=5, most_replays=0) == []
+        (refused,) = jobs.items(job.id)
+        assert "replayed 0 times" in refused.reason
+
+    def test_what_has_begun_comes_again_until_it_is_noted(self, jobs, hold):
+        hold(5)
+        job = jobs.begin(GROUP, AT_ONCE, by="ann")
+        jobs.take("a", lease=JOB_LEASE, limit=1)
+        begun = jobs.begin_next(job.id, "a", limit=2, most_replays=10)
+        assert [one.replay for one in begun] == [1, 1]
+        assert jobs.begin_next(job.id, "a", limit=2, most_replays=10) == begun
+        refused, back = begun
+        jobs.note(
+            job.id,
+            "a",
+            [
+                Noted(refused.position, ItemState.REFUSED, "no handler"),
+                Noted(back.position, ItemState.CHOSEN),
+            ],
+            said="waits: the broker is away",
+        )
+        job = jobs.open_job(job.id)
+        assert (job.sent, job.refused, job.left) == (0, 1, 4)
+        assert job.said == "waits: the broker is away"
+        assert jobs.begin_next(job.id, "a", limit=1, most_replays=10) == [back]
+
+    def test_one_engine_has_a_job_until_its_lease_ends(self, jobs, hold, clock):
+        hold(3)
+        job = jobs.begin(GROUP, AT_ONCE, by="ann")
+        assert [one.id for one in jobs.take("a", lease=JOB_LEASE, limit=5)] == [job.id]
+        assert jobs.take("b", lease=JOB_LEASE, limit=5) == []
+        clock.sleep(JOB_LEASE / 2)
+        assert jobs.take("a", lease=JOB_LEASE, limit=5)
+        clock.sleep(JOB_LEASE / 2)
+        assert jobs.take("b", lease=JOB_LEASE, limit=5) == []
+        clock.sleep(JOB_LEASE / 2)
+        begun = jobs.begin_next(job.id, "a", limit=1, most_replays=10)
+        assert jobs.take("b", lease=JOB_LEASE, limit=5)
+        noted = [Noted(one.position, ItemState.SENT) for one in begun]
+        assert jobs.note(job.id, "a", noted) is None
+        assert jobs.begin_next(job.id, "a", limit=1, most_replays=10) == []
+        assert jobs.reconcile(job.id, "a") is None
+        assert jobs.begin_next(job.id, "b", limit=1, most_replays=10) == begun
+
+    def test_two_jobs_over_one_group_go_one_after_the_other(self, jobs, hold, clock):
+        hold(2)
+        first = jobs.begin(replace(GROUP, limit=1), AT_ONCE, by="ann")
+        clock.sleep(timedelta(seconds=1))
+        second = jobs.begin(GROUP, AT_ONCE, by="bob")
+        assert f"waits for job {first.id} over the same group" in second.said
+        hold(1, group="g2")
+        other = jobs.begin(Selection(), AT_ONCE, by="bob")
+        taken = {job.id for job in jobs.take("a", lease=JOB_LEASE, limit=5)}
+        assert taken == {first.id, other.id}
+        jobs.cancel(first.id, by="ann")
+        taken = {job.id for job in jobs.take("a", lease=JOB_LEASE, limit=5)}
+        assert taken == {second.id, other.id}
+
+    def test_what_is_under_way_is_answered_whatever_a_person_did(self, jobs, ledger, hold, send):
+        hold(2)
+        job = jobs.begin(GROUP, AT_ONCE, by="ann")
+        sent = send(job, limit=1)
+        jobs.cancel(job.id, by="ann")
+        assert [one.id for one in jobs.take("a", lease=JOB_LEASE, limit=5)] == [job.id]
+        assert jobs.begin_next(job.id, "a", limit=1, most_replays=10) == []
+        ledger.mark_answered(sent[0], 1, by="replay 1 (handled)")
+        job = jobs.reconcile(job.id, "a")
+        assert (job.status, job.handled, job.out) == (JobStatus.CANCELLED, 1, 0)
+        assert jobs.take("a", lease=JOB_LEASE, limit=5) == []
+
+    def test_entries_of_a_job_and_failures_of_its_replays_have_an_owner(
+        self, jobs, ledger, hold, send
+    ):
+        waiting, other = hold(2, decision=REPLAY)
+        job = jobs.begin(replace(GROUP, limit=1), AT_ONCE, by="ann")
+        assert jobs.owners([waiting, other]) == {waiting.id: job.id}
+        assert jobs.owners([]) == {}
+        send(job)
+        failed = ledger.add_failed_event(letter_of(waiting.event_id, replay=1, fingerprint="g1"))
+        jobs.reconcile(job.id, "a")
+        assert jobs.open_job(job.id).status is JobStatus.DONE
+        assert jobs.owners([failed, other]) == {failed.id: job.id}
+        ledger.decide(
+            [Decided(entry_id=failed.id, revision=failed.revision, decision=REPLAY)], by="me"
+        )
+        assert jobs.owners([ledger.open(failed.id).entry]) == {}
