@@ -29,6 +29,13 @@ class AutomaticSettings(Section):
         return QuietHours(windows=windows, place=place_of(self.timezone))
 
 
+class ApprovalSettings(Section):
+    """What a second person must approve (spec A5)."""
+
+    #: Jobs of more entries than this; None: none.
+    jobs_over: int | None = Field(default=None, ge=0)
+
+
 class AnalysisSettings(Section):
     """How the DLQ-analysis worker replays (spec A4)."""
 
@@ -38,3 +45,6 @@ class AnalysisSettings(Section):
     #: A replay that was not answered by then is held for a person.
     answer_deadline: Span = timedelta(hours=1)
     automatic: AutomaticSettings = AutomaticSettings()
+    #: Replays of one entry after which neither the worker nor a job replays it; a person may.
+    most_replays: int = Field(default=10, ge=1)
+    approvals: ApprovalSettings = ApprovalSettings()

@@ -84,6 +84,10 @@ class Operating(Publishing):
         found: Brake = wiring.open_brake(self.settings, self.broker_url)
         return found
 
+    def open_replay_jobs(self) -> Any:
+        """Return the replay jobs of the ledger."""
+        return wiring.open_replay_jobs(self.settings, self.broker_url)
+
     def open_publisher(self) -> Publisher:
         """Return what sends raw messages to this app's broker."""
         return CeleryPublisher(self)

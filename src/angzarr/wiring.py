@@ -190,6 +190,12 @@ def open_brake(settings: Settings, broker: str) -> Any:
     return brake.SqlBrake(_ledger_database(settings, broker))
 
 
+def open_replay_jobs(settings: Settings, broker: str) -> Any:
+    """Return the replay jobs, which are kept in the ledger's database."""
+    jobs = importlib.import_module("angzarr.adapters.sql.jobs")
+    return jobs.SqlReplayJobs(_ledger_database(settings, broker))
+
+
 def _ledger_database(settings: Settings, broker: str) -> Any:
     url = settings.ledger or (EMBEDDED if is_embedded(broker) else None)
     if url is None:

@@ -77,3 +77,8 @@ def why_not_by_itself(state: BrakeState, quiet: QuietHours, now: datetime) -> st
     if end := quiet.until(now):
         return f"quiet hours until {end.astimezone(quiet.place):%Y-%m-%d %H:%M %Z}"
     return ""
+
+
+def why_not_at_all(state: BrakeState, now: datetime) -> str:
+    """Return in one sentence why nothing may be sent at *now*, or an empty string."""
+    return state.said() if state.holds(now) is Scope.ALL else ""

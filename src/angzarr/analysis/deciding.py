@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from angzarr.analysis.classify import Situation
 from angzarr.analysis.entry import Entry, Failure, FailureClass
 from angzarr.analysis.ledger import Decided, Ledger
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import Action, Decision
+
+
+def _nobodys(_entries: Sequence[Entry]) -> Mapping[str, str]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,19 +25,31 @@ class Deciding:
     classify: Callable[[Situation], Decision]
     #: Who stands in the history.
     name: str
+    #: The replay job that has an entry, or sent its last replay, by entry id.
+    owners: Callable[[Sequence[Entry]], Mapping[str, str]] = _nobodys
 
     def decide(self, undecided: Sequence[tuple[Entry, Failure]]) -> None:
         """Classify entries; one that changed meanwhile was decided by somebody else."""
+        owners = self.owners([entry for entry, _ in undecided])
         decisions = [
             Decided(
                 entry_id=entry.id,
                 revision=entry.revision,
-                decision=self.classify(self._situation(entry, failure)),
+                decision=_left_to(
+                    owners.get(entry.id), self.classify(self._situation(entry, failure))
+                ),
             )
             for entry, failure in undecided
         ]
         if decisions:
             self.ledger.decide(decisions, by=self.name)
+
+    def leave_to_job(self, entry: Entry) -> bool:
+        """Hold *entry*, whose replay is due, if a replay job has it; tell whether one has."""
+        if not (job := self.owners([entry]).get(entry.id)):
+            return False
+        self.hold(entry, _said_of(job))
+        return True
 
     def hold(self, entry: Entry, why: str) -> None:
         """Hold *entry* for a person, unless it changed meanwhile."""
@@ -51,3 +67,15 @@ class Deciding:
             replays=entry.replays,
             target_problem=self.replayer.obstacle(failure),
         )
+
+
+def _left_to(job: str | None, decision: Decision) -> Decision:
+    """Return *decision*, which replays nothing that is a job's: it would blur what the job sees."""
+    if job is None or decision.action is not Action.REPLAY:
+        return decision
+    evidence = f"{_said_of(job)}; {decision.evidence}"
+    return replace(decision, action=Action.HOLD, evidence=evidence)
+
+
+def _said_of(job: str) -> str:
+    return f"left to replay job {job}"

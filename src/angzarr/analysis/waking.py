@@ -90,7 +90,7 @@ class Waking:
         match entry.status:
             case Status.FAILED:
                 self.deciding.decide([(entry, found.failure)])
-            case Status.WAITING:
+            case Status.WAITING if not self.deciding.leave_to_job(entry):
                 return self.replayer.replay(entry, found.failure, by=self.deciding.name)
             case Status.COMPENSATED:
                 return self.compensator.publish(entry, found.failure)

@@ -16,6 +16,8 @@ from angzarr.seldom import Seldom
 
 #: How long a round waits for the first letter.
 POLL: Final = timedelta(seconds=1)
+#: The same after a round with work: where letters are few, replays and answers need not wait.
+BUSY_POLL: Final = timedelta(milliseconds=50)
 #: Pause after a round that met a dependency away: doubled up to the longest, with jitter.
 FIRST_WAIT: Final = timedelta(milliseconds=200)
 LONGEST_WAIT: Final = timedelta(seconds=10)
@@ -59,9 +61,10 @@ class AnalysisWorker:
 
     def run(self, stop: Stop) -> None:
         """Work until *stop* is set; what is in hand then goes back when the queues are closed."""
-        wait = FIRST_WAIT
+        wait, poll = FIRST_WAIT, POLL
         while not stop.is_set():
-            done = self.step(wait=POLL)
+            done = self.step(wait=poll)
+            poll = POLL if done.idle else BUSY_POLL
             if done.away:
                 stop.wait(wait.total_seconds() * (0.5 + self.chance()))
                 wait = min(2 * wait, LONGEST_WAIT)

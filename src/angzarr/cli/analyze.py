@@ -8,21 +8,24 @@ import random
 import signal
 import socket
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 from angzarr.analysis.answers import Answers
-from angzarr.analysis.brake import why_not_by_itself
+from angzarr.analysis.brake import why_not_at_all, why_not_by_itself
 from angzarr.analysis.classify import REPLAY_BACKOFF, Classifier
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.intake import Intake
+from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.cli.application import Application
+from angzarr.cli.target_phases import TargetPhases
 from angzarr.clock import SystemClock
 from angzarr.resilience.backoff import delay
 
@@ -32,6 +35,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
     """Build *app*'s analysis worker; what it holds goes back when the block is left."""
     settings = app.settings.analysis
     backoff = replace(REPLAY_BACKOFF, base=settings.first_delay, max_delay=settings.longest_delay)
+    cap = min(settings.max_replays, settings.most_replays)
     chance = random.SystemRandom().random
 
     def pause(replay: int) -> timedelta:
@@ -46,12 +50,15 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         if (forwarder := app.open_forwarder_thread()) is not None:
             forwarder.start()
             doors.callback(forwarder.end)
+        jobs = app.open_replay_jobs()
+        doors.callback(jobs.close)
         name = f"analysis@{socket.gethostname()}:{os.getpid()}"
         deciding = Deciding(
             ledger=replayer.ledger,
             replayer=replayer,
-            classify=Classifier(delay=pause, max_replays=settings.max_replays),
+            classify=Classifier(delay=pause, max_replays=cap),
             name=name,
+            owners=jobs.owners,
         )
         intake = Intake(
             queue=queue,
@@ -66,6 +73,15 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         def barred() -> str:
             return why_not_by_itself(brake.state(), quiet, replayer.clock.now())
 
+        runner = JobRunner(
+            work=jobs,
+            replayer=replayer,
+            phase=TargetPhases(app=app, clock=replayer.clock),
+            barred=lambda: why_not_at_all(brake.state(), replayer.clock.now()),
+            most_replays=settings.most_replays,
+            engine=uuid.uuid4().hex,
+        )
+
         yield AnalysisWorker(
             duties=(
                 intake,
@@ -77,6 +93,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                     compensator=open_compensator(app, replayer),
                     barred=barred,
                 ),
+                runner,
             ),
             name=name,
             chance=chance,

@@ -12,6 +12,8 @@ import click
 
 from angzarr.analysis.brake import Brake
 from angzarr.analysis.compensation import Compensations
+from angzarr.analysis.job import ReplayJobs
+from angzarr.analysis.job_work import JobWork
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.dead_letters.clearance import Clearance
@@ -30,6 +32,10 @@ from angzarr.turn_thread import TurnThread
 
 #: Looked for where -A names a module only; Celery's own habit.
 _NAMES = ("app", "celery")
+
+
+class JobStore(ReplayJobs, JobWork, Protocol):
+    """Replay jobs, for people and for engines."""
 
 
 class Application(Protocol):
@@ -52,6 +58,9 @@ class Application(Protocol):
 
     def open_brake(self) -> Brake:
         """Return the brake of the ledger's replays."""
+
+    def open_replay_jobs(self) -> JobStore:
+        """Return the replay jobs of the ledger."""
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return the dead-letter queue."""

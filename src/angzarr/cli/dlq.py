@@ -11,6 +11,7 @@ from angzarr.cli.compensate import compensate
 from angzarr.cli.entries import list_, show, stats
 from angzarr.cli.entry_replay import replay
 from angzarr.cli.entry_verbs import COMMANDS
+from angzarr.cli.jobs import jobs
 from angzarr.cli.letters_import import import_
 from angzarr.cli.letters_move import export, move
 from angzarr.cli.spool import spool
@@ -25,6 +26,7 @@ for _command in (
     list_,
     show,
     replay,
+    jobs,
     *COMMANDS,
     compensate,
     brake,

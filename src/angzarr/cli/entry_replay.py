@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import click
 
 from angzarr.analysis.entry import Entry
+from angzarr.analysis.job import JobPlan, JobStatus, Selection
 from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.transition import replayable
-from angzarr.cli import entry_json, entry_view
+from angzarr.cli import entry_json, entry_view, job_json, job_start, job_view
 from angzarr.cli.analyze import open_replayer, person
-from angzarr.cli.application import load_application
+from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
-from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered
+from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, status_of
+from angzarr.cli.jobs import watch_job
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
+
+#: The most that --now sends where no limit is given.
+_MOST_NOW = 1000
 
 
 @click.command()
 @click.argument("entries", nargs=-1, shell_complete=entry_ids)
 @filtered
 @STATUS
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--limit", type=click.IntRange(1), help="So many at most; a job: the oldest failed.")
+@click.option("--now", is_flag=True, help="Send them from here, at once, without a job.")
+@click.option("--force", is_flag=True, help="Also past the cap of replays; for --now or one entry.")
+@job_start.planned
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
@@ -33,7 +42,16 @@ def replay(
     /,
     entries: tuple[str, ...],
     *,
-    limit: int,
+    status: str | None,
+    limit: int | None,
+    now: bool,
+    force: bool,
+    stages: str,
+    rate: float,
+    halt: str,
+    in_flight: int,
+    note: str,
+    watch: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -41,29 +59,76 @@ def replay(
 ) -> None:
     """Send ENTRIES, or all that a filter finds, on their road again.
 
-    Exits with 1 if one of them could not be replayed.
+    One entry is sent at once. More become a replay job, which the analysis worker carries out: a
+    canary first, halted by itself where too many fail again.
+
+    Exits with 1 if one that was sent from here could not be replayed; with --watch as
+    `angzarr dlq jobs watch` does.
     """
+    if bool(entries) == bool(status or any(wanted.values())):
+        raise click.UsageError("say which: either entries by id, or a filter such as --group")
+    app = load_application(app_name)
+    plan = job_start.plan_of(stages, rate, halt, in_flight)
     with ExitStack() as doors:
-        replayer = open_replayer(load_application(app_name), doors)
-        found = chosen(replayer.ledger, entries, wanted, limit, replayable)
-        if found and not dry_run and not yes:
-            click.confirm(f"Replay {len(found)} entries?", abort=True, err=True)
-        results: list[tuple[Entry, str]] = []
-        try:
-            for one in found:
-                problem = _replay(replayer, one, dry_run=dry_run)
-                results.append((one, problem))
-        finally:  # who is stopped half-way needs to know what was sent
-            _tell(results, dry_run=dry_run, as_json=as_json)
+        replayer = open_replayer(app, doors)
+        ids = tuple(find(replayer.ledger, one).id for one in dict.fromkeys(entries))
+        selection = Selection(
+            wanted=filter_of(wanted), status=status_of(status), entry_ids=ids, limit=limit
+        )
+        if now or len(ids) == 1:
+            chosen = _chosen(replayer, selection)
+            cap = None if force else app.settings.analysis.most_replays
+            _send(replayer, chosen, cap, dry_run=dry_run, yes=yes, as_json=as_json)
+        elif dry_run:
+            _tell_dry_run(app, replayer, selection, as_json=as_json)
+        elif force:
+            raise click.UsageError(
+                "--force is for one entry, or with --now: a job keeps to the cap"
+            )
+        else:
+            ask = "" if yes else _question(replayer, selection)
+            _begin(app, selection, plan, note, ask, watch=watch, as_json=as_json)
+
+
+# -- at once ---------------------------------------------------------------------------------
+
+
+def _chosen(replayer: Replayer, selection: Selection) -> list[Entry]:
+    if selection.entry_ids:  # also those that cannot be replayed: their person is told why
+        opened = (replayer.ledger.open(one) for one in selection.entry_ids)
+        return [detail.entry for detail in opened if detail]
+    return list(islice(job_start.found(replayer.ledger, selection), selection.limit or _MOST_NOW))
+
+
+def _send(
+    replayer: Replayer,
+    chosen: Sequence[Entry],
+    cap: int | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    if chosen and not dry_run and not yes:
+        click.confirm(f"Replay {len(chosen)} entries?", abort=True, err=True)
+    results: list[tuple[Entry, str]] = []
+    try:
+        for one in chosen:
+            problem = _over(one, cap) or _replay(replayer, one, dry_run=dry_run)
+            results.append((one, problem))
+    finally:  # who is stopped half-way needs to know what was sent
+        if as_json:
+            entry_json.print_json(entry_json.results_json(results))
+        else:
+            entry_view.print_results(results, done="would be replayed" if dry_run else "replayed")
     if any(problem for _, problem in results):
         raise SystemExit(1)
 
 
-def _tell(results: Sequence[tuple[Entry, str]], *, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        entry_json.print_json(entry_json.results_json(results))
-    else:
-        entry_view.print_results(results, done="would be replayed" if dry_run else "replayed")
+def _over(entry: Entry, cap: int | None) -> str:
+    if cap is None or entry.replays < cap:
+        return ""
+    return f"it was replayed {entry.replays} times (analysis.most_replays): --force sends it"
 
 
 def _replay(replayer: Replayer, entry: Entry, *, dry_run: bool) -> str:
@@ -78,3 +143,64 @@ def _replay(replayer: Replayer, entry: Entry, *, dry_run: bool) -> str:
         return f"begun, the analysis worker sends it when the broker is back: {error}"
     except PayloadStoreUnavailable as error:
         return f"not begun, replay it when its payload can be had: {error}"
+
+
+# -- as a job --------------------------------------------------------------------------------
+
+
+def _question(replayer: Replayer, selection: Selection) -> str:
+    most = job_start.MOST_COUNTED
+    count = len(list(islice(job_start.found(replayer.ledger, selection), most + 1)))
+    count = min(count, selection.limit or count)
+    many = f"more than {most}" if count > most else str(count)
+    return f"Replay {many} entries in a job?" if count else ""
+
+
+def _begin(
+    app: Application,
+    selection: Selection,
+    plan: JobPlan,
+    note: str,
+    ask: str,
+    *,
+    watch: bool,
+    as_json: bool,
+) -> None:
+    if ask:
+        click.confirm(ask, abort=True, err=True)
+    with ExitStack() as doors:
+        store = app.open_replay_jobs()
+        doors.callback(store.close)
+        job = store.begin(
+            selection,
+            plan,
+            by=person(),
+            note=note,
+            approval_over=app.settings.analysis.approvals.jobs_over,
+        )
+        if as_json:
+            entry_json.print_json(job_json.job_json(job))
+        elif not job.total:
+            click.echo(f"no entries to replay{f': {job.said}' if job.said else ''}")
+        else:
+            click.echo(f"job {job.id}, {job.status}: {job_view.line_of(job)} {job.said}".rstrip())
+            if not watch and job.status is JobStatus.RUNNING:
+                click.echo(f"the analysis worker carries it out: angzarr dlq jobs watch {job.id}")
+        if watch and job.total:
+            watch_job(store, job.id)
+
+
+def _tell_dry_run(
+    app: Application, replayer: Replayer, selection: Selection, *, as_json: bool
+) -> None:
+    told = job_start.dry_run(replayer, selection, app.settings.analysis.most_replays)
+    if as_json:
+        entry_json.print_json(asdict(told))
+        return
+    out = entry_view.console()
+    of = f" of the first {told.looked_at}" if told.more else ""
+    out.print(f"{told.would_send}{of} would be replayed, {sum(told.refused.values())} refused")
+    for reason, count in sorted(told.refused.items(), key=lambda one: -one[1]):
+        out.print(entry_view.safe(f"  {count}: {reason}"))
+    for entry_id in told.sample:
+        out.print(entry_view.safe(f"  e.g. {entry_id}"))

@@ -10,6 +10,7 @@ from tests.contracts.ledger import HOLD, letter_of, message_of
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.sql.brake import SqlBrake
 from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.jobs import SqlReplayJobs
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.analysis.ledger import Decided
@@ -76,6 +77,8 @@ class FakeApp:
                 longest_delay=timedelta(hours=1),
                 answer_deadline=timedelta(hours=1),
                 automatic=AutomaticSettings(),
+                most_replays=10,
+                approvals=types.SimpleNamespace(jobs_over=None),
             )
         )
         self.queue = MemoryDeadLetterQueue(str(folder))
@@ -100,6 +103,12 @@ class FakeApp:
 
     def open_brake(self):
         return SqlBrake(LedgerDatabase(build_engine(self.url)))
+
+    def open_replay_jobs(self):
+        return SqlReplayJobs(LedgerDatabase(build_engine(self.url)))
+
+    def find_handler(self, name):
+        return None
 
     def open_dead_letter_queue(self):
         return self.queue

@@ -173,7 +173,7 @@ def test_replay_refuses_a_forged_letter(app, ledger, run):
     for entry in (good, forged):
         ledger.decide([Decided(entry_id=entry.id, revision=1, decision=HOLD)], by="me")
     for more in (["--dry-run"], ["--yes"]):
-        answer = run("dlq", "replay", good.id, forged.id, "--json", *more)
+        answer = run("dlq", "replay", good.id, forged.id, "--now", "--json", *more)
         problems = {one["id"]: one["problem"] for one in json.loads(answer.output)}
         assert problems[good.id] is None
         assert "forged or changed" in problems[forged.id]
@@ -255,7 +255,7 @@ def test_filter_replays_all_it_finds_that_can_be_replayed(app, ledger, run):
     for number in range(3):
         held(ledger, f"e{number}")
     ledger.mark_resolved(held(ledger, "done").id, "ann")
-    result = run("dlq", "replay", "--class", "code_defect", "--yes", "--json")
+    result = run("dlq", "replay", "--class", "code_defect", "--now", "--yes", "--json")
     assert result.exit_code == 0, result.output
     assert {one["event_id"] for one in json.loads(result.output)} == {"e0", "e1", "e2"}
     assert len(app.publisher.sent) == 3
@@ -264,7 +264,7 @@ def test_filter_replays_all_it_finds_that_can_be_replayed(app, ledger, run):
 def test_limit_bounds_a_filter(app, ledger, run):
     for number in range(3):
         held(ledger, f"e{number}")
-    run("dlq", "replay", "--status", "held", "--limit", "2", "--yes")
+    run("dlq", "replay", "--status", "held", "--limit", "2", "--now", "--yes")
     assert len(app.publisher.sent) == 2
 
 
@@ -279,7 +279,7 @@ def test_what_cannot_be_replayed_says_why_and_fails_the_command(app, ledger, run
     task = held(ledger, message=message_of(task="os.system"))
     done = held(ledger, "e2")
     ledger.mark_resolved(done.id, "ann")
-    result = run("dlq", "replay", task.id, done.id, "--yes")
+    result = run("dlq", "replay", task.id, done.id, "--now", "--yes")
     assert result.exit_code == 1
     assert "no handler is registered as 'os.system'" in result.output
     assert "the entry is resolved" in result.output
@@ -295,7 +295,7 @@ def test_who_is_stopped_half_way_is_told_what_was_sent(app, ledger, run, stopped
             raise stopped_by
 
     app.publisher.on_publish = stop
-    done = run("dlq", "replay", *(one.id for one in entries), "--yes", "--json")
+    done = run("dlq", "replay", *(one.id for one in entries), "--now", "--yes", "--json")
     assert done.exit_code == 1
     (sent,) = json.JSONDecoder().raw_decode(done.stdout)[0]
     assert (sent["id"], sent["problem"]) == (entries[0].id, None)

@@ -1,0 +1,153 @@
+"""Replay jobs for people: tables, and a progress bar that follows one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from angzarr.analysis.entry import HistoryLine
+from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob
+from angzarr.cli.entry_view import console, safe
+
+#: Seconds between two looks at a job that is followed.
+LOOK: Final = 0.5
+
+_COLOURS: Final = {
+    JobStatus.RUNNING: "cyan",
+    JobStatus.PAUSED: "yellow",
+    JobStatus.PROPOSED: "yellow",
+    JobStatus.HALTED: "bold red",
+    JobStatus.DONE: "green",
+}
+#: Nothing more happens to a job in one of these unless somebody does something.
+_OVER: Final = frozenset(
+    {JobStatus.DONE, JobStatus.HALTED, JobStatus.CANCELLED, JobStatus.PROPOSED}
+)
+_CODES: Final = {JobStatus.HALTED: 3, JobStatus.CANCELLED: 4, JobStatus.PROPOSED: 5}
+
+
+def exit_code(job: ReplayJob) -> int:
+    """Return 0: all were handled, 1: some were not, 3: halted, 4: cancelled, 5: not approved."""
+    if job.status is JobStatus.DONE:
+        return int(job.handled < job.total)
+    return _CODES.get(job.status, 0)
+
+
+def print_page(page: JobPage) -> None:
+    """Print a page of jobs."""
+    out = console()
+    if not page.jobs:
+        out.print("no replay jobs")
+        return
+    table = Table("job", "status", "entries", "sent", "handled", "failed", "refused", "by", "said")
+    for job in page.jobs:
+        table.add_row(
+            safe(job.id),
+            safe(job.status, _COLOURS.get(job.status, "")),
+            str(job.total), str(job.sent), str(job.handled),
+            str(job.failed + job.unanswered), str(job.refused),
+            safe(job.created_by), safe(job.said),
+        )  # fmt: skip
+    out.print(table)
+    if page.next:
+        out.print(safe(f"more: --after {page.next}"))
+
+
+def print_detail(
+    job: ReplayJob, history: Sequence[HistoryLine], refused: Sequence[JobItem]
+) -> None:
+    """Print everything about a job."""
+    out = console()
+    plan = job.plan
+    rate = "no limit" if plan.rate is None else f"{plan.rate:g} a second"
+    stages = ", ".join(map(str, (*plan.stages, "all")))
+    told = {
+        "job": job.id,
+        "status": f"{job.status} {job.said}".strip(),
+        "entries": line_of(job),
+        "plan": f"stages {stages}; {rate}; {plan.in_flight} in flight; halts over"
+        f" {plan.halt_share:.0%}",
+        "stage": f"{job.stage + 1} of {len(plan.stages) + 1}, round {job.round}",
+        "group": job.group,
+        "handlers": ", ".join(job.handlers),
+        "begun": f"{_time(job.created_at)} by {job.created_by}",
+        "approved": job.approved_by,
+        "ended": _time(job.ended_at) if job.ended_at else "",
+        "note": job.note,
+    }
+    for name, value in told.items():
+        if value:
+            out.print(safe(f"{name:<9} {value}"))
+    for line in history:
+        out.print(safe(f"  {_time(line.at)}  {line.who}  {line.what}  {line.detail}"))
+    for one in refused:
+        out.print(safe(f"  refused {one.entry_id[:12]}: {one.reason}"))
+
+
+def line_of(job: ReplayJob) -> str:
+    """Return in one line how far a job is."""
+    counts = {
+        "sent": job.sent,
+        "handled": job.handled,
+        "failed": job.failed,
+        "unanswered": job.unanswered,
+        "refused": job.refused,
+        "left": job.left,
+    }
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"{job.total}" + (f": {told}" if told else "")
+
+
+def follow(
+    look: Callable[[], ReplayJob], sleep: Callable[[float], object] = time.sleep
+) -> ReplayJob:
+    """Show how a job goes on until it is over; return it as it is then."""
+    out = Console(highlight=False)
+    show = (lambda jobs: _with_bar(out, jobs)) if out.is_terminal else _lines
+    return show(_looks(look, sleep))
+
+
+def _looks(look: Callable[[], ReplayJob], sleep: Callable[[float], object]) -> Iterator[ReplayJob]:
+    while True:
+        job = look()
+        yield job
+        if job.status in _OVER:
+            return
+        sleep(LOOK)
+
+
+def _with_bar(out: Console, jobs: Iterable[ReplayJob]) -> ReplayJob:
+    columns = (TextColumn("{task.fields[status]}"), BarColumn(), MofNCompleteColumn(),
+               TextColumn("{task.fields[line]}"))  # fmt: skip
+    with Progress(*columns, console=out) as bar:
+        task = bar.add_task("", status="", line="")
+        for job in jobs:
+            bar.update(
+                task,
+                total=job.total,
+                completed=job.answered + job.refused,
+                status=safe(job.status).plain,
+                line=safe(f"{job.failed + job.unanswered} failed  {job.said}").markup,
+            )
+    out.print(safe(f"{job.status}: {line_of(job)}  {job.said}".rstrip()))
+    return job
+
+
+def _lines(jobs: Iterable[ReplayJob]) -> ReplayJob:
+    """Print a line each time something changed, for logs."""
+    last = ""
+    for job in jobs:
+        line = f"{job.status} stage {job.stage + 1}: {line_of(job)}  {job.said}".rstrip()
+        if line != last:
+            console().print(safe(line))
+        last = line
+    return job
+
+
+def _time(moment: object) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,133 @@
+"""angzarr dlq jobs: see, follow, pause, resume, cancel and approve replay jobs (spec A4, A5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+from angzarr.analysis.job import ItemState, JobStatus, ReplayJob, ReplayJobs
+from angzarr.analysis.ledger import LONGEST_PAGE
+from angzarr.cli import job_json, job_view
+from angzarr.cli.analyze import person
+from angzarr.cli.application import load_application
+from angzarr.cli.entry_choice import JSON
+from angzarr.cli.entry_json import print_json
+
+#: Refused entries that `show` names.
+_SHOWN: Final = 20
+
+
+@click.group()
+def jobs() -> None:
+    """Replay jobs: how far they are, and what a person does with them."""
+
+
+@contextmanager
+def opened(app_name: str | None) -> Iterator[ReplayJobs]:
+    """Open the replay jobs of an app for a block."""
+    store = load_application(app_name).open_replay_jobs()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def found(store: ReplayJobs, job_id: str) -> ReplayJob:
+    """Return a job, or refuse in one sentence."""
+    job = store.open_job(job_id)
+    if job is None:
+        msg = f"there is no replay job {job_id!r}; `angzarr dlq jobs list` shows them"
+        raise click.ClickException(msg)
+    return job
+
+
+def watch_job(store: ReplayJobs, job_id: str) -> None:
+    """Follow a job to its end, and exit as it ended."""
+    job = job_view.follow(lambda: found(store, job_id))
+    raise SystemExit(job_view.exit_code(job))
+
+
+@jobs.command("list")
+@click.option("--status", "statuses", type=click.Choice([one.value for one in JobStatus]),
+              multiple=True)  # fmt: skip
+@click.option("--limit", type=click.IntRange(1, LONGEST_PAGE), default=50, show_default=True)
+@click.option("--after", default="", help="Cursor that the page before printed.")
+@JSON
+@click.pass_obj
+def list_(
+    app_name: str | None, /, *, statuses: tuple[str, ...], limit: int, after: str, as_json: bool
+) -> None:
+    """List jobs, the newest first."""
+    with opened(app_name) as store:
+        try:
+            wanted = [JobStatus(one) for one in statuses]
+            page = store.get_jobs(wanted, limit=limit, after=after)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+    if as_json:
+        print_json(job_json.page_json(page))
+    else:
+        job_view.print_page(page)
+
+
+@jobs.command()
+@click.argument("job")
+@JSON
+@click.pass_obj
+def show(app_name: str | None, job: str, *, as_json: bool) -> None:
+    """Show everything about JOB."""
+    with opened(app_name) as store:
+        one = found(store, job)
+        history = store.job_history(job)
+        refused = store.items(job, (ItemState.REFUSED,), limit=_SHOWN)
+    if as_json:
+        print_json(job_json.detail_json(one, history, refused))
+    else:
+        job_view.print_detail(one, history, refused)
+
+
+@jobs.command()
+@click.argument("job")
+@click.pass_obj
+def watch(app_name: str | None, job: str) -> None:
+    """Follow JOB until it is over.
+
+    Exits with 0 if all were handled, 1 if some were not, 3 if it halted, 4 if it was cancelled,
+    5 if it waits for approval.
+    """
+    with opened(app_name) as store:
+        watch_job(store, job)
+
+
+def _verb(name: str, said: str, help_: str, can: str) -> None:
+    """Add the command *name*, which calls the port's verb of that name."""
+
+    @jobs.command(name, help=help_)
+    @click.argument("job")
+    @JSON
+    @click.pass_obj
+    def command(app_name: str | None, job: str, *, as_json: bool) -> None:
+        with opened(app_name) as store:
+            before = found(store, job)
+            verb: Callable[..., ReplayJob | None] = getattr(store, name)
+            after = verb(job, by=person())
+        if after is None:
+            msg = f"job {job} is {before.status}: {can}"
+            raise click.ClickException(msg)
+        if as_json:
+            print_json(job_json.job_json(after))
+        else:
+            click.echo(f"job {job} is {said}")
+
+
+_verb("pause", "paused", "Let nothing more of JOB begin until it is resumed.",
+      "only a running job can be paused")  # fmt: skip
+_verb("resume", "running", "Go on with a paused or halted JOB, in a new canary.",
+      "only a paused or halted job can be resumed")  # fmt: skip
+_verb("cancel", "cancelled", "End JOB; what is under way is still answered.",
+      "only an unfinished job can be cancelled")  # fmt: skip
+_verb("approve", "approved", "Let JOB, which somebody else proposed, begin.",
+      "only a proposed job can be approved, and not by the person who proposed it")  # fmt: skip

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.contracts.ledger import HOLD, letter_of, message_of
+from tests.unit.analysis.test_worker import DEADLINE, PAUSE, Faults, Killed, World
+
+from angzarr.adapters.memory.jobs import MemoryReplayJobs
+from angzarr.analysis.answers import Answers
+from angzarr.analysis.classify import Classifier
+from angzarr.analysis.compensation import Compensator
+from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.entry import Status
+from angzarr.analysis.intake import Intake
+from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
+from angzarr.analysis.job_runner import JobRunner
+from angzarr.analysis.ledger import Decided, EntryFilter
+from angzarr.analysis.waking import Waking
+from angzarr.analysis.worker import AnalysisWorker
+from angzarr.dead_letters.offloading import without_body
+from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
+from angzarr.events import headers as names
+from angzarr.resilience.breaker import Phase
+
+AT_ONCE = JobPlan(stages=(), rate=None)
+GROUP = Selection(wanted=EntryFilter(fingerprint="g1"))
+
+
+class FaultyJobs(MemoryReplayJobs, Faults):
+    def __init__(self, ledger, clock) -> None:
+        MemoryReplayJobs.__init__(self, ledger, clock)
+        Faults.__init__(self)
+
+    def note(self, *arguments, **options):
+        self.check("before note")
+        noted = super().note(*arguments, **options)
+        self.check("after note")
+        return noted
+
+
+class JobWorld(World):
+    """A worker that carries out jobs, and a dependency that is well or ill."""
+
+    def __init__(self) -> None:
+        self.phase = None
+        self.braked = ""
+        self.engines = 0
+        super().__init__()
+
+    def start_worker(self, **_options) -> AnalysisWorker:
+        if not self.engines:
+            self.jobs = FaultyJobs(self.ledger, self.clock)
+        self.engines += 1
+        deciding = Deciding(
+            ledger=self.ledger,
+            replayer=self.replayer,
+            classify=Classifier(delay=lambda _replay: PAUSE),
+            name="analysis@here",
+            owners=self.jobs.owners,
+        )
+        runner = JobRunner(
+            work=self.jobs,
+            replayer=self.replayer,
+            phase=lambda _handlers: self.phase,
+            barred=lambda: self.braked,
+            most_replays=5,
+            engine=f"engine {self.engines}",
+        )
+        return AnalysisWorker(
+            duties=(
+                Intake(
+                    queue=self.queue,
+                    ledger=self.ledger,
+                    deciding=deciding,
+                    clock=self.clock,
+                    domains=["order"],
+                ),
+                Answers(outcomes=self.outcomes, ledger=self.ledger),
+                Waking(
+                    ledger=self.ledger,
+                    deciding=deciding,
+                    replayer=self.replayer,
+                    compensator=Compensator(
+                        ledger=self.ledger,
+                        replayer=self.replayer,
+                        compensations=self.compensations,
+                    ),
+                ),
+                runner,
+            ),
+            name="analysis@here",
+            chance=lambda: 0.5,
+        )
+
+    def hold(self, count, **fields):
+        letters = [
+            letter_of(f"e{n}", fingerprint="g1", message=message_of(f"e{n}"), **fields)
+            for n in range(count)
+        ]
+        entries = self.ledger.add_failed_events(letters)
+        decided = [Decided(entry_id=e.id, revision=e.revision, decision=HOLD) for e in entries]
+        self.ledger.decide(decided, by="me")
+        return entries
+
+    def begin(self, plan=AT_ONCE, selection=GROUP):
+        self.job_id = self.jobs.begin(selection, plan, by="ann").id
+
+    @property
+    def job(self):
+        return self.jobs.open_job(self.job_id)
+
+    def answer_all(self, *, well=True):
+        """Let workers run what was sent and not answered; return how much that was."""
+        fresh, self.answered = self.publisher.sent[self.answered :], len(self.publisher.sent)
+        for message in fresh:
+            if well:
+                self.answer(message)
+                continue
+            event, replay = message.headers[names.EVENT_ID], message.headers[names.REPLAY]
+            self.queue.send(letter_of(event, replay=replay, message=message, fingerprint="g1"))
+        return len(fresh)
+
+    answered = 0
+
+    def run(self, *, well=True, rounds=50):
+        """Step until the job is over, or nothing moves."""
+        for _ in range(rounds):
+            self.worker.step()
+            if not self.answer_all(well=well) and self.job.status is not JobStatus.RUNNING:
+                break
+        self.worker.step()
+
+    def numbers(self):
+        return [(m.headers[names.EVENT_ID], m.headers[names.REPLAY]) for m in self.publisher.sent]
+
+
+@pytest.fixture
+def world():
+    return JobWorld()
+
+
+def test_a_group_is_replayed_in_stages_and_resolved(world):
+    world.hold(40)
+    world.begin(JobPlan(rate=None))
+    sent = []
+    for _ in range(4):
+        world.worker.step()
+        sent.append(world.answer_all())
+    world.run()
+    assert sent == [1, 4, 20, 15]
+    assert (world.job.status, world.job.handled) == (JobStatus.DONE, 40)
+    assert {e.status for e in world.ledger.get_failed_events(status=None).entries} == {
+        Status.RESOLVED
+    }
+    assert f"job {world.job_id} (ann)" in {
+        line.who for line in world.ledger.open(world.jobs.items(world.job_id)[0].entry_id).history
+    }
+
+
+def test_a_sick_dependency_halts_the_job_after_its_canary(world):
+    world.hold(200)
+    world.begin(JobPlan())
+    world.run(well=False)
+    assert len(world.publisher.sent) == 1
+    assert world.job.status is JobStatus.HALTED
+    assert "the canary failed" in world.job.said
+
+
+def test_what_a_job_replayed_and_failed_again_is_held_and_not_replayed_by_itself(world):
+    world.hold(3)
+    world.begin()
+    world.run(well=False)
+    world.clock.sleep(timedelta(days=1))
+    world.worker.step()
+    assert len(world.publisher.sent) == 3
+    entries = world.ledger.get_failed_events(status=None).entries
+    assert {entry.status for entry in entries} == {Status.HELD}
+    assert all(f"left to replay job {world.job_id}" in entry.evidence for entry in entries)
+    assert all("transient error" in entry.evidence for entry in entries)
+
+
+def test_an_entry_that_waits_for_its_own_replay_is_left_to_the_job_that_has_it(world):
+    world.queue.send(letter_of(fingerprint="g1"))
+    world.worker.step()
+    assert world.entry.status is Status.WAITING
+    world.begin(selection=Selection(wanted=EntryFilter(fingerprint="g1")))
+    world.phase = Phase.OPEN
+    world.clock.sleep(PAUSE)
+    world.worker.step()
+    assert world.entry.status is Status.HELD
+    assert not world.publisher.sent
+    world.phase = None
+    world.run()
+    assert (world.entry.status, world.entry.replays) == (Status.RESOLVED, 1)
+
+
+def test_an_open_breaker_stops_the_job_and_it_goes_on_by_itself(world):
+    world.hold(3)
+    world.begin()
+    world.phase = Phase.OPEN
+    world.worker.step()
+    assert not world.publisher.sent
+    assert "a breaker of orders.sync is open" in world.job.said
+    world.phase = Phase.HALF_OPEN
+    world.worker.step()
+    world.worker.step()
+    assert len(world.publisher.sent) == 1
+    world.answer_all()
+    world.phase = Phase.CLOSED
+    world.run()
+    assert (world.job.status, world.job.handled, world.job.said) == (JobStatus.DONE, 3, "")
+    told = [line.what for line in world.jobs.job_history(world.job_id)]
+    assert told == ["running", "waits", "goes on", "done"]
+
+
+def test_the_brake_stops_jobs_too_and_they_say_who_pulled_it(world):
+    world.hold(3)
+    world.begin()
+    world.braked = "the brake was pulled by eve"
+    world.worker.step()
+    assert not world.publisher.sent
+    assert world.job.said == "waits: the brake was pulled by eve"
+    world.braked = ""
+    world.run()
+    assert world.job.status is JobStatus.DONE
+
+
+def test_no_answer_by_the_deadline_counts_as_a_failure(world):
+    world.hold(5)
+    world.begin(JobPlan(rate=None))
+    world.worker.step()
+    world.clock.sleep(DEADLINE)
+    world.worker.step()
+    world.worker.step()
+    assert (world.job.status, world.job.unanswered) == (JobStatus.HALTED, 1)
+
+
+def test_an_entry_that_cannot_be_sent_is_refused_with_the_reason_and_stops_nothing(world):
+    world.hold(1, handler="nobody.knows")
+    world.ledger.add_failed_event(
+        letter_of("odd", fingerprint="g1", message=message_of("odd", task="gone.away"))
+    )
+    world.begin(JobPlan(rate=None))
+    world.run()
+    (refused,) = world.jobs.items(world.job_id, (ItemState.REFUSED,))
+    assert "no handler is registered as 'gone.away'" in refused.reason
+    assert (world.job.status, world.job.handled, world.job.refused) == (JobStatus.DONE, 1, 1)
+
+
+def test_entries_with_too_many_replays_are_refused(world):
+    world.hold(1)
+    for _ in range(6):
+        world.begin()
+        world.run(well=False)
+    assert len(world.publisher.sent) == 5
+    (refused,) = world.jobs.items(world.job_id)
+    assert "replayed 5 times" in refused.reason
+
+
+def test_a_broker_that_is_away_loses_nothing_and_the_job_says_why(world):
+    world.hold(5)
+    world.begin()
+    world.publisher.fail["publish"] = BrokerUnavailable("the broker is away")
+    done = world.worker.step()
+    assert "replay jobs" in done.away
+    assert world.job.said == "waits: the broker is away"
+    world.publisher.fail.clear()
+    world.clock.sleep(PAUSE)
+    world.run()
+    assert (world.job.status, world.job.handled, world.job.said) == (JobStatus.DONE, 5, "")
+    assert sorted(world.numbers()) == [(f"e{n}", 1) for n in range(5)]
+
+
+def test_a_payload_store_that_is_away_uses_no_replay_up(world):
+    letter = letter_of(fingerprint="g1")
+    away = without_body(letter, world.payloads.put(letter.message.body))
+    entry = world.ledger.add_failed_event(away)
+    world.ledger.decide(
+        [Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)], by="me"
+    )
+    world.begin()
+    world.payloads.fail["fetch"] = PayloadStoreUnavailable("the store is away")
+    world.worker.step()
+    assert world.job.said == "waits: the store is away"
+    assert world.entry.replays == 0
+    world.payloads.fail.clear()
+    world.run()
+    assert (world.job.status, world.entry.replays) == (JobStatus.DONE, 1)
+
+
+@pytest.mark.parametrize("verb", ["publish", "after publish", "before note", "after note"])
+@pytest.mark.parametrize("sent_before", [0, 2])
+def test_an_engine_that_dies_anywhere_sends_no_entry_under_two_numbers(world, verb, sent_before):
+    world.hold(5)
+    world.begin(replace(AT_ONCE, in_flight=3))
+    faulty = world.publisher if "publish" in verb else world.jobs
+    publish, count = world.publisher.publish, []
+
+    def counted(message):
+        count.append(message)
+        if len(count) > sent_before:
+            faulty.fail[verb] = Killed()
+        publish(message)
+
+    world.publisher.publish = counted
+    with pytest.raises(Killed):
+        world.run()
+    world.publisher.publish = publish
+    world.publisher.fail.clear()
+    world.jobs.fail.clear()
+    world.restart()
+    world.worker.step()
+    world.clock.sleep(max(JOB_LEASE, world.replayer.lease))
+    world.run()
+    assert (world.job.status, world.job.handled) == (JobStatus.DONE, 5)
+    assert {number for _, number in world.numbers()} == {1}
+    assert {event for event, _ in world.numbers()} == {f"e{n}" for n in range(5)}
+    assert len(world.publisher.sent) <= 6
+
+
+def test_a_paused_job_sends_nothing_more_and_counts_what_is_under_way(world):
+    world.hold(5)
+    world.begin(replace(AT_ONCE, in_flight=2))
+    world.worker.step()
+    world.jobs.pause(world.job_id, by="ann")
+    world.run()
+    assert (world.job.status, world.job.handled, world.job.sent) == (JobStatus.PAUSED, 2, 2)
+    world.jobs.resume(world.job_id, by="ann")
+    world.run()
+    assert (world.job.status, world.job.handled) == (JobStatus.DONE, 5)
+
+
+def test_a_turn_sends_for_half_its_lease_at_most(world):
+    world.hold(5)
+    world.begin()
+    publish = world.publisher.publish
+
+    def slow(message):
+        world.clock.sleep(JOB_LEASE / 4)
+        publish(message)
+
+    world.publisher.publish = slow
+    world.worker.step()
+    assert len(world.publisher.sent) == 3
+    world.run()
+    assert (world.job.status, world.job.handled) == (JobStatus.DONE, 5)

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import json
+import types
+from datetime import timedelta
+
+import pytest
+from rich.console import Console
+from tests.contracts.ledger import message_of
+from tests.hand_clock import START, HandClock
+from tests.unit.cli.ledger_app import held
+
+from angzarr.analysis.entry import Status
+from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.cli import job_view
+from angzarr.cli.analyze import open_worker
+from angzarr.cli.target_phases import TargetPhases
+from angzarr.dead_letters.replay_outcome import ReplayOutcome
+from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.events import headers as names
+from angzarr.resilience.breaker import Phase, State
+from angzarr.resilience.guarded import Guard
+
+
+def outcome_of(message, outcome="handled"):
+    return ReplayOutcome(
+        letter_id=message.headers[names.LETTER_ID], replay=message.headers[names.REPLAY],
+        outcome=outcome, handler="orders.sync", event_id="e",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def jobs(app):
+    store = app.open_replay_jobs()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def at_work(app, monkeypatch):
+    """Let an analysis worker do a round whenever somebody who follows a job would sleep."""
+    app.publisher.on_publish = lambda message: app.outcomes.waiting.append(outcome_of(message))
+    with open_worker(app, ["order"]) as worker:
+        monkeypatch.setattr(
+            job_view, "follow", lambda look: follow(look, lambda _seconds: worker.step())
+        )
+        yield worker
+
+
+follow = job_view.follow
+
+
+def three(ledger):
+    return [held(ledger, f"e{number}") for number in range(3)]
+
+
+def begun(run, *options):
+    result = run("dlq", "replay", "--status", "held", "--yes", "--json", *options)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_a_filter_becomes_a_job_that_the_worker_carries_out(app, ledger, run, at_work):
+    three(ledger)
+    result = run("dlq", "replay", "--status", "held", "--yes", "--watch", "--note", "bank is back")
+    assert result.exit_code == 0, result.output
+    assert "done stage" in result.output
+    assert "3 handled" in result.output
+    assert ledger.get_failure_stats().by_status == {Status.RESOLVED: 3}
+    (listed,) = json.loads(run("dlq", "jobs", "list", "--json").output)["jobs"]
+    assert (listed["status"], listed["handled"], listed["note"]) == ("done", 3, "bank is back")
+
+
+def test_options_make_the_plan(ledger, run, jobs):
+    three(ledger)
+    options = ["--stages", "2,4", "--rate", "0", "--halt", "5%", "--in-flight", "7"]
+    job = jobs.open_job(begun(run, *options)["id"])
+    assert job.plan == JobPlan(stages=(2, 4), rate=None, in_flight=7, halt_share=0.05)
+    assert jobs.open_job(job.id).created_by
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--stages", "x"], ["--halt", "much"], ["--stages", "5,1"], ["--rate", "-1"]],
+)
+def test_options_that_make_no_plan_are_one_clear_sentence(ledger, run, jobs, options):
+    three(ledger)
+    result = run("dlq", "replay", "--status", "held", "--yes", *options)
+    assert result.exit_code in {1, 2}
+    assert "Traceback" not in result.output
+    assert jobs.get_jobs().jobs == ()
+
+
+def test_several_entries_are_a_job_and_one_is_sent_at_once(app, ledger, run, jobs):
+    entries = three(ledger)
+    run("dlq", "replay", entries[0].id, "--yes")
+    assert len(app.publisher.sent) == 1
+    run("dlq", "replay", entries[1].id, entries[2].id, "--yes")
+    assert len(app.publisher.sent) == 1
+    (job,) = jobs.get_jobs().jobs
+    assert job.total == 2
+
+
+def test_it_asks_how_many_first(ledger, run, jobs):
+    three(ledger)
+    result = run("dlq", "replay", "--status", "held", input="n\n")
+    assert "Replay 3 entries in a job?" in result.output
+    assert result.exit_code == 1
+    assert jobs.get_jobs().jobs == ()
+
+
+def test_nothing_to_replay_is_no_failure(app, run):
+    result = run("dlq", "replay", "--status", "held")
+    assert result.exit_code == 0
+    assert "no entries to replay" in result.output
+
+
+def test_dry_run_counts_what_would_be_sent_and_refused_and_why(app, ledger, run, jobs):
+    three(ledger)
+    held(ledger, "odd", message=message_of("odd", task="os.system"))
+    told = json.loads(run("dlq", "replay", "--status", "held", "--dry-run", "--json").output)
+    assert (told["looked_at"], told["would_send"]) == (4, 3)
+    assert told["refused"] == {"no handler is registered as 'os.system'": 1}
+    output = run("dlq", "replay", "--status", "held", "--dry-run").output
+    assert "3 would be replayed, 1 refused" in output
+    assert jobs.get_jobs().jobs == ()
+    assert not app.publisher.sent
+
+
+def test_a_halted_job_ends_the_watch_with_3_and_can_be_resumed(app, ledger, run, jobs, at_work):
+    three(ledger)
+    app.publisher.on_publish = None
+    app.settings.analysis.answer_deadline = timedelta(0)
+    with open_worker(app, ["order"]) as worker:
+        job_id = begun(run)["id"]
+        for _ in range(3):
+            worker.step()
+        result = run("dlq", "jobs", "watch", job_id)
+        assert result.exit_code == 3
+        assert "the canary failed" in result.output
+        assert run("dlq", "jobs", "resume", job_id).exit_code == 0
+    assert jobs.open_job(job_id).status is JobStatus.RUNNING
+
+
+def test_a_person_pauses_resumes_and_cancels(ledger, run, jobs):
+    three(ledger)
+    job_id = begun(run)["id"]
+    assert json.loads(run("dlq", "jobs", "pause", job_id, "--json").output)["status"] == "paused"
+    again = run("dlq", "jobs", "pause", job_id)
+    assert again.exit_code == 1
+    assert "is paused: only a running job can be paused" in again.output
+    assert "is running" in run("dlq", "jobs", "resume", job_id).output
+    assert "is cancelled" in run("dlq", "jobs", "cancel", job_id).output
+    assert run("dlq", "jobs", "watch", job_id).exit_code == 4
+    shown = run("dlq", "jobs", "show", job_id).output
+    assert "cancelled by" in shown
+    assert "stages 1, 5, 25, all; 50 a second" in shown
+
+
+def test_a_large_job_is_proposed_and_not_approved_by_its_author(app, ledger, run, jobs):
+    app.settings.analysis.approvals.jobs_over = 2
+    three(ledger)
+    job = begun(run)
+    assert job["status"] == "proposed"
+    refused = run("dlq", "jobs", "approve", job["id"])
+    assert refused.exit_code == 1
+    assert "not by the person who proposed it" in refused.output
+    assert run("dlq", "jobs", "watch", job["id"]).exit_code == 5
+
+
+def test_show_tells_what_was_refused_and_why(app, ledger, run, at_work):
+    held(ledger, "e1")
+    held(ledger, "odd", message=message_of("odd", task="os.system"))
+    result = run("dlq", "replay", "--status", "held", "--yes", "--watch")
+    assert result.exit_code == 1
+    (job,) = json.loads(run("dlq", "jobs", "list", "--json").output)["jobs"]
+    shown = json.loads(run("dlq", "jobs", "show", job["id"], "--json").output)
+    (refused,) = shown["refused_entries"]
+    assert "os.system" in refused["reason"]
+    assert "os.system" in run("dlq", "jobs", "show", job["id"]).output
+
+
+def test_unknown_jobs_and_cursors_are_one_clear_sentence(app, run):
+    for verb in ("show", "watch", "pause", "approve"):
+        assert "there is no replay job 'nope'" in run("dlq", "jobs", verb, "nope").output
+    assert run("dlq", "jobs", "list", "--after", "nope").exit_code == 2
+    assert "no replay jobs" in run("dlq", "jobs", "list").output
+
+
+def test_one_entry_passes_the_cap_by_force(app, ledger, run):
+    entry = held(ledger)
+    app.settings.analysis.most_replays = 0
+    result = run("dlq", "replay", entry.id, "--yes")
+    assert result.exit_code == 1
+    assert "--force" in result.output
+    assert run("dlq", "replay", entry.id, "--yes", "--force").exit_code == 0
+    assert run("dlq", "replay", "--status", "held", "--force").exit_code == 2
+
+
+def test_a_terminal_sees_a_bar(monkeypatch, capsys):
+    job = ReplayJob(
+        id="j", selection=Selection(), plan=JobPlan(), created_by="ann", created_at=START,
+        status=JobStatus.DONE, total=4, sent=4, handled=3, failed=1, said="[red]evil[/red]",
+    )  # fmt: skip
+    monkeypatch.setattr(
+        job_view, "Console", lambda **_o: Console(force_terminal=True, width=100, highlight=False)
+    )
+    assert follow(lambda: job) is job
+    shown = capsys.readouterr().out
+    assert "4/4" in shown
+    assert "[red]evil[/red]" in shown
+    assert job_view.exit_code(job) == 1
+
+
+# -- breakers of the targets -----------------------------------------------------------------
+
+
+class Controls:
+    def __init__(self, states):
+        self.given, self.asked = states, 0
+
+    def states(self):
+        self.asked += 1
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+
+def phases_of(controls, clock, seconds=(0.0,)):
+    handler = types.SimpleNamespace(breakers=(Guard("bank"), Guard("mail")), domain="order")
+
+    def breaker_controls():
+        if controls is None:
+            raise ConfigurationError("none is shared")
+        return controls
+
+    times = iter(seconds)
+    shop = types.SimpleNamespace(
+        find_handler=lambda name: handler if name == "pay" else None,
+        breaker_controls=breaker_controls,
+    )
+    last = [0.0]
+
+    def monotonic():
+        last[0] = next(times, last[0])
+        return last[0]
+
+    return TargetPhases(app=shop, clock=clock, monotonic=monotonic)
+
+
+@pytest.mark.parametrize(
+    ("states", "phase"),
+    [
+        ({}, None),
+        ({"bank": State()}, Phase.CLOSED),
+        ({"bank": State(), "mail": State(phase=Phase.HALF_OPEN)}, Phase.HALF_OPEN),
+        ({"bank": State(phase=Phase.ISOLATED), "mail": State(phase=Phase.OPEN)}, Phase.ISOLATED),
+        ({"wave:order": State(phase=Phase.OPEN)}, Phase.OPEN),
+        ({"others": State(phase=Phase.OPEN)}, None),
+        ({"bank": State(phase=Phase.OPEN, retry_at=START + timedelta(seconds=1))}, Phase.OPEN),
+        ({"bank": State(phase=Phase.OPEN, retry_at=START)}, Phase.HALF_OPEN),
+        (StoreUnavailable("away"), None),
+    ],
+)
+def test_the_worst_breaker_of_the_handlers_counts(states, phase):
+    assert phases_of(Controls(states), HandClock())(["pay"]) is phase
+
+
+def test_unknown_handlers_and_breakers_of_each_process_say_nothing():
+    assert phases_of(None, HandClock())(["pay"]) is None
+    assert phases_of(Controls({"bank": State(phase=Phase.OPEN)}), HandClock())(["x"]) is None
+
+
+def test_breakers_are_asked_once_a_second():
+    controls = Controls({"bank": State()})
+    phases = phases_of(controls, HandClock(), seconds=(0.0, 0.0, 0.5, 1.1, 1.1))
+    for _ in range(3):
+        phases(["pay"])
+    assert controls.asked == 2
