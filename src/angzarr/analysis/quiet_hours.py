@@ -75,7 +75,7 @@ def window_of(text: str) -> Window:
     days = _days(found["days"]) if found else None
     start, end = (_time(found[part]) if found else None for part in ("start", "end"))
     if start is None or end is None or not days:
-        msg = f"quiet hours {text!r} cannot be read: {_FORM}"
+        msg = f"these quiet hours cannot be read: {_FORM}"
         raise ConfigurationError(msg)
     return Window(days, start, end)
 
@@ -85,7 +85,7 @@ def place_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        msg = f"there is no timezone {name!r}: name one like Europe/Berlin or UTC"
+        msg = "there is no such timezone: name one like Europe/Berlin or UTC"
         raise ConfigurationError(msg) from None
 
 
