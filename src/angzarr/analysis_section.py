@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from angzarr.analysis.quiet_hours import QuietHours, place_of, window_of
+from angzarr.analysis.rule_file import SETTING, read_rules
+from angzarr.analysis.rules import WrittenRule, rules_from
+from angzarr.resilience.backoff import Policy
 from angzarr.sections import Section, Span, said
 
 
@@ -44,7 +48,31 @@ class AnalysisSettings(Section):
     longest_delay: Span = timedelta(hours=1)
     #: A replay that was not answered by then is held for a person.
     answer_deadline: Span = timedelta(hours=1)
+    #: How long an entry waits for an ill dependency before a person is asked.
+    longest_wait: Span = Field(default=timedelta(days=1), gt=timedelta(0))
+    #: Rules that come before those that ship with angzarr, or the path of a YAML file of them;
+    #: only the analysis worker reads that file.
+    rules: str | tuple[dict[str, Any], ...] = ()
     automatic: AutomaticSettings = AutomaticSettings()
     #: Replays of one entry after which neither the worker nor a job replays it; a person may.
     most_replays: int = Field(default=10, ge=1)
     approvals: ApprovalSettings = ApprovalSettings()
+
+    @field_validator("rules")
+    @classmethod
+    def _check_rules(cls, rules: Any) -> Any:
+        said(lambda: isinstance(rules, str) or rules_from(rules, SETTING))
+        return rules
+
+    def written_rules(self) -> tuple[WrittenRule, ...]:
+        """Return the rules of the settings; raises ConfigurationError naming file, rule and key."""
+        return read_rules(self.rules)
+
+    def replay_backoff(self) -> Policy:
+        """Return the pauses between automatic replays."""
+        return Policy(
+            name="replay",
+            base=self.first_delay,
+            max_delay=max(self.first_delay, self.longest_delay),
+            max_attempts=self.max_replays + 1,
+        )

@@ -44,18 +44,18 @@ from angzarr.errors import ConfigurationError
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
 from angzarr.flow import guard_of, open_flow
-from angzarr.operating import Operating
 from angzarr.per_process import OncePerProcess
 from angzarr.registering import Registering
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.taxonomy import Rule, VerdictRule
+from angzarr.ruling import Ruling
 from angzarr.settings import Settings, load
 from angzarr.turn_thread import TurnThread
 
 
-class Angzarr(Registering, Operating):
+class Angzarr(Registering, Ruling):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
@@ -103,6 +103,8 @@ class Angzarr(Registering, Operating):
         self.rules = tuple(rules)
         self.verdicts = tuple(verdicts)
         self.hooks = tuple(hooks)
+        self._dlq_rules = []
+        self._dlq_classifier = None
         self._lease: LeaseKeeper | None = None
         self._threads: list[TurnThread] = []
         self._schedule = OncePerProcess(lambda: open_schedule(self))

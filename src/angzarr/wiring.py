@@ -196,6 +196,12 @@ def open_replay_jobs(settings: Settings, broker: str) -> Any:
     return jobs.SqlReplayJobs(_ledger_database(settings, broker))
 
 
+def open_peers(settings: Settings, broker: str) -> Any:
+    """Return what tells how many events of the ledger fare."""
+    peers = importlib.import_module("angzarr.adapters.sql.peers")
+    return peers.SqlPeers(_ledger_database(settings, broker))
+
+
 def _ledger_database(settings: Settings, broker: str) -> Any:
     url = settings.ledger or (EMBEDDED if is_embedded(broker) else None)
     if url is None:

@@ -1,193 +1,139 @@
 """Classify: what kind of failure this is, and what to do with it (spec A3). Pure.
 
-Rules are tried in order and the first that speaks decides. These are the first ones: what may
-pass by itself is replayed with a pause and a cap, what could not be read is archived, all else
-waits for a person.
+The first rule that fits speaks, and then what no rule can overrule: a letter that may be forged is
+held unread, no replay beyond the cap or into an open breaker, no wait without end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from angzarr.analysis.entry import Failure, FailureClass, Unreadable
-from angzarr.analysis.replay import was_revoked
+from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.evidence import Evidence, Problem
+from angzarr.analysis.pauses import Pauses
+from angzarr.analysis.rules import Pause, Rule, Tried, Verdict, decide, try_all, verdict_of
 from angzarr.analysis.transition import Action, Decision
-from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.dead_letters.refusal import Distrusted
-from angzarr.resilience.backoff import Policy
-from angzarr.resilience.category import Category, retryable
+from angzarr.printable import printable
 
-#: How often an event is replayed by itself (spec A4).
-MAX_REPLAYS: Final = 3
-#: The pause before each replay.
-REPLAY_BACKOFF: Final = Policy(
-    name="replay",
-    base=timedelta(seconds=30),
-    max_delay=timedelta(hours=1),
-    max_attempts=MAX_REPLAYS + 1,
+#: A classifier of others, in place of all rules.
+Replacement: TypeAlias = Callable[[Evidence], Decision]
+_FALLBACK: Final = Verdict(
+    failure_class=FailureClass.UNKNOWN, action=Action.HOLD, evidence="no rule fits"
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """What is known when an entry is classified; the I/O behind it is done."""
+class Explanation(NamedTuple):
+    """A decision, and all that led there."""
 
-    failure: Failure
-    #: Replays begun so far, a person's included.
-    replays: int = 0
-    #: Why the message cannot be sent to where it came from; empty: it can.
-    target_problem: str = ""
-
-
-Rule: TypeAlias = Callable[[DeadLetter, Situation], Decision | None]
+    decision: Decision
+    #: Every rule in order; empty where none was asked.
+    tried: Sequence[Tried]
+    #: What overruled the rules, or took their place.
+    overruled: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classifier:
-    """The rules with their settings; `delay` gives the pause before replay number n, from 1."""
+    """The rules in order, with what limits all of them."""
 
-    delay: Callable[[int], timedelta]
-    max_replays: int = MAX_REPLAYS
+    rules: Sequence[Rule]
+    pauses: Pauses
+    max_replays: int
+    #: How long an entry may wait for its dependency before a person is asked.
+    longest_wait: timedelta
+    #: Asked instead of the rules, which still stand in where it breaks.
+    replacement: Replacement | None = None
 
-    def __call__(self, situation: Situation) -> Decision:
+    def __call__(self, evidence: Evidence) -> Decision:
         """Return what to do, with class and evidence."""
-        failure = situation.failure
-        if isinstance(failure, Unreadable):
-            return _archive(f"the letter could not be read: {failure.problem}")
-        for rule in (_distrusted, *_BY_REASON, self._retryable, _by_error):
-            if decision := rule(failure, situation):
-                break
-        else:
-            decision = _hold(FailureClass.UNKNOWN, f"no rule fits: {failure.explanation}")
-        return _with_problem(decision, situation.target_problem)
+        if evidence.problem is Problem.DISTRUSTED:
+            return _distrusted(evidence)
+        verdict, broken = self._verdict(evidence)
+        return self._limited(verdict, evidence, broken)[0]
 
-    def _retryable(self, letter: DeadLetter, situation: Situation) -> Decision | None:
-        if (category := _category(letter)) is None or not retryable(category):
-            return None
-        if situation.target_problem:
-            return _hold(FailureClass.CONFIGURATION_ERROR, situation.target_problem)
-        used = f"{situation.replays} of {self.max_replays} replays used"
-        if situation.replays >= self.max_replays:
-            return _hold(FailureClass.TRANSIENT_ONGOING, f"{category} error, {used}")
-        return Decision(
-            action=Action.REPLAY,
-            failure_class=FailureClass.TRANSIENT_ONGOING,
-            evidence=f"{category} error, {used}; the dependency's health is not known",
-            delay=self.delay(situation.replays + 1),
+    def explain(self, evidence: Evidence) -> Explanation:
+        """Return the same decision with all that led there."""
+        if evidence.problem is Problem.DISTRUSTED:
+            return Explanation(_distrusted(evidence), (), "the letter is not to be believed")
+        verdict, broken = self._verdict(evidence)
+        decision, limit = self._limited(verdict, evidence, broken)
+        if self.replacement and not any(one.startswith("the classifier") for one in broken):
+            return Explanation(decision, (), limit or "a classifier of yours stands for the rules")
+        return Explanation(decision, try_all(self.rules, evidence), limit)
+
+    def _verdict(self, evidence: Evidence) -> tuple[Verdict, list[str]]:
+        broken = []
+        if self.replacement is not None:
+            try:
+                return verdict_of(self.replacement(evidence)), []
+            except Exception as error:  # noqa: BLE001 - it is of others and must not stop the worker
+                said = f"the classifier of this app failed: {type(error).__name__}: {error}"
+                broken = [printable(said[:300])]
+        found, more = decide(self.rules, evidence)
+        return found or _FALLBACK, [*broken, *more]
+
+    def _limited(
+        self, verdict: Verdict, evidence: Evidence, broken: Sequence[str]
+    ) -> tuple[Decision, str]:
+        """Return the decision as far as it may go, and what overruled the verdict."""
+        limited, limit = self._limit(verdict, evidence)
+        said = [limited.evidence, *broken]
+        if limited.action is Action.REPLAY:
+            said.insert(1, self._used(evidence))
+        problem = evidence.target_problem
+        if limited.action is Action.HOLD and problem and problem not in limited.evidence:
+            said.append(f"it cannot be replayed: {problem}")
+        decision = Decision(
+            action=limited.action,
+            failure_class=limited.failure_class,
+            evidence="; ".join(said),
+            delay=self._delay(limited, evidence),
         )
+        return decision, limit
+
+    def _limit(self, verdict: Verdict, evidence: Evidence) -> tuple[Verdict, str]:
+        """Change what a rule wants and may not have; the second says why, or is empty."""
+        if verdict.action is Action.REPLAY:
+            if evidence.target_problem:
+                return _instead(verdict, Action.HOLD, "it cannot be sent")
+            if evidence.replays >= self.max_replays:
+                return _instead(verdict, Action.HOLD, self._used(evidence))
+            if barring := ", ".join(map(str, evidence.barring)):
+                verdict, limit = _instead(verdict, Action.WAIT, f"no replay into {barring}")
+                over, late = self._limit(verdict, evidence)
+                return over, late or limit
+        if verdict.action is Action.WAIT and evidence.age >= self.longest_wait:
+            hours = self.longest_wait.total_seconds() / 3600
+            return _instead(verdict, Action.HOLD, f"it waited {hours:g} h and may wait no longer")
+        return verdict, ""
+
+    def _used(self, evidence: Evidence) -> str:
+        return f"{evidence.replays} of {self.max_replays} replays used"
+
+    def _delay(self, verdict: Verdict, evidence: Evidence) -> timedelta:
+        if verdict.action not in {Action.REPLAY, Action.WAIT}:
+            return timedelta(0)
+        if isinstance(verdict.delay, timedelta):
+            return verdict.delay
+        if verdict.delay is Pause.SOON:
+            return self.pauses.soon()
+        if verdict.action is Action.REPLAY:
+            return self.pauses.replay(evidence.replays + 1)
+        return self.pauses.look(evidence)
 
 
-def _distrusted(_letter: DeadLetter, situation: Situation) -> Decision | None:
+def _instead(verdict: Verdict, action: Action, why: str) -> tuple[Verdict, str]:
+    said = f"{verdict.evidence}; {why}" if verdict.evidence else why
+    return replace(verdict, action=action, evidence=said, delay=Pause.BACKOFF), why
+
+
+def _distrusted(evidence: Evidence) -> Decision:
     """Hold what somebody may have forged: not even its reason is to be believed."""
-    if not isinstance(situation.target_problem, Distrusted):
-        return None
-    return _hold(FailureClass.DATA_CORRUPTION, situation.target_problem)
-
-
-def _revoked(letter: DeadLetter, _situation: Situation) -> Decision | None:
-    if not was_revoked(letter):
-        return None
     return Decision(
-        action=Action.SKIP,
-        failure_class=FailureClass.REVOKED,
-        evidence="somebody revoked the task",
-    )
-
-
-def _undeliverable(letter: DeadLetter, situation: Situation) -> Decision | None:
-    """Tell a message nobody can read from one whose handler is missing here."""
-    if letter.reason is not Reason.UNDELIVERABLE:
-        return None
-    if letter.event is not None and situation.target_problem:
-        return _hold(FailureClass.CONFIGURATION_ERROR, situation.target_problem)
-    if letter.event is None:
-        return _archive(f"the message could not be read: {letter.explanation}")
-    return _hold(FailureClass.DATA_CORRUPTION, letter.explanation)
-
-
-def _poison(letter: DeadLetter, _situation: Situation) -> Decision | None:
-    if letter.reason is not Reason.POISON:
-        return None
-    return _hold(FailureClass.POISON, f"it kills its worker: {letter.explanation}")
-
-
-def _too_old(letter: DeadLetter, _situation: Situation) -> Decision | None:
-    if letter.reason is Reason.OUT_OF_TIME:  # replayed, it would run without its deadline
-        return _hold(FailureClass.TOO_OLD, letter.explanation)
-    if letter.reason is not Reason.TOO_OLD:
-        return None
-    return _hold(FailureClass.TOO_OLD, f"it waited too long: {letter.explanation}")
-
-
-def _conflict(letter: DeadLetter, _situation: Situation) -> Decision | None:
-    if letter.reason is not Reason.CONFLICT:
-        return None
-    return _hold(FailureClass.DATA_CORRUPTION, f"one key, two bodies: {letter.explanation}")
-
-
-def _given_up(letter: DeadLetter, _situation: Situation) -> Decision | None:
-    if _error_name(letter) not in {"GiveUp", "CommandRejectedError"}:
-        return None
-    return _hold(FailureClass.BUSINESS_REJECTION, f"the handler refused: {letter.error_message}")
-
-
-#: Why it became a letter says more than the error's category.
-_BY_REASON: Final[tuple[Rule, ...]] = (
-    _revoked,
-    _undeliverable,
-    _poison,
-    _too_old,
-    _conflict,
-    _given_up,
-)
-
-_CLASSES: Final = {
-    Category.AUTHORIZATION: FailureClass.CONFIGURATION_ERROR,
-    Category.BUDGET: FailureClass.CONFIGURATION_ERROR,
-    Category.CLIENT: FailureClass.BUSINESS_REJECTION,
-    Category.INTEGRITY: FailureClass.BUSINESS_REJECTION,
-    Category.UNKNOWN: FailureClass.CODE_DEFECT,
-}
-
-
-def _by_error(letter: DeadLetter, _situation: Situation) -> Decision | None:
-    category = _category(letter)
-    if category is None or not letter.error_type:
-        return None
-    found = _CLASSES.get(category, FailureClass.UNKNOWN)
-    if _error_name(letter) in {"ValidationError", "DecodeError"}:
-        found = FailureClass.DATA_CORRUPTION
-    said = f": {letter.error_message}" if letter.error_message else ""
-    return _hold(found, f"{category} error, {letter.error_type}{said}")
-
-
-def _with_problem(decision: Decision, problem: str) -> Decision:
-    """Tell whoever looks at a held entry why it cannot be replayed, too."""
-    if decision.action is not Action.HOLD or not problem or problem in decision.evidence:
-        return decision
-    evidence = f"{decision.evidence}; it cannot be replayed: {problem}"
-    return replace(decision, evidence=evidence)
-
-
-def _category(letter: DeadLetter) -> Category | None:
-    try:
-        return Category(letter.category)
-    except ValueError:  # a letter of others
-        return None
-
-
-def _error_name(letter: DeadLetter) -> str:
-    return letter.error_type.rpartition(".")[2]
-
-
-def _hold(found: FailureClass, evidence: str) -> Decision:
-    return Decision(action=Action.HOLD, failure_class=found, evidence=evidence)
-
-
-def _archive(evidence: str) -> Decision:
-    return Decision(
-        action=Action.ARCHIVE, failure_class=FailureClass.DATA_CORRUPTION, evidence=evidence
+        action=Action.HOLD,
+        failure_class=FailureClass.DATA_CORRUPTION,
+        evidence=evidence.target_problem,
     )

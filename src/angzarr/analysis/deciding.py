@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from angzarr.analysis.classify import Situation
 from angzarr.analysis.entry import Entry, Failure, FailureClass
+from angzarr.analysis.evidence import Evidence, Health
+from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.ledger import Decided, Ledger
-from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import Action, Decision
 
 
@@ -21,8 +21,8 @@ class Deciding:
     """Gathers what is known of entries and decides; raises LedgerUnavailable."""
 
     ledger: Ledger
-    replayer: Replayer
-    classify: Callable[[Situation], Decision]
+    gathering: Gathering
+    classify: Callable[[Evidence], Decision]
     #: Who stands in the history.
     name: str
     #: The replay job that has an entry, or sent its last replay, by entry id.
@@ -35,11 +35,11 @@ class Deciding:
             Decided(
                 entry_id=entry.id,
                 revision=entry.revision,
-                decision=_left_to(
-                    owners.get(entry.id), self.classify(self._situation(entry, failure))
-                ),
+                decision=_left_to(owners.get(entry.id), self.classify(evidence)),
             )
-            for entry, failure in undecided
+            for (entry, _), evidence in zip(
+                undecided, self.gathering.gather(undecided), strict=True
+            )
         ]
         if decisions:
             self.ledger.decide(decisions, by=self.name)
@@ -51,6 +51,12 @@ class Deciding:
         self.hold(entry, _said_of(job))
         return True
 
+    def barred(self, entry: Entry) -> bool:
+        """Tell whether a breaker of *entry*'s handler would let no replay through now."""
+        look = self.gathering.breakers
+        seen = look.of(entry.handler_name)[0] if look else None
+        return any(one.health is Health.ILL for one in seen or ())
+
     def hold(self, entry: Entry, why: str) -> None:
         """Hold *entry* for a person, unless it changed meanwhile."""
         decision = Decision(
@@ -60,13 +66,6 @@ class Deciding:
         )
         held = Decided(entry_id=entry.id, revision=entry.revision, decision=decision)
         self.ledger.decide([held], by=self.name)
-
-    def _situation(self, entry: Entry, failure: Failure) -> Situation:
-        return Situation(
-            failure=failure,
-            replays=entry.replays,
-            target_problem=self.replayer.obstacle(failure),
-        )
 
 
 def _left_to(job: str | None, decision: Decision) -> Decision:

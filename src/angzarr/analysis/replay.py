@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from angzarr.analysis.entry import Failure, Unreadable
 from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.refusal import NoTarget, Refusal
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 
@@ -73,9 +73,9 @@ class ReplayTargets:
         if letter.envelope or not message.task:
             return Refusal(_UNKNOWN_FIELDS if message.task else _NO_MESSAGE)
         if message.task not in self.tasks:
-            return Refusal(f"no handler is registered as {message.task!r}")
+            return NoTarget(f"no handler is registered as {message.task!r}")
         if message.queue not in self.queues:
-            return Refusal(f"the app knows no queue {message.queue!r}")
+            return NoTarget(f"the app knows no queue {message.queue!r}")
         return letter
 
 

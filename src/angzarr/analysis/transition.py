@@ -53,6 +53,7 @@ class Action(StrEnum):
     """What to do with an entry."""
 
     REPLAY = "replay"
+    WAIT = "wait"  # and decide again; it is no replay and uses none up
     HOLD = "hold"
     ARCHIVE = "archive"
     SKIP = "skip"
@@ -60,15 +61,19 @@ class Action(StrEnum):
 
 _STATUS: Final = {
     Action.REPLAY: Status.WAITING,
+    Action.WAIT: Status.WAITING,
     Action.HOLD: Status.HELD,
     Action.ARCHIVE: Status.ARCHIVED,
     Action.SKIP: Status.SKIPPED,
 }
 
 
+_AT_A_TIME: Final = frozenset({Action.REPLAY, Action.WAIT})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do with an entry and why; `delay` counts from the decision, for a replay only."""
+    """What to do with an entry and why; `delay` counts from the decision, for replay and wait."""
 
     action: Action
     failure_class: FailureClass
@@ -77,10 +82,10 @@ class Decision:
 
 
 class Change(NamedTuple):
-    """An entry after a change, and what its history says of it."""
+    """An entry after a change, and what its history says of it; None: no line is worth it."""
 
     entry: Entry
-    line: HistoryLine
+    line: HistoryLine | None
 
 
 def continues(entry: Entry, failure: Failure) -> bool:
@@ -114,21 +119,29 @@ def holds(entry: Entry, failure: Failure) -> bool:
 
 
 def decided(entry: Entry, decision: Decision, now: datetime, by: str) -> Change:
-    """Return *entry* as *decision* wants it."""
-    due_at = now + decision.delay if decision.action is Action.REPLAY else None
+    """Return *entry* as *decision* wants it; an entry that waits on gets no line for each look."""
+    due_at = now + decision.delay if decision.action in _AT_A_TIME else None
     status = _STATUS[decision.action]
+    waits_on = decision.action is Action.WAIT and awaits_look(entry)
     changed = _changed(
         entry,
         status=status,
         failure_class=decision.failure_class,
         evidence=decision.evidence,
-        next_replay_at=due_at,
+        next_replay_at=due_at if decision.action is Action.REPLAY else None,
         wake_at=due_at,
         resolved_by="",
         resolved_at=None,
     )
+    if waits_on and decision.failure_class is entry.failure_class:
+        return Change(changed, None)
     said = f"{decision.failure_class}: {decision.evidence}"
     return Change(changed, HistoryLine(at=now, who=by, what=status.value, detail=said))
+
+
+def awaits_look(entry: Entry) -> bool:
+    """Tell whether *entry* waits to be decided again, and not for a replay."""
+    return entry.status is Status.WAITING and entry.next_replay_at is None
 
 
 def leased(entry: Entry, until: datetime) -> Entry:

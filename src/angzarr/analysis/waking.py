@@ -9,10 +9,11 @@ from typing import Final
 
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
-from angzarr.analysis.entry import Entry, Status, payload_of
+from angzarr.analysis.entry import Entry, Failure, Status, payload_of
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.transition import awaits_look
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 
 #: Replays that the broker may refuse in one turn before it counts as away.
@@ -34,6 +35,8 @@ class Waking:
     name: str = field(default="due entries", init=False)
     _refused: set[str] = field(default_factory=set, init=False)
     _store_away: PayloadStoreUnavailable | None = field(default=None, init=False)
+    #: Found in this turn, to be decided together at its end.
+    _undecided: list[tuple[Entry, Failure]] = field(default_factory=list, init=False)
 
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
         """Wake what is due; what was refused comes last, so that it holds up no other.
@@ -46,6 +49,7 @@ class Waking:
         due = self.ledger.due(limit=self.batch, lease=self.replayer.lease, besides=besides)
         refusals: list[Unavailable] = []
         self._store_away = None
+        self._undecided = []
         woken = 0
         for entry in sorted(due, key=lambda one: one.id in self._refused):
             try:
@@ -59,6 +63,7 @@ class Waking:
                 refusals.append(error)
                 if len(refusals) == MOST_REFUSED:
                     break
+        self.deciding.decide(self._undecided)
         if self._store_away:
             refusals.append(self._store_away)
         if refusals:
@@ -89,11 +94,20 @@ class Waking:
             raise self._store_away
         match entry.status:
             case Status.FAILED:
-                self.deciding.decide([(entry, found.failure)])
-            case Status.WAITING if not self.deciding.leave_to_job(entry):
-                return self.replayer.replay(entry, found.failure, by=self.deciding.name)
+                self._undecided.append((entry, found.failure))
+            case Status.WAITING:
+                return self._replay(entry, found.failure)
             case Status.COMPENSATED:
                 return self.compensator.publish(entry, found.failure)
             case Status.RETRYING:
                 return self.replayer.publish(entry, found.failure)
         return ""
+
+    def _replay(self, entry: Entry, failure: Failure) -> str:
+        """Replay *entry*, unless a job has it, or it waits to be looked at again."""
+        if self.deciding.leave_to_job(entry):
+            return ""
+        if awaits_look(entry) or self.deciding.barred(entry):
+            self._undecided.append((entry, failure))
+            return ""
+        return self.replayer.replay(entry, failure, by=self.deciding.name)

@@ -11,14 +11,12 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from datetime import timedelta
 
 from angzarr.analysis.answers import Answers
 from angzarr.analysis.brake import why_not_at_all, why_not_by_itself
-from angzarr.analysis.classify import REPLAY_BACKOFF, Classifier
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import Intake
 from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.replayer import Replayer
@@ -27,20 +25,13 @@ from angzarr.analysis.worker import AnalysisWorker
 from angzarr.cli.application import Application
 from angzarr.cli.target_phases import TargetPhases
 from angzarr.clock import SystemClock
-from angzarr.resilience.backoff import delay
 
 
 @contextmanager
 def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWorker]:
     """Build *app*'s analysis worker; what it holds goes back when the block is left."""
     settings = app.settings.analysis
-    backoff = replace(REPLAY_BACKOFF, base=settings.first_delay, max_delay=settings.longest_delay)
-    cap = min(settings.max_replays, settings.most_replays)
     chance = random.SystemRandom().random
-
-    def pause(replay: int) -> timedelta:
-        return delay(backoff, replay, chance())
-
     with ExitStack() as doors:
         queue = app.open_dead_letter_queue()
         doors.callback(queue.close)
@@ -55,8 +46,8 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         name = f"analysis@{socket.gethostname()}:{os.getpid()}"
         deciding = Deciding(
             ledger=replayer.ledger,
-            replayer=replayer,
-            classify=Classifier(delay=pause, max_replays=cap),
+            gathering=open_gathering(app, replayer, doors),
+            classify=app.dlq_classifier(chance),
             name=name,
             owners=jobs.owners,
         )
@@ -119,6 +110,13 @@ def open_replayer(app: Application, doors: ExitStack) -> Replayer:
 def open_compensator(app: Application, replayer: Replayer) -> Compensator:
     """Return what compensates *app*'s entries."""
     return Compensator(ledger=replayer.ledger, replayer=replayer, compensations=app.compensations())
+
+
+def open_gathering(app: Application, replayer: Replayer, doors: ExitStack) -> Gathering:
+    """Return what finds out all that is known of *app*'s failures."""
+    gathering = app.open_gathering(replayer)
+    doors.callback(gathering.peers.close)
+    return gathering
 
 
 @contextmanager

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
 from angzarr.analysis.brake import Brake
+from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensations
+from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.job import ReplayJobs
 from angzarr.analysis.job_work import JobWork
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
+from angzarr.analysis.replayer import Replayer
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import DeadLetterQueue
@@ -61,6 +64,12 @@ class Application(Protocol):
 
     def open_replay_jobs(self) -> JobStore:
         """Return the replay jobs of the ledger."""
+
+    def dlq_classifier(self, chance: Callable[[], float]) -> Classifier:
+        """Return what classifies failures; raises ConfigurationError for rules that are none."""
+
+    def open_gathering(self, replayer: Replayer) -> Gathering:
+        """Return what finds out all that is known of failures; close its `peers`."""
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return the dead-letter queue."""

@@ -11,6 +11,7 @@ from angzarr.cli.compensate import compensate
 from angzarr.cli.entries import list_, show, stats
 from angzarr.cli.entry_replay import replay
 from angzarr.cli.entry_verbs import COMMANDS
+from angzarr.cli.explain import explain
 from angzarr.cli.jobs import jobs
 from angzarr.cli.letters_import import import_
 from angzarr.cli.letters_move import export, move
@@ -29,6 +30,7 @@ for _command in (
     jobs,
     *COMMANDS,
     compensate,
+    explain,
     brake,
     stats,
     move,

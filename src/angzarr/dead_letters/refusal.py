@@ -13,3 +13,9 @@ class Distrusted(Refusal):
     """A reason to doubt who wrote the letter: nothing that it says decides what becomes of it."""
 
     __slots__ = ()
+
+
+class NoTarget(Refusal):
+    """Nothing here takes the message: no such handler, no such queue."""
+
+    __slots__ = ()

@@ -3,23 +3,21 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.contracts.ledger import letter_of, unreadable_message
+from tests.contracts.ledger import unreadable_message
 from tests.hand_clock import START
+from tests.judging import classifier, evidence_of
 
-from angzarr.analysis.classify import Classifier, Situation
 from angzarr.analysis.entry import FailureClass, Unreadable
 from angzarr.analysis.transition import Action
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.refusal import Distrusted
 
-classify = Classifier(delay=lambda replay: timedelta(seconds=30 * replay))
+classify = classifier()
 NO_HANDLER = "no handler is registered as 'orders.sync'"
 
 
 def decide(replays=0, target_problem="", **fields):
-    letter = letter_of(**fields)
-    situation = Situation(failure=letter, replays=replays, target_problem=target_problem)
-    return classify(situation)
+    return classify(evidence_of(replays=replays, target_problem=target_problem, **fields))
 
 
 @pytest.mark.parametrize("category", ["transient", "conflict", "server", "external"])
@@ -63,7 +61,6 @@ def test_event_without_a_target_is_held_not_replayed():
             {"category": "client", "error_type": "angzarr.errors.GiveUp"},
             FailureClass.BUSINESS_REJECTION,
         ),
-        ({"reason": Reason.POISON, "category": "unknown"}, FailureClass.POISON),
         ({"reason": Reason.CONFLICT, "category": "integrity"}, FailureClass.DATA_CORRUPTION),
         ({"reason": Reason.UNDELIVERABLE, "category": "client"}, FailureClass.DATA_CORRUPTION),
     ],
@@ -78,6 +75,11 @@ def test_everything_else_is_held_with_its_class_and_evidence(fields, found):
 def test_too_old_is_held_although_its_error_was_the_dependencys(reason):
     decision = decide(reason=reason, category="external")
     assert (decision.action, decision.failure_class) == (Action.HOLD, FailureClass.TOO_OLD)
+
+
+def test_what_kills_its_worker_is_archived():
+    decision = decide(reason=Reason.POISON, category="unknown")
+    assert (decision.action, decision.failure_class) == (Action.ARCHIVE, FailureClass.POISON)
 
 
 def test_revoked_task_is_skipped():
@@ -98,7 +100,7 @@ def test_unknown_task_is_a_missing_handler_not_bad_data():
     ],
 )
 def test_what_nobody_can_read_is_archived(failure):
-    decision = classify(Situation(failure=failure))
+    decision = classify(evidence_of(failure))
     assert (decision.action, decision.failure_class) == (
         Action.ARCHIVE,
         FailureClass.DATA_CORRUPTION,

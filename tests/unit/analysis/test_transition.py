@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given
@@ -13,10 +14,11 @@ from angzarr.analysis import transition
 from angzarr.analysis.entry import Status
 
 LEASE = timedelta(seconds=30)
+WAIT = replace(REPLAY, action=transition.Action.WAIT)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("letter"), st.integers(0, 4)),
-        st.tuples(st.just("decide"), st.sampled_from([HOLD, REPLAY])),
+        st.tuples(st.just("decide"), st.sampled_from([HOLD, REPLAY, WAIT])),
         st.tuples(st.just("retry"), st.integers(1, 4)),
         st.tuples(st.just("published"), st.integers(1, 4)),
         st.tuples(st.just("answered"), st.integers(1, 4)),

@@ -7,15 +7,17 @@ from datetime import timedelta
 import pytest
 from tests.contracts.ledger import letter_of, message_of, unreadable_message
 from tests.hand_clock import HandClock, seldom_by
+from tests.judging import classifier
 from tests.unit.cli.ledger_app import FakeCompensations
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
+from angzarr.adapters.memory.peers import MemoryPeers
 from angzarr.analysis.answers import Answers
-from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.entry import FailureClass, Status
+from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import BATCH, Intake
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
@@ -172,6 +174,7 @@ class World:
         )
         self.barred = ""
         self.compensations = FakeCompensations()
+        self.look = None
         self.worker = self.start_worker()
 
     def start_worker(self, *, batch: int = BATCH) -> AnalysisWorker:
@@ -179,8 +182,13 @@ class World:
         replayer = self.replayer
         deciding = Deciding(
             ledger=self.ledger,
-            replayer=replayer,
-            classify=Classifier(delay=lambda _replay: PAUSE),
+            gathering=Gathering(
+                peers=MemoryPeers(self.ledger),
+                obstacle=replayer.obstacle,
+                clock=self.clock,
+                breakers=self.look,
+            ),
+            classify=classifier(longest_delay=PAUSE),
             name="analysis@here",
         )
         return AnalysisWorker(

@@ -6,6 +6,7 @@ import types
 from datetime import timedelta
 
 from tests.contracts.ledger import HOLD, letter_of, message_of
+from tests.judging import classifier
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.sql.brake import SqlBrake
@@ -13,6 +14,8 @@ from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.jobs import SqlReplayJobs
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.peers import SqlPeers
+from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.ledger import Decided
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis_section import AutomaticSettings
@@ -88,6 +91,8 @@ class FakeApp:
         self.payloads = None
         self.compensating = FakeCompensations()
         self.clear = Clearance()
+        self.limits = {"first_delay": timedelta(0)}
+        self.look = None
 
     def clearance(self):
         return self.clear
@@ -109,6 +114,15 @@ class FakeApp:
 
     def find_handler(self, name):
         return None
+
+    def dlq_classifier(self, chance):
+        return classifier(chance=chance, **self.limits)
+
+    def open_gathering(self, replayer):
+        peers = SqlPeers(LedgerDatabase(build_engine(self.url)))
+        return Gathering(
+            peers=peers, obstacle=replayer.obstacle, clock=replayer.clock, breakers=self.look
+        )
 
     def open_dead_letter_queue(self):
         return self.queue

@@ -151,7 +151,8 @@ class MemoryLedger(Marking, Ledger):
 
     def _write(self, change: Change) -> Entry:
         self._entries[change.entry.id] = change.entry
-        self._history.setdefault(change.entry.id, []).append(change.line)
+        if change.line:
+            self._history.setdefault(change.entry.id, []).append(change.line)
         return change.entry
 
 

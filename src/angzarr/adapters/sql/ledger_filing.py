@@ -56,10 +56,11 @@ def save_entries(connection: Connection, entries: Sequence[Entry]) -> None:
     connection.execute(update(ledger_entries).where(by_id).values(values), rows)
 
 
-def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine]]) -> None:
-    """Add to the history of the entries named first."""
-    if lines:
-        connection.execute(insert(ledger_history), [line_row(*line) for line in lines])
+def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine | None]]) -> None:
+    """Add to the history of the entries named first; None adds nothing."""
+    rows = [line_row(entry_id, line) for entry_id, line in lines if line]
+    if rows:
+        connection.execute(insert(ledger_history), rows)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class Filing:
     _new: set[str] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)
     _failures: dict[str, Failure] = field(default_factory=dict)
-    _lines: list[tuple[str, HistoryLine]] = field(default_factory=list)
+    _lines: list[tuple[str, HistoryLine | None]] = field(default_factory=list)
 
     def ids_for(self, failures: Sequence[Failure]) -> set[str]:
         """Return the ids of all entries that *failures* may belong to."""

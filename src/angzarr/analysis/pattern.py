@@ -1,0 +1,94 @@
+"""Pattern: texts that rules look for, at a bounded cost, since letters are hostile. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, Final
+
+from angzarr.errors import ConfigurationError
+
+#: Characters of a text that a regular expression sees.
+SEARCHED: Final = 1_000
+#: Steps that one search may take at most, by the shape of its expression.
+MOST_STEPS: Final = 10_000_000
+_TOO_DEAR: Final = (
+    "could take too long on a hostile text: use at most one open repeat (* or +), none inside"
+    r" another, and bounds such as \d{1,5}; or patterns with *, of which there may be many"
+)
+
+
+def glob(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a whole text fits: ``*`` is any text, ``?`` one character.
+
+    No part of a text is looked at again once the next part of the pattern was found (atomic
+    groups), so a match takes at most length times length steps, whatever the text.
+    """
+    first, *rest = (_literally(part) for part in re.split(r"\*+", pattern))
+    between, last = rest[:-1], rest[-1:]
+    atoms = "".join(f"(?>.*?{part})" for part in between)
+    end = f".*{last[0]}" if last else ""
+    fullmatch = re.compile(f"{first}{atoms}{end}", re.DOTALL).fullmatch
+    return lambda text: fullmatch(text) is not None
+
+
+def is_glob(text: str) -> bool:
+    """Tell whether *text* is a pattern and not just a text."""
+    return "*" in text or "?" in text
+
+
+def expression(pattern: str) -> Callable[[str], bool]:
+    """Return what looks for a regular expression in the first `SEARCHED` characters of a text.
+
+    Raises ConfigurationError for one that is none, or that could take too long.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            steps = SEARCHED * _ways(parser.parse(pattern))
+            search = re.compile(pattern).search
+    except (re.error, Warning, RecursionError, OverflowError) as error:
+        msg = f"{pattern!r} is no regular expression: {error}"
+        raise ConfigurationError(msg) from error
+    if steps > MOST_STEPS:
+        msg = f"{pattern!r} {_TOO_DEAR}"
+        raise ConfigurationError(msg)
+    return lambda text: search(text[:SEARCHED]) is not None
+
+
+def _literally(part: str) -> str:
+    return "".join("." if character == "?" else re.escape(character) for character in part)
+
+
+def _ways(parsed: Any) -> float:
+    """Return in how many ways a parsed expression may try to match from one place."""
+    return math.prod(_ways_of(str(kind), what) for kind, what in parsed)
+
+
+def _ways_of(kind: str, what: Any) -> float:
+    match kind:
+        case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN" | "AT":
+            return 1
+        case "BRANCH":
+            return sum(_ways(branch) for branch in what[1])
+        case "SUBPATTERN":
+            return _ways(what[-1])
+        case "ATOMIC_GROUP":
+            return _ways(what)
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            least, most, inner = what
+            most = min(int(most), SEARCHED)
+            ways = _ways(inner)
+            return most - least + 1 if ways == 1 else _power(ways, most)
+        case _:  # references and assertions look at the text again
+            return math.inf
+
+
+def _power(ways: float, times: int) -> float:
+    try:
+        return float(ways**times)
+    except OverflowError:
+        return math.inf
