@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from pydantic import BaseModel
 from tests.contracts.ledger import letter_of
+from tests.hand_clock import START
 from tests.judging import evidence_of
 
 from angzarr import Angzarr
@@ -15,6 +17,7 @@ from angzarr.clock import SystemClock
 from angzarr.dead_letters.metadata import REDACTED
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
+from angzarr.fleet import Member, Release
 
 HELD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="mine")
 
@@ -102,4 +105,59 @@ def test_a_file_of_rules_is_read_by_the_analysis_worker_only(monkeypatch, tmp_pa
     app = Angzarr("shop", broker="memory://", set_as_current=False)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         app.dlq_classifier(lambda: 0.0)
+    app.close()
+
+
+# -- the fleet -------------------------------------------------------------------------------
+
+
+class FakeFleet:
+    def __init__(self, *running, handlers=("orders.sync",)):
+        self.looks = 0
+        self.running = [
+            Member(owner=str(n), host="h", pid=n, release=one, handlers=handlers, started_at=START)
+            for n, one in enumerate(running)
+        ]
+
+    def members(self):
+        self.looks += 1
+        return self.running
+
+    def releases(self):
+        return [
+            Release(name=name, first_seen_at=START + timedelta(days=n), last_seen_at=START)
+            for n, name in enumerate(["9.0", "10.0"])
+        ]
+
+
+@pytest.mark.parametrize(
+    ("running", "failed", "newer"),
+    [
+        (("10.0",), "9.0", True),
+        (("10.0", "9.0"), "9.0", False),  # it could come to the old one
+        (("9.0",), "10.0", False),
+        ((), "9.0", False),
+        (("10.0",), "never seen", None),
+        (("10.0",), "", None),
+    ],
+)
+def test_a_newer_release_is_one_that_all_who_run_the_handler_run(
+    app, monkeypatch, running, failed, newer
+):
+    fleet = FakeFleet(*running)
+    monkeypatch.setattr(app, "fleet", lambda: fleet)
+    newer_runs = gathering(app).releases()
+    assert newer_runs("orders.sync", failed) is newer
+    assert newer_runs("mail.send", failed) is (None if newer is None else False)
+    assert fleet.looks == 1
+
+
+def test_without_a_claim_store_no_release_is_newer_and_none_is_not():
+    app = Angzarr("shop", broker="memory://", set_as_current=False)
+
+    def refuse():
+        raise ConfigurationError("no store")
+
+    app.fleet = refuse
+    assert gathering(app).releases()("orders.sync", "9.0") is None
     app.close()
