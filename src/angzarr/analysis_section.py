@@ -52,7 +52,7 @@ class AnalysisSettings(Section):
     longest_wait: Span = Field(default=timedelta(days=1), gt=timedelta(0))
     #: Rules that come before those that ship with angzarr, or the path of a YAML file of them;
     #: only the analysis worker reads that file.
-    rules: str | tuple[dict[str, Any], ...] = ()
+    rules: str | tuple[dict[str, Any], ...] = Field(default=(), repr=False)
     automatic: AutomaticSettings = AutomaticSettings()
     #: Replays of one entry after which neither the worker nor a job replays it; a person may.
     most_replays: int = Field(default=10, ge=1)

@@ -8,16 +8,10 @@ from tests.contracts.ledger import HOLD, letter_of, message_of
 from tests.unit.analysis.test_worker import DEADLINE, PAUSE, Faults, Killed, World
 
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
-from angzarr.analysis.answers import Answers
-from angzarr.analysis.classify import Classifier
-from angzarr.analysis.compensation import Compensator
-from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.entry import Status
-from angzarr.analysis.intake import Intake
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
 from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.ledger import Decided, EntryFilter
-from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.dead_letters.offloading import without_body
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
@@ -53,13 +47,6 @@ class JobWorld(World):
         if not self.engines:
             self.jobs = FaultyJobs(self.ledger, self.clock)
         self.engines += 1
-        deciding = Deciding(
-            ledger=self.ledger,
-            replayer=self.replayer,
-            classify=Classifier(delay=lambda _replay: PAUSE),
-            name="analysis@here",
-            owners=self.jobs.owners,
-        )
         runner = JobRunner(
             work=self.jobs,
             replayer=self.replayer,
@@ -68,31 +55,7 @@ class JobWorld(World):
             most_replays=5,
             engine=f"engine {self.engines}",
         )
-        return AnalysisWorker(
-            duties=(
-                Intake(
-                    queue=self.queue,
-                    ledger=self.ledger,
-                    deciding=deciding,
-                    clock=self.clock,
-                    domains=["order"],
-                ),
-                Answers(outcomes=self.outcomes, ledger=self.ledger),
-                Waking(
-                    ledger=self.ledger,
-                    deciding=deciding,
-                    replayer=self.replayer,
-                    compensator=Compensator(
-                        ledger=self.ledger,
-                        replayer=self.replayer,
-                        compensations=self.compensations,
-                    ),
-                ),
-                runner,
-            ),
-            name="analysis@here",
-            chance=lambda: 0.5,
-        )
+        return super().start_worker(owners=self.jobs.owners, more=(runner,))
 
     def hold(self, count, **fields):
         letters = [

@@ -177,7 +177,7 @@ class World:
         self.look = None
         self.worker = self.start_worker()
 
-    def start_worker(self, *, batch: int = BATCH) -> AnalysisWorker:
+    def start_worker(self, *, batch: int = BATCH, more=(), **deciding_by) -> AnalysisWorker:
         """Start a worker that knows nothing but the ledger."""
         replayer = self.replayer
         deciding = Deciding(
@@ -190,6 +190,7 @@ class World:
             ),
             classify=classifier(longest_delay=PAUSE),
             name="analysis@here",
+            **deciding_by,
         )
         return AnalysisWorker(
             duties=(
@@ -213,6 +214,7 @@ class World:
                     batch=batch,
                     barred=lambda: self.barred,
                 ),
+                *more,
             ),
             seldom=seldom_by(self.clock),
             name="analysis@here",
