@@ -88,6 +88,14 @@ class Operating(Publishing):
         """Return the replay jobs of the ledger."""
         return wiring.open_replay_jobs(self.settings, self.broker_url)
 
+    def open_groups(self) -> Any:
+        """Return the groups of the ledger."""
+        return wiring.open_groups(self.settings, self.broker_url)
+
+    def open_ledger_upkeep(self) -> Any:
+        """Return what looks after the ledger's tables."""
+        return wiring.open_ledger_upkeep(self.settings, self.broker_url)
+
     def open_publisher(self) -> Publisher:
         """Return what sends raw messages to this app's broker."""
         return CeleryPublisher(self)

@@ -49,6 +49,8 @@ class Settings(BaseSettings):
 
     store: str | None = Field(default=None, repr=False)
     ledger: str | None = Field(default=None, repr=False)
+    #: Whether whoever uses a ledger whose tables are behind upgrades them.
+    ledger_migrate: bool = True
     prefix: str = "angzarr"
     dlq: DeadLetterSettings = DeadLetterSettings()
     facts: FactSettings = FactSettings()

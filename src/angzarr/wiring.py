@@ -184,6 +184,18 @@ def open_ledger(settings: Settings, broker: str) -> Any:
     return ledger.SqlLedger(_ledger_database(settings, broker))
 
 
+def open_groups(settings: Settings, broker: str) -> Any:
+    """Return the groups of the ledger."""
+    groups = importlib.import_module("angzarr.adapters.sql.ledger_groups")
+    return groups.SqlGroups(_ledger_database(settings, broker))
+
+
+def open_ledger_upkeep(settings: Settings, broker: str) -> Any:
+    """Return what looks after the ledger's tables."""
+    upkeep = importlib.import_module("angzarr.adapters.sql.ledger_upkeep")
+    return upkeep.SqlUpkeep(_ledger_database(settings, broker))
+
+
 def open_brake(settings: Settings, broker: str) -> Any:
     """Return the brake of the ledger's replays."""
     brake = importlib.import_module("angzarr.adapters.sql.brake")
@@ -211,7 +223,7 @@ def _ledger_database(settings: Settings, broker: str) -> Any:
         )
         raise ConfigurationError(msg)
     database = importlib.import_module("angzarr.adapters.sql.ledger_database")
-    return database.LedgerDatabase(sql_engine(url))
+    return database.LedgerDatabase(sql_engine(url), migrate=settings.ledger_migrate)
 
 
 def is_amqp(broker: str) -> bool:

@@ -45,6 +45,8 @@ SKEW: Final = timedelta(hours=1)
 DECIDED_BY_PEOPLE: Final = frozenset(
     {Status.SKIPPED, Status.ARCHIVED, Status.ESCALATED, Status.COMPENSATED}
 )
+#: What a decision may close an entry as.
+_CLOSED_BY_RULE: Final = frozenset({Status.ARCHIVED, Status.SKIPPED})
 #: A replay is under way, or there is nothing left to do.
 NOT_REPLAYABLE: Final = frozenset({Status.RETRYING, Status.RESOLVED, Status.COMPENSATED})
 
@@ -130,8 +132,8 @@ def decided(entry: Entry, decision: Decision, now: datetime, by: str) -> Change:
         evidence=decision.evidence,
         next_replay_at=due_at if decision.action is Action.REPLAY else None,
         wake_at=due_at,
-        resolved_by="",
-        resolved_at=None,
+        resolved_by=by if status in _CLOSED_BY_RULE else "",
+        resolved_at=now if status in _CLOSED_BY_RULE else None,
     )
     if waits_on and decision.failure_class is entry.failure_class:
         return Change(changed, None)

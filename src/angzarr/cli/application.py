@@ -14,11 +14,13 @@ from angzarr.analysis.brake import Brake
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensations
 from angzarr.analysis.gathering import Gathering
+from angzarr.analysis.group import Groups
 from angzarr.analysis.job import ReplayJobs
 from angzarr.analysis.job_work import JobWork
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.upkeep import LedgerUpkeep
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import DeadLetterQueue
@@ -61,6 +63,12 @@ class Application(Protocol):
 
     def open_brake(self) -> Brake:
         """Return the brake of the ledger's replays."""
+
+    def open_groups(self) -> Groups:
+        """Return the groups of the ledger."""
+
+    def open_ledger_upkeep(self) -> LedgerUpkeep:
+        """Return what looks after the ledger's tables."""
 
     def open_replay_jobs(self) -> JobStore:
         """Return the replay jobs of the ledger."""

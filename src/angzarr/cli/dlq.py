@@ -12,6 +12,7 @@ from angzarr.cli.entries import list_, show, stats
 from angzarr.cli.entry_replay import replay
 from angzarr.cli.entry_verbs import COMMANDS
 from angzarr.cli.explain import explain
+from angzarr.cli.groups import group, groups
 from angzarr.cli.jobs import jobs
 from angzarr.cli.letters_import import import_
 from angzarr.cli.letters_move import export, move
@@ -26,6 +27,8 @@ def dlq() -> None:
 for _command in (
     list_,
     show,
+    groups,
+    group,
     replay,
     jobs,
     *COMMANDS,

@@ -11,7 +11,14 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from angzarr.analysis.entry import Entry, EntryDetail, Status, Unreadable, payload_of
+from angzarr.analysis.entry import (
+    Entry,
+    EntryDetail,
+    HistoryLine,
+    Status,
+    Unreadable,
+    payload_of,
+)
 from angzarr.analysis.ledger import FailureStats, Page
 from angzarr.printable import printable
 
@@ -90,10 +97,10 @@ def _cells(entry: Entry) -> dict[str, Text]:
 def print_detail(detail: EntryDetail, protection: Mapping[str, str]) -> None:
     """Print everything about one entry, and whether its letter can be trusted and opened."""
     out, entry = console(), detail.entry
-    out.print(_pairs({**_facts(entry), **protection}))
+    out.print(pairs({**_facts(entry), **protection}))
     if detail.context:
-        out.print(_pairs(detail.context, "context"))
-    out.print(Text("history", style="bold"), _history(detail))
+        out.print(pairs(detail.context, "context"))
+    out.print(Text("history", style="bold"), history_table(detail.history))
     out.print(Text("payload", style="bold"))
     out.print(safe(_payload(detail)))
     if detail.error_stacktrace:
@@ -105,7 +112,7 @@ def print_stats(stats: FailureStats) -> None:
     """Print the counts."""
     out = console()
     out.print(
-        _pairs(
+        pairs(
             {
                 "entries": stats.total,
                 "letters": stats.occurrences,
@@ -123,7 +130,7 @@ def print_stats(stats: FailureStats) -> None:
     for name, numbers in counts:
         if numbers:
             ordered = sorted(numbers.items(), key=lambda one: (-one[1], one[0]))
-            out.print(_pairs({key or "(none)": number for key, number in ordered}, name))
+            out.print(pairs({key or "(none)": number for key, number in ordered}, name))
 
 
 def print_results(results: Sequence[tuple[Entry, str]], *, done: str) -> None:
@@ -161,9 +168,10 @@ def _facts(entry: Entry) -> dict[str, object]:
     }
 
 
-def _history(detail: EntryDetail) -> Table:
+def history_table(history: Sequence[HistoryLine]) -> Table:
+    """Return lines of a history, oldest first."""
     table = Table("when", "who", "what", "detail")
-    for line in detail.history:
+    for line in history:
         table.add_row(moment(line.at), safe(line.who), safe(line.what), safe(line.detail))
     return table
 
@@ -181,7 +189,8 @@ def _payload(detail: EntryDetail) -> str:
     return text if len(text) <= _LONGEST_BODY else text[:_LONGEST_BODY] + "… (all of it: --json)"
 
 
-def _pairs(values: Mapping[str, object], title: str | None = None) -> Table:
+def pairs(values: Mapping[str, object], title: str | None = None) -> Table:
+    """Return a table of names and values, without those that are empty."""
     table = Table("", "", title=title, title_justify="left", show_header=False)
     for name, value in values.items():
         if value not in (None, ""):

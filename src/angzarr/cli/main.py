@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "dlq": "angzarr.cli.dlq:dlq",
     "fleet": "angzarr.cli.fleet:fleet",
     "flow": "angzarr.cli.flow:flow",
+    "ledger": "angzarr.cli.ledger:ledger",
     "policy": "angzarr.cli.policy:policy",
 }
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
+from angzarr.adapters.memory.groups import MemoryGroups
 from angzarr.analysis import transition
 from angzarr.analysis.entry import (
     Entry,
@@ -31,17 +31,16 @@ from angzarr.analysis.ledger import (
     read_cursor,
 )
 from angzarr.analysis.marking import Make, Marking
+from angzarr.analysis.tally import Step
 from angzarr.analysis.transition import Change
-from angzarr.clock import Clock, SystemClock
+from angzarr.clock import Clock
 
 
-class MemoryLedger(Marking, Ledger):
+class MemoryLedger(MemoryGroups, Marking, Ledger):
     """Entries in a dictionary; safe to use from many threads."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
-        self._lock = threading.RLock()
-        self._entries: dict[str, Entry] = {}
+        super().__init__(clock)
         self._failures: dict[str, Failure] = {}
         self._history: dict[str, list[HistoryLine]] = {}
         #: (letter id, replay, entry id) of every letter filed.
@@ -115,9 +114,6 @@ class MemoryLedger(Marking, Ledger):
             ),
         )
 
-    def close(self) -> None:
-        """Keep everything: there is nothing to let go."""
-
     def _add(self, failure: Failure) -> Entry:
         now, entry = self._clock.now(), self._entry_of(failure)
         if entry is not None and (failure.id, replay_of(failure), entry.id) in self._letters:
@@ -150,6 +146,7 @@ class MemoryLedger(Marking, Ledger):
         return self._write(change) if change else None
 
     def _write(self, change: Change) -> Entry:
+        self._count(Step(self._entries.get(change.entry.id), change.entry))
         self._entries[change.entry.id] = change.entry
         if change.line:
             self._history.setdefault(change.entry.id, []).append(change.line)

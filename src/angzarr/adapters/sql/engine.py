@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     MetaData,
+    NullPool,
     QueuePool,
     create_engine,
     event,
@@ -46,7 +48,7 @@ DEFAULT_TIMEOUT = timedelta(seconds=5)
 
 #: Name of the lock under which processes that start together create tables, in PostgreSQL's
 #: space of advisory locks ("angzarr" in ASCII).
-_CREATE_LOCK = int.from_bytes(b"angzarr", "big")
+CREATE_LOCK = int.from_bytes(b"angzarr", "big")
 
 
 def build_engine(
@@ -78,6 +80,26 @@ def build_engine(
     return engine
 
 
+@contextmanager
+def patient(engine: Engine) -> Iterator[Engine]:
+    """Lend an engine to the same database for work that may take long; a wait for a lock may not.
+
+    What the address itself says about limits still holds.
+    """
+    if engine.dialect.name == "sqlite":
+        yield engine  # only waits for locks are bounded there
+        return
+    options = _postgresql_options(engine.url, DEFAULT_TIMEOUT.total_seconds())
+    if "options" in options:
+        options["options"] += " -c statement_timeout=0"
+    slow = create_engine(engine.url, poolclass=NullPool, connect_args=options)
+    keep_only_the_primary(slow)
+    try:
+        yield slow
+    finally:
+        slow.dispose()
+
+
 def reading(engine: Engine) -> Engine:
     """Return *engine* for transactions that only read: on SQLite they wait for no writer."""
     return engine.execution_options(sqlite_begin="BEGIN")
@@ -88,7 +110,7 @@ def create_missing(engine: Engine, metadata: MetaData) -> None:
 
     def create(connection: Connection) -> None:
         if engine.dialect.name == "postgresql":
-            connection.execute(select(func.pg_advisory_xact_lock(_CREATE_LOCK)))
+            connection.execute(select(func.pg_advisory_xact_lock(CREATE_LOCK)))
         metadata.create_all(connection)
 
     in_transaction(engine, create)
@@ -105,19 +127,26 @@ def in_transaction(
     *step* must be idempotent: it runs once more if its pooled connection turned out closed, or to
     lead to a server that takes no writes.
     """
-    try:
+    with told_as(away, engine):
         try:
             return _attempt(engine, step)
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
         return _attempt(engine, step)
+
+
+@contextmanager
+def told_as(away: type[Unavailable], engine: Engine) -> Iterator[None]:
+    """Raise *away* for errors that say that the database of *engine* does not serve."""
+    try:
+        yield
     except (DBAPIError, PoolTimeoutError) as error:
         if not _is_away(error):
             raise
         said = getattr(error, "orig", error)
         cause = f"{str(said).strip()}{cure_of(said, engine.url)}"
-        msg = f"the database {_address(engine.url)} did not serve a transaction: {cause}"
+        msg = f"the database {address(engine.url)} did not serve a transaction: {cause}"
         raise away(msg) from error
 
 
@@ -126,7 +155,7 @@ def _attempt(engine: Engine, step: Callable[[Connection], _Answer]) -> _Answer:
         return step(connection)
 
 
-def _address(url: URL) -> str:
+def address(url: URL) -> str:
     """Return *url* without its secrets: libpq takes a password in the query, too."""
     return url.set(query={}).render_as_string(hide_password=True)
 

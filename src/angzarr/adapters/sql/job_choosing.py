@@ -66,7 +66,7 @@ class Choosing:
         if self.connection.dialect.name == "postgresql":
             self.connection.execute(select(func.pg_advisory_xact_lock(_CHOOSE_LOCK)))
         looked_at = 0
-        for conditions in _parts(selection):
+        for conditions in _parts(self.connection, selection):
             last: Row[Any] | None = None
             while (size := min(SLICE, (selection.limit or SLICE + looked_at) - looked_at)) > 0:
                 one = _slice(self.connection, conditions, last, size)
@@ -104,10 +104,11 @@ class Choosing:
         return self.connection.scalar(count) or 0
 
 
-def _parts(selection: Selection) -> list[list[ColumnElement[bool]]]:
+def _parts(connection: Connection, selection: Selection) -> list[list[ColumnElement[bool]]]:
     """Return the conditions of the selection; many ids are asked for in several parts."""
     if not (ids := selection.entry_ids):
-        return [[*conditions_of(selection.wanted), _in_status(selection)]]
+        wanted = conditions_of(connection, _entries, selection.wanted, None)
+        return [[*wanted, _in_status(selection)]]
     able = _entries.status.not_in(sorted(NOT_REPLAYABLE))
     distinct = list(dict.fromkeys(ids))
     parts = (distinct[at : at + _NAMED] for at in range(0, len(distinct), _NAMED))

@@ -11,9 +11,9 @@ from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_filing import (
-    append_lines,
     file_failures,
     lock_entries,
+    save_changes,
     save_entries,
 )
 from angzarr.adapters.sql.ledger_queries import count_all, read_page
@@ -42,7 +42,7 @@ _TRIES: Final = 3
 
 
 class SqlLedger(Marking, Ledger):
-    """Entries in three tables, which are created when first needed; safe to use from threads."""
+    """Entries, their letters and histories in tables; safe to use from threads."""
 
     def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:
         self._database = database
@@ -122,23 +122,18 @@ class SqlLedger(Marking, Ledger):
     def _apply(
         self, connection: Connection, changes: Sequence[tuple[str, Make]]
     ) -> list[Entry | None]:
-        now, made = self._clock.now(), []
+        now, made = self._clock.now(), list[tuple[Entry, Change]]()
         entries = lock_entries(connection, [entry_id for entry_id, _ in changes])
         answers: list[Entry | None] = []
         for entry_id, make in changes:
             entry = entries.get(entry_id)
             change = make(entry, now) if entry else None
             answers.append(change.entry if change else None)
-            if change:
+            if entry and change:
                 entries[entry_id] = change.entry
-                made.append(change)
-        _save(connection, made)
+                made.append((entry, change))
+        save_changes(connection, made, now)
         return answers
-
-
-def _save(connection: Connection, changes: Sequence[Change]) -> None:
-    save_entries(connection, [change.entry for change in changes])
-    append_lines(connection, [(change.entry.id, change.line) for change in changes])
 
 
 def _open(connection: Connection, entry_id: str) -> EntryDetail | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from angzarr.adapters.sql.ledger_counting import count
 from angzarr.adapters.sql.ledger_rows import entry_from, entry_row, letter_row, line_row
 from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
 from angzarr.analysis import transition
@@ -20,6 +21,7 @@ from angzarr.analysis.entry import (
     replay_of,
     replayed_letter_of,
 )
+from angzarr.analysis.tally import Step
 from angzarr.analysis.transition import Change
 
 
@@ -34,6 +36,7 @@ def file_failures(
     filing.entries = lock_entries(connection, filing.ids_for(failures))
     filed = [filing.add(failure, now) for failure in failures]
     filing.write(connection)
+    count(connection, filing.steps, now)
     return filed
 
 
@@ -56,6 +59,16 @@ def save_entries(connection: Connection, entries: Sequence[Entry]) -> None:
     connection.execute(update(ledger_entries).where(by_id).values(values), rows)
 
 
+def save_changes(
+    connection: Connection, changes: Sequence[tuple[Entry, Change]], now: datetime
+) -> None:
+    """Write *changes* of entries, each with what it was before; they exist and are locked."""
+    last = {change.entry.id: change.entry for _, change in changes}
+    save_entries(connection, list(last.values()))
+    append_lines(connection, [(change.entry.id, change.line) for _, change in changes])
+    count(connection, [Step(before, change.entry) for before, change in changes], now)
+
+
 def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine | None]]) -> None:
     """Add to the history of the entries named first; None adds nothing."""
     rows = [line_row(entry_id, line) for entry_id, line in lines if line]
@@ -70,6 +83,7 @@ class Filing:
     #: (letter id, replay, entry id) of letters filed before.
     letters: set[tuple[str, int, str]]
     entries: dict[str, Entry] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
     _new: set[str] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)
     _failures: dict[str, Failure] = field(default_factory=dict)
@@ -92,6 +106,7 @@ class Filing:
             change = transition.failed_again(known, failure, now)
             self._changed.add(change.entry.id)
         self.letters.add((failure.id, replay, change.entry.id))
+        self.steps.append(Step(known, change.entry))
         self._take(change, failure)
         return change.entry
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+import re
+from collections import Counter
+from typing import Any, Final, TypeAlias
 
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    and_,
+    false,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
+
+from angzarr.adapters.sql.ledger_merging import NEWEST, merged, parts_of
+from angzarr.adapters.sql.ledger_paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger_rows import entry_from
-from angzarr.adapters.sql.ledger_tables import ledger_entries
+from angzarr.adapters.sql.ledger_tables import OPEN_ONLY, ledger_counts, ledger_entries
 from angzarr.analysis.entry import Status
 from angzarr.analysis.ledger import (
     EXACT,
     LONGEST_PAGE,
-    OPEN,
     Cursor,
     EntryFilter,
     FailureStats,
@@ -18,7 +33,15 @@ from angzarr.analysis.ledger import (
     page_of,
 )
 
-_columns = ledger_entries.c
+Columns: TypeAlias = ReadOnlyColumnCollection[str, Column[Any]]
+
+_HEX: Final = re.compile("[0-9a-f]{1,64}")
+#: Whether this PostgreSQL orders hexadecimal as bytes: few languages do not ("aa" is å in Danish).
+_PLAIN_ORDER: Final = text(
+    'SELECT bool_and(hex < next) FROM (SELECT hex, lead(hex) OVER (ORDER BY hex COLLATE "C")'
+    " AS next FROM (SELECT lpad(to_hex(n), 3, '0') AS hex FROM generate_series(0, 4095) AS n) AS a"
+    ") AS b WHERE next IS NOT NULL"
+)
 
 
 def read_page(
@@ -29,67 +52,74 @@ def read_page(
     behind: Cursor | None,
 ) -> Page:
     """Return the entries that follow *behind*, the one that failed last first."""
-    limit = min(limit, LONGEST_PAGE)
-    conditions = conditions_of(wanted)
-    if status is not None:
-        conditions.append(_columns.status == status)
+    limit, entries = min(limit, LONGEST_PAGE), ledger_entries.c
+    parts = parts_of(connection, wanted, status)
+    columns = NEWEST.c if parts else entries
+    conditions = conditions_of(connection, columns, wanted, status)
     if behind is not None:
-        conditions.append(_follows(behind))
-    rows = connection.execute(_newest_first(conditions).limit(limit + 1))
-    return page_of([entry_from(row) for row in rows], limit)
+        conditions.append(follows(columns.last_failed_at, columns.id, behind))
+    rows = (
+        merged(connection, parts, conditions, limit + 1)
+        if parts
+        else select(ledger_entries).where(*conditions)
+    )
+    page = newest_first(rows, entries.last_failed_at, entries.id).limit(limit + 1)
+    return page_of([entry_from(row) for row in connection.execute(page)], limit)
 
 
 def count_all(connection: Connection) -> FailureStats:
-    """Return how many entries there are, of which kind."""
-    total, occurrences, replays = connection.execute(
-        select(
-            func.count(),
-            func.coalesce(func.sum(_columns.occurrences), 0),
-            func.coalesce(func.sum(_columns.replays), 0),
-        ).select_from(ledger_entries)
-    ).one()
-    oldest = select(_columns.first_failed_at).where(_columns.status.in_(sorted(OPEN)))
+    """Return how many entries there are, of which kind, without reading them."""
+    counts = ledger_counts.c
+    kinds = (counts.status, counts.failure_class, counts.domain, counts.handler_name)
+    sums = (func.sum(counts.entries), func.sum(counts.occurrences), func.sum(counts.replays))
+    found = connection.execute(select(*kinds, *sums).group_by(*kinds)).all()
+    rows = [tuple(row) for row in found if row[4]]
+    by_status, by_class, by_domain, by_handler = (_summed(rows, place) for place in range(4))
+    since = ledger_entries.c.first_failed_at
+    oldest = select(since).where(OPEN_ONLY).order_by(since)
     return FailureStats(
-        total=total,
-        by_status=_count_by(connection, _columns.status),
-        by_class=_count_by(connection, _columns.failure_class),
-        by_domain=_count_by(connection, _columns.domain),
-        by_handler=_count_by(connection, _columns.handler_name),
-        occurrences=int(occurrences),
-        replays=int(replays),
-        oldest_open_at=connection.scalar(oldest.order_by(_columns.first_failed_at).limit(1)),
+        total=sum(by_status.values()),
+        by_status=by_status,
+        by_class=by_class,
+        by_domain=by_domain,
+        by_handler=by_handler,
+        occurrences=sum(int(row[5]) for row in rows),
+        replays=sum(int(row[6]) for row in rows),
+        oldest_open_at=connection.scalar(oldest.limit(1)),
     )
 
 
-def _newest_first(conditions: list[ColumnElement[bool]]) -> Select[tuple[object, ...]]:
-    order = (_columns.last_failed_at.desc(), _columns.id.desc())
-    return select(ledger_entries).where(*conditions).order_by(*order)
+def _summed(rows: list[tuple[Any, ...]], place: int) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for row in rows:
+        sums[row[place]] += int(row[4])
+    return dict(sums)
 
 
-def conditions_of(wanted: EntryFilter) -> list[ColumnElement[bool]]:
-    """Return what an entry must fulfil to be one of *wanted*."""
-    asked = [(_columns[name], getattr(wanted, name)) for name in EXACT]
+def conditions_of(
+    connection: Connection, columns: Columns, wanted: EntryFilter, status: Status | None
+) -> list[ColumnElement[bool]]:
+    """Return what an entry must fulfil to be one of *wanted* in *status* (None: any)."""
+    asked = [(columns[name], getattr(wanted, name)) for name in EXACT]
     conditions = [column == value for column, value in asked if value is not None]
+    if status is not None:
+        conditions.append(columns.status == status)
     if wanted.since is not None:
-        conditions.append(_columns.last_failed_at >= wanted.since)
+        conditions.append(columns.last_failed_at >= wanted.since)
     if wanted.until is not None:
-        conditions.append(_columns.last_failed_at < wanted.until)
+        conditions.append(columns.last_failed_at < wanted.until)
     if wanted.id_prefix:
-        conditions.append(_columns.id.startswith(wanted.id_prefix, autoescape=True))
+        conditions.append(_id_begins(connection, columns.id, wanted.id_prefix))
     return conditions
 
 
-def _follows(behind: Cursor) -> ColumnElement[bool]:
-    same_time = _columns.last_failed_at == behind.last_failed_at
-    return and_(
-        _columns.last_failed_at <= behind.last_failed_at,  # what the index can use
-        or_(
-            _columns.last_failed_at < behind.last_failed_at,
-            and_(same_time, _columns.id < behind.entry_id),
-        ),
-    )
-
-
-def _count_by(connection: Connection, column: ColumnElement[str]) -> dict[str, int]:
-    rows = connection.execute(select(column, func.count()).group_by(column))
-    return {value or "": number for value, number in rows}
+def _id_begins(
+    connection: Connection, column: ColumnElement[str], beginning: str
+) -> ColumnElement[bool]:
+    """Return a range of the primary key, where its order is that of bytes; ids are hexadecimal."""
+    if not _HEX.fullmatch(beginning):
+        return false()
+    plain = connection.dialect.name == "sqlite" or connection.scalar(_PLAIN_ORDER)
+    if not plain:
+        return begins_with(column, beginning)
+    return and_(column >= beginning, column < f"{beginning}g")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -15,6 +16,7 @@ from angzarr.analysis.entry import (
     Status,
     Unreadable,
 )
+from angzarr.analysis.group import Group, GroupStatus
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.errors import DecodeError
 
@@ -97,3 +99,17 @@ def line_from(row: Row[Any]) -> HistoryLine:
         letter_id=row.letter_id,
         replay=row.replay,
     )
+
+
+def group_from(row: Row[Any], by_status: Mapping[str, int]) -> Group:
+    """Return a row of ledger_groups as a group, with its entries counted by status."""
+    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+    values["status"] = GroupStatus(values["status"])
+    if values["failure_class"] is not None:
+        values["failure_class"] = FailureClass(values["failure_class"])
+    return Group(**values, by_status=dict(by_status))
+
+
+def group_line_from(row: Row[Any]) -> HistoryLine:
+    """Return a row of ledger_group_history as a line."""
+    return HistoryLine(at=row.at, who=row.who, what=row.what, detail=row.detail)

@@ -1,4 +1,7 @@
-"""The tables of the ledger (spec A2). Times are UTC; texts are what PostgreSQL accepts as text."""
+"""The tables of the ledger (spec A2). Times are UTC; texts are what PostgreSQL accepts as text.
+
+This is what `migrations` lead to; whoever changes a table here adds a revision there.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     DateTime,
     Dialect,
@@ -14,14 +18,21 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 
 METADATA = MetaData()
+
+#: Where the revision stands; not Alembic's default: other software may share the database.
+VERSION_TABLE: Final = "ledger_version"
+#: The revision of the tables below.
+HEAD: Final = "0005"
 
 #: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
 LONGEST_NAME: Final = 500
@@ -52,9 +63,7 @@ class ValidText(TypeDecorator[str]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's signature
         """Return *value* with a mark where a character cannot be stored."""
-        if value is None:
-            return None
-        return str(value).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+        return valid_text(str(value)) if value is not None else None
 
 
 class Name(ValidText):
@@ -67,6 +76,24 @@ class Name(ValidText):
         """Return *value* as `ValidText`, cut."""
         valid = super().process_bind_param(value, dialect)
         return valid[:LONGEST_NAME] if valid is not None else None
+
+
+def stored_name(name: str) -> str:
+    """Return *name* as a column of names keeps it."""
+    return valid_text(name)[:LONGEST_NAME]
+
+
+def valid_text(text: str) -> str:
+    """Return *text* with a mark where PostgreSQL cannot store a character."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+#: What an entry's status is as long as somebody must still do something (`ledger.OPEN`). Spelt out:
+#: a database uses a partial index only where it sees that the condition holds.
+OPEN_ONLY: Final = text("status IN ('escalated', 'failed', 'held', 'retrying', 'waiting')")
+_WAKES: Final = text("wake_at IS NOT NULL")
+_CLOSED: Final = text("resolved_at IS NOT NULL")
+SOME_OPEN: Final = text("open_entries > 0")
 
 
 def _name(column: str) -> Column[str]:
@@ -83,6 +110,10 @@ def _time(column: str, *, nullable: bool = True) -> Column[Any]:
 
 def _number(column: str) -> Column[int]:
     return Column(column, Integer, nullable=False)
+
+
+def _count(column: str) -> Column[int]:
+    return Column(column, BigInteger, nullable=False)
 
 
 #: One row an entry; the columns are the fields of `Entry`, by name.
@@ -123,13 +154,17 @@ ledger_entries = Table(
     _number("revision"),
     Index("ledger_entries_by_time", "last_failed_at", "id"),
     Index("ledger_entries_by_status", "status", "last_failed_at", "id"),
-    Index("ledger_entries_by_domain", "domain", "last_failed_at", "id"),
-    Index("ledger_entries_by_handler", "handler_name", "last_failed_at", "id"),
-    Index("ledger_entries_by_event_type", "event_type", "last_failed_at", "id"),
-    Index("ledger_entries_by_fingerprint", "fingerprint", "last_failed_at", "id"),
-    Index("ledger_entries_by_tenant", "tenant_id", "last_failed_at", "id"),
+    Index("ledger_entries_by_group", "fingerprint", "status", "last_failed_at", "id"),
+    Index("ledger_entries_by_tenant_status", "tenant_id", "status", "last_failed_at", "id"),
     Index("ledger_entries_by_event", "event_id"),
-    Index("ledger_entries_by_wake", "wake_at"),
+    Index("ledger_entries_to_wake", "wake_at", postgresql_where=_WAKES, sqlite_where=_WAKES),
+    Index(
+        "ledger_entries_open_since",
+        "first_failed_at",
+        postgresql_where=OPEN_ONLY,
+        sqlite_where=OPEN_ONLY,
+    ),
+    Index("ledger_entries_closed", "resolved_at", postgresql_where=_CLOSED, sqlite_where=_CLOSED),
 )
 
 #: The letter of each entry, apart from it: pages of entries need not read payloads.
@@ -157,4 +192,78 @@ ledger_history = Table(
     Column("letter_id", Name, index=True),
     Column("replay", Integer),
     UniqueConstraint("entry_id", "letter_id", "replay", name="ledger_history_one_line_a_letter"),
+)
+
+#: One row a group; the columns are the fields of `Group`, by name, without `by_status`.
+ledger_groups = Table(
+    "ledger_groups",
+    METADATA,
+    Column("fingerprint", Name, primary_key=True),
+    _name("handler_name"),
+    _name("domain"),
+    _name("event_type"),
+    _name("reason"),
+    _name("error_type"),
+    _text("error_message"),
+    Column("failure_class", Name),
+    _name("latest_entry_id"),
+    _time("first_failed_at", nullable=False),
+    _time("last_failed_at", nullable=False),
+    _count("entries"),
+    _count("open_entries"),
+    _count("occurrences"),
+    _name("status"),
+    _name("owner"),
+    _text("note"),
+    _time("muted_until"),
+    _number("revision"),
+    Index("ledger_groups_by_time", "last_failed_at", "fingerprint"),
+    Index(
+        "ledger_groups_open",
+        "last_failed_at",
+        "fingerprint",
+        postgresql_where=SOME_OPEN,
+        sqlite_where=SOME_OPEN,
+    ),
+)
+
+ledger_group_history = Table(
+    "ledger_group_history",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column(
+        "fingerprint",
+        ForeignKey("ledger_groups.fingerprint", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    _time("at", nullable=False),
+    _text("who"),
+    _name("what"),
+    _text("detail"),
+)
+
+#: How many entries there are of each `Kind`, kept in the transactions that change them. `key` is
+#: the kind's hash: names may be too long for one index.
+ledger_counts = Table(
+    "ledger_counts",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("fingerprint", Name, nullable=False, index=True),
+    _name("domain"),
+    _name("handler_name"),
+    _name("event_type"),
+    _name("failure_class"),
+    _name("status"),
+    _count("entries"),
+    _count("occurrences"),
+    _count("replays"),
+)
+
+#: The revision of these tables: one row. It is as Alembic makes it.
+ledger_version = Table(
+    VERSION_TABLE,
+    METADATA,
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )

@@ -1,0 +1,104 @@
+"""Merging: a page of entries out of what a few parts of the ledger have newest.
+
+Handler, domain, event type and class are those of a group. The counts say which groups have such
+entries in which status, and each (group, status) is in page order in one index. So that index
+serves every filter of these fields, where each would need one of its own with every other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Subquery,
+    func,
+    literal,
+    select,
+    true,
+    union_all,
+)
+
+from angzarr.adapters.sql.ledger_paging import newest_first
+from angzarr.adapters.sql.ledger_tables import ledger_counts, ledger_entries
+from angzarr.analysis.entry import Status
+from angzarr.analysis.ledger import EntryFilter
+
+#: Fields of a filter that are counted, so that they lead to groups.
+_COUNTED: Final = ("handler_name", "domain", "event_type", "fingerprint", "failure_class")
+#: The entries that a merged page is looked for among.
+NEWEST: Final = ledger_entries.alias("newest")
+#: Parts of a page at most. Where more match, so do many entries: the newest of them are soon found
+#: among all.
+_MOST: Final = 200
+#: A tenant with fewer entries than this is looked through whole.
+_FEW: Final = 5_000
+
+
+class Parts(NamedTuple):
+    """Values of `column` with statuses, in which everything is that a page may show."""
+
+    column: str
+    #: Rows of name and status.
+    rows: Subquery
+
+
+def parts_of(connection: Connection, wanted: EntryFilter, status: Status | None) -> Parts | None:
+    """Return what the page is merged from; None where one index has it in order, or nearly."""
+    if wanted.event_id is not None or wanted.id_prefix:
+        return None  # few entries
+    if wanted.tenant_id is not None and _has_few(connection, wanted.tenant_id):
+        return None if status is not None else _by_tenant(wanted.tenant_id)
+    if any(getattr(wanted, name) is not None for name in _COUNTED):
+        return _by_group(connection, wanted, status)
+    if wanted.tenant_id is not None and status is None:
+        return _by_tenant(wanted.tenant_id)
+    return None
+
+
+def merged(
+    connection: Connection, parts: Parts, conditions: Sequence[ColumnElement[bool]], limit: int
+) -> Select[Any]:
+    """Return the entries among which the first *limit* are that *conditions* of NEWEST ask for."""
+    newest, rows = NEWEST.c, parts.rows
+    here = (newest[parts.column] == rows.c.name, newest.status == rows.c.status)
+    if connection.dialect.name == "postgresql":
+        first = select(newest.id, newest.last_failed_at).where(*here, *conditions)
+        each = newest_first(first, newest.last_failed_at, newest.id).limit(limit).lateral()
+        some = select(each.c.id).select_from(rows.join(each, true()))
+        ids = newest_first(some, each.c.last_failed_at, each.c.id).limit(limit)
+        return select(ledger_entries).where(ledger_entries.c.id.in_(ids))
+    first = select(newest.id).where(*here, *conditions)  # SQLite has no LATERAL
+    ids = newest_first(first, newest.last_failed_at, newest.id).limit(limit).correlate(rows)
+    return select(ledger_entries).select_from(
+        rows.join(ledger_entries, ledger_entries.c.id.in_(ids))
+    )
+
+
+def _by_group(connection: Connection, wanted: EntryFilter, status: Status | None) -> Parts | None:
+    counts = ledger_counts.c
+    asked = [(counts[name], getattr(wanted, name)) for name in _COUNTED]
+    matching = [column == value for column, value in asked if value is not None]
+    if status is not None:
+        matching.append(counts.status == status)
+    rows = select(counts.fingerprint.label("name"), counts.status)
+    rows = rows.where(counts.entries > 0, *matching).distinct()
+    found = select(func.count()).select_from(rows.limit(_MOST + 1).subquery())
+    if (connection.scalar(found) or 0) > _MOST:
+        return None
+    return Parts("fingerprint", rows.subquery())
+
+
+def _by_tenant(tenant: str) -> Parts:
+    rows = [
+        select(literal(tenant).label("name"), literal(one.value).label("status")) for one in Status
+    ]
+    return Parts("tenant_id", union_all(*rows).subquery())
+
+
+def _has_few(connection: Connection, tenant: str) -> bool:
+    some = select(ledger_entries.c.id).where(ledger_entries.c.tenant_id == tenant).limit(_FEW)
+    return (connection.scalar(select(func.count()).select_from(some.subquery())) or 0) < _FEW

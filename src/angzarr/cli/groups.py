@@ -1,0 +1,162 @@
+"""angzarr dlq groups, group: failures that look alike, and who looks after them (spec A3, A5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+
+from angzarr.analysis.group import Amendment, Group, GroupFilter, Groups, GroupStatus
+from angzarr.analysis.ledger import LONGEST_PAGE
+from angzarr.cli import group_view
+from angzarr.cli.analyze import person
+from angzarr.cli.application import load_application
+from angzarr.cli.entry_choice import JSON
+from angzarr.cli.entry_json import print_json
+
+_STATUSES: Final = [status.value for status in GroupStatus]
+_SPAN: Final = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+#: A mute is not for ever: whoever wants that says so once a year.
+_LONGEST_MUTE: Final = timedelta(days=366)
+
+
+class Span(click.ParamType[timedelta]):
+    """A span of time as people write it: 30m, 2d."""
+
+    name = "span"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return the span that *value* names."""
+        found = _SPAN.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no span: write it as 30m, 12h, 2d or 1w", param, ctx)
+        span = timedelta(**{_UNITS[found[2]]: int(found[1])})
+        if not timedelta(0) < span <= _LONGEST_MUTE:
+            self.fail(f"{value!r} is not between a second and a year", param, ctx)
+        return span
+
+
+@click.command("groups")
+@click.option("--handler", "handler_name", help="Name of the handler.")
+@click.option("--domain", help="Domain of the letters.")
+@click.option("--error", "error_type", help="Type of the error.")
+@click.option("--owner", help="Who looks after it.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Status of the group.")
+@click.option("--since", type=click.DateTime(), help="Last failed at or after, local time.")
+@click.option("--until", type=click.DateTime(), help="Last failed before, local time.")
+@click.option("--all", "every", is_flag=True, help="Also groups without open entries.")
+@click.option("--limit", type=click.IntRange(1, LONGEST_PAGE), default=50, show_default=True)
+@click.option("--after", default="", help="Cursor that the page before printed.")
+@JSON
+@click.pass_obj
+def groups(
+    app_name: str | None,
+    /,
+    *,
+    every: bool,
+    limit: int,
+    after: str,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
+    """List groups of failures with open entries, the one that failed last first."""
+    with _opened(app_name) as opened:
+        try:
+            page = opened.get_groups(_filter_of(wanted, every=every), limit=limit, after=after)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+    if as_json:
+        print_json(group_view.page_json(page))
+    else:
+        group_view.print_page(page)
+
+
+@click.command("group")
+@click.argument("fingerprint")
+@click.option("--owner", help="Who looks after it from now on; empty: nobody.")
+@click.option("--note", help="What is known of it; empty: nothing.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Where it stands from now on.")
+@click.option("--mute", type=Span(), help="No alert speaks of it for so long: 30m, 12h, 2d.")
+@click.option("--unmute", is_flag=True, help="Alerts speak of it again.")
+@JSON
+@click.pass_obj
+def group(
+    app_name: str | None,
+    /,
+    *,
+    fingerprint: str,
+    mute: timedelta | None,
+    as_json: bool,
+    **words: Any,
+) -> None:
+    """Show the group FINGERPRINT (or how it begins), after changing what options say."""
+    amendment = _amendment_of(words, mute)
+    with _opened(app_name) as opened:
+        found = _find(opened, fingerprint)
+        if amendment != Amendment():
+            found = _amended(opened, found, amendment)
+        history = opened.group_history(found.fingerprint)
+    if as_json:
+        print_json(group_view.detail_json(found, history))
+    else:
+        group_view.print_detail(found, history)
+
+
+@contextmanager
+def _opened(app_name: str | None) -> Iterator[Groups]:
+    opened = load_application(app_name).open_groups()
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _filter_of(options: dict[str, Any], *, every: bool) -> GroupFilter:
+    """Return the filter that *options* name; a person's times are local ones."""
+    known: dict[str, Any] = {
+        name: value.astimezone() if isinstance(value, datetime) else value
+        for name, value in options.items()
+    }
+    if known.get("status"):
+        known["status"] = GroupStatus(known["status"])
+    return GroupFilter(**known, open_only=not every)
+
+
+def _amendment_of(words: dict[str, Any], mute: timedelta | None) -> Amendment:
+    if mute and words["unmute"]:
+        msg = "--mute and --unmute contradict each other"
+        raise click.UsageError(msg)
+    status = GroupStatus(words["status"]) if words["status"] else None
+    until = datetime.now(UTC).replace(microsecond=0) + mute if mute else None
+    return Amendment(**{**words, "status": status}, muted_until=until)
+
+
+def _find(opened: Groups, beginning: str) -> Group:
+    """Return the one group whose fingerprint is so, or begins so."""
+    if exact := opened.open_group(beginning):
+        return exact
+    found = opened.get_groups(GroupFilter(prefix=beginning, open_only=False), limit=2).groups
+    if not found:
+        msg = (
+            f"there is no group {beginning!r} in the ledger; `angzarr dlq groups --all` shows them"
+        )
+        raise click.ClickException(msg)
+    if len(found) > 1:
+        msg = f"several groups begin with {beginning!r}: give more of the fingerprint"
+        raise click.UsageError(msg)
+    return found[0]
+
+
+def _amended(opened: Groups, found: Group, amendment: Amendment) -> Group:
+    changed = opened.amend(found.fingerprint, amendment, revision=found.revision, by=person())
+    if changed is None:
+        msg = f"the group {found.fingerprint} was changed meanwhile: look again, then repeat it"
+        raise click.ClickException(msg)
+    return changed

@@ -1,0 +1,113 @@
+"""angzarr ledger: the ledger's own tables: upgrade them, check them, count anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from angzarr.analysis.upkeep import LedgerUpkeep, Revision, Standing
+from angzarr.cli.application import load_application
+from angzarr.cli.entry_choice import JSON
+from angzarr.cli.entry_json import print_json
+from angzarr.printable import printable
+
+_SAYS = {
+    Standing.MISSING: "no tables yet; they are made when the ledger is first used",
+    Standing.BEHIND: "behind; `angzarr ledger upgrade` brings it there",
+    Standing.CURRENT: "as this release needs it",
+    Standing.NEWER: "of a newer release, which alone can use it",
+}
+
+
+@click.group()
+def ledger() -> None:
+    """Tables of the ledger: their revision, upgrades, checks, counts."""
+
+
+@ledger.command()
+@JSON
+@click.pass_obj
+def version(app_name: str | None, *, as_json: bool) -> None:
+    """Show the revision of the tables and the one that this release needs."""
+    with _opened(app_name) as upkeep:
+        found = upkeep.revision()
+    if as_json:
+        print_json(_revision_json(found))
+    else:
+        click.echo(f"{found.found or 'none'}: {_SAYS[found.standing]}")
+
+
+@ledger.command()
+@JSON
+@click.pass_obj
+def upgrade(app_name: str | None, *, as_json: bool) -> None:
+    """Bring the tables to what this release needs; workers may go on meanwhile."""
+    with _opened(app_name) as upkeep:
+        before = upkeep.upgrade()
+    if as_json:
+        print_json(_revision_json(before) | {"now": before.needed})
+    elif before.standing is Standing.CURRENT:
+        click.echo(f"{before.needed}: nothing to do")
+    else:
+        click.echo(f"upgraded from {before.found or 'nothing'} to {before.needed}")
+
+
+@ledger.command()
+@JSON
+@click.pass_obj
+def check(app_name: str | None, *, as_json: bool) -> None:
+    """Tell how the tables differ from what this release expects; exit code 1 if they do."""
+    with _opened(app_name) as upkeep:
+        found = upkeep.revision()
+        current = found.standing is Standing.CURRENT
+        differences = list(upkeep.differences()) if current else [_SAYS[found.standing]]
+    if as_json:
+        print_json(_revision_json(found) | {"differences": differences})
+    else:
+        click.echo("\n".join(map(printable, differences)) or f"{found.found}: nothing differs")
+    if differences:
+        raise SystemExit(1)
+
+
+@ledger.command()
+@click.option("--dry-run", is_flag=True, help="Only tell what is not counted as it is.")
+@JSON
+@click.pass_obj
+def recount(app_name: str | None, *, dry_run: bool, as_json: bool) -> None:
+    """Compare the counts of groups with their entries and mend those that are wrong.
+
+    Workers go on meanwhile. With --dry-run the exit code is 1 if a count is wrong.
+    """
+    groups, wrong = 0, list[str]()
+    with _opened(app_name) as upkeep:
+        for step in upkeep.recount(mend=not dry_run):
+            groups += step.groups
+            wrong += step.wrong
+            if step.wrong and not as_json:
+                click.echo("\n".join(printable(name) for name in step.wrong))
+    if as_json:
+        print_json({"groups": groups, "wrong": wrong, "mended": not dry_run})
+    else:
+        done = "wrong" if dry_run else "mended"
+        click.echo(f"{groups:,} groups, {len(wrong):,} {done}")
+    if dry_run and wrong:
+        raise SystemExit(1)
+
+
+@contextmanager
+def _opened(app_name: str | None) -> Iterator[LedgerUpkeep]:
+    upkeep = load_application(app_name).open_ledger_upkeep()
+    try:
+        yield upkeep
+    finally:
+        upkeep.close()
+
+
+def _revision_json(revision: Revision) -> dict[str, str | None]:
+    return {
+        "revision": revision.found or None,
+        "needed": revision.needed,
+        "standing": revision.standing.value,
+    }

@@ -1,0 +1,262 @@
+"""The ledger's tables, from those of before there were revisions to today's."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event, func, insert, inspect, select, text, update
+from tests.adapters.sql_ledger import Both
+from tests.contracts.groups import Hand, assert_counts_are_exact
+from tests.contracts.ledger import letter_of
+from tests.hand_clock import HandClock
+
+from angzarr.adapters.sql import ledger_upgrade
+from angzarr.adapters.sql.engine import build_engine, patient
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.ledger_tables import (
+    HEAD,
+    METADATA,
+    ledger_counts,
+    ledger_entries,
+    ledger_history,
+    ledger_letters,
+    ledger_version,
+)
+from angzarr.adapters.sql.ledger_upkeep import SqlUpkeep
+from angzarr.analysis.entry import Status
+from angzarr.analysis.group import GroupFilter
+from angzarr.analysis.upkeep import Standing
+from angzarr.errors import LedgerUnavailable
+
+FIRST = (ledger_entries, ledger_letters, ledger_history)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """What a ledger holds after a while, table by table."""
+    file = tmp_path_factory.mktemp("filled") / "ledger.db"
+    ledger = Both(LedgerDatabase(build_engine(f"sqlite:///{file}")), HandClock())
+    hand = Hand(ledger, seed=3)
+    for _ in range(40):
+        hand.move()
+    rows = ledger._database.read(
+        lambda connection: {
+            table: [dict(row._mapping) for row in connection.execute(select(table))]
+            for table in FIRST
+        }
+    )
+    ledger.close()
+    archived = next(row for row in rows[ledger_entries] if row["status"] == Status.HELD)
+    archived["status"] = Status.ARCHIVED.value  # as it was then: without a time
+    return rows
+
+
+def make_first_tables(engine: Engine, rows) -> None:
+    ddl = Path(__file__).with_name(f"ledger_of_0001_{engine.dialect.name}.sql").read_text()
+    with engine.begin() as connection:
+        for statement in ddl.split(";\n"):
+            if statement.strip():
+                connection.execute(text(statement))
+        for table in FIRST:
+            if rows.get(table):
+                connection.execute(insert(table), rows[table])
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT setval('ledger_history_number_seq', 10000)"))
+
+
+def indexes(engine: Engine) -> set[str]:
+    """Return the definitions of the ledger's indexes, as the database tells them."""
+    sqlite = "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name LIKE 'ledger%'"
+    postgresql = "SELECT indexdef FROM pg_indexes WHERE tablename LIKE 'ledger%'"
+    with engine.connect() as connection:
+        found = connection.scalars(text(sqlite if engine.dialect.name == "sqlite" else postgresql))
+        return {" ".join(one.split()) for one in found if one}
+
+
+@contextmanager
+def failing_at(beginning: str):
+    """Let the first statement that begins so fail."""
+    left = [1]
+
+    def fail(_connection, _cursor, statement, *_rest):
+        if statement.strip().startswith(beginning) and left:
+            left.pop()
+            raise OSError("the power went")
+
+    event.listen(Engine, "before_cursor_execute", fail)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", fail)
+
+
+class UpgradeContract:
+    @pytest.fixture
+    def url(self):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def engine(self, url):
+        engine = build_engine(url)
+        METADATA.drop_all(engine)
+        yield engine
+        METADATA.drop_all(engine)
+        engine.dispose()
+
+    def test_new_tables_are_those_of_this_release(self, engine):
+        ledger_upgrade.make_ready(engine)
+        assert ledger_upgrade.revision_of(engine).standing is Standing.CURRENT
+        assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
+
+    def test_first_tables_are_adopted_and_upgraded_with_their_rows(self, engine, filled):
+        make_first_tables(engine, filled)
+        assert ledger_upgrade.revision_of(engine).found == "0001"
+        ledger = Both(LedgerDatabase(engine), HandClock())
+        assert_counts_are_exact(ledger)
+        assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
+        assert [step.wrong for step in SqlUpkeep(LedgerDatabase(engine)).recount(mend=False)] == [
+            ()
+        ]
+        with engine.connect() as connection:
+            for table in FIRST:
+                key = next(iter(table.primary_key))
+                rows = connection.execute(select(table).order_by(key)).all()
+                expected = sorted(filled[table], key=lambda row: row[key.name])
+                for row, was in zip(rows, expected, strict=True):
+                    now = dict(row._mapping)
+                    if was.get("status") == Status.ARCHIVED and was["resolved_at"] is None:
+                        assert now["resolved_at"] == was["last_failed_at"]
+                        now["resolved_at"] = None
+                    assert now == was
+
+    def test_upgraded_tables_have_the_indexes_of_new_ones(self, engine, filled):
+        make_first_tables(engine, filled)
+        ledger_upgrade.make_ready(engine)
+        upgraded = indexes(engine)
+        METADATA.drop_all(engine)
+        ledger_upgrade.make_ready(engine)
+        assert upgraded == indexes(engine)
+
+    def test_the_first_revision_makes_the_first_tables(self, engine, monkeypatch):
+        make_first_tables(engine, {})
+        first = indexes(engine), set(inspect(engine).get_table_names())
+        METADATA.drop_all(engine)
+        with engine.begin() as connection:
+            connection.execute(text("CREATE TABLE ledger_version (version_num VARCHAR(32))"))
+        monkeypatch.setattr(ledger_upgrade, "HEAD", "0001")
+        monkeypatch.setattr(ledger_upgrade, "_FIRST", "0000")
+        monkeypatch.setattr(
+            ledger_upgrade, "_revision", lambda _: ledger_upgrade.Revision("0000", "0001")
+        )
+        ledger_upgrade.upgrade(engine)
+        assert indexes(engine) - first[0] <= {one for one in indexes(engine) if "version" in one}
+        assert set(inspect(engine).get_table_names()) == first[1] | {"ledger_version"}
+
+    def test_processes_that_start_together_upgrade_once(self, url, engine, filled):
+        make_first_tables(engine, filled)
+        ledgers = [Both(LedgerDatabase(build_engine(url)), HandClock()) for _ in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            ids = list(pool.map(lambda one: one.add_failed_event(letter_of("new")).id, ledgers))
+        assert len(set(ids)) == 1
+        assert_counts_are_exact(ledgers[0])
+        assert ledgers[0].open(ids[0]).entry.occurrences == 1
+        for one in ledgers:
+            one.close()
+
+    def test_processes_that_start_together_make_new_tables_once(self, url, engine):
+        ledgers = [Both(LedgerDatabase(build_engine(url)), HandClock()) for _ in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda one: one.get_failure_stats(), ledgers))
+        with engine.connect() as connection:
+            assert connection.scalars(select(ledger_version.c.version_num)).all() == [HEAD]
+        for one in ledgers:
+            one.close()
+
+    @pytest.mark.parametrize(
+        "beginning", ["CREATE TABLE ledger_counts", "INSERT INTO ledger_counts"]
+    )
+    def test_a_revision_that_fails_leaves_the_state_before_it(self, engine, filled, beginning):
+        make_first_tables(engine, filled)
+        before = indexes(engine)
+        with failing_at(beginning), pytest.raises(OSError, match="the power went"):
+            ledger_upgrade.make_ready(engine)
+        revision = ledger_upgrade.revision_of(engine)
+        assert revision.standing is Standing.BEHIND
+        if engine.dialect.name == "sqlite" or "TABLE" in beginning:
+            assert revision.found == "0001"
+            assert indexes(engine) - {one for one in indexes(engine) if "version" in one} == before
+        ledger = Both(LedgerDatabase(engine), HandClock())
+        assert_counts_are_exact(ledger)
+        assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
+
+    def test_tables_behind_are_refused_where_they_may_not_be_changed(self, engine, filled):
+        make_first_tables(engine, filled)
+        ledger = Both(LedgerDatabase(engine, migrate=False))
+        with pytest.raises(LedgerUnavailable, match=r"0001.*`angzarr ledger upgrade`"):
+            ledger.get_groups()
+        assert ledger_upgrade.revision_of(engine).found == "0001"
+        assert SqlUpkeep(LedgerDatabase(engine)).upgrade().found == "0001"
+        assert ledger.get_groups(GroupFilter(open_only=False)).groups
+
+    def test_missing_tables_are_refused_where_none_may_be_made(self, engine):
+        with pytest.raises(LedgerUnavailable, match=r"no tables.*`angzarr ledger upgrade`"):
+            Both(LedgerDatabase(engine, migrate=False)).add_failed_event(letter_of())
+        assert not inspect(engine).has_table("ledger_entries")
+
+    def test_tables_of_a_newer_release_are_refused_and_left_alone(self, engine):
+        ledger_upgrade.make_ready(engine)
+        with engine.begin() as connection:
+            connection.execute(update(ledger_version).values(version_num="9999"))
+        for act in (
+            lambda: Both(LedgerDatabase(engine)).add_failed_event(letter_of()),
+            SqlUpkeep(LedgerDatabase(engine)).upgrade,
+        ):
+            with pytest.raises(LedgerUnavailable, match=r"9999.*newer release here too"):
+                act()
+
+    def test_what_differs_is_told(self, engine):
+        ledger_upgrade.make_ready(engine)
+        with engine.begin() as connection:
+            connection.execute(text("DROP INDEX ledger_entries_by_group"))
+        (told,) = SqlUpkeep(LedgerDatabase(engine)).differences()
+        assert "ledger_entries_by_group" in told
+
+
+class TestSqliteUpgrade(UpgradeContract):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+class TestPostgresqlUpgrade(UpgradeContract):
+    @pytest.fixture
+    def url(self, postgresql_url):
+        return postgresql_url
+
+    def test_an_upgrade_may_take_longer_than_a_statement(self, engine):
+        with patient(engine) as slow, slow.connect() as connection:
+            assert connection.scalar(text("SHOW statement_timeout")) == "0"
+            assert connection.scalar(text("SHOW lock_timeout")) == "5s"
+
+    def test_whoever_comes_while_another_upgrades_is_told_so(
+        self, url, engine, filled, monkeypatch
+    ):
+        make_first_tables(engine, filled)
+        monkeypatch.setattr(ledger_upgrade, "_PATIENCE", 0.0)
+        other = build_engine(url)
+        told = pytest.raises(LedgerUnavailable, match="by another process")
+        with ledger_upgrade._alone(other), told:
+            Both(LedgerDatabase(engine)).get_failure_stats()
+        other.dispose()
+        assert Both(LedgerDatabase(engine)).get_failure_stats().total
+
+    def test_entries_filed_by_the_release_before_are_found_by_a_recount(self, engine, filled):
+        ledger_upgrade.make_ready(engine)
+        with engine.begin() as connection:  # it knows nothing of counts
+            connection.execute(insert(ledger_entries), filled[ledger_entries])
+            assert connection.scalar(select(func.count()).select_from(ledger_counts)) == 0
+        assert all(step.wrong for step in SqlUpkeep(LedgerDatabase(engine)).recount(mend=True))
+        assert_counts_are_exact(Both(LedgerDatabase(engine)))

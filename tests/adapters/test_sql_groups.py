@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import delete, update
+from tests.adapters.sql_ledger import Both
+from tests.contracts.groups import ALL, GroupsContract, Hand, assert_counts_are_exact, decide
+from tests.contracts.ledger import letter_of
+
+from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.ledger_tables import METADATA, ledger_counts, ledger_groups
+from angzarr.adapters.sql.ledger_upkeep import SqlUpkeep
+
+
+class SqlGroupsContract(GroupsContract):
+    """The suite on SQL, and what only a database can have: counts that went wrong."""
+
+    @pytest.fixture
+    def engine(self):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def upkeep(self, ledger, engine):
+        ledger.get_failure_stats()
+        return SqlUpkeep(LedgerDatabase(engine))
+
+    def test_recount_of_what_is_right_finds_nothing(self, ledger, upkeep):
+        hand = Hand(ledger, seed=5)
+        for _ in range(15):
+            hand.move()
+        (step,) = upkeep.recount(mend=True)
+        assert step.wrong == ()
+        assert step.groups == len(ledger.get_groups(ALL).groups)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            delete(ledger_groups).where(ledger_groups.c.fingerprint == "f1"),
+            delete(ledger_counts).where(ledger_counts.c.fingerprint == "f1"),
+            update(ledger_counts).values(entries=7).where(ledger_counts.c.fingerprint == "f1"),
+            update(ledger_counts).values(status="held").where(ledger_counts.c.fingerprint == "f1"),
+            update(ledger_groups).values(open_entries=9).where(ledger_groups.c.fingerprint == "f1"),
+            update(ledger_groups).values(occurrences=9).where(ledger_groups.c.fingerprint == "f1"),
+        ],
+        ids=["group gone", "counts gone", "too many", "wrong kind", "open", "letters"],
+    )
+    def test_recount_mends_what_drifted_and_says_so(self, ledger, upkeep, engine, damage):
+        letters = [letter_of(f"e{n}", fingerprint=f"f{n % 3}") for n in range(9)]
+        for entry in ledger.add_failed_events(letters)[:4]:
+            decide(ledger, entry)
+        with engine.begin() as connection:
+            connection.execute(damage)
+        (told,) = upkeep.recount(mend=False)
+        assert told.wrong == ("f1",)
+        assert [step.wrong for step in upkeep.recount(mend=True)] == [("f1",)]
+        assert [step.wrong for step in upkeep.recount(mend=True)] == [()]
+        assert_counts_are_exact(ledger)
+
+    def test_recount_goes_on_step_by_step(self, ledger, upkeep, monkeypatch):
+        monkeypatch.setattr("angzarr.adapters.sql.ledger_recount._STEP", 2)
+        ledger.add_failed_events([letter_of(f"e{n}", fingerprint=f"f{n}") for n in range(5)])
+        assert [step.groups for step in upkeep.recount(mend=True)] == [2, 2, 1]
+
+
+class TestSqliteGroups(SqlGroupsContract):
+    @pytest.fixture
+    def engine(self, tmp_path):
+        engine = build_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+        yield engine
+        engine.dispose()
+
+    @pytest.fixture
+    def ledger(self, engine, clock):
+        return Both(LedgerDatabase(engine), clock)
+
+
+@pytest.fixture(scope="module")
+def pooled(postgresql_url):
+    engine = build_engine(postgresql_url)
+    yield engine
+    METADATA.drop_all(engine)
+    engine.dispose()
+
+
+class TestPostgresqlGroups(SqlGroupsContract):
+    @pytest.fixture
+    def engine(self, pooled):
+        return pooled
+
+    @pytest.fixture
+    def ledger(self, engine, clock):
+        METADATA.drop_all(engine)
+        return Both(LedgerDatabase(engine), clock)
