@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
+from angzarr.analysis.grouping import Grouping, grouping_rules
 from angzarr.analysis.quiet_hours import QuietHours, place_of, window_of
-from angzarr.analysis.rule_file import SETTING, read_rules
+from angzarr.analysis.rule_file import GROUPING, RULES, read
 from angzarr.analysis.rules import WrittenRule, rules_from
 from angzarr.resilience.backoff import Policy
 from angzarr.sections import Section, Span, said
@@ -58,15 +59,30 @@ class AnalysisSettings(Section):
     most_replays: int = Field(default=10, ge=1)
     approvals: ApprovalSettings = ApprovalSettings()
 
+    #: Which failures are one group, where the worker's fingerprint does not suit; rules or a path.
+    grouping: str | tuple[dict[str, Any], ...] = ()
+    #: The application's packages: of a stack only their frames tell groups apart.
+    in_app: tuple[str, ...] = ()
+
     @field_validator("rules")
     @classmethod
     def _check_rules(cls, rules: Any) -> Any:
-        said(lambda: isinstance(rules, str) or rules_from(rules, SETTING))
+        said(lambda: isinstance(rules, str) or rules_from(rules, RULES))
+        return rules
+
+    @field_validator("grouping")
+    @classmethod
+    def _check_grouping(cls, rules: Any) -> Any:
+        said(lambda: isinstance(rules, str) or grouping_rules(rules, GROUPING))
         return rules
 
     def written_rules(self) -> tuple[WrittenRule, ...]:
         """Return the rules of the settings; raises ConfigurationError naming file, rule and key."""
-        return read_rules(self.rules)
+        return rules_from(*read(self.rules, RULES))
+
+    def letter_grouping(self) -> Grouping:
+        """Return what puts letters into groups; raises ConfigurationError as for rules."""
+        return Grouping(rules=grouping_rules(*read(self.grouping, GROUPING)), in_app=self.in_app)
 
     def replay_backoff(self) -> Policy:
         """Return the pauses between automatic replays."""

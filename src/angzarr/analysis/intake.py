@@ -6,7 +6,7 @@ It must never let a letter go before the ledger has committed it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -14,9 +14,10 @@ from typing import Final
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry, Failure, Status, Unreadable
+from angzarr.analysis.grouping import Grouping
 from angzarr.analysis.ledger import Ledger
 from angzarr.clock import Clock
-from angzarr.dead_letters.letter import UNDATED
+from angzarr.dead_letters.letter import UNDATED, DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.errors import Unavailable
 from angzarr.seldom import Seldom
@@ -36,6 +37,8 @@ class Intake:
     deciding: Deciding
     clock: Clock
     domains: Sequence[str]
+    #: Puts a letter into its group, where rules say another than its worker.
+    group: Callable[[DeadLetter], DeadLetter] = field(default_factory=Grouping)
     batch: int = BATCH
     seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="letters", init=False)
@@ -92,7 +95,7 @@ class Intake:
             letter = replace(letter, domain=receipt.domain)
         if letter.sent_to_dlq_at == UNDATED:
             letter = replace(letter, sent_to_dlq_at=self.clock.now())
-        return letter
+        return self.group(letter)
 
     def _raw(self, receipt: Receipt, problem: str) -> Unreadable:
         return Unreadable(

@@ -13,8 +13,9 @@ import yaml  # type: ignore[import-untyped]
 from angzarr.analysis.rules import WrittenRule, rules_from
 from angzarr.errors import ConfigurationError
 
-#: Where settings name the rules.
-SETTING: Final = "analysis.rules"
+#: Where settings name rules: those that classify, those that group.
+RULES: Final = "analysis.rules"
+GROUPING: Final = "analysis.grouping"
 #: Bytes of a file of rules at most; aliases in YAML could make a larger one endless.
 _LARGEST: Final = 1_000_000
 
@@ -26,18 +27,15 @@ def built_in_rules() -> tuple[WrittenRule, ...]:
     return rules_from(yaml.safe_load(text), "angzarr's rules")
 
 
-def read_rules(given: str | Sequence[Any]) -> tuple[WrittenRule, ...]:
-    """Return the rules that the settings say: a list, or the path of a YAML file of one.
+def read(given: str | Sequence[Any], setting: str) -> tuple[Any, str]:
+    """Return what a setting says, a list or the path of a YAML file of one, and where it stands.
 
-    Raises ConfigurationError naming file, rule and key.
+    Raises ConfigurationError naming file and line.
     """
-    if isinstance(given, str):
-        return rules_from(read_yaml(Path(given), SETTING), given)
-    return rules_from(given, SETTING)
+    return (_read_yaml(Path(given), setting), given) if isinstance(given, str) else (given, setting)
 
 
-def read_yaml(path: Path, setting: str) -> Any:
-    """Return what the YAML file at *path* holds; raises ConfigurationError."""
+def _read_yaml(path: Path, setting: str) -> Any:
     try:
         text = path.read_bytes()
         if len(text) > _LARGEST:

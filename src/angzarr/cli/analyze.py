@@ -57,6 +57,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             deciding=deciding,
             clock=replayer.clock,
             domains=domains,
+            group=app.settings.analysis.letter_grouping(),
         )
         brake, quiet = app.open_brake(), settings.automatic.quiet()
         doors.callback(brake.close)

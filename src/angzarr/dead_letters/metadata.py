@@ -24,6 +24,8 @@ EVENT_ID: Final = "event_id"
 EVENT_TYPE: Final = "event_type"
 #: How many values were removed of what a replay would send (25).
 REDACTED: Final = "redacted"
+#: What the worker called the group, where the analysis worker's rules call it otherwise.
+WORKER_FINGERPRINT: Final = "worker_fingerprint"
 #: Key id and HMAC of what a replay would act on.
 SIGNATURE: Final = "signature"
 

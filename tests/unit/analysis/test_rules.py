@@ -11,7 +11,7 @@ from tests.judging import ILL, WELL, breaker, classifier, evidence_of, fared
 
 from angzarr.analysis.entry import FailureClass
 from angzarr.analysis.rule_conditions import CONDITIONS
-from angzarr.analysis.rule_file import built_in_rules, read_rules
+from angzarr.analysis.rule_file import RULES, built_in_rules, read
 from angzarr.analysis.rules import PythonRule, in_order, rules_from, try_all
 from angzarr.analysis.transition import Action, Decision
 from angzarr.dead_letters.letter import Reason
@@ -112,7 +112,7 @@ def test_two_rules_of_one_name_are_refused():
 def test_rules_are_read_from_a_file(tmp_path):
     file = tmp_path / "rules.yaml"
     file.write_text("- name: all\n  when: always\n  then: {class: unknown, action: hold}\n")
-    (rule,) = read_rules(str(file))
+    (rule,) = rules_from(*read(str(file), RULES))
     assert rule.name == "all"
     assert str(file) in rule.source
 
@@ -126,7 +126,7 @@ def test_a_file_that_holds_no_rules_is_refused_with_its_name(tmp_path, text, sai
     if text is not None:
         file.write_text(text)
     with pytest.raises(ConfigurationError, match=said) as refused:
-        read_rules(str(file))
+        rules_from(*read(str(file), RULES))
     assert str(file) in str(refused.value)
 
 

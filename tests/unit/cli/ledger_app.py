@@ -16,6 +16,7 @@ from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.peers import SqlPeers
 from angzarr.analysis.gathering import Gathering
+from angzarr.analysis.grouping import Grouping
 from angzarr.analysis.ledger import Decided
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis_section import AutomaticSettings
@@ -82,6 +83,7 @@ class FakeApp:
                 automatic=AutomaticSettings(),
                 most_replays=10,
                 approvals=types.SimpleNamespace(jobs_over=None),
+                letter_grouping=Grouping,
             )
         )
         self.queue = MemoryDeadLetterQueue(str(folder))
