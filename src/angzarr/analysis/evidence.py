@@ -50,6 +50,8 @@ class BreakerSeen:
     phase: Phase
     #: Closed, and letting traffic in gradually.
     ramping: bool = False
+    #: Not closed, and its time is up: the next call is its probe, and nobody may be making one.
+    to_be_tried: bool = False
     #: Calls within its window, and those that failed.
     calls: int = 0
     failures: int = 0
@@ -65,13 +67,16 @@ class BreakerSeen:
     @property
     def health(self) -> Health:
         """What it says of its dependency."""
+        if self.to_be_tried:
+            return Health.UNKNOWN
         if self.phase is not Phase.CLOSED or self.ramping:
             return Health.ILL
         return Health.WELL if (self.error_share or 0) <= WELL_SHARE else Health.UNKNOWN
 
     def __str__(self) -> str:
         share = f", {self.failures} of {self.calls} calls failed" if self.calls else ""
-        return f"{self.name} {self.phase}{', ramping up' if self.ramping else ''}{share}"
+        how = ", to be tried" if self.to_be_tried else ", ramping up" if self.ramping else ""
+        return f"{self.name} {self.phase}{how}{share}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

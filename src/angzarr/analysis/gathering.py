@@ -83,11 +83,26 @@ class BreakerLook:
             name=name,
             phase=state.phase,
             ramping=closed and breaker_rules.share(state, seen.at, settings) < 1,
+            to_be_tried=_to_be_tried(state, seen.at),
             calls=sum(tally.calls for tally in recent),
             failures=sum(tally.failures for tally in recent),
             changed_at=state.changed_at,
             retry_at=state.retry_at,
         )
+
+
+def _to_be_tried(state: State, now: datetime) -> bool:
+    """Tell whether the next call would be a probe.
+
+    An open breaker stays so until somebody calls. Where nothing else does, only a replay will.
+    """
+    match state.phase:
+        case Phase.OPEN:
+            return state.retry_at is not None and state.retry_at <= now
+        case Phase.HALF_OPEN:
+            return all(probe.ends_at <= now for probe in state.probes)
+        case _:
+            return False
 
 
 def _nobody_decodes(_letter: DeadLetter) -> Fit:

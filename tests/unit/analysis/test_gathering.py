@@ -13,7 +13,7 @@ from angzarr.analysis.peers import LATELY, PeersSeen
 from angzarr.analysis.transition import filed
 from angzarr.dead_letters.refusal import Distrusted, NoTarget
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
-from angzarr.resilience.breaker import BreakerSettings, Phase, State, Tally
+from angzarr.resilience.breaker import BreakerSettings, Phase, Probe, State, Tally
 
 
 class FakeControls:
@@ -119,6 +119,23 @@ def test_a_breaker_that_ramps_up_is_seen_to():
     assert not place.gather(letter_of())[0].breakers[0].ramping
 
 
+@pytest.mark.parametrize(
+    ("state", "tried"),
+    [
+        (State(phase=Phase.OPEN, retry_at=START), True),
+        (State(phase=Phase.OPEN, retry_at=START + timedelta(seconds=1)), False),
+        (State(phase=Phase.OPEN), False),
+        (State(phase=Phase.HALF_OPEN), True),
+        (State(phase=Phase.HALF_OPEN, probes=(Probe("t", START),)), True),
+        (State(phase=Phase.HALF_OPEN, probes=(Probe("t", START + timedelta(1)),)), False),
+        (State(phase=Phase.ISOLATED, retry_at=START), False),
+        (State(), False),
+    ],
+)
+def test_a_breaker_whose_time_is_up_is_to_be_tried(state, tried):
+    assert Place(crm=state).gather(letter_of())[0].breakers[0].to_be_tried is tried
+
+
 @pytest.mark.parametrize("handler", ["not.registered", "orders.sync"])
 def test_breakers_that_nobody_can_tell_of_are_unknown(handler):
     place = Place()  # no call went through crm lately
@@ -168,6 +185,7 @@ def test_without_the_ledger_nothing_is_decided():
         ({"breakers": (breaker(ramping=True),)}, Health.ILL),
         ({"breakers": (breaker(),), "group_fares": fared(9, DOUBT)}, Health.UNKNOWN),
         ({"breakers": (breaker(),), "group_fares": fared(9, DOUBT, 9)}, Health.WELL),
+        ({"breakers": (breaker(Phase.OPEN, to_be_tried=True),)}, Health.UNKNOWN),
         ({"breakers": None}, Health.UNKNOWN),
         ({"breakers": ()}, Health.UNKNOWN),
         ({"breakers": (), "group_fares": fared(9, 1, 2)}, Health.WELL),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -70,6 +71,18 @@ def test_it_is_replayed_once_its_dependency_is_well(world, crm):
     world.clock.sleep(timedelta(seconds=1))
     world.worker.step()
     assert world.entry.status is Status.RETRYING
+    assert len(world.publisher.sent) == 1
+
+
+def test_where_nobody_else_calls_a_replay_is_the_probe(world, crm):
+    world.queue.send(letter_of())
+    world.worker.step()
+    crm.found = {"crm": replace(OPEN, retry_at=world.clock.now() + timedelta(minutes=15))}
+    look_again(world)
+    assert world.entry.next_replay_at is None
+    look_again(world)
+    assert world.entry.next_replay_at is not None
+    look_again(world)
     assert len(world.publisher.sent) == 1
 
 
