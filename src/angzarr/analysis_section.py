@@ -60,9 +60,9 @@ class AnalysisSettings(Section):
     approvals: ApprovalSettings = ApprovalSettings()
 
     #: Which failures are one group, where the worker's fingerprint does not suit; rules or a path.
-    grouping: str | tuple[dict[str, Any], ...] = ()
+    grouping: str | tuple[dict[str, Any], ...] = Field(default=(), repr=False)
     #: The application's packages: of a stack only their frames tell groups apart.
-    in_app: tuple[str, ...] = ()
+    in_app: tuple[str, ...] = Field(default=(), repr=False)
 
     @field_validator("rules")
     @classmethod
