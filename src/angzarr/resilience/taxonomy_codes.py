@@ -114,6 +114,17 @@ def of_resolution(number: int | None) -> tuple[Category, str]:
     return (_T if name == "EAI_AGAIN" else _E), name
 
 
+#: SMTP replies that say who may not log in (RFC 4954, 6).
+_SMTP_LOGIN = frozenset({530, 534, 535, 538})
+
+
+def of_smtp(code: int) -> Category:
+    """Return the category of an SMTP reply: 4yz passes by itself, 5yz stays (RFC 5321, 4.2.1)."""
+    if code in _SMTP_LOGIN:
+        return _A
+    return {4: _T, 5: _C}.get(code // 100, Category.UNKNOWN)
+
+
 #: First word of a Redis error reply, which RESP defines as its code.
 REDIS = {
     "BUSY": _T, "LOADING": _T, "TRYAGAIN": _T, "CLUSTERDOWN": _T, "MASTERDOWN": _T,

@@ -178,6 +178,16 @@ def _kafka(error: BaseException) -> Classification | None:
     return _said(error, category, f"KAFKA_{name.lstrip('_')}")
 
 
+def _smtp(error: BaseException) -> Classification | None:
+    """Read the reply's code; of refused recipients the one that may be taken later."""
+    if "smtplib.SMTPException" not in class_paths(error):
+        return None
+    refused = _attribute(error, "recipients") or {}
+    codes = [reply[0] for reply in refused.values()] or [_attribute(error, "smtp_code")]
+    known = [code for code in codes if isinstance(code, int)]
+    return _said(error, taxonomy_codes.of_smtp(min(known)), f"SMTP_{min(known)}") if known else None
+
+
 def _system(error: BaseException) -> Classification | None:
     """Read errno; `ssl` and name look-ups number their errors by other tables."""
     if isinstance(error, socket.gaierror):
@@ -253,5 +263,5 @@ def _called(thing: Any, name: str) -> Any:
     return method() if callable(method) else None
 
 
-_BY_CODE: tuple[_Reader, ...] = (_ours, _grpc, _redis, _kafka, _sqlstate, _sqlite)
+_BY_CODE: tuple[_Reader, ...] = (_ours, _grpc, _redis, _kafka, _sqlstate, _sqlite, _smtp)
 _BY_CLASS: tuple[_Reader, ...] = (_retries_used_up, _system, _class)

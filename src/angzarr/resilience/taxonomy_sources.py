@@ -44,7 +44,8 @@ _SOURCES: dict[tuple[Category, str], str] = {
         sqlalchemy.exc.DisconnectionError sqlalchemy.exc.OperationalError
         psycopg.OperationalError
         kombu.exceptions.OperationalError amqp.exceptions.RecoverableConnectionError
-        amqp.exceptions.RecoverableChannelError pika.exceptions.AMQPConnectionError""",
+        amqp.exceptions.RecoverableChannelError pika.exceptions.AMQPConnectionError
+        smtplib.SMTPServerDisconnected""",
     (_T, "LOCK"): "redis.exceptions.LockError",
     (_T, "REDIS_UNAVAILABLE"): """
         redis.exceptions.BusyLoadingError redis.exceptions.ReadOnlyError
@@ -75,6 +76,8 @@ _SOURCES: dict[tuple[Category, str], str] = {
         json.decoder.JSONDecodeError builtins.UnicodeError google.protobuf.message.DecodeError
         kombu.exceptions.SerializationError kombu.exceptions.ContentDisallowed
         angzarr.errors.DecodeError angzarr.errors.UnserializableEvent""",
+    # what a reference names is gone or another: in vain however often it is fetched
+    (_C, "PAYLOAD"): "angzarr.errors.PayloadGone angzarr.errors.PayloadCorrupt",
     (_C, "REJECTED"): """
         angzarr.errors.CommandRejectedError angzarr.errors.GiveUp angzarr.errors.Skip""",
     (_I, "CONSTRAINT"): "sqlalchemy.exc.IntegrityError psycopg.IntegrityError",

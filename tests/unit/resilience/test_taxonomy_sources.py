@@ -7,6 +7,7 @@ import concurrent.futures
 import errno
 import json
 import os
+import smtplib
 import socket
 import sqlite3
 import ssl
@@ -377,6 +378,28 @@ def test_kafka_error_that_says_retriable_is_transient() -> None:
     assert seen(confluent_kafka.KafkaException(kafka_error))[0] is T
 
 
+# ---------------------------------------------------------------------------------------- mail
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (smtplib.SMTPDataError(452, b"no room"), (T, "SMTP_452")),
+        (smtplib.SMTPConnectError(421, b"too many"), (T, "SMTP_421")),
+        (smtplib.SMTPAuthenticationError(535, b"no"), (A, "SMTP_535")),
+        (smtplib.SMTPSenderRefused(550, b"no", "a@b.c"), (C, "SMTP_550")),
+        (smtplib.SMTPRecipientsRefused({"a": (550, b"no")}), (C, "SMTP_550")),
+        (smtplib.SMTPRecipientsRefused({"a": (550, b"no"), "b": (451, b"soon")}), (T, "SMTP_451")),
+        (smtplib.SMTPResponseException(250, b"ok?"), (U, "SMTP_250")),
+        (smtplib.SMTPServerDisconnected("gone"), (T, "CONNECTION")),
+        (smtplib.SMTPNotSupportedError("no AUTH"), (U, "UNKNOWN")),
+        (smtplib.SMTPRecipientsRefused({}), (U, "UNKNOWN")),
+    ],
+)
+def test_smtp_reply_decides(error: BaseException, wanted: tuple[Category, str]) -> None:
+    assert seen(error) == wanted
+
+
 # -------------------------------------------------------------------------- system and language
 
 
@@ -500,6 +523,7 @@ def test_what_libraries_raise_is_known(
         (errors.PublishIncomplete("e", ["h"]), (T, "PUBLISH_INCOMPLETE")),
         (errors.DecodeError(), (C, "DECODE")),
         (errors.UnserializableEvent(), (C, "DECODE")),
+        (errors.PayloadCorrupt(), (C, "PAYLOAD")),
         (errors.CommandRejectedError(), (C, "REJECTED")),
         (errors.GiveUp("no"), (C, "REJECTED")),
         (errors.IdempotencyConflictError(), (I, "IDEMPOTENCY_CONFLICT")),
@@ -522,6 +546,19 @@ def test_open_circuit_is_external_and_says_when_to_come_back() -> None:
         reason="angzarr.errors.CircuitOpenError: CIRCUIT_OPEN",
         retry_after=timedelta(seconds=9),
     )
+
+
+def test_a_payload_that_is_gone_is_not_a_path_that_is_wrong() -> None:
+    error = raised(_fetch_of_nothing)
+    assert isinstance(error.__cause__, FileNotFoundError)
+    assert seen(error) == (C, "PAYLOAD")
+
+
+def _fetch_of_nothing() -> None:
+    try:
+        Path("/nowhere/at-all").read_bytes()
+    except FileNotFoundError as error:
+        raise errors.PayloadGone("it is not in the store") from error
 
 
 def test_every_listed_class_exists() -> None:
