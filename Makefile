@@ -21,7 +21,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 	--no-annotate --custom-compile-command "make pins"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify check unit bench chaos chart docs image clean \
+.PHONY: help demo test verify check unit bench chaos corpus corpus-score chart docs image clean \
 	env servers-up servers-down wire wire-check pins
 
 help: ## list the targets
@@ -116,6 +116,12 @@ bench: env ## measure the figures into build/bench.json (ONLY=key,key for some)
 chaos: env ## kill, cut and flood a fleet and account for every event (DURATION=60 SEED=1 BROKER=redis)
 	@$(BIN)/python tests/chaos --duration $(DURATION) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) \
 		$(if $(MUTATION),--mutation $(MUTATION)) $(ARGS)
+
+corpus: env ## provoke the failures of the labelled letters and record them (ONLY="sql http_down.refused")
+	@$(SERVERS) run $(BIN)/python -m tests.corpus $(ONLY)
+
+corpus-score: env ## precision and recall of the classifier on the labelled letters, class by class
+	@$(BIN)/python -m tests.corpus --score
 
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto proto/angzarr/wire/*.proto
 
