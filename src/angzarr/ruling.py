@@ -17,6 +17,7 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.redaction import hides
 from angzarr.dead_letters.sealing import is_sealed
+from angzarr.delivery.wave import breaker_of
 from angzarr.errors import ConfigurationError, DecodeError
 from angzarr.fleet import newer_releases, running_releases
 from angzarr.flow import breaker_settings
@@ -113,12 +114,20 @@ class Ruling(Operating):
             return settings_of(name, given, default)
 
         return BreakerLook(
-            controls=controls, names_of=self._breakers_of, settings_of=of, clock=clock
+            controls=controls,
+            names_of=self._breakers_of,
+            wave_of=self._wave_of,
+            settings_of=of,
+            clock=clock,
         )
 
     def _breakers_of(self, name: str) -> tuple[str, ...] | None:
         handler: Any = self.handlers.get(name)
         return None if handler is None else tuple(guard.name for guard in handler.breakers)
+
+    def _wave_of(self, name: str) -> str:
+        handler: Any = self.handlers.get(name)
+        return breaker_of(handler.domain) if handler and handler.domain else ""
 
     def _fit(self, letter: DeadLetter) -> Fit:
         """Tell whether the event decodes as its handler declares it now."""

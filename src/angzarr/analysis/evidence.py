@@ -12,6 +12,7 @@ from typing import Final
 
 from angzarr.analysis.entry import UNREADABLE, Failure, replay_of
 from angzarr.analysis.peers import Fared
+from angzarr.dead_letters.fingerprint import raised_in_app
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Distrusted, NoTarget
 from angzarr.resilience.breaker import Phase
@@ -127,6 +128,11 @@ class Evidence:
             return None
         package, dot, _ = letter.error_type.partition(".")
         return bool(dot) and package == letter.handler.partition(".")[0]
+
+    @property
+    def raised_in_app(self) -> bool | None:
+        """Whether the application's own code raised it, and not a library; None: no stack tells."""
+        return raised_in_app(self.letter.error_stack) if self.letter else None
 
     @property
     def problem(self) -> Problem:

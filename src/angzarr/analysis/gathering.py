@@ -48,18 +48,21 @@ class BreakerLook:
     names_of: Callable[[str], Sequence[str] | None]
     settings_of: Callable[[str], BreakerSettings]
     clock: Clock
+    #: Handler → the breaker of its domain's poison waves; it counts only while it is not closed.
+    wave_of: Callable[[str], str] = lambda _handler: ""
     _seen: BreakersSeen | None = field(default=None, init=False)
 
     def of(self, handler: str) -> tuple[tuple[BreakerSeen, ...] | None, datetime | None]:
         """Return the breakers of *handler*, and when that was so; None: not known."""
-        names = self.names_of(handler)
+        names, wave = self.names_of(handler), self.wave_of(handler)
         if names is None:
             return None, None
-        if not names:
+        if not names and not wave:
             return (), None
-        seen = self._look()
-        if seen is None:
-            return None, None
+        if (seen := self._look()) is None:
+            return (None if names else ()), None
+        if wave in seen.states and seen.states[wave].phase is not Phase.CLOSED:
+            names = (*names, wave)
         told = tuple(self._told(name, seen) for name in names if name in seen.states)
         if len(told) < len(names) and all(one.health is not Health.ILL for one in told):
             return None, seen.at  # nobody has called through it lately

@@ -253,6 +253,9 @@ CONDITIONS: Final[Mapping[str, _Known]] = {
     "own_error": _Known(
         lambda e: e.own_error, _BOOL, "whether the exception's class is of the handler's package"
     ),
+    "raised_in_app": _Known(
+        lambda e: e.raised_in_app, _BOOL, "whether the application's own code raised it, no library"
+    ),
     "error_code": _Known(_of_letter("error_code"), _TEXT, "the error's code, like `HTTP_503`"),
     "message": _Known(_message, _TEXT, "the whole error message; write `*` around a part of it"),
     "message_matches": _Known(_message, _REGEX, "found anywhere in the error message"),

@@ -85,6 +85,16 @@ def normal_stack(stack: str, in_app: Sequence[str] = ()) -> list[str]:
     return [f"{one.file.rpartition('/')[2]}:{_plain(one.function)}" for one in chosen][-FRAMES:]
 
 
+def raised_in_app(stack: str) -> bool | None:
+    """Tell whether the last frame is the application's own; None: there is no frame."""
+    last = None
+    for match in _FRAME.finditer(stack):
+        last = match
+    if last is None:
+        return None
+    return not _of_library(_Frame(last["file"].replace("\\", "/"), last["function"]))
+
+
 def _of_app(frames: Sequence[_Frame], in_app: Sequence[str]) -> list[_Frame]:
     if in_app:
         places = [f"/{package.strip('/').replace('.', '/')}" for package in in_app]

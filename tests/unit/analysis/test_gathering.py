@@ -150,6 +150,16 @@ def test_one_open_breaker_is_enough_to_know():
     assert seen.dependency is Health.ILL
 
 
+def test_a_domain_that_is_held_back_bars_replays_and_one_that_is_not_says_nothing():
+    place = Place(**{"crm": State(), "wave:order": State()})
+    place.look.wave_of = lambda _handler: "wave:order"
+    assert [one.name for one in place.gather(letter_of())[0].breakers] == ["crm"]
+    place.controls.found["wave:order"] = State(phase=Phase.OPEN)
+    place.clock.sleep(FRESH)
+    for handler in ("orders.sync", "mail.send"):
+        assert place.gather(letter_of(handler=handler))[0].dependency is Health.ILL
+
+
 def test_stores_that_are_away_leave_things_unknown():
     place = Place(crm=State())
     place.controls.away = True

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.fingerprint import LENGTH, fingerprint, normal_message, normal_stack
+from angzarr.dead_letters.fingerprint import (
+    LENGTH,
+    fingerprint,
+    normal_message,
+    normal_stack,
+    raised_in_app,
+)
 
 STACK = """Traceback (most recent call last):
   File "/srv/releases/{release}/orders.py", line {line}, in sync
@@ -128,6 +134,16 @@ def test_of_a_stack_the_applications_frames_count_where_there_are_any():
     assert normal_stack(library) == ["http.py:post"]
     standard = 'File "/usr/lib/python3.11/json/decoder.py", line 3, in decode\n'
     assert normal_stack(standard) == ["decoder.py:decode"]
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [("/app/shop/orders.py", True), ("/venv/lib/python3.11/site-packages/httpx.py", False)],
+)
+def test_the_last_frame_tells_whose_code_raised_it(file, own):
+    stack = f'File "/app/a.py", line 1, in f\nFile "{file}", line 3, in sync\nKeyError: 1\n'
+    assert raised_in_app(stack) is own
+    assert raised_in_app("KeyError: 1") is None
 
 
 @pytest.mark.parametrize("package", ["crm_client", "crm_client.http", "crm_client/http"])
