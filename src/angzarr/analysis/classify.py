@@ -105,9 +105,13 @@ class Classifier:
                 verdict, limit = _instead(verdict, Action.WAIT, f"no replay into {barring}")
                 over, late = self._limit(verdict, evidence)
                 return over, late or limit
-        if verdict.action is Action.WAIT and evidence.age >= self.longest_wait:
-            hours = self.longest_wait.total_seconds() / 3600
-            return _instead(verdict, Action.HOLD, f"it waited {hours:g} h and may wait no longer")
+        if verdict.action is Action.WAIT:
+            if evidence.replays >= self.max_replays:  # nothing would follow
+                return _instead(verdict, Action.HOLD, self._used(evidence))
+            if evidence.age >= self.longest_wait:
+                hours = self.longest_wait.total_seconds() / 3600
+                said = f"it waited {hours:g} h and may wait no longer"
+                return _instead(verdict, Action.HOLD, said)
         return verdict, ""
 
     def _used(self, evidence: Evidence) -> str:

@@ -172,6 +172,15 @@ def test_no_rule_lets_an_entry_wait_for_ever():
     assert always("wait")(evidence_of(now=START + timedelta(hours=23))).action is Action.WAIT
 
 
+def test_what_has_no_replay_left_does_not_wait_for_one():
+    decision = classifier()(evidence_of(replays=3, **ILL))
+    assert (decision.action, decision.failure_class) == (
+        Action.HOLD,
+        FailureClass.TRANSIENT_ONGOING,
+    )
+    assert classifier(max_replays=0)(evidence_of(**ILL)).action is Action.HOLD
+
+
 def test_a_wait_of_an_open_breaker_ends_in_a_persons_hands_as_well():
     decision = always("replay")(evidence_of(now=START + timedelta(days=2), **ILL))
     assert decision.action is Action.HOLD
@@ -208,6 +217,7 @@ def test_whatever_is_known_a_replay_meets_no_open_breaker_and_no_cap(
             assert not problem
         if decision.action is Action.WAIT:
             assert age < 86400
+            assert replays < 3
 
 
 # -- rules in Python -------------------------------------------------------------------------
