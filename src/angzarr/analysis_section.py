@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
+from angzarr.alert_section import AlertSettings
 from angzarr.analysis.grouping import Grouping, grouping_rules
 from angzarr.analysis.quiet_hours import QuietHours, place_of, window_of
 from angzarr.analysis.rule_file import GROUPING, RULES, read
@@ -55,6 +56,7 @@ class AnalysisSettings(Section):
     #: only the analysis worker reads that file.
     rules: str | tuple[dict[str, Any], ...] = Field(default=(), repr=False)
     automatic: AutomaticSettings = AutomaticSettings()
+    alerts: AlertSettings = AlertSettings()
     #: Replays of one entry after which neither the worker nor a job replays it; a person may.
     most_replays: int = Field(default=10, ge=1)
     approvals: ApprovalSettings = ApprovalSettings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,8 @@ from angzarr.resilience.switches import SwitchControls
 from angzarr.turn_thread import TurnThread
 
 if TYPE_CHECKING:
+    from angzarr.analysis.alert import Alerts
+    from angzarr.analysis.alert_delivery import Sink
     from angzarr.analysis.brake import Brake
     from angzarr.analysis.compensation import Compensations
     from angzarr.analysis.replay import ReplayTargets
@@ -78,6 +81,23 @@ class Operating(Publishing):
     def open_ledger(self) -> Any:
         """Return the ledger."""
         return wiring.open_ledger(self.settings, self.broker_url)
+
+    def open_alerts(self) -> Alerts:
+        """Return the alerts about what is in the ledger."""
+        found: Alerts = wiring.open_alerts(self.settings, self.broker_url)
+        return found
+
+    def open_webhooks(self) -> Mapping[str, Sink]:
+        """Return where alerts go besides the log, by name; raises MissingExtra."""
+        from angzarr import alert_wiring
+
+        return alert_wiring.open_webhooks(self.settings.analysis.alerts)
+
+    def open_alert_threads(self) -> Sequence[TurnThread]:
+        """Return the threads that raise and deliver alerts; none where alerts are off."""
+        from angzarr import alert_wiring
+
+        return alert_wiring.open_threads(self.settings, self.broker_url)
 
     def open_brake(self) -> Brake:
         """Return the brake of the ledger's replays."""

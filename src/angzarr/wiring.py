@@ -27,6 +27,7 @@ _EXTRAS = {
     "psycopg": "postgresql",
     "confluent_kafka": "kafka",
     "boto3": "sqs",
+    "httpx": "webhooks",
     "joserfc": "encryption",
     "google.cloud.pubsub": "pubsub",
     "opentelemetry.sdk": "opentelemetry",
@@ -212,6 +213,12 @@ def open_peers(settings: Settings, broker: str) -> Any:
     """Return what tells how many events of the ledger fare."""
     peers = importlib.import_module("angzarr.adapters.sql.peers")
     return peers.SqlPeers(_ledger_database(settings, broker))
+
+
+def open_alerts(settings: Settings, broker: str) -> Any:
+    """Return the alerts about what is in the ledger."""
+    alerts = importlib.import_module("angzarr.adapters.sql.alerts")
+    return alerts.SqlAlerts(_ledger_database(settings, broker))
 
 
 def _ledger_database(settings: Settings, broker: str) -> Any:

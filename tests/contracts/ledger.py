@@ -583,6 +583,14 @@ class LedgerContract:
         page = ledger.get_failed_events(EntryFilter(id_prefix=entry.id[:10]))
         assert [one.id for one in page.entries] == [entry_id_of(letter_of("e1"))]
 
+    def test_the_open_entries_that_failed_first_longest_ago_are_found(self, ledger):
+        for minutes in (2, 9, 5, 7):
+            at = START - timedelta(minutes=minutes)
+            ledger.add_failed_event(letter_of(f"e{minutes}", first_attempt_at=at))
+        ledger.mark_resolved(ledger.oldest_open()[0].id, "ada")
+        assert [one.event_id for one in ledger.oldest_open(limit=2)] == ["e7", "e5"]
+        assert [one.event_id for one in ledger.oldest_open()] == ["e7"]
+
     def test_failed_entries_are_shown_unless_another_status_is_asked_for(self, ledger):
         entry, _ = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
         ledger.mark_resolved(entry.id, "ann")

@@ -203,6 +203,10 @@ class Ledger(Protocol):
         """
 
     @abstractmethod
+    def oldest_open(self, *, limit: int = 1) -> list[Entry]:
+        """Return up to *limit* open entries, the one that failed first longest ago first."""
+
+    @abstractmethod
     def get_failure_stats(self) -> FailureStats:
         """Count all entries."""
 

@@ -43,6 +43,9 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             doors.callback(forwarder.end)
         jobs = app.open_replay_jobs()
         doors.callback(jobs.close)
+        for thread in app.open_alert_threads():
+            thread.start()
+            doors.callback(thread.end)
         name = f"analysis@{socket.gethostname()}:{os.getpid()}"
         deciding = Deciding(
             ledger=replayer.ledger,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
+from angzarr.analysis.alert import Alerts
+from angzarr.analysis.alert_delivery import Sink
 from angzarr.analysis.brake import Brake
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensations
@@ -60,6 +62,15 @@ class Application(Protocol):
 
     def open_ledger(self) -> Ledger:
         """Return the ledger."""
+
+    def open_alerts(self) -> Alerts:
+        """Return the alerts about what is in the ledger."""
+
+    def open_webhooks(self) -> Mapping[str, Sink]:
+        """Return where alerts go besides the log, by name."""
+
+    def open_alert_threads(self) -> Sequence[TurnThread]:
+        """Return the threads that raise and deliver alerts, not started."""
 
     def open_brake(self) -> Brake:
         """Return the brake of the ledger's replays."""

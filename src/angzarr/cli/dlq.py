@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from angzarr.cli.alerts import alerts
 from angzarr.cli.analyze import open_worker, stopped_by_signal
 from angzarr.cli.application import load_application
 from angzarr.cli.brake import brake
@@ -35,6 +36,7 @@ for _command in (
     compensate,
     explain,
     brake,
+    alerts,
     stats,
     move,
     export,

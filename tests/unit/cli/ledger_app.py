@@ -9,6 +9,7 @@ from tests.contracts.ledger import HOLD, letter_of, message_of
 from tests.judging import classifier
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
+from angzarr.adapters.sql.alerts import SqlAlerts
 from angzarr.adapters.sql.brake import SqlBrake
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.jobs import SqlReplayJobs
@@ -88,6 +89,7 @@ class FakeApp:
         )
         self.queue = MemoryDeadLetterQueue(str(folder))
         self.outcomes = FakeOutcomes()
+        self.webhooks = {}
         self.forwarder = None
         self.publisher = FakePublisher()
         self.payloads = None
@@ -125,6 +127,15 @@ class FakeApp:
         return Gathering(
             peers=peers, obstacle=replayer.obstacle, clock=replayer.clock, breakers=self.look
         )
+
+    def open_alerts(self):
+        return SqlAlerts(LedgerDatabase(build_engine(self.url)))
+
+    def open_webhooks(self):
+        return self.webhooks
+
+    def open_alert_threads(self):
+        return []
 
     def open_dead_letter_queue(self):
         return self.queue

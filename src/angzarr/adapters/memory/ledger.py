@@ -97,6 +97,12 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             found = [e for e in found if (e.last_failed_at, e.id) < behind]
         return page_of(found[: limit + 1], limit)
 
+    def oldest_open(self, *, limit: int = 1) -> list[Entry]:
+        """Return the open entries that failed first longest ago."""
+        with self._lock:
+            found = [entry for entry in self._entries.values() if entry.status in OPEN]
+        return sorted(found, key=lambda entry: entry.first_failed_at)[:limit]
+
     def get_failure_stats(self) -> FailureStats:
         """Count all entries."""
         with self._lock:

@@ -16,7 +16,7 @@ from angzarr.adapters.sql.ledger_filing import (
     save_changes,
     save_entries,
 )
-from angzarr.adapters.sql.ledger_queries import count_all, read_page
+from angzarr.adapters.sql.ledger_queries import count_all, read_oldest_open, read_page
 from angzarr.adapters.sql.ledger_rows import entry_from, failure_from, line_from
 from angzarr.adapters.sql.ledger_tables import (
     ledger_entries,
@@ -103,6 +103,10 @@ class SqlLedger(Marking, Ledger):
         return self._database.read(
             lambda connection: read_page(connection, wanted, status, limit, behind)
         )
+
+    def oldest_open(self, *, limit: int = 1) -> list[Entry]:
+        """Return the open entries that failed first longest ago."""
+        return self._database.read(lambda connection: read_oldest_open(connection, limit))
 
     def get_failure_stats(self) -> FailureStats:
         """Count all entries."""

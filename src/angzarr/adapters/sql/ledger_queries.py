@@ -22,7 +22,7 @@ from angzarr.adapters.sql.ledger_merging import NEWEST, merged, parts_of
 from angzarr.adapters.sql.ledger_paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger_rows import entry_from
 from angzarr.adapters.sql.ledger_tables import OPEN_ONLY, ledger_counts, ledger_entries
-from angzarr.analysis.entry import Status
+from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.ledger import (
     EXACT,
     LONGEST_PAGE,
@@ -65,6 +65,13 @@ def read_page(
     )
     page = newest_first(rows, entries.last_failed_at, entries.id).limit(limit + 1)
     return page_of([entry_from(row) for row in connection.execute(page)], limit)
+
+
+def read_oldest_open(connection: Connection, limit: int) -> list[Entry]:
+    """Return the open entries that failed first longest ago."""
+    first = ledger_entries.c.first_failed_at
+    oldest = select(ledger_entries).where(OPEN_ONLY).order_by(first).limit(limit)
+    return [entry_from(row) for row in connection.execute(oldest)]
 
 
 def count_all(connection: Connection) -> FailureStats:

@@ -1,0 +1,1 @@
+"""Other people's HTTP servers."""

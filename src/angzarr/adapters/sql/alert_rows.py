@@ -1,0 +1,57 @@
+"""Alerts and watches to and from the JSON in which their tables keep them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from angzarr.analysis.alert import Alert, Kind, Sample, Severity, Watch
+
+_TIMES = ("raised_at", "since", "last_at")
+
+
+def alert_text(alert: Alert) -> str:
+    """Return *alert* as JSON."""
+    return json.dumps(asdict(alert), default=datetime.isoformat)
+
+
+def alert_from(text: str) -> Alert:
+    """Return the alert that *text* was made from."""
+    said: dict[str, Any] = json.loads(text)
+    said |= {name: datetime.fromisoformat(said[name]) for name in _TIMES}
+    said |= {"kind": Kind(said["kind"]), "severity": Severity(said["severity"])}
+    return Alert(**said)
+
+
+def watch_text(watch: Watch) -> str:
+    """Return *watch* as JSON, without what has a column of its own."""
+    seen = {
+        "samples": [(one.at.isoformat(), one.entries) for one in watch.samples],
+        "floor": watch.floor,
+        "letters": watch.letters,
+        "said": {kind.value: at.isoformat() for kind, at in watch.said.items()},
+        "open": {kind.value: at.isoformat() for kind, at in watch.open.items()},
+        "status": watch.status,
+    }
+    return json.dumps(seen, separators=(",", ":"))
+
+
+def watch_from(subject: str, text: str, revision: int) -> Watch:
+    """Return the watch of *subject* that *text* was made from."""
+    seen: dict[str, Any] = json.loads(text)
+    return Watch(
+        subject=subject,
+        samples=tuple(Sample(datetime.fromisoformat(at), n) for at, n in seen["samples"]),
+        floor=seen["floor"],
+        letters=seen["letters"],
+        said=_times(seen["said"]),
+        open=_times(seen["open"]),
+        status=seen["status"],
+        revision=revision,
+    )
+
+
+def _times(said: dict[str, str]) -> dict[Kind, datetime]:
+    return {Kind(kind): datetime.fromisoformat(at) for kind, at in said.items()}

@@ -1,0 +1,227 @@
+"""Alert: what people are told of failures without asking, once (spec A5). Values and the port.
+
+A *watch* is what was seen of one subject and already said of it. It changes in the transaction that
+raises its alerts, so that of several workers one raises them, and a crash loses none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+
+class Kind(StrEnum):
+    """What an alert is about."""
+
+    NEW_GROUP = "new_group"
+    GROUP_GROWING = "group_growing"
+    GROUP_REGRESSED = "group_regressed"  # it failed again after it was said to be fixed
+    POISON = "poison"
+    OLDEST_TOO_OLD = "oldest_too_old"
+    MANY_ATTEMPTS = "many_attempts"
+    REPLAY_HALTED = "replay_halted"  # a replay job stopped itself
+    DEAD_LETTER = "dead_letter"
+    TEST = "test"  # a person tries whether alerts arrive
+
+
+class Severity(StrEnum):
+    """How urgent an alert is; also the level of its log line."""
+
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class BodyFormat(StrEnum):
+    """What a receiver of webhooks understands."""
+
+    GENERIC = "generic"
+    SLACK = "slack"
+
+
+#: Said once; there is nothing that could be gone.
+NOTICES: Final = frozenset({Kind.DEAD_LETTER, Kind.MANY_ATTEMPTS, Kind.TEST})
+
+#: Subjects of a watch: a group by its fingerprint, a job by its id, all open entries.
+GROUP: Final = "group:"
+JOB: Final = "job:"
+LEDGER: Final = "ledger"
+
+#: The most alerts on one page.
+LONGEST_PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """An alert as it was raised. Times are UTC-aware; absent texts are empty."""
+
+    id: str
+    kind: Kind
+    severity: Severity
+    #: What it is about; with `kind` it is the key under which alerts of one cause are one.
+    subject: str
+    raised_at: datetime
+    #: Since when it is so, and when it happened last.
+    since: datetime
+    last_at: datetime
+    #: How many letters or entries it speaks of.
+    count: int
+    #: One line; then a few sentences: what, since when, how many; then what to do, with a command.
+    title: str
+    text: str
+    todo: str
+    link: str = ""
+    fingerprint: str = ""
+    domain: str = ""
+    handler_name: str = ""
+    error_type: str = ""
+    #: It tells that the cause of an earlier alert of this key is gone.
+    resolved: bool = False
+
+    @property
+    def key(self) -> str:
+        """The same for all alerts of one cause, the one that resolves them included."""
+        return f"{self.kind}:{self.subject}"
+
+
+def alert_id(kind: Kind, subject: str, revision: int) -> str:
+    """Return the id of the alert that a watch raises in its change to *revision*."""
+    text = f"{kind}\x00{subject}\x00{revision}".encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:32]
+
+
+class Sample(NamedTuple):
+    """How many entries a group had at a moment."""
+
+    at: datetime
+    entries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What was seen of a subject, and what was said of it. A new one has seen nothing."""
+
+    subject: str
+    #: Oldest first; a count that did not change makes no sample.
+    samples: tuple[Sample, ...] = ()
+    #: Entries that were there when the group was last resolved: growth counts from there.
+    floor: int = 0
+    #: Letters of which was told.
+    letters: int = 0
+    #: When each kind was said last.
+    said: Mapping[Kind, datetime] = field(default_factory=dict)
+    #: Kinds that were raised and whose cause is not known to be gone, with when it began.
+    open: Mapping[Kind, datetime] = field(default_factory=dict)
+    #: Status of the group when it was seen last, or what else tells two causes apart.
+    status: str = ""
+    #: Counts changes; 0: it was never stored.
+    revision: int = 0
+
+
+class Raised(NamedTuple):
+    """An alert, and the names of the sinks that it goes to."""
+
+    alert: Alert
+    sinks: tuple[str, ...]
+
+
+class Sighting(NamedTuple):
+    """A watch as it is now, at one revision more than it was read, and what it raises."""
+
+    watch: Watch
+    raised: tuple[Raised, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """An alert on its way to one sink, held under a lease by whoever knows `token`."""
+
+    alert: Alert
+    sink: str
+    token: str
+    #: Tries before this one.
+    attempts: int = 0
+
+
+class Fate(StrEnum):
+    """Where a delivery stands."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    GIVEN_UP = "given_up"
+
+
+class Told(NamedTuple):
+    """How the delivery of an alert to one sink stands; `problem` is why it did not arrive yet."""
+
+    sink: str
+    fate: Fate
+    attempts: int
+    problem: str
+
+
+class Listed(NamedTuple):
+    """An alert with its deliveries, by name of the sink."""
+
+    alert: Alert
+    deliveries: tuple[Told, ...]
+
+
+class Alerts(Protocol):
+    """Where alerts live until they are delivered; raises LedgerUnavailable.
+
+    Each verb is one transaction.
+    """
+
+    @abstractmethod
+    def watches(self, subjects: Collection[str], /) -> Mapping[str, Watch]:
+        """Return the watches of those *subjects* that have one."""
+
+    @abstractmethod
+    def open_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
+        """Return watches with open kinds whose subject is greater than *after*, in order."""
+
+    @abstractmethod
+    def raise_(self, sightings: Sequence[Sighting], /) -> list[Alert]:
+        """Store each sighting whose watch did not change since; return the alerts that are new.
+
+        The rest was seen by somebody else meanwhile and is dropped whole.
+        """
+
+    @abstractmethod
+    def due(self, sink: str, /, *, limit: int, lease: timedelta) -> list[Delivery]:
+        """Take up to *limit* deliveries to *sink* whose time has come, the oldest alert first.
+
+        Each is this caller's for *lease*; then it is due again.
+        """
+
+    @abstractmethod
+    def delivered(self, delivery: Delivery, /) -> bool:
+        """Note that *delivery* arrived; False: somebody else holds it by now."""
+
+    @abstractmethod
+    def failed(self, delivery: Delivery, problem: str, /, *, again_at: datetime | None) -> bool:
+        """Note why *delivery* did not arrive and when to try again; None: never.
+
+        False: somebody else holds it by now.
+        """
+
+    @abstractmethod
+    def release(self, delivery: Delivery, /) -> bool:
+        """Let go of *delivery*, which was not tried: it is due again, and used no attempt."""
+
+    @abstractmethod
+    def get_alerts(self, *, limit: int = 50) -> Sequence[Listed]:
+        """Return the alerts that were raised last, newest first; at most `LONGEST_PAGE`."""
+
+    @abstractmethod
+    def forget(self, before: datetime, /, *, limit: int) -> int:
+        """Delete up to *limit* alerts raised before then, delivered or not; return how many."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""

@@ -1,0 +1,261 @@
+"""When what is seen of a group, the oldest entries or a replay job is worth an alert. Pure.
+
+Each rule is given a watch and what is there now; it returns the watch as it is afterwards and what
+is to be said. A rule that is asked twice about the same has nothing to say the second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from angzarr.analysis.alert import NOTICES, Kind, Sample, Severity, Watch
+from angzarr.analysis.entry import Entry, FailureClass
+from angzarr.analysis.group import Group, GroupStatus
+from angzarr.analysis.job import JobStatus, ReplayJob
+
+#: Samples that are taken within a window: growth is seen over up to a quarter more than it.
+SLICES: Final = 4
+#: By severity; every other kind is an error.
+_WARNINGS: Final = frozenset({Kind.DEAD_LETTER})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRules:
+    """What counts as worth an alert."""
+
+    #: A group grows if within `window` it has at least `growth_factor` times the entries that it
+    #: had, and at least `growth_least` more.
+    window: timedelta = timedelta(hours=1)
+    growth_factor: float = 2.0
+    growth_least: int = 10
+    #: The same of one group is said again no sooner.
+    repeat_after: timedelta = timedelta(hours=1)
+    #: The same for letters as such; None: they are no alerts.
+    dead_letter_every: timedelta | None = timedelta(minutes=5)
+    #: Runs of a handler above which a letter is an alert of its own (spec A5).
+    many_attempts: int = 3
+    #: How long after its first failure an open entry is too old; it is said again as often.
+    oldest_after: timedelta = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to be said; `since` and `last_at` bound when it happened, `count` how often."""
+
+    kind: Kind
+    since: datetime
+    last_at: datetime
+    count: int
+    resolved: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        """How urgent it is."""
+        return Severity.WARNING if self.kind in _WARNINGS else Severity.ERROR
+
+
+class Seen(NamedTuple):
+    """A watch after a look, one revision on if it changed, and what is to be said."""
+
+    watch: Watch
+    findings: tuple[Finding, ...] = ()
+
+
+def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> bool:
+    """Tell whether `see_group` needs the newest entries of *group*: it would speak of them."""
+    fresh = group.occurrences > watch.letters
+    return fresh and not is_muted(group, now) and _may_say(watch, Kind.MANY_ATTEMPTS, now, rules)
+
+
+def see_group(
+    watch: Watch, group: Group, now: datetime, rules: AlertRules, newest: Sequence[Entry] = ()
+) -> Seen:
+    """Look at a group with entries that nobody is done with.
+
+    *newest* are its entries that failed last, for letters with many attempts.
+    """
+    before, watch = watch, _current(watch, group)
+    if is_muted(group, now):
+        return _stored(before, _quiet(_sampled(watch, group.entries, now, rules), group))
+    findings = [
+        found
+        for found in (
+            _headline(watch, group, now, rules),
+            _letters(watch, group, now, rules),
+            _attempts(watch, newest, now, rules),
+        )
+        if found is not None
+    ]
+    after = _sampled(watch, group.entries, now, rules)
+    for found in findings:
+        after = _said(after, found, now)
+    told = rules.dead_letter_every is None or any(f.kind is Kind.DEAD_LETTER for f in findings)
+    if told:
+        after = replace(after, letters=group.occurrences)
+    if any(found.kind is Kind.GROUP_GROWING for found in findings):
+        after = replace(after, samples=(Sample(now, group.entries),))
+    return _stored(before, replace(after, status=group.status.value), findings)
+
+
+def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
+    """Look at a group that has no open entries any more, or is no longer there.
+
+    What it was alerted of is over; should it fail again that is news.
+    """
+    silent = group is not None and is_muted(group, now)
+    findings = [] if silent else _resolutions(watch, now)
+    after = replace(
+        watch,
+        open={},
+        said={kind: at for kind, at in watch.said.items() if kind in NOTICES},
+        floor=group.entries if group else 0,
+        samples=(Sample(now, group.entries),) if group else (),
+    )
+    return _stored(watch, after, findings)
+
+
+def see_oldest(watch: Watch, too_old: Sequence[Entry], now: datetime, rules: AlertRules) -> Seen:
+    """Look at open entries that failed first longer ago than `oldest_after`, oldest first."""
+    kind = Kind.OLDEST_TOO_OLD
+    if not too_old:
+        return _over(watch, kind, now)
+    last = watch.said.get(kind)
+    if last is not None and now - last < rules.oldest_after:
+        return Seen(watch)
+    oldest, newest = too_old[0].first_failed_at, too_old[-1].first_failed_at
+    found = Finding(kind, oldest, newest, len(too_old))
+    return _stored(watch, _said(watch, found, now), [found])
+
+
+def see_job(watch: Watch, job: ReplayJob | None, now: datetime) -> Seen:
+    """Look at a replay job: each time that it halts is said once."""
+    kind = Kind.REPLAY_HALTED
+    if job is None or job.status is not JobStatus.HALTED:
+        return _over(watch, kind, now)
+    halt = f"{JobStatus.HALTED} after {job.sent}"  # a job that went on has sent more
+    if watch.status == halt:
+        return Seen(watch)
+    found = Finding(kind, job.created_at, now, job.failed)
+    return _stored(watch, replace(_said(watch, found, now), status=halt), [found])
+
+
+def is_muted(group: Group, now: datetime) -> bool:
+    """Tell whether nothing is to be said of *group*."""
+    return group.muted_until is not None and now < group.muted_until
+
+
+def _current(watch: Watch, group: Group) -> Watch:
+    """Return *watch* without what is not there any more: entries are removed some day.
+
+    A group that was removed whole and fails again is a new one.
+    """
+    last = watch.samples[-1] if watch.samples else None
+    if last and group.entries < last.entries and group.first_failed_at > last.at:
+        return Watch(subject=watch.subject, revision=watch.revision)
+    return replace(watch, letters=min(watch.letters, group.occurrences))
+
+
+def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
+    """Return the one thing that says most of what happened to the group as a whole."""
+    new = not watch.samples
+    poison = FailureClass.POISON in (group.failure_class, group.reason)
+    fresh = group.occurrences > watch.letters
+    if group.status is GroupStatus.REGRESSED and watch.status != GroupStatus.REGRESSED:
+        return _whole(Kind.GROUP_REGRESSED, group)
+    if poison and fresh and _may_say(watch, Kind.POISON, now, rules):
+        return _whole(Kind.POISON, group)
+    if new:
+        return _whole(Kind.NEW_GROUP, group) if group.status is GroupStatus.NEW else None
+    return _growth(watch, group, now, rules)
+
+
+def _growth(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
+    base = _at(watch, now - rules.window)
+    if base is None or not _may_say(watch, Kind.GROUP_GROWING, now, rules):
+        return None
+    before = max(base.entries - watch.floor, 0)
+    grown = group.entries - watch.floor - before
+    if grown < rules.growth_least or before + grown < rules.growth_factor * before:
+        return None
+    since = max(base.at, now - rules.window)
+    return Finding(Kind.GROUP_GROWING, since, group.last_failed_at, grown)
+
+
+def _letters(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
+    fresh, every = group.occurrences - watch.letters, rules.dead_letter_every
+    last = watch.said.get(Kind.DEAD_LETTER)
+    if fresh < 1 or every is None or (last is not None and now - last < every):
+        return None
+    since = group.first_failed_at if last is None else max(last, group.first_failed_at)
+    return Finding(Kind.DEAD_LETTER, since, group.last_failed_at, fresh)
+
+
+def _attempts(
+    watch: Watch, newest: Sequence[Entry], now: datetime, rules: AlertRules
+) -> Finding | None:
+    many = [one for one in newest if one.retry_count + 1 > rules.many_attempts]
+    if not many or not _may_say(watch, Kind.MANY_ATTEMPTS, now, rules):
+        return None
+    times = [one.last_failed_at for one in many]
+    return Finding(Kind.MANY_ATTEMPTS, min(times), max(times), len(many))
+
+
+def _whole(kind: Kind, group: Group) -> Finding:
+    return Finding(kind, group.first_failed_at, group.last_failed_at, group.entries)
+
+
+def _may_say(watch: Watch, kind: Kind, now: datetime, rules: AlertRules) -> bool:
+    last = watch.said.get(kind)
+    return last is None or now - last >= rules.repeat_after
+
+
+def _said(watch: Watch, found: Finding, now: datetime) -> Watch:
+    said = {**watch.said, found.kind: now}
+    if found.kind in NOTICES:
+        return replace(watch, said=said)
+    began = watch.open.get(found.kind, found.since)
+    return replace(watch, said=said, open={**watch.open, found.kind: began})
+
+
+def _quiet(watch: Watch, group: Group) -> Watch:
+    """Return *watch* of a muted group: nothing was said, so that what goes on is said after it."""
+    return replace(watch, said={}, letters=group.occurrences, status=group.status.value)
+
+
+def _over(watch: Watch, kind: Kind, now: datetime) -> Seen:
+    if kind not in watch.open:
+        return _stored(watch, watch)
+    after = replace(watch, open={}, said={})
+    return _stored(watch, after, _resolutions(watch, now))
+
+
+def _resolutions(watch: Watch, now: datetime) -> list[Finding]:
+    return [Finding(kind, since, now, 0, resolved=True) for kind, since in watch.open.items()]
+
+
+def _sampled(watch: Watch, entries: int, now: datetime, rules: AlertRules) -> Watch:
+    """Return *watch* with a sample of *entries*, unless the last one says the same or is young."""
+    last = watch.samples[-1] if watch.samples else None
+    if last is None or entries < last.entries:  # entries were removed
+        floor = min(watch.floor, entries)
+        return replace(watch, samples=(Sample(now, entries),), floor=floor)
+    if entries == last.entries or now - last.at < rules.window / SLICES:
+        return watch
+    base = _at(watch, now - rules.window)
+    kept = [one for one in watch.samples if one is base or one.at > now - rules.window]
+    return replace(watch, samples=(*kept, Sample(now, entries)))
+
+
+def _at(watch: Watch, moment: datetime) -> Sample | None:
+    """Return the sample that tells the count at *moment*, or the first one after it."""
+    before = [one for one in watch.samples if one.at <= moment]
+    return before[-1] if before else next(iter(watch.samples), None)
+
+
+def _stored(before: Watch, after: Watch, findings: Sequence[Finding] = ()) -> Seen:
+    if after == before and not findings and before.revision:
+        return Seen(before)
+    return Seen(replace(after, revision=before.revision + 1), tuple(findings))

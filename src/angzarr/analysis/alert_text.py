@@ -1,0 +1,234 @@
+"""Alerts in words for people: what, since when, how many, what to do next. Pure.
+
+Everything in them came with a letter, so from anybody: it is cut, and shown as one line that no
+terminal acts on. A command is written so that no shell does either.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from angzarr.analysis.alert import GROUP, JOB, LEDGER, Alert, Kind, Severity, alert_id
+from angzarr.analysis.alert_link import link_of
+from angzarr.analysis.alert_rules import Finding
+from angzarr.analysis.entry import Entry
+from angzarr.analysis.group import Group
+from angzarr.analysis.job import ReplayJob
+from angzarr.printable import printable
+
+#: Characters of a name and of a message that are shown.
+LONGEST_NAME: Final = 80
+LONGEST_MESSAGE: Final = 200
+
+_TITLES: Final = {
+    Kind.NEW_GROUP: "New group of failures: {what}",
+    Kind.GROUP_GROWING: "Group of failures grows: {what}",
+    Kind.GROUP_REGRESSED: "Failed again after it was fixed: {what}",
+    Kind.POISON: "Kills its worker: {what}",
+    Kind.MANY_ATTEMPTS: "Dead letter after many attempts: {what}",
+    Kind.DEAD_LETTER: "Message sent to DLQ: {what}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Puts findings in words. *link* is a template such as ``https://…/groups/{group}``."""
+
+    link: str = ""
+
+    def of_group(self, found: Finding, group: Group, *, at: datetime, revision: int) -> Alert:
+        """Return the alert that *found* is."""
+        what = f"{name(group.error_type or group.reason)} in {name(group.handler_name)}"
+        spoken = Alert(
+            id=alert_id(found.kind, GROUP + group.fingerprint, revision),
+            kind=found.kind,
+            severity=found.severity,
+            subject=GROUP + group.fingerprint,
+            raised_at=at,
+            since=found.since,
+            last_at=found.last_at,
+            count=found.count,
+            title=_title(found, what),
+            text=_resolved(found) if found.resolved else _group_text(found, group),
+            todo="" if found.resolved else _group_todo(found.kind, group),
+            fingerprint=group.fingerprint,
+            domain=group.domain,
+            handler_name=group.handler_name,
+            error_type=group.error_type,
+            resolved=found.resolved,
+        )
+        return self._linked(spoken)
+
+    def of_storm(self, alert: Alert, groups: Sequence[Group]) -> Alert:
+        """Return *alert*, of the largest new group, as one alert for all of *groups*."""
+        entries = sum(group.entries for group in groups)
+        domains = _counted(group.domain for group in groups)
+        return replace(
+            alert,
+            count=entries,
+            since=min(group.first_failed_at for group in groups),
+            title=f"{len(groups)} new groups of failures at once",
+            text=f"{len(groups)} more groups of failures are new, with {_many(entries)} in all"
+            f" ({domains}). The largest: {alert.text}",
+            todo="Look for one cause of all of them, such as a deploy or a dependency that is"
+            " away: angzarr dlq stats",
+        )
+
+    def of_oldest(
+        self, found: Finding, too_old: Sequence[Entry], *, more: bool, at: datetime, revision: int
+    ) -> Alert:
+        """Return the alert about entries that nobody is done with; *more* than those exist."""
+        count = f"{found.count} or more entries" if more else _many(found.count)
+        spoken = Alert(
+            id=alert_id(found.kind, LEDGER, revision),
+            kind=found.kind,
+            severity=found.severity,
+            subject=LEDGER,
+            raised_at=at,
+            since=found.since,
+            last_at=found.last_at,
+            count=found.count,
+            title=_title(found, "Open entries are getting old", plain=True),
+            text=_resolved(found)
+            if found.resolved
+            else f"{count} failed long ago and nobody is done with them"
+            f" ({_counted(one.domain for one in too_old)}). The oldest failed first at"
+            f" {when(found.since)}: {name(too_old[0].error_type or too_old[0].reason)} in"
+            f" {name(too_old[0].handler_name)}.",
+            todo=""
+            if found.resolved
+            else f"Decide what becomes of the oldest: angzarr dlq show {too_old[0].id[:12]}",
+            resolved=found.resolved,
+        )
+        return self._linked(spoken)
+
+    def of_job(self, found: Finding, job_id: str, job: ReplayJob | None, *, at: datetime,
+               revision: int) -> Alert:  # fmt: skip
+        """Return the alert about a replay job; one that is resolved may be gone."""
+        spoken = Alert(
+            id=alert_id(found.kind, JOB + job_id, revision),
+            kind=found.kind,
+            severity=found.severity,
+            subject=JOB + job_id,
+            raised_at=at,
+            since=found.since,
+            last_at=found.last_at,
+            count=found.count,
+            title=_title(found, f"Replay job {name(job_id)} stopped itself", plain=True),
+            text=_resolved(found) if job is None or found.resolved else _job_text(job),
+            todo=""
+            if found.resolved
+            else f"See why: angzarr dlq jobs show {_argument(job_id)}. Once the cause is gone:"
+            f" angzarr dlq jobs resume {_argument(job_id)}",
+            resolved=found.resolved,
+        )
+        return self._linked(spoken)
+
+    def _linked(self, alert: Alert) -> Alert:
+        return replace(alert, link=link_of(alert, self.link))
+
+
+def trial_alert(at: datetime, token: str) -> Alert:
+    """Return the alert by which a person tries whether alerts arrive; *token* makes its id."""
+    return Alert(
+        id=alert_id(Kind.TEST, token, 1),
+        kind=Kind.TEST,
+        severity=Severity.WARNING,
+        subject="test",
+        raised_at=at,
+        since=at,
+        last_at=at,
+        count=0,
+        title="Test alert",
+        text=f"Somebody tried at {when(at)} whether alerts arrive here. They do.",
+        todo="Nothing is to be done.",
+    )
+
+
+def as_text(alert: Alert) -> str:
+    """Return all of *alert* in words, title first."""
+    parts = (f"{alert.title}.", alert.text, alert.todo, alert.link)
+    return " ".join(part for part in parts if part)
+
+
+def name(value: str) -> str:
+    """Return a name out of a letter as people may see it."""
+    return _cut(printable(value), LONGEST_NAME) or "?"
+
+
+def when(moment: datetime) -> str:
+    """Return *moment* as people read it."""
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _title(found: Finding, what: str, *, plain: bool = False) -> str:
+    said = what if plain else _TITLES[found.kind].format(what=what)
+    return f"Resolved: {said}" if found.resolved else said
+
+
+def _resolved(found: Finding) -> str:
+    return f"It began at {when(found.since)}. The cause is gone: nothing of it is open any more."
+
+
+def _group_text(found: Finding, group: Group) -> str:
+    message = _cut(printable(group.error_message), LONGEST_MESSAGE)
+    quoted = f' Last message: "{message}"' if message else ""
+    told = _COUNTS[found.kind].format(
+        count=found.count, entries=_many(found.count), all=_many(group.entries)
+    )
+    return (
+        f"{told} Domain {name(group.domain)}, since {when(found.since)},"
+        f" last at {when(found.last_at)}; {group.open_entries} open.{quoted}"
+    )
+
+
+_COUNTS: Final = {
+    Kind.NEW_GROUP: "{entries} failed in a way that was not seen before.",
+    Kind.GROUP_GROWING: "{count} more entries; it has {all} now.",
+    Kind.GROUP_REGRESSED: "{entries} in all, the last of them after somebody called it fixed.",
+    Kind.POISON: "{entries} whose handler's process died again and again.",
+    Kind.MANY_ATTEMPTS: "{entries} of the last ones used many attempts in vain.",
+    Kind.DEAD_LETTER: "{count} new in this group, which has {all}.",
+}
+
+
+def _group_todo(kind: Kind, group: Group) -> str:
+    chosen = f"--group {_argument(group.fingerprint)}"
+    if kind is Kind.POISON:
+        return f"Do not replay before it is understood. Look: angzarr dlq list {chosen}"
+    return f"Look: angzarr dlq list {chosen}. Once the cause is gone: angzarr dlq replay {chosen}"
+
+
+def _argument(value: str) -> str:
+    """Return *value* as one argument of a command, whatever it holds."""
+    return shlex.quote(printable(value)[:LONGEST_MESSAGE])
+
+
+def _job_text(job: ReplayJob) -> str:
+    why = _cut(printable(job.said), LONGEST_MESSAGE)
+    because = f" It says: {why}" if why else ""
+    return (
+        f"Of {job.sent} entries sent out of {job.total}, {job.failed} failed again and"
+        f" {job.handled} were handled; the rest waits. Began {when(job.created_at)} by"
+        f" {name(job.created_by)}.{because}"
+    )
+
+
+def _counted(names: object) -> str:
+    """Return how often each of *names* is there, the most frequent five."""
+    counts = Counter(names)  # type: ignore[call-overload]
+    told = ", ".join(f"{name(one)}: {count}" for one, count in counts.most_common(5))
+    return told + (", …" if len(counts) > 5 else "")  # noqa: PLR2004 - the five above
+
+
+def _many(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

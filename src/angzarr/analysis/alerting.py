@@ -1,0 +1,281 @@
+"""Alerting: looks at groups, old entries and replay jobs, and raises alerts (spec A5, issue 7.7).
+
+It reads a bounded number of rows a look, and nobody waits for it: it has a thread of its own. What
+it did not see in one look it sees in a later one, so a crash costs time only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, Protocol
+
+from angzarr.analysis.alert import (
+    GROUP,
+    JOB,
+    LEDGER,
+    Alert,
+    Alerts,
+    Kind,
+    Raised,
+    Sighting,
+    Watch,
+)
+from angzarr.analysis.alert_rules import (
+    AlertRules,
+    Finding,
+    Seen,
+    is_muted,
+    see_group,
+    see_job,
+    see_oldest,
+    see_settled,
+    wants_attempts,
+)
+from angzarr.analysis.alert_text import Speaker
+from angzarr.analysis.duty import report
+from angzarr.analysis.entry import Entry
+from angzarr.analysis.group import Group, Groups
+from angzarr.analysis.group_sweep import GroupSweep
+from angzarr.analysis.job import JobStatus, ReplayJob, ReplayJobs
+from angzarr.analysis.ledger import EntryFilter, Ledger
+from angzarr.clock import Clock
+from angzarr.seldom import Seldom
+
+#: Newest entries of a group that are read for letters with many attempts.
+NEWEST: Final = 20
+#: Groups of which they are read in one look.
+LOOKED_INTO: Final = 20
+#: Settled groups and jobs looked at, open entries and halted jobs read, in one look.
+SETTLED: Final = 50
+OLDEST: Final = 100
+JOBS: Final = 20
+#: How often is looked for old entries, and alerts are forgotten.
+SLOW_EVERY: Final = timedelta(minutes=1)
+#: Within this span at most `at_once` new groups are told one by one; then a storm, as often.
+QUOTA_SPAN: Final = timedelta(minutes=10)
+STORM_EVERY: Final = timedelta(minutes=1)
+#: Sightings stored in one transaction.
+STORED: Final = 200
+#: Alerts forgotten at once.
+FORGOTTEN: Final = 500
+#: Pause while the ledger is away: doubled up to the longest, with jitter.
+LONGEST_WAIT: Final = timedelta(minutes=1)
+
+
+class Depth(NamedTuple):
+    """How many entries are open, by (domain, class of their group), and since when the oldest."""
+
+    open_entries: Mapping[tuple[str, str], int]
+    oldest_at: datetime | None
+
+
+class Meters(Protocol):
+    """Counts alerts and shows depths; it must not raise, and not take long."""
+
+    def raised(self, alert: Alert) -> None:
+        """Count an alert that this process raised."""
+
+    def show(self, depth: Depth) -> None:
+        """Show *depth* until the next one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Alerting:
+    """Fulfils `Turns`; for one thread. *close* lets go of all that it was given."""
+
+    groups: Groups
+    ledger: Ledger
+    jobs: ReplayJobs
+    alerts: Alerts
+    rules: AlertRules
+    speaker: Speaker
+    #: The names of the sinks that an alert goes to.
+    route: Callable[[Alert], tuple[str, ...]]
+    clock: Clock
+    chance: Callable[[], float]
+    meters: Meters
+    every: timedelta
+    #: How long alerts are kept.
+    keep: timedelta
+    #: New groups above which they are told as one alert.
+    at_once: int
+    #: Whether the end of a cause is told.
+    tell_resolved: bool
+    close: Callable[[], None]
+    seldom: Seldom = field(default_factory=Seldom)
+    _wait: timedelta = field(default=timedelta(0), init=False)
+    #: Nobody has looked before: what is there is told at once, and not page by page.
+    _first: bool = field(default=True, init=False)
+    _sweep: GroupSweep = field(init=False)
+    #: The last subject looked at of those whose cause may be gone.
+    _settled: str = field(default="", init=False)
+    _slow_at: datetime | None = field(default=None, init=False)
+    #: When new groups were told one by one, lately; when a storm may be told again.
+    _told: list[datetime] = field(default_factory=list, init=False)
+    _storm_at: datetime | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._sweep = GroupSweep(groups=self.groups)
+
+    def turn(self) -> timedelta:
+        """Look once; return how long to wait before the next look. Never raises."""
+        try:
+            self.look()
+        except Exception as error:  # noqa: BLE001 - the thread must outlive it
+            report("alerts", error, self.seldom)
+            self._wait = min(2 * (self._wait or self.every), LONGEST_WAIT)
+            return self._wait * (0.5 + self.chance())
+        self._wait = timedelta(0)
+        return self.every * (0.75 + 0.5 * self.chance())
+
+    def leave(self) -> None:
+        """Close what it looked at."""
+        self.close()
+
+    def look(self) -> list[Alert]:
+        """Look at what there is and raise alerts; return them. Raises LedgerUnavailable."""
+        now = self.clock.now()
+        self._first = self._first and not self.alerts.watches([LEDGER])
+        sightings = [*self._see_groups(now), *self._see_settled(now), *self._see_jobs(now)]
+        if self._slow_at is None or now >= self._slow_at:
+            sightings += self._see_oldest(now)
+            self.alerts.forget(now - self.keep, limit=FORGOTTEN)
+            self._slow_at = now + SLOW_EVERY
+        raised = [
+            alert
+            for at in range(0, len(sightings), STORED)
+            for alert in self.alerts.raise_(sightings[at : at + STORED])
+        ]
+        self._first = False
+        for alert in raised:
+            self.meters.raised(alert)
+        return raised
+
+    def _see_groups(self, now: datetime) -> list[Sighting]:
+        """Look at the groups that failed last, and at the next ones of the sweep."""
+        groups = self._sweep.step(whole=self._first)
+        watches = self.alerts.watches([GROUP + group.fingerprint for group in groups])
+        new: list[tuple[Group, Seen]] = []
+        rest: list[Sighting] = []
+        looked_into = 0
+        for group in groups:
+            subject = GROUP + group.fingerprint
+            watch = watches.get(subject, Watch(subject=subject))
+            newest: Sequence[Entry] = ()
+            if looked_into < LOOKED_INTO and wants_attempts(watch, group, now, self.rules):
+                newest = self._newest(group)
+                looked_into += 1
+            seen = see_group(watch, group, now, self.rules, newest)
+            if any(one.kind is Kind.NEW_GROUP for one in seen.findings):
+                new.append((group, seen))
+            elif seen.watch is not watch:
+                rest.append(self._of_group(seen, group, now))
+        return [*rest, *self._new_groups(new, now)]
+
+    def _newest(self, group: Group) -> Sequence[Entry]:
+        wanted = EntryFilter(fingerprint=group.fingerprint)
+        return self.ledger.get_failed_events(wanted, status=None, limit=NEWEST).entries
+
+    def _new_groups(self, new: list[tuple[Group, Seen]], now: datetime) -> list[Sighting]:
+        """Return the sightings of new groups; in a storm the largest speaks for the others.
+
+        More of a storm that was told just now are left for a later look: they stay new.
+        """
+        new.sort(key=lambda one: one[0].entries, reverse=True)
+        self._told = [at for at in self._told if now - at < QUOTA_SPAN]
+        left = max(self.at_once - len(self._told), 0)
+        alone, storm = new[:left], new[left:]
+        self._told += [now] * len(alone)
+        sightings = [self._of_group(seen, group, now) for group, seen in alone]
+        if storm and (self._storm_at is None or now >= self._storm_at):
+            self._storm_at = now + STORM_EVERY
+            sightings.append(self._of_storm(storm[0], [group for group, _ in storm], now))
+            sightings += [Sighting(replace(seen.watch, open={})) for _, seen in storm[1:]]
+        return sightings
+
+    def _of_storm(self, spoken: tuple[Group, Seen], groups: list[Group], now: datetime) -> Sighting:
+        group, seen = spoken
+        (found,) = (one for one in seen.findings if one.kind is Kind.NEW_GROUP)
+        alert = self.speaker.of_group(found, group, at=now, revision=seen.watch.revision)
+        told = self.speaker.of_storm(alert, groups) if len(groups) > 1 else alert
+        return Sighting(seen.watch, (self._raised(told),))
+
+    def _of_group(self, seen: Seen, group: Group, now: datetime) -> Sighting:
+        def speak(found: Finding) -> Alert:
+            return self.speaker.of_group(found, group, at=now, revision=seen.watch.revision)
+
+        return self._sighting(seen, speak)
+
+    def _see_settled(self, now: datetime) -> list[Sighting]:
+        """Look whether the causes of open alerts are gone, a few at a time."""
+        watches = self.alerts.open_watches(after=self._settled, limit=SETTLED)
+        self._settled = watches[-1].subject if len(watches) == SETTLED else ""
+        sightings = []
+        for watch in watches:
+            kind, _, name = watch.subject.partition(":")
+            if f"{kind}:" == GROUP:
+                sightings.append(self._see_settled_group(watch, name, now))
+            elif f"{kind}:" == JOB:
+                sightings.append(self._see_job(watch, name, self.jobs.open_job(name), now))
+        return [one for one in sightings if one is not None]
+
+    def _see_settled_group(self, watch: Watch, fingerprint: str, now: datetime) -> Sighting | None:
+        group = self.groups.open_group(fingerprint)
+        if group is not None and group.open_entries:
+            return None
+        seen = see_settled(watch, group, now)
+        known = group or Group(fingerprint=fingerprint, first_failed_at=now, last_failed_at=now)
+        return self._of_group(seen, known, now)
+
+    def _see_jobs(self, now: datetime) -> list[Sighting]:
+        halted = self.jobs.get_jobs((JobStatus.HALTED,), limit=JOBS).jobs
+        watches = self.alerts.watches([JOB + job.id for job in halted])
+        seen = (
+            self._see_job(watches.get(JOB + job.id, Watch(subject=JOB + job.id)), job.id, job, now)
+            for job in halted
+        )
+        return [one for one in seen if one is not None]
+
+    def _see_job(
+        self, watch: Watch, job_id: str, job: ReplayJob | None, now: datetime
+    ) -> Sighting | None:
+        seen = see_job(watch, job, now)
+        if seen.watch is watch:
+            return None
+
+        def speak(found: Finding) -> Alert:
+            return self.speaker.of_job(found, job_id, job, at=now, revision=seen.watch.revision)
+
+        return self._sighting(seen, speak)
+
+    def _see_oldest(self, now: datetime) -> list[Sighting]:
+        entries = self.ledger.oldest_open(limit=OLDEST)
+        oldest_at = entries[0].first_failed_at if entries else None
+        self.meters.show(Depth(self._sweep.counted, oldest_at))
+        too_old = [one for one in entries if now - one.first_failed_at >= self.rules.oldest_after]
+        muted = self._muted({one.fingerprint for one in too_old}, now)
+        told = [one for one in too_old if one.fingerprint not in muted]
+        watch = self.alerts.watches([LEDGER]).get(LEDGER, Watch(subject=LEDGER))
+        seen = see_oldest(watch, told, now, self.rules)
+        if seen.watch is watch:
+            return []
+        more = len(too_old) == OLDEST
+
+        def speak(found: Finding) -> Alert:
+            revision = seen.watch.revision
+            return self.speaker.of_oldest(found, told, more=more, at=now, revision=revision)
+
+        return [self._sighting(seen, speak)]
+
+    def _muted(self, fingerprints: set[str], now: datetime) -> set[str]:
+        groups = (self.groups.open_group(one) for one in fingerprints)
+        return {one.fingerprint for one in groups if one is not None and is_muted(one, now)}
+
+    def _sighting(self, seen: Seen, speak: Callable[[Finding], Alert]) -> Sighting:
+        wanted = (one for one in seen.findings if self.tell_resolved or not one.resolved)
+        return Sighting(seen.watch, tuple(self._raised(speak(found)) for found in wanted))
+
+    def _raised(self, alert: Alert) -> Raised:
+        return Raised(alert, self.route(alert))

@@ -1,0 +1,56 @@
+"""GroupSweep: all open groups in turn, a page at a time, beside those that failed last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from angzarr.analysis.group import Group, GroupPage, Groups
+
+#: Groups read at once.
+PAGE: Final = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupSweep:
+    """Reads at most two pages a step, so that a step costs the same however many groups there are.
+
+    What fails is on the first page at once; what a step misses, a later one sees.
+    """
+
+    groups: Groups
+    #: Open entries by (domain, class of their group), as of the last whole sweep.
+    counted: Mapping[tuple[str, str], int] = field(default_factory=dict, init=False)
+    _after: str = field(default="", init=False)
+    _counting: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
+
+    def step(self, *, whole: bool = False) -> list[Group]:
+        """Return the groups that failed last, and the next of all; *whole*: all that follow."""
+        first = self.groups.get_groups(limit=PAGE)
+        if not (self._after and first.next):
+            self._counting.clear()
+            return _once(self._swept(first, whole=whole))
+        return _once([*first.groups, *self._swept(self._next(), whole=whole)])
+
+    def _swept(self, page: GroupPage, *, whole: bool) -> Iterable[Group]:
+        found = list(page.groups)
+        self._after = page.next
+        while whole and self._after:
+            page = self._next()
+            found += page.groups
+            self._after = page.next
+        for group in found:
+            self._counting[group.domain, group.failure_class or ""] += group.open_entries
+        if not self._after:
+            self.counted = dict(self._counting)
+        return found
+
+    def _next(self) -> GroupPage:
+        return self.groups.get_groups(limit=PAGE, after=self._after)
+
+
+def _once(groups: Iterable[Group]) -> list[Group]:
+    """Return each group once, as it was read last."""
+    return list({group.fingerprint: group for group in groups}.values())

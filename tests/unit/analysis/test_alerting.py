@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.contracts.ledger import letter_of
+from tests.hand_clock import START, HandClock
+from tests.unit.analysis.alerted import (
+    HOUR,
+    MINUTE,
+    FakeGroups,
+    FakeJobs,
+    group_of,
+    grown,
+    job_of,
+)
+
+from angzarr.adapters.memory.alerts import MemoryAlerts
+from angzarr.adapters.memory.ledger import MemoryLedger
+from angzarr.analysis.alert import Kind, Severity
+from angzarr.analysis.alert_rules import AlertRules
+from angzarr.analysis.alert_text import Speaker
+from angzarr.analysis.alerting import Alerting
+from angzarr.analysis.job import JobStatus
+from angzarr.errors import LedgerUnavailable
+
+
+class FakeMeters:
+    def __init__(self) -> None:
+        self.alerts = []
+        self.depth = None
+
+    def raised(self, alert):
+        self.alerts.append(alert)
+
+    def show(self, depth):
+        self.depth = depth
+
+
+class Site:
+    """An analysis worker's alerting, on stores that others may share."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.groups, self.jobs = FakeGroups(), FakeJobs()
+        self.ledger = MemoryLedger(self.clock)
+        self.alerts = MemoryAlerts(self.clock)
+        self.closed = []
+
+    def worker(self, **fields) -> Alerting:
+        known = {
+            "groups": self.groups,
+            "ledger": self.ledger,
+            "jobs": self.jobs,
+            "alerts": self.alerts,
+            "rules": AlertRules(dead_letter_every=None),
+            "speaker": Speaker(),
+            "route": lambda _alert: ("log",),
+            "clock": self.clock,
+            "chance": lambda: 0.5,
+            "meters": FakeMeters(),
+            "every": timedelta(seconds=5),
+            "keep": timedelta(days=90),
+            "at_once": 10,
+            "tell_resolved": True,
+            "close": lambda: self.closed.append(True),
+        }
+        return Alerting(**{**known, **fields})
+
+
+@pytest.fixture
+def site():
+    return Site()
+
+
+def said(alerts):
+    return [(alert.kind, alert.fingerprint) for alert in alerts]
+
+
+def groups_of(count, **fields):
+    return [group_of(f"{number:016x}", **fields) for number in range(count)]
+
+
+def test_a_new_group_is_raised_once_and_counted(site):
+    site.groups.put(group_of("f1"))
+    worker = site.worker()
+    assert said(worker.look()) == [(Kind.NEW_GROUP, "f1")]
+    assert worker.look() == []
+    assert said(worker.meters.alerts) == [(Kind.NEW_GROUP, "f1")]
+
+
+def test_two_workers_raise_an_alert_once(site):
+    site.groups.put(group_of("f1"))
+    raised = [alert for worker in (site.worker(), site.worker()) for alert in worker.look()]
+    assert said(raised) == [(Kind.NEW_GROUP, "f1")]
+
+
+def test_two_workers_that_look_at_the_same_moment_raise_an_alert_once(site):
+    site.groups.put(group_of("f1"))
+    one, other = site.worker(), site.worker()
+    late = []
+    store = site.alerts.raise_
+
+    def slow(sightings):
+        site.alerts.raise_ = store
+        late.extend(other.look())
+        return store(sightings)
+
+    site.alerts.raise_ = slow
+    assert one.look() == []
+    assert said(late) == [(Kind.NEW_GROUP, "f1")]
+
+
+def test_what_a_worker_that_died_did_not_raise_the_next_one_does(site):
+    site.groups.put(group_of("f1"))
+    dying, store = site.worker(), site.alerts.raise_
+
+    def die(_sightings):
+        raise LedgerUnavailable("away")
+
+    site.alerts.raise_ = die
+    with pytest.raises(LedgerUnavailable):
+        dying.look()
+    site.alerts.raise_ = store
+    assert said(site.worker().look()) == [(Kind.NEW_GROUP, "f1")]
+
+
+def test_a_group_whose_letters_were_late_is_found_behind_those_that_failed_last(site):
+    site.groups.put(*groups_of(700))
+    worker = site.worker()
+    worker.look()
+    late = group_of("late", last_failed_at=START - timedelta(days=3))
+    site.groups.put(late)
+    site.clock.sleep(11 * MINUTE)
+    found = [alert for _ in range(4) for alert in worker.look()]
+    assert said(found) == [(Kind.NEW_GROUP, "late")]
+
+
+def test_a_look_reads_a_bounded_number_of_groups(site):
+    site.groups.put(*groups_of(1000))
+    worker = site.worker()
+    worker.look()
+    for _ in range(6):
+        site.groups.read = 0
+        worker.look()
+        assert site.groups.read <= 400
+
+
+def test_a_storm_of_new_groups_is_ten_alerts_a_minute_and_none_is_forgotten(site):
+    worker = site.worker(at_once=3)
+    worker.look()
+    site.groups.put(*groups_of(50, entries=2), group_of("f" * 16, entries=90))
+    raised = worker.look()
+    assert len(raised) == 4
+    assert raised[0].fingerprint == "f" * 16
+    assert raised[-1].title == "48 new groups of failures at once"
+    assert raised[-1].count == 96
+    site.groups.put(*(group_of(f"more-{number}") for number in range(5)))
+    assert worker.look() == []
+    site.clock.sleep(MINUTE)
+    (rest,) = worker.look()
+    assert rest.title == "5 new groups of failures at once"
+    site.clock.sleep(10 * MINUTE)
+    site.groups.put(group_of("later"))
+    assert said(worker.look()) == [(Kind.NEW_GROUP, "later")]
+
+
+def test_groups_that_were_there_before_the_first_look_are_told_together(site):
+    site.groups.put(*groups_of(900))
+    raised = site.worker().look()
+    assert len(raised) == 11
+    assert raised[-1].title == "890 new groups of failures at once"
+
+
+def test_a_group_that_is_settled_is_resolved_once(site):
+    site.groups.put(group_of("f1"))
+    worker = site.worker()
+    (began,) = worker.look()
+    site.groups.put(group_of("f1", open_entries=0))
+    (over,) = worker.look()
+    assert over.resolved
+    assert over.key == began.key
+    assert over.id != began.id
+    assert worker.look() == []
+
+
+def test_the_end_of_a_cause_may_be_left_unsaid(site):
+    site.groups.put(group_of("f1"))
+    worker = site.worker(tell_resolved=False)
+    worker.look()
+    site.groups.put(group_of("f1", open_entries=0))
+    assert worker.look() == []
+    assert site.alerts.open_watches(limit=9) == []
+
+
+def test_a_muted_group_is_raised_after_its_mute_if_it_still_grows(site):
+    group = group_of("f1", entries=20)
+    site.groups.put(replace(group, muted_until=START + HOUR))
+    worker = site.worker()
+    assert worker.look() == []
+    site.clock.sleep(59 * MINUTE)
+    site.groups.put(replace(grown(group, 30), muted_until=START + HOUR))
+    assert worker.look() == []
+    site.clock.sleep(MINUTE)
+    assert said(worker.look()) == [(Kind.GROUP_GROWING, "f1")]
+
+
+def test_letters_with_many_attempts_are_counted_from_the_newest_entries(site):
+    for number in range(3):
+        site.ledger.add_failed_event(letter_of(f"e{number}", attempts=3 + number))
+    (entry,) = site.ledger.get_failed_events(limit=1).entries
+    site.groups.put(group_of(entry.fingerprint))
+    raised = site.worker().look()
+    assert [(one.kind, one.count) for one in raised] == [
+        (Kind.NEW_GROUP, 3),
+        (Kind.MANY_ATTEMPTS, 2),
+    ]
+
+
+def test_old_entries_are_told_within_a_minute_without_those_of_muted_groups(site):
+    for number in range(3):
+        site.ledger.add_failed_event(letter_of(f"e{number}", handler=f"orders.h{number % 2}"))
+    muted, told = (
+        next(e for e in site.ledger.oldest_open(limit=9) if e.handler_name == f"orders.h{number}")
+        for number in (0, 1)
+    )
+    site.groups.put(group_of(muted.fingerprint, muted_until=START + timedelta(days=30)))
+    worker = site.worker()
+    assert worker.look() == []
+    site.clock.sleep(timedelta(days=1))
+    (raised,) = worker.look()
+    assert (raised.kind, raised.count) == (Kind.OLDEST_TOO_OLD, 1)
+    assert told.id[:12] in raised.todo
+    site.ledger.mark_resolved(told.id, "ada")
+    assert worker.look() == []
+    site.clock.sleep(MINUTE)
+    assert [one.resolved for one in worker.look()] == [True]
+
+
+def test_a_job_that_halts_is_told_each_time_and_resolved_when_it_goes_on(site):
+    site.jobs.put(job_of())
+    worker = site.worker()
+    (halted,) = worker.look()
+    assert (halted.kind, halted.severity) == (Kind.REPLAY_HALTED, Severity.ERROR)
+    assert worker.look() == []
+    site.jobs.put(job_of(status=JobStatus.RUNNING))
+    assert [one.resolved for one in worker.look()] == [True]
+    site.jobs.put(job_of(sent=9))
+    assert [one.kind for one in worker.look()] == [Kind.REPLAY_HALTED]
+
+
+def test_the_depth_of_all_groups_is_shown_after_each_sweep(site):
+    site.groups.put(*groups_of(900), group_of("b", domain="billing", failure_class="poison"))
+    worker = site.worker()
+    worker.look()
+    assert worker.meters.depth.open_entries == {("order", ""): 2700, ("billing", "poison"): 3}
+    assert worker.meters.depth.oldest_at is None
+    site.ledger.add_failed_event(letter_of())
+    site.clock.sleep(MINUTE)
+    worker.look()
+    assert worker.meters.depth.oldest_at == START - 5 * MINUTE
+
+
+def test_old_alerts_are_forgotten(site):
+    site.groups.put(group_of("f1"))
+    worker = site.worker(keep=timedelta(days=1))
+    worker.look()
+    site.clock.sleep(timedelta(days=2))
+    worker.look()
+    assert site.alerts.get_alerts() == []
+
+
+def test_a_ledger_away_is_said_once_a_minute_and_waited_for(site, caplog):
+    worker = site.worker()
+
+    def away(**_wanted):
+        raise LedgerUnavailable("no ledger at db:5432")
+
+    site.groups.get_groups = away
+    with caplog.at_level(logging.ERROR):
+        waits = [worker.turn() for _ in range(8)]
+    assert waits[:3] == [timedelta(seconds=10), timedelta(seconds=20), timedelta(seconds=40)]
+    assert max(waits) == MINUTE
+    assert len(caplog.records) == 1
+    assert "no ledger at db:5432" in caplog.text
+
+
+def test_looks_are_seconds_apart_and_spread(site):
+    assert site.worker(chance=lambda: 0.0).turn() == timedelta(seconds=3.75)
+    assert site.worker(chance=lambda: 1.0).turn() == timedelta(seconds=6.25)
+
+
+def test_leaving_closes_what_was_opened(site):
+    site.worker().leave()
+    assert site.closed == [True]
