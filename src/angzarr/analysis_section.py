@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from angzarr.alert_section import AlertSettings
 from angzarr.analysis.grouping import Grouping, grouping_rules
@@ -14,6 +14,17 @@ from angzarr.analysis.rule_file import GROUPING, RULES, read
 from angzarr.analysis.rules import WrittenRule, rules_from
 from angzarr.resilience.backoff import Policy
 from angzarr.sections import Section, Span, said
+
+#: As people and environments write that nothing is removed.
+FOR_EVER: Final = "for ever"
+
+
+def _kept(given: Any) -> Any:
+    return None if given == FOR_EVER else given
+
+
+#: More than nothing, or for ever.
+Keep = Annotated[Annotated[Span, Field(gt=timedelta(0))] | None, BeforeValidator(_kept)]
 
 
 class AutomaticSettings(Section):
@@ -55,6 +66,9 @@ class AnalysisSettings(Section):
     #: Rules that come before those that ship with angzarr, or the path of a YAML file of them;
     #: only the analysis worker reads that file.
     rules: str | tuple[dict[str, Any], ...] = Field(default=(), repr=False)
+    #: How long resolved, skipped and compensated entries are kept; None: for ever.
+    keep_closed: Keep = Field(default=timedelta(days=30))
+    keep_archived: Keep = Field(default=timedelta(days=180))
     automatic: AutomaticSettings = AutomaticSettings()
     alerts: AlertSettings = AlertSettings()
     #: Replays of one entry after which neither the worker nor a job replays it; a person may.

@@ -7,6 +7,7 @@ import random
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,8 @@ from tests.hand_clock import START, HandClock
 from angzarr.analysis.entry import Status
 from angzarr.analysis.group import Amendment, GroupFilter, GroupStatus
 from angzarr.analysis.ledger import OPEN, Decided, EntryFilter
+from angzarr.analysis.transition import Action
+from angzarr.analysis.verb import Act, Verb
 from angzarr.errors import ConfigurationError
 
 ALL = GroupFilter(open_only=False)
@@ -366,6 +369,84 @@ class GroupsContract:
         ledger.add_failed_events([letter_of(f"n{n}", fingerprint="f1") for n in range(3)])
         ledger.add_failed_event(letter_of("e3", fingerprint="f1"))
         assert [line.what for line in ledger.group_history("f1")] == ["amended", "regressed"]
+
+    # -- pruning -------------------------------------------------------------------------
+
+    def test_closed_entries_are_removed_and_open_ones_never(self, ledger, clock):
+        names = ("failed", "waiting", "held", "retrying", "resolved", "skipped", "archived")
+        entries = ledger.add_failed_events([letter_of(n, fingerprint=n) for n in names])
+        waiting, held, retrying, resolved, skipped, archived = entries[1:]
+        decide(ledger, waiting, REPLAY)
+        decide(ledger, held)
+        ledger.mark_retrying(retrying.id, 1, revision=1, by="me", lease=LEASE)
+        ledger.mark_resolved(resolved.id, "ann")
+        decide(ledger, skipped, replace(HOLD, action=Action.SKIP))
+        decide(ledger, archived, replace(HOLD, action=Action.ARCHIVE))
+        clock.sleep(timedelta(days=400))
+        every = dict.fromkeys(Status, clock.now())
+        assert ledger.prune(every, limit=2) == 2
+        assert ledger.prune(every, limit=10) == 1
+        assert ledger.prune(every, limit=10) == 0
+        left = {entry.event_id for entry in everything(ledger)}
+        assert left == {"failed", "waiting", "held", "retrying"}
+        assert ledger.open(resolved.id) is None
+        assert ledger.find_by_letter(resolved.letter_id) is None
+        assert ledger.open_group("resolved") is None
+        assert_counts_are_exact(ledger)
+
+    def test_an_entry_is_kept_as_long_as_its_status_says(self, ledger, clock):
+        resolved, archived = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
+        ledger.mark_resolved(resolved.id, "ann")
+        decide(ledger, archived, replace(HOLD, action=Action.ARCHIVE))
+        assert ledger.prune(dict.fromkeys(Status, START), limit=10) == 0
+        clock.sleep(timedelta(days=30))
+        assert ledger.prune({Status.RESOLVED: START + timedelta(days=1)}, limit=10) == 1
+        assert [entry.id for entry in everything(ledger)] == [archived.id]
+
+    def test_what_was_archived_lately_is_kept_however_long_ago_it_was_resolved(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of())
+        ledger.mark_resolved(entry.id, "ann")
+        clock.sleep(timedelta(days=300))
+        archive = Act(entry_id=entry.id, revision=2, verb=Verb.ARCHIVE)
+        assert ledger.act([archive], by="ann") == [True]
+        assert ledger.prune({Status.ARCHIVED: START + timedelta(days=120)}, limit=10) == 0
+        clock.sleep(timedelta(days=1))
+        assert ledger.prune({Status.ARCHIVED: clock.now()}, limit=10) == 1
+
+    def test_a_compensation_that_is_not_sent_yet_is_kept(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of())
+        act = Act(entry_id=entry.id, revision=1, verb=Verb.COMPENSATE)
+        assert ledger.act([act], by="ann") == [True]
+        clock.sleep(timedelta(days=300))
+        assert ledger.prune(dict.fromkeys(Status, clock.now()), limit=10) == 0
+        ledger.mark_compensated(entry.id)
+        assert ledger.prune(dict.fromkeys(Status, clock.now() + LEASE), limit=10) == 1
+
+    def test_a_group_of_which_people_spoke_outlives_its_entries(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of(fingerprint="f1"))
+        ledger.amend("f1", FIXED, revision=1, by="ann")
+        ledger.mark_resolved(entry.id, "ann")
+        clock.sleep(timedelta(days=300))
+        assert ledger.prune(dict.fromkeys(Status, clock.now()), limit=10) == 1
+        group = ledger.open_group("f1")
+        assert (group.entries, group.occurrences, group.by_status) == (0, 0, {})
+        ledger.add_failed_event(letter_of("e2", fingerprint="f1"))
+        assert ledger.open_group("f1").status is GroupStatus.REGRESSED
+
+    def test_workers_share_what_is_to_be_removed(self, ledger, clock):
+        letters = [letter_of(f"e{n}", fingerprint=f"f{n % 3}") for n in range(40)]
+        for entry in ledger.add_failed_events(letters):
+            ledger.mark_resolved(entry.id, "ann")
+        clock.sleep(timedelta(days=300))
+        barrier, every = threading.Barrier(4), dict.fromkeys(Status, clock.now())
+
+        def remove(_worker: int) -> int:
+            barrier.wait()
+            return sum(ledger.prune(every, limit=5) for _ in range(8))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(remove, range(4))) == 40
+        assert_counts_are_exact(ledger)
 
     # -- pages of entries by what groups know --------------------------------------------
 

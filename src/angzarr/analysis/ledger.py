@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, FailureClass, Status
+from angzarr.analysis.pruning import Prunable
 from angzarr.analysis.transition import Decision
 from angzarr.analysis.verb import Act
 from angzarr.events.headers import time_of
@@ -115,7 +116,7 @@ class FailureStats:
     oldest_open_at: datetime | None = None
 
 
-class Ledger(Protocol):
+class Ledger(Prunable, Protocol):
     """Where entries live. Every verb raises LedgerUnavailable when the database is away.
 
     Each verb is one transaction. A change is made only if the entry is still in the state that

@@ -19,6 +19,7 @@ from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import Intake
 from angzarr.analysis.job_runner import JobRunner
+from angzarr.analysis.pruning import Pruning, Retention
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
@@ -89,6 +90,13 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                     barred=barred,
                 ),
                 runner,
+                Pruning(
+                    ledger=replayer.ledger,
+                    retention=Retention(
+                        closed=settings.keep_closed, archived=settings.keep_archived
+                    ),
+                    clock=replayer.clock,
+                ),
             ),
             name=name,
             chance=chance,

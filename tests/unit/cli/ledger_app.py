@@ -81,6 +81,8 @@ class FakeApp:
                 first_delay=timedelta(0),
                 longest_delay=timedelta(hours=1),
                 answer_deadline=timedelta(hours=1),
+                keep_closed=None,
+                keep_archived=None,
                 automatic=AutomaticSettings(),
                 most_replays=10,
                 approvals=types.SimpleNamespace(jobs_over=None),

@@ -83,6 +83,12 @@ class MemoryGroups(Groups):
             if growth.fails and (change := regressed(group, self._clock.now())):
                 self._say(*change)
 
+    def _forget(self, fingerprint: str) -> None:
+        """Remove a group that has no entries and of which nobody said anything."""
+        group = self._groups[fingerprint]
+        if not group.entries and group.revision == 1:
+            del self._groups[fingerprint]
+
     def _say(self, group: Group, line: HistoryLine) -> Group:
         self._groups[group.fingerprint] = group
         self._group_history.setdefault(group.fingerprint, []).append(line)

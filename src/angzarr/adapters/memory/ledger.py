@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.groups import MemoryGroups
@@ -103,6 +103,17 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             found = [entry for entry in self._entries.values() if entry.status in OPEN]
         return sorted(found, key=lambda entry: entry.first_failed_at)[:limit]
 
+    def prune(self, before: Mapping[Status, datetime], *, limit: int) -> int:
+        """Remove entries that were closed long ago."""
+        with self._lock:
+            gone = [e for e in self._entries.values() if self._may_go(e, before)][:limit]
+            for entry in gone:
+                del self._entries[entry.id], self._failures[entry.id], self._history[entry.id]
+                self._letters = {one for one in self._letters if one[2] != entry.id}
+                self._count(Step(entry, None))
+                self._forget(entry.fingerprint)
+            return len(gone)
+
     def get_failure_stats(self) -> FailureStats:
         """Count all entries."""
         with self._lock:
@@ -119,6 +130,12 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
                 (entry.first_failed_at for entry in entries if entry.status in OPEN), default=None
             ),
         )
+
+    def _may_go(self, entry: Entry, before: Mapping[Status, datetime]) -> bool:
+        end = before.get(entry.status)
+        if end is None or entry.resolved_at is None or entry.wake_at is not None:
+            return False
+        return entry.resolved_at < end and self._history[entry.id][-1].at < end
 
     def _add(self, failure: Failure) -> Entry:
         now, entry = self._clock.now(), self._entry_of(failure)

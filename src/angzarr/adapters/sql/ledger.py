@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from datetime import timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import Connection, select
@@ -17,6 +17,8 @@ from angzarr.adapters.sql.ledger_filing import (
     save_entries,
 )
 from angzarr.adapters.sql.ledger_queries import count_all, read_oldest_open, read_page
+from angzarr.adapters.sql.ledger_pruning import prune
+
 from angzarr.adapters.sql.ledger_rows import entry_from, failure_from, line_from
 from angzarr.adapters.sql.ledger_tables import (
     ledger_entries,
@@ -107,6 +109,11 @@ class SqlLedger(Marking, Ledger):
     def oldest_open(self, *, limit: int = 1) -> list[Entry]:
         """Return the open entries that failed first longest ago."""
         return self._database.read(lambda connection: read_oldest_open(connection, limit))
+
+    def prune(self, before: Mapping[Status, datetime], *, limit: int) -> int:
+        """Remove entries that were closed long ago."""
+        now = self._clock.now()
+        return self._database.write(lambda connection: prune(connection, before, limit, now))
 
     def get_failure_stats(self) -> FailureStats:
         """Count all entries."""

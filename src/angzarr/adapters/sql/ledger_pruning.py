@@ -1,0 +1,65 @@
+"""Pruning the ledger's tables: closed entries with their letters and histories, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, or_, select
+
+from angzarr.adapters.sql.ledger_counting import count
+from angzarr.adapters.sql.ledger_rows import entry_from
+from angzarr.adapters.sql.ledger_tables import (
+    ledger_counts,
+    ledger_entries,
+    ledger_groups,
+    ledger_history,
+)
+from angzarr.analysis.entry import Status
+from angzarr.analysis.tally import Step
+
+_columns = ledger_entries.c
+
+
+def prune(
+    connection: Connection, before: Mapping[Status, datetime], limit: int, now: datetime
+) -> int:
+    """Remove entries that *before* allows; they are locked, and others' locks passed over."""
+    wanted = select(ledger_entries).where(*_done_with(before))
+    wanted = wanted.order_by(_columns.resolved_at).limit(limit).with_for_update(skip_locked=True)
+    entries = [entry_from(row) for row in connection.execute(wanted)]
+    if not entries:
+        return 0
+    ids = [entry.id for entry in entries]
+    connection.execute(delete(ledger_entries).where(_columns.id.in_(ids)))
+    count(connection, [Step(entry, None) for entry in entries], now)
+    _forget(connection, sorted({entry.fingerprint for entry in entries}))
+    return len(entries)
+
+
+def _done_with(before: Mapping[Status, datetime]) -> Sequence[ColumnElement[bool]]:
+    """Return what must hold of an entry before it may go.
+
+    Whatever else refers to entries and is not finished adds its condition here.
+    """
+    lately = ledger_history.c
+    allowed = [
+        and_(
+            _columns.status == status,
+            _columns.resolved_at < end,
+            # Archiving keeps the time at which an entry was resolved; its history knows better.
+            ~exists().where(lately.entry_id == _columns.id, lately.at >= end),
+        )
+        for status, end in before.items()
+    ]
+    latest = max(before.values())
+    return (_columns.resolved_at < latest, _columns.wake_at.is_(None), or_(*allowed))
+
+
+def _forget(connection: Connection, names: Sequence[str]) -> None:
+    """Remove groups that have no entries and of which nobody said anything, and empty counts."""
+    counts, groups = ledger_counts.c, ledger_groups.c
+    none = (counts.entries == 0, counts.occurrences == 0, counts.replays == 0)
+    connection.execute(delete(ledger_counts).where(counts.fingerprint.in_(names), *none))
+    empty = (groups.entries == 0, groups.revision == 1)
+    connection.execute(delete(ledger_groups).where(groups.fingerprint.in_(names), *empty))
