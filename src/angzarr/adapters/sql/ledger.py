@@ -71,8 +71,9 @@ class SqlLedger(Marking, Ledger):
 
         def take(connection: Connection) -> list[Entry]:
             rows = connection.execute(woken.with_for_update(skip_locked=True))
-            taken = [transition.leased(entry_from(row), now + lease) for row in rows]
-            save_entries(connection, taken)
+            found = [entry_from(row) for row in rows]
+            taken = [transition.leased(entry, now + lease) for entry in found]
+            save_entries(connection, zip(found, taken, strict=True))
             return taken
 
         return self._database.write(take)

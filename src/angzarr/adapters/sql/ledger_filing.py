@@ -47,26 +47,37 @@ def lock_entries(connection: Connection, ids: Iterable[str]) -> dict[str, Entry]
     return {row.id: entry_from(row) for row in rows}
 
 
-def save_entries(connection: Connection, entries: Sequence[Entry]) -> None:
-    """Write *entries*, which exist and are locked."""
-    if not entries:
-        return
-    rows = [{f"new_{name}": value for name, value in entry_row(one).items()} for one in entries]
-    values: dict[str, Any] = {
-        c.name: bindparam(f"new_{c.name}") for c in ledger_entries.c if c.name != "id"
-    }
-    by_id = ledger_entries.c.id == bindparam("new_id")
-    connection.execute(update(ledger_entries).where(by_id).values(values), rows)
+def save_entries(connection: Connection, changed: Iterable[tuple[Entry, Entry]]) -> None:
+    """Write what changed in entries, each as it was and as it is; they exist and are locked."""
+    by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for before, after in changed:
+        was, now = entry_row(before), entry_row(after)
+        new = {f"new_{name}": now[name] for name in now if now[name] != was[name]}
+        by_fields.setdefault(tuple(new), []).append({"of": after.id, **new})
+    for fields, rows in by_fields.items():
+        values: dict[str, Any] = {name.removeprefix("new_"): bindparam(name) for name in fields}
+        by_id = update(ledger_entries).where(ledger_entries.c.id == bindparam("of"))
+        connection.execute(by_id.values(values), rows)
 
 
 def save_changes(
     connection: Connection, changes: Sequence[tuple[Entry, Change]], now: datetime
 ) -> None:
     """Write *changes* of entries, each with what it was before; they exist and are locked."""
-    last = {change.entry.id: change.entry for _, change in changes}
-    save_entries(connection, list(last.values()))
+    steps = [Step(before, change.entry) for before, change in changes]
+    save_entries(connection, _ends(steps))
     append_lines(connection, [(change.entry.id, change.line) for _, change in changes])
-    count(connection, [Step(before, change.entry) for before, change in changes], now)
+    count(connection, steps, now)
+
+
+def _ends(steps: Iterable[Step]) -> list[tuple[Entry, Entry]]:
+    """Return each entry that was there before *steps*, as it was and as they leave it."""
+    ends: dict[str, tuple[Entry | None, Entry]] = {}
+    for before, after in steps:
+        if after is not None:
+            first, _ = ends.get(after.id, (before, after))
+            ends[after.id] = (first, after)
+    return [(before, after) for before, after in ends.values() if before is not None]
 
 
 def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine | None]]) -> None:
@@ -85,7 +96,6 @@ class Filing:
     entries: dict[str, Entry] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     _new: set[str] = field(default_factory=set)
-    _changed: set[str] = field(default_factory=set)
     _failures: dict[str, Failure] = field(default_factory=dict)
     _lines: list[tuple[str, HistoryLine | None]] = field(default_factory=list)
 
@@ -104,7 +114,6 @@ class Filing:
             return known
         else:
             change = transition.failed_again(known, failure, now)
-            self._changed.add(change.entry.id)
         self.letters.add((failure.id, replay, change.entry.id))
         self.steps.append(Step(known, change.entry))
         self._take(change, failure)
@@ -115,7 +124,7 @@ class Filing:
         new = [entry_row(self.entries[entry_id]) for entry_id in sorted(self._new)]
         if new:
             connection.execute(insert(ledger_entries), new)
-        save_entries(connection, [self.entries[one] for one in self._changed - self._new])
+        save_entries(connection, _ends(self.steps))
         append_lines(connection, self._lines)
         self._write_letters(connection)
 

@@ -1,0 +1,116 @@
+"""Intakes: letters from Kafka into PostgreSQL, by the analysis worker's duty and by hand."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import confluent_kafka
+import psycopg
+from bare.side import Backend
+
+from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
+from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.analysis.classify import Classifier
+from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.intake import Intake
+from angzarr.analysis.replay import ReplayTargets
+from angzarr.analysis.replayer import Replayer
+from angzarr.clock import SystemClock
+from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.queue import DeadLetterQueue
+from harness import servers
+from harness.figure import NotMeasured
+from harness.letter_rates import PATIENCE
+
+
+def intake(queue: DeadLetterQueue, ledger: SqlLedger, domain: str) -> Intake:
+    """Return the duty as `angzarr dlq analyze` wires it, without a broker to replay to."""
+    clock = SystemClock()
+    targets = ReplayTargets(tasks={"shop.sync"}, queues={"orders"}, clear=Clearance())
+    replayer = Replayer(
+        ledger=ledger,
+        publisher=_Nowhere(),
+        targets=targets,
+        clock=clock,
+        answer_deadline=timedelta(hours=1),
+        payloads=None,
+    )
+    deciding = Deciding(
+        ledger=ledger,
+        replayer=replayer,
+        classify=Classifier(delay=lambda _replay: timedelta(days=1), max_replays=3),
+        name="analysis@bench",
+    )
+    return Intake(queue=queue, ledger=ledger, deciding=deciding, clock=clock, domains=[domain])
+
+
+def filed_by_ours(domain: str, letters: int) -> float:
+    """Return letters per second that the duty files, decides and lets go."""
+    brokers = servers.address(servers.KAFKA)
+    group = f"bench-{uuid.uuid4()}"
+    with servers.database() as url, closing(KafkaDeadLetterQueue(brokers, group=group)) as queue:
+        engine = build_engine(url)
+        duty = intake(queue, SqlLedger(LedgerDatabase(engine)), domain)
+        try:
+            return _drained(lambda: duty.turn(timedelta(seconds=5)), letters)
+        finally:
+            engine.dispose()
+
+
+def stored_by_hand(domain: str, letters: int) -> float:
+    """Return the same of a consumer that inserts (id, body) in bulk and commits its offsets."""
+    consumer = confluent_kafka.Consumer({
+        "bootstrap.servers": servers.address(servers.KAFKA), "group.id": f"bare-{uuid.uuid4()}",
+        "auto.offset.reset": "earliest", "enable.auto.commit": False,
+    })  # fmt: skip
+    consumer.subscribe([queue_name(domain)])
+    with servers.database() as url, closing(consumer):
+        with psycopg.connect(url.replace("postgresql+psycopg", "postgresql")) as connection:
+            connection.execute("CREATE TABLE letters (id text PRIMARY KEY, body bytea NOT NULL)")
+            connection.commit()
+            return _drained(lambda: _store(consumer, connection), letters)
+
+
+def _store(consumer: Any, connection: psycopg.Connection[Any]) -> int:
+    messages = consumer.consume(100, timeout=0.5)
+    if not messages:
+        return 0
+    rows = [(f"{m.partition()}-{m.offset()}", m.value()) for m in messages]
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO letters VALUES (%s, %s)", rows)
+    connection.commit()
+    consumer.commit(asynchronous=False)
+    return len(messages)
+
+
+def _drained(take: Callable[[], int], letters: int) -> float:
+    """Return the rate after the first batch, for which both connect and join their group."""
+    deadline, first = time.monotonic() + PATIENCE, 0
+    while not first:
+        first = take()
+        _look_at(deadline)
+    began, taken = time.perf_counter(), first
+    while taken < letters:
+        taken += take()
+        _look_at(deadline)
+    return (letters - first) / (time.perf_counter() - began)
+
+
+def _look_at(deadline: float) -> None:
+    if time.monotonic() > deadline + PATIENCE:
+        msg = f"the letters did not come within {2 * PATIENCE:g} s"
+        raise NotMeasured(msg)
+
+
+class _Nowhere:
+    def publish(self, message: Any) -> None:
+        raise AssertionError("nothing is replayed here")
