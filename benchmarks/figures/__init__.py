@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from figures import (
+    analysis,
     breaker_admit,
     chaos,
     claims,
@@ -14,6 +15,7 @@ from figures import (
     half_open,
     imports,
     kill_loss,
+    ledger_pages,
     letter_kills,
     letters,
     outages,
@@ -41,6 +43,8 @@ FIGURES = {
         *breaker_admit.FIGURES,
         *letters.FIGURES,
         *letter_kills.FIGURES,
+        *analysis.FIGURES,
+        *ledger_pages.FIGURES,
         *half_open.FIGURES,
         *dependency_outage.FIGURES,
         *imports.FIGURES,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
 import confluent_kafka
 import psycopg
-from bare.side import Backend
 
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.sql.engine import build_engine
@@ -73,11 +71,14 @@ def stored_by_hand(domain: str, letters: int) -> float:
         "auto.offset.reset": "earliest", "enable.auto.commit": False,
     })  # fmt: skip
     consumer.subscribe([queue_name(domain)])
-    with servers.database() as url, closing(consumer):
-        with psycopg.connect(url.replace("postgresql+psycopg", "postgresql")) as connection:
-            connection.execute("CREATE TABLE letters (id text PRIMARY KEY, body bytea NOT NULL)")
-            connection.commit()
-            return _drained(lambda: _store(consumer, connection), letters)
+    with (
+        servers.database() as url,
+        closing(consumer),
+        psycopg.connect(url.replace("postgresql+psycopg", "postgresql")) as connection,
+    ):
+        connection.execute("CREATE TABLE letters (id text PRIMARY KEY, body bytea NOT NULL)")
+        connection.commit()
+        return _drained(lambda: _store(consumer, connection), letters)
 
 
 def _store(consumer: Any, connection: psycopg.Connection[Any]) -> int:
@@ -112,5 +113,5 @@ def _look_at(deadline: float) -> None:
 
 
 class _Nowhere:
-    def publish(self, message: Any) -> None:
+    def publish(self, message: Any) -> None:  # noqa: ARG002 - the port's signature
         raise AssertionError("nothing is replayed here")

@@ -18,7 +18,6 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
-from harness import servers
 from sqlalchemy import Connection, Engine, Table, insert, text
 
 from angzarr.adapters.sql.engine import build_engine, patient
@@ -27,6 +26,7 @@ from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, l
 from angzarr.adapters.sql.ledger_upgrade import make_ready
 from angzarr.adapters.sql.migrations.versions import r0004_counted
 from angzarr.analysis.entry import Entry, FailureClass, Status
+from harness import servers
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 GROUPS = 2_000
@@ -93,7 +93,7 @@ def fill(engine: Engine, entries: int) -> None:
                 _write(connection, ledger_letters, [_letter(one) for one in some])
                 _write(connection, ledger_history, [_line(one) for one in some])
         with connection.begin():
-            r0004_counted._fill(connection)  # as an upgrade counts them
+            r0004_counted.fill(connection)  # as an upgrade counts them
     if engine.dialect.name == "postgresql":
         with patient(engine) as slow, slow.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -112,7 +112,7 @@ def _entries(count: int) -> Iterator[Entry]:
         yield _entry(number, at, group, tenant, status, kind)
 
 
-def _entry(
+def _entry(  # noqa: PLR0917 - columns of one row
     number: int, at: datetime, group: int, tenant: int, status: Status, kind: FailureClass | None
 ) -> Entry:
     closed = status in {Status.RESOLVED, Status.SKIPPED, Status.ARCHIVED}

@@ -73,6 +73,14 @@ class TestSqliteGroups(SqlGroupsContract):
     def ledger(self, engine, clock):
         return Both(LedgerDatabase(engine), clock)
 
+    @pytest.mark.parametrize(("some", "newest", "most"), [(0, 5, 200), (0, 5, 0)])
+    def test_pages_are_the_same_however_they_are_read(
+        self, ledger, monkeypatch, some, newest, most
+    ):
+        for name, value in (("_SOME", some), ("_NEWEST", newest), ("_MOST", most)):
+            monkeypatch.setattr(f"angzarr.adapters.sql.ledger_merging.{name}", value)
+        self.test_every_filter_finds_what_a_look_at_every_entry_finds(ledger)
+
 
 @pytest.fixture(scope="module")
 def pooled(postgresql_url):

@@ -8,6 +8,7 @@ serves every filter of these fields, where each would need one of its own with e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -34,6 +35,10 @@ NEWEST: Final = ledger_entries.alias("newest")
 #: Parts of a page at most. Where more match, so do many entries: the newest of them are soon found
 #: among all.
 _MOST: Final = 200
+#: Parts from which a page is merged at once.
+_SOME: Final = 50
+#: Entries among which a page of more parts is looked for first.
+_NEWEST: Final = 5_000
 #: A tenant with fewer entries than this is looked through whole.
 _FEW: Final = 5_000
 
@@ -44,6 +49,12 @@ class Parts(NamedTuple):
     column: str
     #: Rows of name and status.
     rows: Subquery
+    number: int
+
+    @property
+    def many(self) -> bool:
+        """Whether so much belongs to them that the newest of all are worth a look first."""
+        return self.number > _SOME
 
 
 def parts_of(connection: Connection, wanted: EntryFilter, status: Status | None) -> Parts | None:
@@ -78,6 +89,15 @@ def merged(
     )
 
 
+def oldest_of_newest(connection: Connection, status: Status | None) -> datetime | None:
+    """Return when the last of the newest entries failed; None: there are not so many."""
+    at = ledger_entries.c.last_failed_at
+    newest = select(at).order_by(at.desc()).offset(_NEWEST).limit(1)
+    if status is not None:
+        newest = newest.where(ledger_entries.c.status == status)
+    return connection.scalar(newest)
+
+
 def _by_group(connection: Connection, wanted: EntryFilter, status: Status | None) -> Parts | None:
     counts = ledger_counts.c
     asked = [(counts[name], getattr(wanted, name)) for name in _COUNTED]
@@ -87,16 +107,15 @@ def _by_group(connection: Connection, wanted: EntryFilter, status: Status | None
     rows = select(counts.fingerprint.label("name"), counts.status)
     rows = rows.where(counts.entries > 0, *matching).distinct()
     found = select(func.count()).select_from(rows.limit(_MOST + 1).subquery())
-    if (connection.scalar(found) or 0) > _MOST:
-        return None
-    return Parts("fingerprint", rows.subquery())
+    number = connection.scalar(found) or 0
+    return Parts("fingerprint", rows.subquery(), number) if number <= _MOST else None
 
 
 def _by_tenant(tenant: str) -> Parts:
     rows = [
         select(literal(tenant).label("name"), literal(one.value).label("status")) for one in Status
     ]
-    return Parts("tenant_id", union_all(*rows).subquery())
+    return Parts("tenant_id", union_all(*rows).subquery(), len(rows))
 
 
 def _has_few(connection: Connection, tenant: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
@@ -18,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
-from angzarr.adapters.sql.ledger_merging import NEWEST, merged, parts_of
+from angzarr.adapters.sql.ledger_merging import NEWEST, Parts, merged, oldest_of_newest, parts_of
 from angzarr.adapters.sql.ledger_paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger_rows import entry_from
 from angzarr.adapters.sql.ledger_tables import OPEN_ONLY, ledger_counts, ledger_entries
@@ -52,8 +53,27 @@ def read_page(
     behind: Cursor | None,
 ) -> Page:
     """Return the entries that follow *behind*, the one that failed last first."""
-    limit, entries = min(limit, LONGEST_PAGE), ledger_entries.c
+    limit = min(limit, LONGEST_PAGE)
     parts = parts_of(connection, wanted, status)
+    if parts and parts.many and behind is None and wanted.since is None:
+        since = oldest_of_newest(connection, status)
+        lately = _read(connection, replace(wanted, since=since), status, limit)
+        if lately.next or since is None:
+            return lately
+    return _read(connection, wanted, status, limit, behind=behind, parts=parts)
+
+
+def _read(
+    connection: Connection,
+    wanted: EntryFilter,
+    status: Status | None,
+    limit: int,
+    *,
+    behind: Cursor | None = None,
+    parts: Parts | None = None,
+) -> Page:
+    """Read a page, merged from *parts* or else in the order of one index."""
+    entries = ledger_entries.c
     columns = NEWEST.c if parts else entries
     conditions = conditions_of(connection, columns, wanted, status)
     if behind is not None:

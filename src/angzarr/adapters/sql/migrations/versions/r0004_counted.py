@@ -44,13 +44,14 @@ _counts = sa.table(
 def upgrade() -> None:
     """Fill groups and counts from the entries."""
     if op.get_bind().dialect.name != "postgresql":
-        _fill(op.get_bind())
+        fill(op.get_bind())
         return
     with op.get_context().autocommit_block():
-        _fill(op.get_bind())
+        fill(op.get_bind())
 
 
-def _fill(connection: sa.Connection) -> None:
+def fill(connection: sa.Connection) -> None:
+    """Count everything and date what is closed."""
     last: str | None = None
     while names := _names_after(connection, last):
         _count(connection, names)

@@ -1,0 +1,117 @@
+"""How fast the analysis worker files letters, beside a bare consumer and as its ledger grows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from statistics import median
+
+import confluent_kafka
+from bare import kafka
+from harness import intakes, ledger_fill
+from harness.figure import Figure, Measured
+from harness.ledger_fill import Filled
+from harness.letter_rates import fill, letter
+from harness.pairs import alternate, medians, ratios
+
+from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
+from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger_database import LedgerDatabase
+
+PAIRS = int(os.environ.get("BENCH_RUNS", "7"))
+#: Letters a run, and those filed between two looks at the clock.
+LETTERS, BATCHES = 5_000, 30
+SMALL = 10_000
+LARGE = int(os.environ.get("BENCH_LEDGER_ENTRIES", "1000000"))
+
+
+def measure_bare() -> Measured:
+    """Measure the duty against a consumer that only stores."""
+    with kafka.backend() as backend:
+        domain = fill(backend, LETTERS)
+    pairs = alternate(
+        partial(intakes.filed_by_ours, domain, LETTERS),
+        partial(intakes.stored_by_hand, domain, LETTERS),
+        pairs=PAIRS,
+        discarded=1,
+    )
+    return Measured(
+        values=ratios(pairs),
+        detail={
+            "letters_a_run": f"{LETTERS:,}",
+            "letters_per_second_ours": round(medians(pairs).ours),
+            "letters_per_second_bare": round(medians(pairs).theirs),
+            "at_a_time": 100,
+            "backend": f"Kafka, one broker; confluent-kafka {confluent_kafka.__version__};"
+            " PostgreSQL",
+        },
+    )
+
+
+def measure_growth() -> Measured:
+    """Measure what a letter costs in a large ledger and in a small one, in turn."""
+    with ledger_fill.postgresql(SMALL) as small, ledger_fill.postgresql(LARGE) as large:
+        filing = [_filing(large, "large"), _filing(small, "small")]
+        pairs = alternate(*filing, pairs=PAIRS, discarded=1)
+        return Measured(
+            values=ratios(pairs),
+            detail={
+                "microseconds_a_letter_large": round(medians(pairs).ours * 1e6),
+                "microseconds_a_letter_small": round(medians(pairs).theirs * 1e6),
+                "entries": f"{LARGE:,} and {SMALL:,}",
+                "letters_a_run": f"{100 * BATCHES:,}",
+                "backend": large.told,
+            },
+        )
+
+
+def _filing(filled: Filled, name: str) -> Callable[[], float]:
+    """Return what files letters that are new to a ledger and returns the seconds of one."""
+    ledger, numbers = SqlLedger(LedgerDatabase(filled.engine)), iter(range(10**9))
+
+    def file() -> float:
+        queue = MemoryDeadLetterQueue(f"{name}-{next(numbers)}")
+        queue.put([letter("shop", next(numbers)) for _ in range(100 * BATCHES)])
+        duty, times = intakes.intake(queue, ledger, "shop"), list[float]()
+        for _ in range(BATCHES):
+            began = time.perf_counter()
+            taken = duty.turn(timedelta(0))
+            times.append((time.perf_counter() - began) / taken)
+        return median(times)
+
+    return file
+
+
+FIGURES = (
+    Figure(
+        key="analysis_vs_bare",
+        title="letters filed and decided, Kafka to PostgreSQL",
+        unit="ratio",
+        aim="≥ 0.5",
+        against="a consumer that inserts (id, body) in bulk and commits its offsets",
+        how=(
+            "A topic is filled with letters of 3 KB. The analysis worker's duty takes a hundred,"
+            " reads, files, classifies and decides them, with history, groups and counts, and lets"
+            " them go. The bare side takes a hundred, inserts them with one `executemany`, commits,"
+            " and commits its offsets. Fresh consumer groups and databases each run; the first"
+            " batch, for which both connect, is not timed."
+        ),
+        measure=measure_bare,
+    ),
+    Figure(
+        key="analysis_growth",
+        title="cost of a letter in a ledger with a million entries",
+        unit="ratio",
+        aim="≤ 1.2",
+        against="the same in a ledger with ten thousand",
+        how=(
+            "Two PostgreSQL ledgers, filled in bulk. The analysis worker's duty files and decides"
+            " batches of a hundred letters that are new, in turn here and there; the median batch"
+            " of a run counts."
+        ),
+        measure=measure_growth,
+    ),
+)
