@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from tests.contracts.jobs import CANARY, GROUP, JobsContract
 
@@ -9,6 +11,7 @@ from angzarr.adapters.sql.jobs import SqlReplayJobs
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_tables import METADATA
+from angzarr.analysis.entry import Status
 from angzarr.analysis.job import Selection
 from angzarr.errors import LedgerUnavailable
 
@@ -21,6 +24,16 @@ class SqlJobsContract(JobsContract):
     @pytest.fixture
     def jobs(self, engine, ledger, clock):
         return SqlReplayJobs(LedgerDatabase(engine), clock)
+
+    def test_an_entry_of_a_job_that_is_not_done_is_not_removed(self, jobs, hold, ledger, clock):
+        (entry,) = hold(1)
+        job = jobs.begin(Selection(entry_ids=(entry.id,)), CANARY, by="ann")
+        ledger.mark_resolved(entry.id, "ann")
+        clock.sleep(timedelta(days=300))
+        every = dict.fromkeys(Status, clock.now())
+        assert ledger.prune(every, limit=10) == 0
+        assert jobs.cancel(job.id, by="ann")
+        assert ledger.prune(every, limit=10) == 1
 
     def test_many_entries_are_chosen_in_slices_each_once(self, jobs, hold, monkeypatch):
         monkeypatch.setattr(job_choosing, "SLICE", 4)

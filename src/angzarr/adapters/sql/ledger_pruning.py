@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, or_, select
 
+from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_counting import count
 from angzarr.adapters.sql.ledger_rows import entry_from
 from angzarr.adapters.sql.ledger_tables import (
@@ -16,9 +17,14 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_history,
 )
 from angzarr.analysis.entry import Status
+from angzarr.analysis.job import UNFINISHED
 from angzarr.analysis.tally import Step
 
 _columns = ledger_entries.c
+#: The job of an item is not done.
+_UNDER_WAY = and_(
+    replay_jobs.c.id == replay_job_items.c.job_id, replay_jobs.c.status.in_(sorted(UNFINISHED))
+)
 
 
 def prune(
@@ -40,7 +46,7 @@ def prune(
 def _done_with(before: Mapping[Status, datetime]) -> Sequence[ColumnElement[bool]]:
     """Return what must hold of an entry before it may go.
 
-    Whatever else refers to entries and is not finished adds its condition here.
+    Whatever refers to entries and is not finished, as replay jobs, has its condition here.
     """
     lately = ledger_history.c
     allowed = [
@@ -53,7 +59,8 @@ def _done_with(before: Mapping[Status, datetime]) -> Sequence[ColumnElement[bool
         for status, end in before.items()
     ]
     latest = max(before.values())
-    return (_columns.resolved_at < latest, _columns.wake_at.is_(None), or_(*allowed))
+    free = ~exists().where(replay_job_items.c.entry_id == _columns.id, _UNDER_WAY)
+    return (_columns.resolved_at < latest, _columns.wake_at.is_(None), or_(*allowed), free)
 
 
 def _forget(connection: Connection, names: Sequence[str]) -> None:
