@@ -16,9 +16,8 @@ from angzarr.adapters.sql.ledger_filing import (
     save_changes,
     save_entries,
 )
-from angzarr.adapters.sql.ledger_queries import count_all, read_oldest_open, read_page
 from angzarr.adapters.sql.ledger_pruning import prune
-
+from angzarr.adapters.sql.ledger_queries import count_all, read_oldest_open, read_page
 from angzarr.adapters.sql.ledger_rows import entry_from, failure_from, line_from
 from angzarr.adapters.sql.ledger_tables import (
     ledger_entries,
