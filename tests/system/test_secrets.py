@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.analysis.entry import Status
+from angzarr.analysis.waking import Waking
 from angzarr.cli.analyze import open_worker
 from angzarr.dead_letters.codec import decode
 from system.conftest import wait_for
@@ -49,7 +50,8 @@ def analysis_of(site):
             (entry,) = ledger.get_failed_events(status=None).entries or [None]
             return entry if entry is not None and entry.status is status else None
 
-        yield worker, lambda status: wait_for(lambda: step(status), what=f"an entry {status}")
+        waking = next(duty for duty in worker.duties if isinstance(duty, Waking))
+        yield waking, lambda status: wait_for(lambda: step(status), what=f"an entry {status}")
 
 
 def test_a_secret_is_nowhere_in_its_letter_and_the_replay_has_it(guarded_site):
@@ -59,11 +61,11 @@ def test_a_secret_is_nowhere_in_its_letter_and_the_replay_has_it(guarded_site):
         raw = raw_letter(site)
         for part in ("hunter", "two", "pass", "refused: {"):
             assert part.encode() not in raw
-        with analysis_of(site) as (worker, wait_until_it_is):
+        with analysis_of(site) as (waking, wait_until_it_is):
             entry = wait_until_it_is(Status.HELD)
-            assert "hunter" not in repr(worker.ledger.open(entry.id))
-            failure = worker.ledger.open(entry.id).failure
-            assert worker.replayer.replay(entry, failure, by="me") == ""
+            assert "hunter" not in repr(waking.ledger.open(entry.id))
+            failure = waking.ledger.open(entry.id).failure
+            assert waking.replayer.replay(entry, failure, by="me") == ""
             wait_until_it_is(Status.RESOLVED)
     logins = site.ran("login")
     assert [(run["replay"], run["filler"]) for run in logins] == [(0, SECRET), (1, SECRET)]
@@ -82,10 +84,10 @@ def test_a_letter_of_others_is_handled_by_the_task_of_its_route(make_site, amqp_
     theirs = {"cover": {"domain": "thing"}, "rejectedEvents": {"pages": [page]}}
     with closing(site.app.open_dead_letter_queue()) as queue:
         assert queue.put([decode(json.dumps(theirs).encode())]) == [None]
-    with site.worker(pool="solo"), analysis_of(site) as (worker, wait_until_it_is):
+    with site.worker(pool="solo"), analysis_of(site) as (waking, wait_until_it_is):
         entry = wait_until_it_is(Status.HELD)
-        failure = worker.ledger.open(entry.id).failure
-        assert worker.replayer.replay(entry, failure, by="me") == ""
+        failure = waking.ledger.open(entry.id).failure
+        assert waking.replayer.replay(entry, failure, by="me") == ""
         wait_until_it_is(Status.RESOLVED)
     (run,) = site.ran("record")
     assert run["given"]["pages"][0]["data"] == {"amount": 7}
