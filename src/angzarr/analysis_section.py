@@ -28,7 +28,10 @@ Keep = Annotated[Annotated[Span, Field(gt=timedelta(0))] | None, BeforeValidator
 
 
 class AutomaticSettings(Section):
-    """When the analysis worker may begin something by itself."""
+    """What the analysis worker may begin by itself, and when."""
+
+    #: Whether a held group is replayed once its cause is gone.
+    recovery: bool = True
 
     #: Local times at which nothing begins, e.g. ``22:00-06:00`` or ``Sat,Sun 00:00-24:00``.
     quiet_hours: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from angzarr.analysis.answers import Answers
@@ -18,8 +18,10 @@ from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import Intake
+from angzarr.analysis.job import ReplayJobs
 from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.pruning import Pruning, Retention
+from angzarr.analysis.recovering import Recovering
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
@@ -89,6 +91,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                     compensator=open_compensator(app, replayer),
                     barred=barred,
                 ),
+                *_recovery(app, deciding, jobs, barred, doors),
                 runner,
                 Pruning(
                     ledger=replayer.ledger,
@@ -101,6 +104,32 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             name=name,
             chance=chance,
         )
+
+
+def _recovery(
+    app: Application,
+    deciding: Deciding,
+    jobs: ReplayJobs,
+    barred: Callable[[], str],
+    doors: ExitStack,
+) -> list[Recovering]:
+    """Return the duty that replays held groups by itself; none where the settings say so."""
+    settings = app.settings.analysis
+    if not settings.automatic.recovery:
+        return []
+    groups = app.open_groups()
+    doors.callback(groups.close)
+    return [
+        Recovering(
+            ledger=deciding.ledger,
+            groups=groups,
+            jobs=jobs,
+            deciding=deciding,
+            clock=SystemClock(),
+            barred=barred,
+            approval_over=settings.approvals.jobs_over,
+        )
+    ]
 
 
 def open_replayer(app: Application, doors: ExitStack) -> Replayer:

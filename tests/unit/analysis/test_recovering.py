@@ -1,0 +1,213 @@
+"""A held group is replayed by itself once its cause is gone, and never again and again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.contracts.ledger import letter_of, message_of
+from tests.hand_clock import START
+from tests.unit.analysis.test_job_runner import JobWorld
+
+from angzarr.analysis.entry import Status
+from angzarr.analysis.group import Amendment, GroupStatus
+from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.recovering import LOOK_EVERY, Recovering
+from angzarr.analysis.recovery import (
+    AUTOMATIC,
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    may_begin,
+    pause_after,
+)
+from angzarr.events import headers as names
+
+DEFECT = {"category": "unknown", "error_type": "shop.Oops", "version": "1.2"}
+
+
+class RecoveringWorld(JobWorld):
+    """A worker that recovers groups, and a fleet that is told which releases fail no more."""
+
+    def __init__(self) -> None:
+        self.fixed_after = set()
+        super().__init__()
+
+    def start_worker(self, **options):
+        worker = super().start_worker(**options)
+        waking = next(duty for duty in worker.duties if duty.name == "due entries")
+        gathering = replace(waking.deciding.gathering, releases=lambda: self.newer)
+        self.deciding = replace(waking.deciding, gathering=gathering)
+        recovering = Recovering(
+            ledger=self.ledger,
+            groups=self.ledger,
+            jobs=self.jobs,
+            deciding=self.deciding,
+            clock=self.clock,
+            barred=lambda: self.barred,
+        )
+        worker.duties = (*worker.duties, recovering)
+        return worker
+
+    def newer(self, _handler, release):
+        return release in self.fixed_after
+
+    def file(self, count, **fields):
+        for number in range(count):
+            event = f"e{number}"
+            letter = letter_of(event, fingerprint="g1", message=message_of(event), **fields)
+            self.queue.send(letter)
+        self.worker.step()
+        return {entry.status for entry in self.entries}
+
+    @property
+    def entries(self):
+        return self.ledger.get_failed_events(status=None).entries
+
+    @property
+    def jobs_begun(self):
+        return self.jobs.get_jobs().jobs
+
+    def later(self, **failing):
+        """Let the time of a look go by, and all that follows; replays fail as *failing* says."""
+        self.clock.sleep(LOOK_EVERY)
+        for _ in range(10):
+            self.worker.step()
+            for message in self.publisher.sent[self.answered :]:
+                self.answered += 1
+                self._end(message, failing)
+        self.worker.step()
+
+    def _end(self, message, failing):
+        if not failing:
+            self.answer(message)
+            return
+        event, replay = message.headers[names.EVENT_ID], message.headers[names.REPLAY]
+        letter = letter_of(event, replay=replay, message=message, fingerprint="g1", **failing)
+        self.queue.send(letter)
+
+
+@pytest.fixture
+def world():
+    return RecoveringWorld()
+
+
+def test_defects_are_replayed_once_a_newer_release_runs(world):
+    assert world.file(40, **DEFECT) == {Status.HELD}
+    world.later()
+    assert world.jobs_begun == ()
+    world.fixed_after.add("1.2")
+    world.later()
+    (job,) = world.jobs_begun
+    assert (job.created_by, job.status, job.handled) == (AUTOMATIC, JobStatus.DONE, 40)
+    assert "a newer one runs" in job.note
+    assert {entry.status for entry in world.entries} == {Status.RESOLVED}
+
+
+def test_a_release_that_mends_nothing_costs_one_replay_and_is_not_tried_again(world):
+    world.file(40, **DEFECT)
+    world.fixed_after.add("1.2")
+    for _ in range(5):
+        world.later(**DEFECT)
+        world.clock.sleep(LONGEST_PAUSE)
+    assert len(world.publisher.sent) == 1
+    (job,) = world.jobs_begun
+    assert job.status is JobStatus.HALTED
+
+
+def test_what_a_halted_one_left_is_taken_over_by_the_next(world):
+    world.file(40, **DEFECT)
+    world.fixed_after.add("1.2")
+    world.later(**DEFECT | {"version": "1.3"})
+    assert len(world.publisher.sent) == 1
+    world.fixed_after.add("1.3")
+    world.later()
+    newest, halted = world.jobs_begun
+    assert (halted.status, newest.status, newest.handled) == (
+        JobStatus.CANCELLED,
+        JobStatus.DONE,
+        40,
+    )
+
+
+def test_a_target_that_is_there_again_is_enough(world):
+    world.tasks.clear()
+    assert world.file(3) == {Status.HELD}
+    world.later()
+    assert world.jobs_begun == ()
+    world.tasks.add("orders.sync")
+    world.later()
+    assert {entry.status for entry in world.entries} == {Status.RESOLVED}
+
+
+def test_what_people_look_into_is_left_to_them(world):
+    world.file(3, **DEFECT)
+    (group,) = world.ledger.get_groups().groups
+    acknowledged = Amendment(status=GroupStatus.ACKNOWLEDGED)
+    world.ledger.amend(group.fingerprint, acknowledged, revision=group.revision, by="ann")
+    world.fixed_after.add("1.2")
+    world.later()
+    assert world.jobs_begun == ()
+
+
+def test_nothing_begins_while_the_brake_is_pulled(world):
+    world.file(3, **DEFECT)
+    world.fixed_after.add("1.2")
+    world.barred = "the brake was pulled by ann"
+    world.later()
+    assert world.jobs_begun == ()
+    world.barred = ""
+    world.later()
+    assert len(world.jobs_begun) == 1
+
+
+def test_a_job_of_a_person_keeps_its_entries(world):
+    world.file(3, **DEFECT)
+    world.begin(JobPlan())
+    world.jobs.pause(world.job_id, by="ann")
+    world.fixed_after.add("1.2")
+    world.later()
+    assert [job.created_by for job in world.jobs_begun] == ["ann"]
+
+
+def test_two_workers_begin_one_job(world):
+    world.file(3, **DEFECT)
+    world.fixed_after.add("1.2")
+    other = world.start_worker()
+    world.clock.sleep(LOOK_EVERY)
+    world.worker.step()
+    other.step()
+    assert len(world.jobs_begun) == 1
+
+
+def job(status=JobStatus.DONE, failed=0, at=START):
+    return ReplayJob(
+        id="j",
+        selection=Selection(),
+        plan=JobPlan(),
+        status=status,
+        failed=failed,
+        created_by=AUTOMATIC,
+        created_at=at,
+        ended_at=None if status is JobStatus.HALTED else at,
+    )
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_jobs_that_go_wrong_come_further_and_further_apart(went_well):
+    before = [job(failed=0 if well else 1) for well in went_well]
+    pause = pause_after(before)
+    assert FIRST_PAUSE <= pause <= LONGEST_PAUSE
+    assert pause_after([*before, job(failed=1)]) >= pause
+    assert pause_after([*before, job()]) == FIRST_PAUSE
+    assert not may_begin(before, START + pause - timedelta(seconds=1))
+    assert may_begin(before, START + pause)
+
+
+def test_another_follows_one_that_halted_and_none_that_is_under_way():
+    much_later = START + 10 * LONGEST_PAUSE
+    assert may_begin([job(JobStatus.HALTED, failed=1)], much_later)
+    for status in (JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.PROPOSED):
+        assert not may_begin([job(status)], much_later)
