@@ -18,7 +18,6 @@ from harness.letter_rates import fill, letter
 from harness.pairs import alternate, medians, ratios
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 
 PAIRS = int(os.environ.get("BENCH_RUNS", "7"))
@@ -70,12 +69,12 @@ def measure_growth() -> Measured:
 
 def _filing(filled: Filled, name: str) -> Callable[[], float]:
     """Return what files letters that are new to a ledger and returns the seconds of one."""
-    ledger, numbers = SqlLedger(LedgerDatabase(filled.engine)), iter(range(10**9))
+    database, numbers = LedgerDatabase(filled.engine), iter(range(10**9))
 
     def file() -> float:
         queue = MemoryDeadLetterQueue(f"{name}-{next(numbers)}")
         queue.put([letter("shop", next(numbers)) for _ in range(100 * BATCHES)])
-        duty, times = intakes.intake(queue, ledger, "shop"), list[float]()
+        duty, times = intakes.intake(queue, database, "shop"), list[float]()
         for _ in range(BATCHES):
             began = time.perf_counter()
             taken = duty.turn(timedelta(0))

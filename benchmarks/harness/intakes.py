@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
 from collections.abc import Callable
@@ -14,13 +15,20 @@ import psycopg
 
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.jobs import SqlReplayJobs
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.peers import SqlPeers
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import Intake
+from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.rule_file import built_in_rules
+from angzarr.analysis.rules import in_order
+from angzarr.analysis_section import AnalysisSettings
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.names import queue_name
@@ -30,9 +38,10 @@ from harness.figure import NotMeasured
 from harness.letter_rates import PATIENCE
 
 
-def intake(queue: DeadLetterQueue, ledger: SqlLedger, domain: str) -> Intake:
+def intake(queue: DeadLetterQueue, database: LedgerDatabase, domain: str) -> Intake:
     """Return the duty as `angzarr dlq analyze` wires it, without a broker to replay to."""
     clock = SystemClock()
+    ledger = SqlLedger(database, clock)
     targets = ReplayTargets(tasks={"shop.sync"}, queues={"orders"}, clear=Clearance())
     replayer = Replayer(
         ledger=ledger,
@@ -42,12 +51,17 @@ def intake(queue: DeadLetterQueue, ledger: SqlLedger, domain: str) -> Intake:
         answer_deadline=timedelta(hours=1),
         payloads=None,
     )
-    deciding = Deciding(
-        ledger=ledger,
-        replayer=replayer,
-        classify=Classifier(delay=lambda _replay: timedelta(days=1), max_replays=3),
-        name="analysis@bench",
+    classify = Classifier(
+        rules=in_order((), (), built_in_rules()),
+        pauses=Pauses(backoff=AnalysisSettings().replay_backoff(), chance=random.random),
+        max_replays=3,
+        longest_wait=timedelta(days=1),
     )
+    gathering = Gathering(peers=SqlPeers(database), obstacle=replayer.obstacle, clock=clock)
+    deciding = Deciding(
+        ledger=ledger, gathering=gathering, classify=classify, name="analysis@bench",
+        owners=SqlReplayJobs(database, clock).owners,
+    )  # fmt: skip
     return Intake(queue=queue, ledger=ledger, deciding=deciding, clock=clock, domains=[domain])
 
 
@@ -57,7 +71,7 @@ def filed_by_ours(domain: str, letters: int) -> float:
     group = f"bench-{uuid.uuid4()}"
     with servers.database() as url, closing(KafkaDeadLetterQueue(brokers, group=group)) as queue:
         engine = build_engine(url)
-        duty = intake(queue, SqlLedger(LedgerDatabase(engine)), domain)
+        duty = intake(queue, LedgerDatabase(engine), domain)
         try:
             return _drained(lambda: duty.turn(timedelta(seconds=5)), letters)
         finally:

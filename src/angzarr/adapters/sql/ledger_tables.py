@@ -156,6 +156,8 @@ ledger_entries = Table(
     _number("revision"),
     Index("ledger_entries_by_time", "last_failed_at", "id"),
     Index("ledger_entries_by_status", "status", "last_failed_at", "id"),
+    Index("ledger_entries_by_handler", "handler_name", "last_failed_at", "id"),
+    Index("ledger_entries_by_fingerprint", "fingerprint", "last_failed_at", "id"),
     Index("ledger_entries_by_group", "fingerprint", "status", "last_failed_at", "id"),
     Index("ledger_entries_by_tenant_status", "tenant_id", "status", "last_failed_at", "id"),
     Index("ledger_entries_by_event", "event_id"),

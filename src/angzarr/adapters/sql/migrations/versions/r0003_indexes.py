@@ -24,7 +24,7 @@ _NEW = {
     "ledger_entries_open_since": ["first_failed_at"],
     "ledger_entries_closed": ["resolved_at"],
 }
-_OLD = ("domain", "handler", "event_type", "fingerprint", "tenant", "wake")
+_OLD = ("domain", "event_type", "tenant", "wake")
 
 
 def upgrade() -> None:
