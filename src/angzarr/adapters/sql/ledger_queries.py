@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
@@ -14,6 +15,7 @@ from sqlalchemy import (
     and_,
     false,
     func,
+    literal_column,
     select,
     text,
 )
@@ -22,7 +24,7 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from angzarr.adapters.sql.ledger_merging import NEWEST, Parts, merged, oldest_of_newest, parts_of
 from angzarr.adapters.sql.ledger_paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger_rows import entry_from
-from angzarr.adapters.sql.ledger_tables import OPEN_ONLY, ledger_counts, ledger_entries
+from angzarr.adapters.sql.ledger_tables import OPEN_ONLY, UtcTime, ledger_counts, ledger_entries
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.ledger import (
     EXACT,
@@ -102,8 +104,6 @@ def count_all(connection: Connection) -> FailureStats:
     found = connection.execute(select(*kinds, *sums).group_by(*kinds)).all()
     rows = [tuple(row) for row in found if row[4]]
     by_status, by_class, by_domain, by_handler = (_summed(rows, place) for place in range(4))
-    since = ledger_entries.c.first_failed_at
-    oldest = select(since).where(OPEN_ONLY).order_by(since)
     return FailureStats(
         total=sum(by_status.values()),
         by_status=by_status,
@@ -112,8 +112,19 @@ def count_all(connection: Connection) -> FailureStats:
         by_handler=by_handler,
         occurrences=sum(int(row[5]) for row in rows),
         replays=sum(int(row[6]) for row in rows),
-        oldest_open_at=connection.scalar(oldest.limit(1)),
+        oldest_open_at=_oldest_open(connection),
     )
+
+
+def _oldest_open(connection: Connection) -> datetime | None:
+    """Return the first failure of the oldest open entry, from the index of open ones."""
+    # SQLite would rather sort all that are open.
+    hint = " INDEXED BY ledger_entries_open_since" if connection.dialect.name == "sqlite" else ""
+    entries = text(f"ledger_entries{hint}")
+    since = literal_column("first_failed_at", UtcTime)
+    oldest = select(since).select_from(entries).where(OPEN_ONLY).order_by(since).limit(1)
+    found: datetime | None = connection.scalar(oldest)
+    return found
 
 
 def _summed(rows: list[tuple[Any, ...]], place: int) -> dict[str, int]:
@@ -130,7 +141,9 @@ def conditions_of(
     asked = [(columns[name], getattr(wanted, name)) for name in EXACT]
     conditions = [column == value for column, value in asked if value is not None]
     if status is not None:
-        conditions.append(columns.status == status)
+        # Few entries have one event or beginning: SQLite would rather look through all in order.
+        few = wanted.event_id is not None or wanted.id_prefix
+        conditions.append((columns.status + "" if few else columns.status) == status)
     if wanted.since is not None:
         conditions.append(columns.last_failed_at >= wanted.since)
     if wanted.until is not None:
