@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,6 +21,10 @@ from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailab
 MOST_REFUSED: Final = 3
 
 
+#: How often the broker may refuse one message, while it is there, before a person is asked.
+MOST_TRIES: Final = 5
+
+
 @dataclass(slots=True, kw_only=True)
 class Waking:
     """Wakes entries that are due: they are decided, replayed, or held for a person."""
@@ -31,9 +36,13 @@ class Waking:
     compensator: Compensator
     #: Says why nothing may be replayed by itself now, or nothing.
     barred: Callable[[], str] = lambda: ""
+    #: Tells whether an error of a publish concerns that message alone.
+    refuses: Callable[[Exception], bool] = lambda _error: False
     batch: int = BATCH
     name: str = field(default="due entries", init=False)
     _refused: set[str] = field(default_factory=set, init=False)
+    #: By entry: how often the broker refused its message alone.
+    _tries: Counter[str] = field(default_factory=Counter, init=False)
     _store_away: PayloadStoreUnavailable | None = field(default=None, init=False)
     #: Found in this turn, to be decided together at its end.
     _undecided: list[tuple[Entry, Failure]] = field(default_factory=list, init=False)
@@ -76,12 +85,25 @@ class Waking:
         """Do what *entry* waited for; one that cannot be published is held with the cause."""
         try:
             problem = self._act_on(entry)
+        except BrokerUnavailable as error:
+            if not (problem := self._given_up(entry, error)):
+                raise
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one broken message must not stop the others
             problem = f"the message could not be published: {type(error).__name__}: {error}"
+        self._tries.pop(entry.id, None)
         if problem:
             self.deciding.hold(entry, problem)
+
+    def _given_up(self, entry: Entry, error: BrokerUnavailable) -> str:
+        """Return why *entry* is not sent any more, or nothing: it is tried again."""
+        if not self.refuses(error):
+            return ""
+        self._tries[entry.id] += 1
+        if self._tries[entry.id] < MOST_TRIES:
+            return ""
+        return f"the broker refused its message {MOST_TRIES} times: {error}"
 
     def _act_on(self, entry: Entry) -> str:
         """Act on *entry*; return why a person must look at it, or an empty string."""

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from angzarr.adapters.celery.publisher import refuses
 from angzarr.analysis.answers import Answers
 from angzarr.analysis.brake import why_not_at_all, why_not_by_itself
 from angzarr.analysis.compensation import Compensator
@@ -90,6 +91,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                     replayer=replayer,
                     compensator=open_compensator(app, replayer),
                     barred=barred,
+                    refuses=refuses,
                 ),
                 *_recovery(app, deciding, jobs, barred, doors),
                 runner,

@@ -22,7 +22,7 @@ from angzarr.analysis.intake import BATCH, Intake
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import UNDECIDED
-from angzarr.analysis.waking import MOST_REFUSED, Waking
+from angzarr.analysis.waking import MOST_REFUSED, MOST_TRIES, Waking
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.dead_letters.letter import UNDATED
 from angzarr.dead_letters.offloading import without_body
@@ -213,6 +213,7 @@ class World:
                     ),
                     batch=batch,
                     barred=lambda: self.barred,
+                    refuses=lambda error: "too large" in str(error),
                 ),
                 *more,
             ),
@@ -540,6 +541,28 @@ def test_replay_that_the_broker_refuses_does_not_hold_up_the_others(world):
         world.clock.sleep(PAUSE)
         assert world.worker.step().away == ["due entries"]
     assert {message.id for message in world.publisher.sent} == {"task-good-1", "task-good-2"}
+
+
+def test_a_message_that_the_broker_refuses_for_ever_is_held_with_the_cause(world):
+    world.queue.send(letter_of())
+    world.worker.step()
+    world.publisher.fail["publish"] = BrokerUnavailable("the message is too large")
+    for _ in range(MOST_TRIES):
+        assert world.entry.status is not Status.HELD
+        world.clock.sleep(PAUSE)
+        world.worker.step()
+    assert world.entry.status is Status.HELD
+    assert "refused its message 5 times: the message is too large" in world.entry.evidence
+
+
+def test_a_broker_that_is_away_is_waited_for_however_long(world):
+    world.queue.send(letter_of())
+    world.worker.step()
+    world.publisher.fail["publish"] = BrokerUnavailable("away")
+    for _ in range(3 * MOST_TRIES):
+        world.clock.sleep(PAUSE)
+        world.worker.step()
+    assert world.entry.status is Status.RETRYING
 
 
 def test_what_stays_away_is_logged_once_a_minute(world, caplog):
