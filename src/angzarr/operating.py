@@ -173,9 +173,17 @@ class Operating(Publishing):
             tasks=frozenset(handler.name for handler in self.handlers),
             queues=frozenset(self._known_queues()),
             clear=self.clearance(),
+            homes={one.name: self._home_of(one) for one in self.handlers},
         )
         checks.check_foreign_routes(self.settings, targets.tasks, targets.queues)
         return targets
+
+    def _home_of(self, handler: Handler) -> str:
+        """Return the queue to which a publisher would send what *handler* takes."""
+        if handler.queue:
+            return handler.queue
+        routed = self.amqp.router.route({}, handler.name)["queue"]
+        return str(getattr(routed, "name", routed))
 
     def clearance(self) -> Clearance:
         """Return what a letter must pass before it is replayed."""

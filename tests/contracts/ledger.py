@@ -15,6 +15,7 @@ from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import FailureClass, Status, Unreadable, entry_id_of
 from angzarr.analysis.ledger import Decided, EntryFilter, Ledger
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.transition import UNDECIDED, Action, Decision
 from angzarr.analysis.verb import Act, Verb
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id, unreadable_letter_id
@@ -615,3 +616,21 @@ class LedgerContract:
     def test_statistics_of_an_empty_ledger_are_zero(self, ledger):
         stats = ledger.get_failure_stats()
         assert (stats.total, stats.occurrences, stats.oldest_open_at) == (0, 0, None)
+
+    def test_the_order_of_a_replay_is_kept_with_its_number(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        order = ReplayOrder(to_queue="other", letter=letter_of(error_message="e"), said="/total")
+        begun = ledger.mark_retrying(
+            entry.id, 1, revision=entry.revision, by="me", lease=LEASE, order=order
+        )
+        detail = ledger.open(entry.id)
+        assert detail.order == order
+        assert detail.failure == letter_of()
+        assert detail.history[-1].detail == "replay 1 to queue other, edited: /total"
+        stale = {"revision": entry.revision, "by": "me", "lease": LEASE}
+        assert ledger.mark_retrying(entry.id, 2, **stale, order=order) is None
+        held = Decided(entry_id=entry.id, revision=begun.revision, decision=HOLD)
+        assert ledger.decide([held], by="me") == [True]
+        again = ledger.open(entry.id).entry
+        assert ledger.mark_retrying(entry.id, 2, revision=again.revision, by="me", lease=LEASE)
+        assert not ledger.open(entry.id).order

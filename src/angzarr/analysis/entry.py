@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.dead_letters.fingerprint import fingerprint
 from angzarr.dead_letters.letter import DeadLetter, Reason, unreadable_letter_id
 from angzarr.events import headers as names
@@ -144,6 +145,8 @@ class EntryDetail:
     entry: Entry
     failure: Failure
     history: tuple[HistoryLine, ...]
+    #: What the last replay was to be, if it was not the letter's message again.
+    order: ReplayOrder = AS_IT_IS
 
     @property
     def event_data(self) -> Any:

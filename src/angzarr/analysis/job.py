@@ -54,6 +54,9 @@ class JobPlan:
     in_flight: int = 100
     #: The job halts when more than this share of what was answered lately failed again.
     halt_share: float = 0.2
+    #: Where its replays go, if not to where their letters came from; see `ReplayOrder`.
+    to_queue: str = ""
+    to_handler: str = ""
 
     def __post_init__(self) -> None:
         rising = all(a < b for a, b in zip((0, *self.stages), self.stages, strict=False))

@@ -80,7 +80,8 @@ def filled(
     """
     count, other = elsewhere
     said = f"{count} more are in job {other}, which is not finished" if count else ""
-    job = replace(job, total=total, handlers=tuple(sorted(filter(None, handlers))), said=said)
+    called = {job.plan.to_handler} if job.plan.to_handler else {*handlers} - {""}
+    job = replace(job, total=total, handlers=tuple(sorted(called)), said=said)
     if total and approval_over is not None and total > approval_over:
         waits = f"more than {approval_over} entries: a second person must approve"
         return replace(job, status=JobStatus.PROPOSED, said=_joined(said, waits))

@@ -15,6 +15,7 @@ from angzarr.analysis.intake import BATCH
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobStatus, ReplayJob
 from angzarr.analysis.job_rules import Room, room
 from angzarr.analysis.job_work import Begun, JobWork, Noted
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import Replayer
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 from angzarr.resilience.breaker import Phase
@@ -111,6 +112,7 @@ class JobRunner:
         if detail.entry.replays >= one.replay:  # this engine's predecessor began it, and died
             return Noted(one.position, ItemState.SENT)
         by = f"job {job.id} ({job.created_by})"
-        if problem := self.replayer.replay(detail.entry, detail.failure, by=by):
+        order = ReplayOrder(to_queue=job.plan.to_queue, to_handler=job.plan.to_handler)
+        if problem := self.replayer.replay(detail.entry, detail.failure, by=by, order=order):
             return Noted(one.position, ItemState.REFUSED, problem)
         return Noted(one.position, ItemState.SENT)

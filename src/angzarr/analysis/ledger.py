@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, FailureClass, Status
 from angzarr.analysis.pruning import Prunable
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import Decision
 from angzarr.analysis.verb import Act
 from angzarr.events.headers import time_of
@@ -154,9 +155,19 @@ class Ledger(Prunable, Protocol):
 
     @abstractmethod
     def mark_retrying(
-        self, entry_id: str, replay: int, /, *, revision: int, by: str, lease: timedelta
+        self,
+        entry_id: str,
+        replay: int,
+        /,
+        *,
+        revision: int,
+        by: str,
+        lease: timedelta,
+        order: ReplayOrder = AS_IT_IS,
     ) -> Entry | None:
         """Begin replay number *replay* if the entry is at *revision* and this is its next one.
+
+        *order* is kept with the number: `open` returns it for as long as it is the last one.
 
         Returns None otherwise. If `mark_published` does not follow within *lease* the entry is
         due again, to be published under the same number.

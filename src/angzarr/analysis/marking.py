@@ -10,6 +10,7 @@ from typing import TypeAlias
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.ledger import Decided
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import Change
 from angzarr.analysis.verb import Act, acted, compensation_sent
 
@@ -38,14 +39,22 @@ class Marking(ABC):
         return [entry is not None for entry in made]
 
     def mark_retrying(
-        self, entry_id: str, replay: int, *, revision: int, by: str, lease: timedelta
+        self,
+        entry_id: str,
+        replay: int,
+        *,
+        revision: int,
+        by: str,
+        lease: timedelta,
+        order: ReplayOrder = AS_IT_IS,
     ) -> Entry | None:
         """Begin a replay of an entry that did not change since."""
 
         def change(entry: Entry, now: datetime) -> Change | None:
             if entry.revision != revision:
                 return None
-            return transition.retrying(entry, replay, now, by, lease)
+            begun = transition.retrying(entry, replay, now, by, lease)
+            return transition.ordered(begun, order)
 
         return self._change_one(entry_id, change)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from angzarr.analysis.entry import Failure, Unreadable
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, redirected
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.refusal import NoTarget, Refusal
 from angzarr.events import headers as names
@@ -48,21 +49,28 @@ class ReplayTargets:
     queues: AbstractSet[str]
     #: Checks a letter and gives it the message to send, or says why not; see `Clearance`.
     clear: Callable[[DeadLetter], DeadLetter | Refusal] = _as_it_is
+    #: The queue of each task, where it is not the one that its letter came from.
+    homes: Mapping[str, str] = field(default_factory=dict)
 
-    def problem(self, failure: Failure) -> str:
+    def problem(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
         """Return in one sentence why *failure* cannot be replayed, or an empty string.
 
         A `Distrusted` says that the letter itself is not to be believed.
         """
-        cleared = self.cleared(failure)
+        cleared = self.cleared(failure, order)
         return cleared if isinstance(cleared, Refusal) else ""
 
-    def cleared(self, failure: Failure) -> DeadLetter | Refusal:
+    def cleared(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> DeadLetter | Refusal:
         """Return the letter with the message that a replay sends, or why there is none."""
         if isinstance(failure, Unreadable):
             return Refusal("the letter could not be read, so there is no message to send")
         letter = self.clear(failure)
-        return letter if isinstance(letter, Refusal) else self._sendable(letter)
+        if isinstance(letter, Refusal):
+            return letter
+        return self._sendable(redirected(letter, order, self._home(letter, order)))
+
+    def _home(self, letter: DeadLetter, order: ReplayOrder) -> str:
+        return self.homes.get(order.to_handler, letter.message.queue)
 
     def _sendable(self, letter: DeadLetter) -> DeadLetter | Refusal:
         message = letter.message

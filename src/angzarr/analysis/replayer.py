@@ -14,6 +14,7 @@ from typing import Final
 from angzarr.analysis.entry import Entry, Failure, payload_of
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets, replay_message
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import replayable
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
@@ -43,53 +44,61 @@ class Replayer:
     #: Where the bodies of large letters are; None: this app has no such store.
     payloads: PayloadStore | None = None
 
-    def replay(self, entry: Entry, failure: Failure, *, by: str) -> str:
+    def replay(
+        self, entry: Entry, failure: Failure, *, by: str, order: ReplayOrder = AS_IT_IS
+    ) -> str:
         """Begin the next replay of *entry*; return why not, or an empty string once it is sent.
 
         After BrokerUnavailable the replay is begun: the analysis worker sends it. A body that
         cannot be had begins none.
         """
-        if problem := self.problem(entry, failure):
+        if problem := self.problem(entry, failure, order):
             return problem
-        letter = self.sendable(failure)
+        letter = self.sendable(failure, order)
         if isinstance(letter, Refusal):
             return letter
         begun = self.ledger.mark_retrying(
-            entry.id, entry.replays + 1, revision=entry.revision, by=by, lease=self.lease
+            entry.id,
+            entry.replays + 1,
+            revision=entry.revision,
+            by=by,
+            lease=self.lease,
+            order=order,
         )
         if begun is None:
             return "the entry was changed meanwhile"
         self._send(begun, letter)
         return ""
 
-    def problem(self, entry: Entry, failure: Failure) -> str:
+    def problem(self, entry: Entry, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
         """Return why *entry* cannot be replayed now, or an empty string; changes nothing."""
         if not replayable(entry):
             return f"the entry is {entry.status}"
-        return self.obstacle(failure)
+        return self.obstacle(failure, order)
 
-    def obstacle(self, failure: Failure) -> str:
+    def obstacle(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
         """Return why *failure* can be sent nowhere, or an empty string; asks no server."""
-        if problem := self.targets.problem(failure):
+        failure = order.letter or failure
+        if problem := self.targets.problem(failure, order):
             return problem
         if (payload := payload_of(failure)) and self.payloads is None:
             return f"its body lies at {payload}, and this app has no dlq.payloads.url: set it"
         return ""
 
-    def publish(self, entry: Entry, failure: Failure) -> str:
+    def publish(self, entry: Entry, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
         """Publish the replay that *entry* has begun; return why not, or an empty string."""
-        if problem := self.obstacle(failure):
+        if problem := self.obstacle(failure, order):
             return problem
-        letter = self.sendable(failure)
+        letter = self.sendable(failure, order)
         if isinstance(letter, Refusal):
             return letter
         self._send(entry, letter)
         return ""
 
-    def sendable(self, failure: Failure) -> DeadLetter | Refusal:
+    def sendable(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> DeadLetter | Refusal:
         """Return the letter with its body, verified and opened, or why it cannot be had, ever."""
-        letter = self._fetched(failure)
-        return letter if isinstance(letter, Refusal) else self.targets.cleared(letter)
+        letter = self._fetched(order.letter or failure)
+        return letter if isinstance(letter, Refusal) else self.targets.cleared(letter, order)
 
     def _fetched(self, failure: Failure) -> DeadLetter | Refusal:
         if not isinstance(failure, DeadLetter):

@@ -33,6 +33,7 @@ from angzarr.analysis.entry import (
     first_failed_at,
     replay_of,
 )
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.dead_letters.letter import DeadLetter
 
 #: A filed entry nobody classified by then is looked at again: its worker died.
@@ -88,6 +89,8 @@ class Change(NamedTuple):
 
     entry: Entry
     line: HistoryLine | None
+    #: Kept with the replay that begins, if there is something to keep.
+    order: ReplayOrder = AS_IT_IS
 
 
 def continues(entry: Entry, failure: Failure) -> bool:
@@ -172,6 +175,14 @@ def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta
     )
     line = HistoryLine(at=now, who=by, what=Status.RETRYING.value, detail=f"replay {replay}")
     return Change(changed, line)
+
+
+def ordered(change: Change | None, order: ReplayOrder) -> Change | None:
+    """Return *change*, which begins a replay, with what is to be kept of it."""
+    if change is None or change.line is None or not order:
+        return change
+    line = replace(change.line, detail=f"{change.line.detail} {order}")
+    return change._replace(line=line, order=order)
 
 
 def published(entry: Entry, replay: int, now: datetime, answer_by: datetime) -> Change | None:

@@ -122,7 +122,7 @@ class Waking:
             case Status.COMPENSATED:
                 return self.compensator.publish(entry, found.failure)
             case Status.RETRYING:
-                return self.replayer.publish(entry, found.failure)
+                return self.replayer.publish(entry, found.failure, found.order)
         return ""
 
     def _replay(self, entry: Entry, failure: Failure) -> str:

@@ -12,6 +12,7 @@ import click
 
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import JobPlan, JobStatus, Selection
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import Replayer
 from angzarr.cli import entry_json, entry_view, job_json, job_start, job_view
 from angzarr.cli.analyze import open_replayer, person
@@ -50,6 +51,8 @@ def replay(
     rate: float,
     halt: str,
     in_flight: int,
+    to_queue: str,
+    to_handler: str,
     note: str,
     watch: bool,
     dry_run: bool,
@@ -68,7 +71,8 @@ def replay(
     if bool(entries) == bool(status or any(wanted.values())):
         raise click.UsageError("say which: either entries by id, or a filter such as --group")
     app = load_application(app_name)
-    plan = job_start.plan_of(stages, rate, halt, in_flight)
+    order = ReplayOrder(to_queue=to_queue, to_handler=to_handler)
+    plan = job_start.plan_of(stages, rate, halt, in_flight, order)
     with ExitStack() as doors:
         replayer = open_replayer(app, doors)
         ids = tuple(find(replayer.ledger, one).id for one in dict.fromkeys(entries))
@@ -78,9 +82,9 @@ def replay(
         if now or len(ids) == 1:
             chosen = _chosen(replayer, selection)
             cap = None if force else app.settings.analysis.most_replays
-            _send(replayer, chosen, cap, dry_run=dry_run, yes=yes, as_json=as_json)
+            _send(replayer, chosen, order, cap, dry_run=dry_run, yes=yes, as_json=as_json)
         elif dry_run:
-            _tell_dry_run(app, replayer, selection, as_json=as_json)
+            _tell_dry_run(app, replayer, selection, order, as_json=as_json)
         elif force:
             raise click.UsageError(
                 "--force is for one entry, or with --now: a job keeps to the cap"
@@ -103,6 +107,7 @@ def _chosen(replayer: Replayer, selection: Selection) -> list[Entry]:
 def _send(
     replayer: Replayer,
     chosen: Sequence[Entry],
+    order: ReplayOrder,
     cap: int | None,
     *,
     dry_run: bool,
@@ -114,7 +119,7 @@ def _send(
     results: list[tuple[Entry, str]] = []
     try:
         for one in chosen:
-            problem = _over(one, cap) or _replay(replayer, one, dry_run=dry_run)
+            problem = _over(one, cap) or _replay(replayer, one, order, dry_run=dry_run)
             results.append((one, problem))
     finally:  # who is stopped half-way needs to know what was sent
         if as_json:
@@ -131,14 +136,14 @@ def _over(entry: Entry, cap: int | None) -> str:
     return f"it was replayed {entry.replays} times (analysis.most_replays): --force sends it"
 
 
-def _replay(replayer: Replayer, entry: Entry, *, dry_run: bool) -> str:
+def _replay(replayer: Replayer, entry: Entry, order: ReplayOrder, *, dry_run: bool) -> str:
     detail = replayer.ledger.open(entry.id)
     if detail is None:
         return "the entry was removed meanwhile"
     if dry_run:
-        return replayer.problem(entry, detail.failure)
+        return replayer.problem(entry, detail.failure, order)
     try:
-        return replayer.replay(entry, detail.failure, by=person())
+        return replayer.replay(entry, detail.failure, by=person(), order=order)
     except BrokerUnavailable as error:
         return f"begun, the analysis worker sends it when the broker is back: {error}"
     except PayloadStoreUnavailable as error:
@@ -191,9 +196,9 @@ def _begin(
 
 
 def _tell_dry_run(
-    app: Application, replayer: Replayer, selection: Selection, *, as_json: bool
+    app: Application, replayer: Replayer, selection: Selection, order: ReplayOrder, *, as_json: bool
 ) -> None:
-    told = job_start.dry_run(replayer, selection, app.settings.analysis.most_replays)
+    told = job_start.dry_run(replayer, selection, order, app.settings.analysis.most_replays)
     if as_json:
         entry_json.print_json(asdict(told))
         return

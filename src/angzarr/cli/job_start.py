@@ -13,6 +13,7 @@ from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import DEFAULT_STAGES, JobPlan, Selection
 from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
 from angzarr.analysis.ledger import LONGEST_PAGE, Ledger
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import replayable
 
@@ -35,6 +36,8 @@ _OPTIONS: Final = (
                  help="Share of failures above which the job halts."),
     click.option("--in-flight", type=int, default=100, show_default=True,
                  help="Replays under way at a time, at most."),
+    click.option("--to-queue", default="", help="Send to this queue, and not where it came from."),
+    click.option("--to-handler", default="", help="Have this handler take it, and not its own."),
     click.option("--note", default="", help="Why, for the history."),
     click.option("--watch", is_flag=True, help="Follow the job until it is over."),
 )  # fmt: skip
@@ -47,7 +50,7 @@ def planned(command: _F) -> _F:
     return command
 
 
-def plan_of(stages: str, rate: float, halt: str, in_flight: int) -> JobPlan:
+def plan_of(stages: str, rate: float, halt: str, in_flight: int, order: ReplayOrder) -> JobPlan:
     """Return the plan that options name; a sentence for those that name none."""
     try:
         numbers = () if stages == "none" else tuple(int(one) for one in stages.split(","))
@@ -55,7 +58,14 @@ def plan_of(stages: str, rate: float, halt: str, in_flight: int) -> JobPlan:
     except ValueError as error:
         msg = "write --stages like 1,5,25 (or none) and --halt like 20%"
         raise click.UsageError(msg) from error
-    return JobPlan(stages=numbers, rate=rate or None, in_flight=in_flight, halt_share=share)
+    return JobPlan(
+        stages=numbers,
+        rate=rate or None,
+        in_flight=in_flight,
+        halt_share=share,
+        to_queue=order.to_queue,
+        to_handler=order.to_handler,
+    )
 
 
 def found(ledger: Ledger, selection: Selection) -> Iterator[Entry]:
@@ -89,7 +99,9 @@ class DryRun:
     more: bool
 
 
-def dry_run(replayer: Replayer, selection: Selection, most_replays: int) -> DryRun:
+def dry_run(
+    replayer: Replayer, selection: Selection, order: ReplayOrder, most_replays: int
+) -> DryRun:
     """Look at the letters of the entries that a job would choose; change nothing."""
     refused: Counter[str] = Counter()
     sendable: list[str] = []
@@ -100,7 +112,9 @@ def dry_run(replayer: Replayer, selection: Selection, most_replays: int) -> DryR
             break
         looked_at += 1
         detail = replayer.ledger.open(entry.id)
-        problem = "it was removed" if detail is None else replayer.problem(entry, detail.failure)
+        if detail is None:
+            continue
+        problem = replayer.problem(entry, detail.failure, order)
         if not problem and entry.replays >= most_replays:
             problem = f"it was replayed {entry.replays} times"
         if problem:

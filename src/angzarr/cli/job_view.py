@@ -12,6 +12,7 @@ from rich.table import Table
 
 from angzarr.analysis.entry import HistoryLine
 from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.cli.entry_view import console, safe
 
 #: Seconds between two looks at a job that is followed.
@@ -73,6 +74,7 @@ def print_detail(
         "plan": f"stages {stages}; {rate}; {plan.in_flight} in flight; halts over"
         f" {plan.halt_share:.0%}",
         "stage": f"{job.stage + 1} of {len(plan.stages) + 1}, round {job.round}",
+        "sent to": str(ReplayOrder(to_queue=plan.to_queue, to_handler=plan.to_handler)),
         "group": job.group,
         "handlers": ", ".join(job.handlers),
         "begun": f"{_time(job.created_at)} by {job.created_by}",

@@ -158,7 +158,7 @@ class FakeApp:
         return ["order"]
 
     def replay_targets(self):
-        return ReplayTargets(tasks={"orders.sync"}, queues={"orders"}, clear=self.clear)
+        return ReplayTargets(tasks={"orders.sync"}, queues={"orders", "spare"}, clear=self.clear)
 
 
 def held(ledger, event_id="e1", **fields):

@@ -91,6 +91,21 @@ def test_options_that_make_no_plan_are_one_clear_sentence(ledger, run, jobs, opt
     assert jobs.get_jobs().jobs == ()
 
 
+def test_a_job_and_an_entry_can_be_sent_elsewhere(app, ledger, run, jobs, at_work):
+    three(ledger)
+    refused = run("dlq", "replay", "--status", "held", "--to-queue", "theirs", "--dry-run")
+    assert "the app knows no queue 'theirs'" in refused.output
+    result = run("dlq", "replay", "--status", "held", "--yes", "--watch", "--to-queue", "spare")
+    assert result.exit_code == 0, result.output
+    assert {message.queue for message in app.publisher.sent} == {"spare"}
+    (job,) = jobs.get_jobs().jobs
+    assert job.plan.to_queue == "spare"
+    assert "to queue spare" in run("dlq", "jobs", "show", job.id).output
+    one = held(ledger, "one")
+    run("dlq", "replay", one.id, "--yes", "--to-queue", "spare")
+    assert app.publisher.sent[-1].queue == "spare"
+
+
 def test_several_entries_are_a_job_and_one_is_sent_at_once(app, ledger, run, jobs):
     entries = three(ledger)
     run("dlq", "replay", entries[0].id, "--yes")

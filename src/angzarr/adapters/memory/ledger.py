@@ -31,6 +31,7 @@ from angzarr.analysis.ledger import (
     read_cursor,
 )
 from angzarr.analysis.marking import Make, Marking
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.tally import Step
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock
@@ -43,6 +44,8 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         super().__init__(clock)
         self._failures: dict[str, Failure] = {}
         self._history: dict[str, list[HistoryLine]] = {}
+        #: By entry and replay.
+        self._orders: dict[tuple[str, int], ReplayOrder] = {}
         #: (letter id, replay, entry id) of every letter filed.
         self._letters: set[tuple[str, int, str]] = set()
 
@@ -73,10 +76,12 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         with self._lock:
             if entry_id not in self._entries:
                 return None
+            entry = self._entries[entry_id]
             return EntryDetail(
-                entry=self._entries[entry_id],
+                entry=entry,
                 failure=self._failures[entry_id],
                 history=tuple(self._history[entry_id]),
+                order=self._orders.get((entry_id, entry.replays), AS_IT_IS),
             )
 
     def get_failed_events(
@@ -173,6 +178,8 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         self._entries[change.entry.id] = change.entry
         if change.line:
             self._history.setdefault(change.entry.id, []).append(change.line)
+        if change.order:
+            self._orders[change.entry.id, change.entry.replays] = change.order
         return change.entry
 
 

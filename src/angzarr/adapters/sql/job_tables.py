@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, PrimaryKeyConstraint, String, Table
+from sqlalchemy import (
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+)
 
 from angzarr.adapters.sql.ledger_tables import METADATA, Name, UtcTime, ValidText
 
@@ -80,4 +90,19 @@ replay_job_history = Table(
     _text("who"),
     Column("what", Name, nullable=False),
     _text("detail"),
+)
+
+#: What a replay was to be, where it was not the letter's message again.
+replay_orders = Table(
+    "replay_orders",
+    METADATA,
+    Column("entry_id", ForeignKey("ledger_entries.id", ondelete="CASCADE"), nullable=False),
+    _number("replay"),
+    _text("to_queue"),
+    _text("to_handler"),
+    # The edited letter in its binary wire form; NULL: it was not edited.
+    Column("letter", LargeBinary),
+    _text("content_type"),
+    _text("said"),
+    PrimaryKeyConstraint("entry_id", "replay"),
 )

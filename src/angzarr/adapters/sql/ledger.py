@@ -24,6 +24,7 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_history,
     ledger_letters,
 )
+from angzarr.adapters.sql.order_rows import read_order, save_orders
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status
 from angzarr.analysis.ledger import (
@@ -144,6 +145,7 @@ class SqlLedger(Marking, Ledger):
                 entries[entry_id] = change.entry
                 made.append((entry, change))
         save_changes(connection, made, now)
+        save_orders(connection, [change for _, change in made])
         return answers
 
 
@@ -159,4 +161,5 @@ def _open(connection: Connection, entry_id: str) -> EntryDetail | None:
         entry=entry_from(row),
         failure=failure_from(connection.execute(letters).one()),
         history=tuple(line_from(line) for line in lines),
+        order=read_order(connection, entry_id, row.replays),
     )
