@@ -18,6 +18,7 @@ from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.forwarding import Forwarder
+from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.handlers import Handler
@@ -188,6 +189,10 @@ class Operating(Publishing):
     def clearance(self) -> Clearance:
         """Return what a letter must pass before it is replayed."""
         return protection_wiring.open_clearance(self.settings.dlq)
+
+    def letter_protection(self) -> Protection:
+        """Return what is done to a letter before it is kept."""
+        return protection_wiring.open_protection(self.settings.dlq)
 
     def _load_tasks(self) -> None:
         """Import what a worker would import (``include``, ``imports``), so that all is known."""

@@ -24,13 +24,17 @@ def protected(queue: DeadLetterQueue, given: DeadLetterSettings) -> DeadLetterQu
     """
     if not (given.redact or given.redact_text or given.encryption_keys or given.signing_keys):
         return queue
-    protection = Protection(
+    return ProtectedQueue(queue, open_protection(given))
+
+
+def open_protection(given: DeadLetterSettings) -> Protection:
+    """Return what is done to a letter before it leaves or is kept."""
+    return Protection(
         redaction=_redaction(given),
         cipher=_cipher(given),
         encrypt=given.encrypted(),
         signatures=_signatures(given),
     )
-    return ProtectedQueue(queue, protection)
 
 
 def hiding(given: DeadLetterSettings) -> Callable[[DeadLetter], DeadLetter] | None:

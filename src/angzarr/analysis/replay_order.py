@@ -20,6 +20,8 @@ class ReplayOrder:
     to_handler: str = ""
     #: The letter with the data that a person gave it, protected as any letter is that is kept.
     letter: DeadLetter | None = None
+    #: The letter as it was before; kept, since a failure of the edited replay takes its place.
+    before: DeadLetter | None = None
     #: What was changed, for the history.
     said: str = ""
 

@@ -25,6 +25,7 @@ from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.upkeep import LedgerUpkeep
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.forwarding import Forwarder
+from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.delivery.handlers import Handler
@@ -128,6 +129,9 @@ class Application(Protocol):
 
     def compensations(self) -> Compensations:
         """Return which handler undoes which."""
+
+    def letter_protection(self) -> Protection:
+        """Return what is done to a letter before it is kept."""
 
     def replay_targets(self) -> ReplayTargets:
         """Return where a replay may go."""

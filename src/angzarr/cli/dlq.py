@@ -9,6 +9,7 @@ from angzarr.cli.analyze import open_worker, stopped_by_signal
 from angzarr.cli.application import load_application
 from angzarr.cli.brake import brake
 from angzarr.cli.compensate import compensate
+from angzarr.cli.edit import edit
 from angzarr.cli.entries import list_, show, stats
 from angzarr.cli.entry_replay import replay
 from angzarr.cli.entry_verbs import COMMANDS
@@ -31,6 +32,7 @@ for _command in (
     groups,
     group,
     replay,
+    edit,
     jobs,
     *COMMANDS,
     compensate,

@@ -50,6 +50,9 @@ LETTER_ID: Final = "angzarr-letter-id"
 #: The dead letter whose effects a message undoes.
 COMPENSATES: Final = "angzarr-compensates"
 
+#: The edit that its data comes from: the entry and the replay that first carried it.
+EDIT: Final = "angzarr-edit"
+
 #: What one attempt, one copy or one broker adds; a copy drops or replaces them (decisions 9).
 BROKER_COUNTERS: Final = (
     "x-delivery-count",

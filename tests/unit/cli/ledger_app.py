@@ -22,6 +22,7 @@ from angzarr.analysis.ledger import Decided
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis_section import AutomaticSettings
 from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.protection import Protection
 from angzarr.errors import BrokerUnavailable
 
 
@@ -99,6 +100,8 @@ class FakeApp:
         self.clear = Clearance()
         self.limits = {"first_delay": timedelta(0)}
         self.look = None
+        self.protect = Protection()
+        self.handlers = {}
 
     def clearance(self):
         return self.clear
@@ -119,7 +122,10 @@ class FakeApp:
         return SqlReplayJobs(LedgerDatabase(build_engine(self.url)))
 
     def find_handler(self, name):
-        return None
+        return self.handlers.get(name)
+
+    def letter_protection(self):
+        return self.protect
 
     def dlq_classifier(self, chance):
         return classifier(chance=chance, **self.limits)

@@ -100,8 +100,9 @@ replay_orders = Table(
     _number("replay"),
     _text("to_queue"),
     _text("to_handler"),
-    # The edited letter in its binary wire form; NULL: it was not edited.
+    # The edited letter and the one before in their binary wire form; NULL: it was not edited.
     Column("letter", LargeBinary),
+    Column("before", LargeBinary),
     _text("content_type"),
     _text("said"),
     PrimaryKeyConstraint("entry_id", "replay"),

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
 from angzarr.adapters.sql.job_tables import replay_orders
+from angzarr.analysis.entry import Entry
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import Change
 from angzarr.dead_letters.codec import Form, decode, encode
+from angzarr.dead_letters.letter import DeadLetter
 
 
 def save_orders(connection: Connection, changes: Sequence[Change]) -> None:
     """Keep the orders of replays that begin."""
-    rows = []
-    for entry, _, order in changes:
-        if not order:
-            continue
-        letter, content_type = encode(order.letter, Form.BINARY) if order.letter else (None, "")
-        rows.append(
-            {
-                "entry_id": entry.id,
-                "replay": entry.replays,
-                "to_queue": order.to_queue,
-                "to_handler": order.to_handler,
-                "letter": letter,
-                "content_type": content_type,
-                "said": order.said,
-            }
-        )
+    rows = [_row(entry, order) for entry, _, order in changes if order]
     if rows:
         connection.execute(insert(replay_orders), rows)
 
@@ -40,7 +28,32 @@ def read_order(connection: Connection, entry_id: str, replay: int) -> ReplayOrde
     wanted = select(replay_orders).where(rows.entry_id == entry_id, rows.replay == replay)
     if (row := connection.execute(wanted).one_or_none()) is None:
         return AS_IT_IS
-    letter = None if row.letter is None else decode(bytes(row.letter), row.content_type)
     return ReplayOrder(
-        to_queue=row.to_queue, to_handler=row.to_handler, letter=letter, said=row.said
+        to_queue=row.to_queue,
+        to_handler=row.to_handler,
+        letter=_read(row.letter, row.content_type),
+        before=_read(row.before, row.content_type),
+        said=row.said,
     )
+
+
+def _row(entry: Entry, order: ReplayOrder) -> dict[str, Any]:
+    letter, content_type = _written(order.letter)
+    return {
+        "entry_id": entry.id,
+        "replay": entry.replays,
+        "to_queue": order.to_queue,
+        "to_handler": order.to_handler,
+        "letter": letter,
+        "before": _written(order.before)[0],
+        "content_type": content_type,
+        "said": order.said,
+    }
+
+
+def _written(letter: DeadLetter | None) -> tuple[bytes | None, str]:
+    return (None, "") if letter is None else encode(letter, Form.BINARY)
+
+
+def _read(body: bytes | None, content_type: str) -> DeadLetter | None:
+    return None if body is None else decode(bytes(body), content_type)

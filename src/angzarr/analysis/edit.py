@@ -1,0 +1,229 @@
+"""Edit: other data for one event, given by a person before its replay (spec A5). Pure.
+
+What is hidden from people stays hidden: where they leave a mark, the original value is put back,
+and what they put in the place of one is hidden, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.masking import MARK
+from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
+from angzarr.dead_letters.redaction import REPRS
+from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.sealing import SEALED
+from angzarr.events import headers as names
+
+#: Characters of JSON that an edit may have, and levels that it may be nested.
+LARGEST: Final = 1_000_000
+DEEPEST: Final = 50
+#: Differences that are told; characters of a value that are.
+MOST_TOLD: Final = 100
+_LONGEST: Final = 200
+_JSON: Final = "application/json"
+_HIDDEN: Final = (MARK, SEALED)
+_ABSENT: Final = object()
+#: What is told of a change that may not be seen.
+UNSEEN: Final = "a hidden value was changed"
+
+
+class Difference(NamedTuple):
+    """One change, at a JSON pointer (RFC 6901); values as JSON, empty where there is none."""
+
+    pointer: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.pointer or '(all)'}: {self.before or 'nothing'} → {self.after or 'nothing'}"
+
+
+def read_data(text: str) -> Any:
+    """Return the JSON value that a person wrote, or a Refusal that says what is wrong with it."""
+    if len(text) > LARGEST:
+        return Refusal(f"the data has more than {LARGEST} characters")
+    try:
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except RecursionError:
+        return Refusal(f"the data is nested deeper than {DEEPEST} levels")
+    except ValueError as error:
+        return Refusal(f"the data is no JSON: {error}")
+    if _is_deeper(value, DEEPEST):
+        return Refusal(f"the data is nested deeper than {DEEPEST} levels")
+    return value
+
+
+def data_in(letter: DeadLetter) -> Any:
+    """Return the data in *letter*'s message: an event's, or all arguments of a plain task."""
+    parts = _parts(letter)
+    if isinstance(parts, Refusal):
+        return parts
+    args, kwargs, _ = parts
+    return args[0] if len(args) == 1 and not kwargs else {"args": args, "kwargs": kwargs}
+
+
+def with_data(letter: DeadLetter, data: Any) -> DeadLetter | Refusal:
+    """Return *letter* with *data* in its message, in the place where `data_in` found it."""
+    parts = _parts(letter)
+    if isinstance(parts, Refusal):
+        return parts
+    args, kwargs, embed = parts
+    if len(args) == 1 and not kwargs:
+        args = [data]
+    elif _is_call(data):
+        args, kwargs = data["args"], data["kwargs"]
+    else:
+        return Refusal('the data of this task is an object with "args" (a list) and "kwargs"')
+    headers = {**letter.message.headers, **dict.fromkeys(REPRS, "")}
+    message = replace(
+        letter.message, body=json.dumps([args, kwargs, embed]).encode(), headers=headers
+    )
+    event = letter.event and replace(letter.event, data=data)
+    return replace(letter, message=message, event=event)
+
+
+def bare(letter: DeadLetter) -> DeadLetter:
+    """Return *letter*, which was opened, as one that nobody has protected yet."""
+    own = {REDACTED, SIGNATURE}
+    metadata = {name: value for name, value in letter.metadata.items() if name not in own}
+    return replace(letter, metadata=metadata)
+
+
+def named(letter: DeadLetter, edit: str) -> DeadLetter:
+    """Return *letter* with the header that names the edit."""
+    headers = {**letter.message.headers, names.EDIT: edit}
+    return replace(letter, message=replace(letter.message, headers=headers))
+
+
+def restored(data: Any, shown: Any, whole: Any) -> Any:
+    """Return *data* with the values of *whole* where it has the marks that *shown* has.
+
+    Returns a Refusal for a mark anywhere else: it would be sent as if it were the value.
+    """
+    found: list[str] = []
+    value = _restored(data, shown, whole, "", found)
+    if found:
+        return Refusal(
+            f"{found[0] or 'the data'} is a mark of a hidden value, which stood elsewhere: give the"
+            " value, or leave it where it was"
+        )
+    return value
+
+
+def differences(before: Any, after: Any) -> list[Difference]:
+    """Return how *after* differs from *before*, at most `MOST_TOLD` and one that says so."""
+    found: list[Difference] = []
+    for one in _differences(before, after, ""):
+        if len(found) == MOST_TOLD:
+            found.append(Difference("…", "", "more changes"))
+            break
+        found.append(one)
+    return found
+
+
+def _restored(data: Any, shown: Any, whole: Any, at: str, found: list[str]) -> Any:
+    if isinstance(data, str) and data in _HIDDEN:
+        if data == shown and whole is not _ABSENT:
+            return whole
+        found.append(at)
+        return data
+    if isinstance(data, Mapping):
+        theirs, ours = _children(shown, Mapping), _children(whole, Mapping)
+        return {
+            name: _restored(
+                value, theirs.get(name), ours.get(name, _ABSENT), f"{at}/{_token(name)}", found
+            )
+            for name, value in data.items()
+        }
+    if isinstance(data, list):
+        same = isinstance(shown, list) and isinstance(whole, list) and len(shown) == len(data)
+        pairs = zip(shown, whole, strict=False) if same else iter(())
+        sides = [*pairs, *((None, _ABSENT) for _ in data)]
+        return [
+            _restored(value, *sides[index], f"{at}/{index}", found)
+            for index, value in enumerate(data)
+        ]
+    return data
+
+
+def _differences(before: Any, after: Any, at: str) -> Iterator[Difference]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in (*before, *(name for name in after if name not in before)):
+            pointer = f"{at}/{_token(name)}"
+            if name not in after:
+                yield Difference(pointer, _told(before[name]), "")
+            elif name not in before:
+                yield Difference(pointer, "", _told(after[name]))
+            else:
+                yield from _differences(before[name], after[name], pointer)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(old, new, f"{at}/{index}")
+    elif type(before) is not type(after) or before != after:
+        yield Difference(at, _told(before), _told(after))
+
+
+def _parts(letter: DeadLetter) -> tuple[list[Any], dict[str, Any], Any] | Refusal:
+    message = letter.message
+    if message.content_type != _JSON:
+        return Refusal(f"its message is {message.content_type}, not JSON: it cannot be edited")
+    try:
+        args, kwargs, embed = json.loads(message.body)
+        return list(args), dict(kwargs), embed
+    except (ValueError, TypeError, RecursionError):
+        return Refusal("its message holds no arguments: it cannot be edited")
+
+
+def _is_call(data: Any) -> bool:
+    return (
+        isinstance(data, dict)
+        and data.keys() == {"args", "kwargs"}
+        and isinstance(data["args"], list)
+        and isinstance(data["kwargs"], dict)
+    )
+
+
+def _children(value: Any, kind: type) -> Any:
+    return value if isinstance(value, kind) else {}
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels):
+        level = [
+            child
+            for one in level
+            for child in (
+                one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+            )
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        msg = "an object says one name twice"
+        raise ValueError(msg)
+    return made
+
+
+def _no_number(text: str) -> Any:
+    msg = f"{text} is no JSON number"
+    raise ValueError(msg)
+
+
+def _token(name: object) -> str:
+    return str(name).replace("~", "~0").replace("/", "~1")
+
+
+def _told(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
