@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 
 def upgrade() -> None:
@@ -14,7 +14,10 @@ def upgrade() -> None:
     op.create_table(
         "replay_orders",
         sa.Column(
-            "entry_id", sa.ForeignKey("ledger_entries.id", ondelete="CASCADE"), nullable=False
+            "entry_id",
+            sa.String(64),
+            sa.ForeignKey("ledger_entries.id", ondelete="CASCADE"),
+            nullable=False,
         ),
         sa.Column("replay", sa.Integer, nullable=False),
         *map(_text, ("to_queue", "to_handler")),
