@@ -79,7 +79,10 @@ class JobRunner:
         return room(job, self.replayer.clock.now(), phase)
 
     def _send(self, job: ReplayJob, begun: Sequence[Begun]) -> int:
-        """Send what has begun, in half the lease at most; what is left keeps its number."""
+        """Send what has begun, in half the lease at most; what is left keeps its number.
+
+        What the broker did not take has begun: `Waking` sends it, the next turn counts it.
+        """
         until = self.replayer.clock.now() + self.lease / 2
         noted: list[Noted] = []
         said = ""
@@ -88,11 +91,7 @@ class JobRunner:
                 if self.replayer.clock.now() > until:
                     break
                 noted.append(self._replay(job, one))
-        except BrokerUnavailable as error:  # it has begun: the worker's other duty sends it
-            noted.append(Noted(one.position, ItemState.SENT))
-            said = f"waits: {error}"
-            raise
-        except PayloadStoreUnavailable as error:
+        except (BrokerUnavailable, PayloadStoreUnavailable) as error:
             said = f"waits: {error}"
             raise
         finally:

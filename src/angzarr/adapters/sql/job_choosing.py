@@ -6,6 +6,7 @@ statement may take, whatever the size of the whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -13,14 +14,15 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    ScalarSelect,
     Select,
+    Tuple,
     and_,
-    exists,
     func,
     insert,
     literal,
-    or_,
     select,
+    tuple_,
 )
 
 from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
@@ -55,6 +57,8 @@ class Choosing:
 
     connection: Connection
     job_id: str
+    #: All other unfinished jobs, whose entries are not chosen.
+    others: Sequence[str] = ()
     total: int = 0
     #: Entries that fit and belong to another unfinished job, and one such job.
     elsewhere: int = 0
@@ -65,6 +69,8 @@ class Choosing:
         """Write down the entries of *selection*, oldest failure first."""
         if self.connection.dialect.name == "postgresql":
             self.connection.execute(select(func.pg_advisory_xact_lock(_CHOOSE_LOCK)))
+        unfinished = (_jobs.status.in_(sorted(UNFINISHED)), _jobs.id != self.job_id)
+        self.others = self.connection.scalars(select(_jobs.id).where(*unfinished)).all()
         looked_at = 0
         for conditions in _parts(self.connection, selection):
             last: Row[Any] | None = None
@@ -79,12 +85,12 @@ class Choosing:
         written = self._write(one, base)
         if elsewhere := self._elsewhere(one):
             self.elsewhere += elsewhere
-            self.other_job = self.other_job or _owner_of(self.connection, one, self.job_id)
+            self.other_job = self.other_job or _owner_of(self.connection, one, self.others)
         self.total += written
         return size if one.last is not None else written + elsewhere
 
     def _write(self, one: _Slice, base: int) -> int:
-        free = [*one.conditions, ~_taken(self.job_id)]
+        free = [*one.conditions, *([_claims(self.others) == 0] if self.others else [])]
         if len(self.handlers) < MOST_HANDLERS:
             names = select(_entries.handler_name).where(*free).distinct().limit(MOST_HANDLERS)
             self.handlers |= set(self.connection.scalars(names))
@@ -99,7 +105,9 @@ class Choosing:
         return self.connection.execute(counted).rowcount
 
     def _elsewhere(self, one: _Slice) -> int:
-        taken = [*one.conditions, _taken(self.job_id)]
+        if not self.others:
+            return 0
+        taken = [*one.conditions, _claims(self.others) > 0]
         count = select(func.count()).select_from(ledger_entries).where(*taken)
         return self.connection.scalar(count) or 0
 
@@ -129,28 +137,28 @@ def _slice(
     end = _in_order(select(_entries.last_failed_at, _entries.id).where(*behind))
     last = connection.execute(end.offset(size - 1).limit(1)).one_or_none()
     if last is not None:
-        behind.append(or_(_entries.id == last.id, ~_follows(last)))
+        behind.append(tuple_(_entries.last_failed_at, _entries.id) <= _place(last))
     return _Slice(behind, last)
 
 
-def _taken(job_id: str) -> ColumnElement[bool]:
-    """Return the condition that an entry belongs to another unfinished job than *job_id*."""
-    return exists().where(*_of_another(job_id))
+def _claims(others: Sequence[str]) -> ScalarSelect[int]:
+    """Return how many of the jobs *others* have an entry: asked row by row, by an index.
 
-
-def _owner_of(connection: Connection, one: _Slice, job_id: str) -> str:
-    owners = select(_items.job_id).where(*one.conditions, *_of_another(job_id))
-    return connection.scalar(owners.limit(1)) or ""
-
-
-def _of_another(job_id: str) -> tuple[ColumnElement[bool], ...]:
+    As a join it would be planned by what the database believes of rows that it has not counted yet,
+    and may take hours.
+    """
+    mine = (_items.entry_id == _entries.id, _items.state.in_(sorted(OPEN_STATES)))
+    claims = select(func.count()).select_from(replay_job_items)
     return (
-        _items.entry_id == _entries.id,
-        _items.job_id != job_id,
-        _items.state.in_(sorted(OPEN_STATES)),
-        _jobs.id == _items.job_id,
-        _jobs.status.in_(sorted(UNFINISHED)),
+        claims.where(*mine, _items.job_id.in_(others)).correlate(ledger_entries).scalar_subquery()
     )
+
+
+def _owner_of(connection: Connection, one: _Slice, others: Sequence[str]) -> str:
+    taken = select(_entries.id).where(*one.conditions, _claims(others) > 0).limit(1)
+    entry_id = connection.scalar(taken)
+    owner = select(_items.job_id).where(_items.entry_id == entry_id, _items.job_id.in_(others))
+    return connection.scalar(owner.where(_items.state.in_(sorted(OPEN_STATES))).limit(1)) or ""
 
 
 def _in_order(wanted: Select[Any]) -> Select[Any]:
@@ -158,11 +166,9 @@ def _in_order(wanted: Select[Any]) -> Select[Any]:
 
 
 def _follows(row: Row[Any]) -> ColumnElement[bool]:
-    same_time = _entries.last_failed_at == row.last_failed_at
-    return and_(
-        _entries.last_failed_at >= row.last_failed_at,  # what the index can use
-        or_(
-            _entries.last_failed_at > row.last_failed_at,
-            and_(same_time, _entries.id > row.id),
-        ),
-    )
+    return tuple_(_entries.last_failed_at, _entries.id) > _place(row)
+
+
+def _place(row: Row[Any]) -> Tuple:
+    at = literal(row.last_failed_at, _entries.last_failed_at.type)
+    return tuple_(at, literal(row.id, _entries.id.type))
