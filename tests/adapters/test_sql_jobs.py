@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 from tests.contracts.jobs import CANARY, GROUP, JobsContract
 
 from angzarr.adapters.sql import job_choosing
@@ -10,7 +11,7 @@ from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.jobs import SqlReplayJobs
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_tables import METADATA
+from angzarr.adapters.sql.ledger_tables import METADATA, ledger_entries
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import Selection
 from angzarr.errors import LedgerUnavailable
@@ -78,3 +79,21 @@ class TestPostgresqlReplayJobs(SqlJobsContract):
     def engine(self, postgresql_engine):
         METADATA.drop_all(postgresql_engine)
         return postgresql_engine
+
+    def test_a_large_group_is_chosen_in_the_time_that_a_statement_may_take(
+        self, engine, jobs, hold
+    ):
+        """PostgreSQL has not counted these rows: joined as it then plans, it takes minutes."""
+        (entry,) = hold(1)
+        columns = [column.name for column in ledger_entries.c]
+        values = {
+            "id": "md5(n::text) || md5(n::text)",
+            "last_failed_at": "last_failed_at + n * interval '1 second'",
+        }
+        copied = ", ".join(values.get(name, name) for name in columns)
+        copies = f"SELECT {copied} FROM ledger_entries, generate_series(1, 45000) AS n"  # noqa: S608
+        with engine.begin() as connection:
+            connection.execute(text(f"INSERT INTO ledger_entries ({', '.join(columns)}) {copies}"))
+        other = jobs.begin(Selection(entry_ids=(entry.id,)), CANARY, by="bob")
+        job = jobs.begin(GROUP, CANARY, by="ann")
+        assert (other.total, job.total) == (1, 45_000)
