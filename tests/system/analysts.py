@@ -51,7 +51,7 @@ def work() -> None:
     from angzarr.cli.analyze import open_worker
 
     with open_worker(road_app.app, ["thing"]) as worker:
-        runner = worker.duties[-1]
+        (runner,) = (duty for duty in worker.duties if duty.name == "replay jobs")
         runner.lease = LEASE
         object.__setattr__(runner.replayer, "lease", LEASE)
         worker.run(threading.Event())
