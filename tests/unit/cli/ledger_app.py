@@ -15,6 +15,7 @@ from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.jobs import SqlReplayJobs
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.ledger_groups import SqlGroups
 from angzarr.adapters.sql.peers import SqlPeers
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.grouping import Grouping
@@ -117,6 +118,9 @@ class FakeApp:
 
     def open_brake(self):
         return SqlBrake(LedgerDatabase(build_engine(self.url)))
+
+    def open_groups(self):
+        return SqlGroups(LedgerDatabase(build_engine(self.url)))
 
     def open_replay_jobs(self):
         return SqlReplayJobs(LedgerDatabase(build_engine(self.url)))
