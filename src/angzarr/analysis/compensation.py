@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
+from angzarr.analysis.choosing import CHANGED
 from angzarr.analysis.entry import Entry, Failure
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
@@ -25,7 +26,6 @@ from angzarr.events.event import task_id_for
 
 _JSON: Final = "application/json"
 _BY_HAND: Final = "undo it by hand, then resolve the entry"
-_CHANGED: Final = "the entry was changed meanwhile"
 #: Headers of the event that its compensation has, too.
 _KEPT: Final = (
     names.EVENT_ID, names.EVENT_TYPE, names.DOMAIN, names.ROOT, names.EDITION, names.SEQUENCE,
@@ -83,7 +83,7 @@ class Compensator:
             return called
         act = Act(entry_id=entry.id, revision=entry.revision, verb=Verb.COMPENSATE, note=note)
         if self.ledger.act([act], by=by) != [True]:
-            return _CHANGED
+            return CHANGED
         self._send(entry, called)
         return ""
 

@@ -17,6 +17,7 @@ from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console
 from angzarr.printable import printable
 from angzarr.resilience.breaker import BreakerControls, State
+from angzarr.resilience.breaker_json import state_json, transition_json
 from angzarr.resilience.guarded import check_full_name
 
 #: Transitions that `show` tells, and that one look of `watch` finds at most.
@@ -38,7 +39,7 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
     """List every breaker that is set up, or was used within a week."""
     states = _controls(app_name).states()
     if as_json:
-        print_json([breaker_view.state_json(name, state) for name, state in states.items()])
+        print_json([state_json(name, state) for name, state in states.items()])
     else:
         console().print(breaker_view.table(states, datetime.now(UTC)))
 
@@ -53,8 +54,8 @@ def show(app_name: str | None, name: str, *, as_json: bool) -> None:
     state = _known(controls, name)
     changes = [change for change in controls.history(_TOLD) if change.name == name]
     if as_json:
-        told = [breaker_view.transition_json(change) for change in changes]
-        print_json(breaker_view.state_json(name, state) | {"transitions": told})
+        told = [transition_json(change) for change in changes]
+        print_json(state_json(name, state) | {"transitions": told})
     else:
         breaker_view.print_detail(name, state, changes, datetime.now(UTC))
 

@@ -7,14 +7,16 @@ from typing import Any
 
 import click
 
+from angzarr.analysis import entry_json
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.verb import Verb, refusal
-from angzarr.cli import entry_json, entry_view
+from angzarr.cli import entry_view
 from angzarr.cli.analyze import open_compensator, open_replayer, person
 from angzarr.cli.application import load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered
+from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_verbs import NOTE
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
@@ -64,7 +66,7 @@ def compensate(
                 results.append((one, problem))
         finally:  # who is stopped half-way needs to know what was sent
             if as_json:
-                entry_json.print_json(entry_json.results_json(results))
+                print_json(entry_json.results_json(results))
             else:
                 done = "would be compensated" if dry_run else "compensated"
                 entry_view.print_results(results, done=done)

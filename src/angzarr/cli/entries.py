@@ -6,12 +6,14 @@ from typing import Any
 
 import click
 
+from angzarr.analysis import entry_json
 from angzarr.analysis.entry import EntryDetail
 from angzarr.analysis.ledger import LONGEST_PAGE
-from angzarr.cli import entry_json, entry_view
+from angzarr.cli import entry_view
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, opened, status_of
+from angzarr.cli.entry_json import print_json
 from angzarr.dead_letters.letter import DeadLetter
 
 
@@ -41,7 +43,7 @@ def list_(
         except ValueError as error:
             raise click.UsageError(str(error)) from error
     if as_json:
-        entry_json.print_json(entry_json.page_json(page))
+        print_json(entry_json.page_json(page))
     else:
         entry_view.print_page(page)
 
@@ -60,7 +62,7 @@ def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
         raise click.ClickException(msg)
     protection = _protection(app, detail)
     if as_json:
-        entry_json.print_json(entry_json.detail_json(detail) | {"protection": protection})
+        print_json(entry_json.detail_json(detail) | {"protection": protection})
     else:
         entry_view.print_detail(detail, protection)
 
@@ -73,7 +75,7 @@ def stats(app_name: str | None, *, as_json: bool) -> None:
     with opened(load_application(app_name)) as ledger:
         found = ledger.get_failure_stats()
     if as_json:
-        entry_json.print_json(entry_json.stats_json(found))
+        print_json(entry_json.stats_json(found))
     else:
         entry_view.print_stats(found)
 

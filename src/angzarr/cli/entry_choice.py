@@ -9,8 +9,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from angzarr.analysis.choosing import choose
 from angzarr.analysis.entry import UNREADABLE, Entry, FailureClass, Status
-from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter, Ledger
+from angzarr.analysis.ledger import EntryFilter, Ledger
 from angzarr.cli.application import Application
 from angzarr.dead_letters.letter import Reason
 from angzarr.resilience.category import Category
@@ -94,15 +95,7 @@ def chosen(
         return [find(ledger, one) for one in dict.fromkeys(beginnings)]
     status = status_of(options["status"])
     wanted = filter_of({name: value for name, value in options.items() if name != "status"})
-    found: list[Entry] = []
-    after = ""
-    while len(found) < limit:
-        page = ledger.get_failed_events(wanted, status=status, limit=LONGEST_PAGE, after=after)
-        found += (entry for entry in page.entries if fits(entry))
-        after = page.next
-        if not after:
-            break
-    return found[:limit]
+    return choose(ledger, wanted, status, fits, limit)
 
 
 def filter_of(options: dict[str, Any]) -> EntryFilter:

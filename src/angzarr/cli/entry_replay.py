@@ -10,15 +10,17 @@ from typing import Any
 
 import click
 
+from angzarr.analysis import entry_json, job_dry_run, job_json
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import JobPlan, JobStatus, Selection
 from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import Replayer
-from angzarr.cli import entry_json, entry_view, job_json, job_start, job_view
+from angzarr.cli import entry_view, job_start, job_view
 from angzarr.cli.analyze import open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, status_of
+from angzarr.cli.entry_json import print_json
 from angzarr.cli.jobs import watch_job
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
@@ -101,7 +103,7 @@ def _chosen(replayer: Replayer, selection: Selection) -> list[Entry]:
     if selection.entry_ids:  # also those that cannot be replayed: their person is told why
         opened = (replayer.ledger.open(one) for one in selection.entry_ids)
         return [detail.entry for detail in opened if detail]
-    return list(islice(job_start.found(replayer.ledger, selection), selection.limit or _MOST_NOW))
+    return list(islice(job_dry_run.found(replayer.ledger, selection), selection.limit or _MOST_NOW))
 
 
 def _send(
@@ -123,7 +125,7 @@ def _send(
             results.append((one, problem))
     finally:  # who is stopped half-way needs to know what was sent
         if as_json:
-            entry_json.print_json(entry_json.results_json(results))
+            print_json(entry_json.results_json(results))
         else:
             entry_view.print_results(results, done="would be replayed" if dry_run else "replayed")
     if any(problem for _, problem in results):
@@ -154,8 +156,8 @@ def _replay(replayer: Replayer, entry: Entry, order: ReplayOrder, *, dry_run: bo
 
 
 def _question(replayer: Replayer, selection: Selection) -> str:
-    most = job_start.MOST_COUNTED
-    count = len(list(islice(job_start.found(replayer.ledger, selection), most + 1)))
+    most = job_dry_run.MOST_COUNTED
+    count = len(list(islice(job_dry_run.found(replayer.ledger, selection), most + 1)))
     count = min(count, selection.limit or count)
     many = f"more than {most}" if count > most else str(count)
     return f"Replay {many} entries in a job?" if count else ""
@@ -184,7 +186,7 @@ def _begin(
             approval_over=app.settings.analysis.approvals.jobs_over,
         )
         if as_json:
-            entry_json.print_json(job_json.job_json(job))
+            print_json(job_json.job_json(job))
         elif not job.total:
             click.echo(f"no entries to replay{f': {job.said}' if job.said else ''}")
         else:
@@ -198,9 +200,9 @@ def _begin(
 def _tell_dry_run(
     app: Application, replayer: Replayer, selection: Selection, order: ReplayOrder, *, as_json: bool
 ) -> None:
-    told = job_start.dry_run(replayer, selection, order, app.settings.analysis.most_replays)
+    told = job_dry_run.dry_run(replayer, selection, app.settings.analysis.most_replays, order)
     if as_json:
-        entry_json.print_json(asdict(told))
+        print_json(asdict(told))
         return
     out = entry_view.console()
     of = f" of the first {told.looked_at}" if told.more else ""

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
-from angzarr.analysis.entry import Entry
-from angzarr.analysis.ledger import Ledger
-from angzarr.analysis.verb import LONGEST_NOTE, Act, Verb, refusal
-from angzarr.cli import entry_json, entry_view
+from angzarr.analysis import entry_json
+from angzarr.analysis.choosing import act_on_all
+from angzarr.analysis.verb import LONGEST_NOTE, Verb, refusal
+from angzarr.cli import entry_view
 from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered, opened
-
-#: Entries changed in one transaction.
-_BATCH: Final = 100
-_CHANGED: Final = "the entry was changed meanwhile"
+from angzarr.cli.entry_json import print_json
 
 #: What each verb is for, as its help says it, and what its table says of an entry.
 _HELP: Final = {
@@ -80,33 +76,13 @@ def _run(
             click.confirm(f"{verb.value.capitalize()} {len(found)} entries?", abort=True, err=True)
         results = [(one, refusal(one, verb)) for one in found]
         if not dry_run:
-            results = _act(ledger, verb, note, results)
+            results = act_on_all(ledger, verb, found, note=note, by=person())
     if as_json:
-        entry_json.print_json(entry_json.results_json(results))
+        print_json(entry_json.results_json(results))
     else:
         entry_view.print_results(results, done=f"would be {done}" if dry_run else done)
     if any(problem for _, problem in results):
         raise SystemExit(1)
-
-
-def _act(
-    ledger: Ledger, verb: Verb, note: str, planned: Sequence[tuple[Entry, str]]
-) -> list[tuple[Entry, str]]:
-    """Do it in batches; return what became of each entry."""
-    results: list[tuple[Entry, str]] = []
-    who = person()
-    for first in range(0, len(planned), _BATCH):
-        batch = planned[first : first + _BATCH]
-        acts = [
-            Act(entry_id=entry.id, revision=entry.revision, verb=verb, note=note)
-            for entry, problem in batch
-            if not problem
-        ]
-        made = iter(ledger.act(acts, by=who))
-        results += [
-            (entry, problem or ("" if next(made) else _CHANGED)) for entry, problem in batch
-        ]
-    return results
 
 
 COMMANDS: Final = tuple(_command(verb) for verb in _HELP)

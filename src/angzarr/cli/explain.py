@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import click
 
 from angzarr.analysis.clues import clues
+from angzarr.analysis.explanation_json import explanation_json
 from angzarr.cli import explain_view
 from angzarr.cli.analyze import open_gathering, open_replayer
 from angzarr.cli.application import load_application
@@ -36,6 +37,6 @@ def explain(app_name: str | None, entry: str, *, as_json: bool) -> None:
     found = app.dlq_classifier(lambda: 0.0).explain(evidence)
     told = clues(evidence)
     if as_json:
-        print_json(explain_view.explanation_json(detail.entry, found, told))
+        print_json(explanation_json(detail.entry, found, told))
     else:
         explain_view.print_explanation(detail.entry, found, told, evidence.now)

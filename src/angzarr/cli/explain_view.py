@@ -1,16 +1,16 @@
-"""Why an entry has its class: for people, and as JSON."""
+"""Why an entry has its class, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from rich.table import Table
 
 from angzarr.analysis.classify import Explanation
 from angzarr.analysis.clues import Clue
 from angzarr.analysis.entry import Entry
+from angzarr.analysis.explanation_json import deciding
 from angzarr.analysis.rules import Tried
 from angzarr.analysis.transition import Action
 from angzarr.cli.entry_view import SHORT_ID, console, safe
@@ -31,34 +31,6 @@ def print_explanation(
     if found.tried:
         out.print(_rules(found.tried))
     out.print(_evidence(told, now))
-
-
-def explanation_json(entry: Entry, found: Explanation, told: Sequence[Clue]) -> dict[str, Any]:
-    """Return the same as a JSON object."""
-    decision, rule = found.decision, deciding(found.tried)
-    return {
-        "id": entry.id,
-        "status": entry.status,
-        "failure_class": entry.failure_class,
-        "now": {
-            "failure_class": decision.failure_class,
-            "action": decision.action,
-            "delay": decision.delay.total_seconds(),
-            "evidence": decision.evidence,
-            "rule": rule.rule.name if rule else None,
-            "overruled": found.overruled or None,
-        },
-        "rules": [_rule_json(tried, rule) for tried in found.tried],
-        "evidence": [
-            {"name": name, "says": says, "source": source, "at": at, "known": says is not None}
-            for name, says, source, at in told
-        ],
-    }
-
-
-def deciding(tried: Sequence[Tried]) -> Tried | None:
-    """Return the first rule that fits."""
-    return next((one for one in tried if one.verdict is not None), None)
 
 
 def _decision(found: Explanation) -> str:
@@ -93,17 +65,3 @@ def _evidence(told: Sequence[Clue], now: datetime) -> Table:
             safe(name), safe("unknown", "yellow") if says is None else safe(says), safe(source), age
         )
     return table
-
-
-def _rule_json(tried: Tried, chosen: Tried | None) -> dict[str, Any]:
-    verdict = tried.verdict
-    return {
-        "name": tried.rule.name,
-        "source": tried.rule.source,
-        "fits": verdict is not None,
-        "decides": tried is chosen,
-        "failure_class": verdict and verdict.failure_class,
-        "action": verdict and verdict.action,
-        "because": tried.why,
-        "failed": tried.failed,
-    }

@@ -10,8 +10,8 @@ from typing import Final
 import click
 from rich.table import Table
 
+from angzarr.ages import ago
 from angzarr.cli.application import load_application
-from angzarr.cli.breaker_view import ago
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console, safe
 from angzarr.fleet import Member, Release

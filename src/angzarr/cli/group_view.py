@@ -1,10 +1,9 @@
-"""Groups for people and for programs. What came from outside is shown, never obeyed."""
+"""Groups for people. What came from outside is shown, never obeyed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from rich.table import Column, Table
 from rich.text import Text
@@ -21,20 +20,6 @@ _COLOURS: Final = {
 }
 #: Characters of an error that stand in one row.
 _SHORT: Final = 100
-
-
-def page_json(page: GroupPage) -> dict[str, Any]:
-    """Return *page* as a JSON object; `next` is the value for --after, or null."""
-    return {"groups": [asdict(group) for group in page.groups], "next": page.next or None}
-
-
-def detail_json(group: Group, history: Sequence[HistoryLine]) -> dict[str, Any]:
-    """Return everything about a group as a JSON object."""
-    lines = [
-        {"at": line.at, "who": line.who, "what": line.what, "detail": line.detail}
-        for line in history
-    ]
-    return asdict(group) | {"history": lines}
 
 
 def print_page(page: GroupPage) -> None:

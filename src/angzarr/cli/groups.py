@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from angzarr.analysis import group_json
 from angzarr.analysis.group import Amendment, Group, GroupFilter, Groups, GroupStatus
 from angzarr.analysis.ledger import LONGEST_PAGE
 from angzarr.cli import group_view
@@ -73,7 +74,7 @@ def groups(
         except ValueError as error:
             raise click.UsageError(str(error)) from error
     if as_json:
-        print_json(group_view.page_json(page))
+        print_json(group_json.page_json(page))
     else:
         group_view.print_page(page)
 
@@ -104,7 +105,7 @@ def group(
             found = _amended(opened, found, amendment)
         history = opened.group_history(found.fingerprint)
     if as_json:
-        print_json(group_view.detail_json(found, history))
+        print_json(group_json.detail_json(found, history))
     else:
         group_view.print_detail(found, history)
 

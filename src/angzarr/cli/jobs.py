@@ -8,9 +8,10 @@ from typing import Final
 
 import click
 
+from angzarr.analysis import job_json
 from angzarr.analysis.job import ItemState, JobStatus, ReplayJob, ReplayJobs
 from angzarr.analysis.ledger import LONGEST_PAGE
-from angzarr.cli import job_json, job_view
+from angzarr.cli import job_view
 from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON

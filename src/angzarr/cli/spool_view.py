@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from rich.table import Table
 
-from angzarr.cli.breaker_view import ago
+from angzarr.ages import ago
 from angzarr.cli.entry_view import console, safe
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode
 from angzarr.dead_letters.letter import DeadLetter

@@ -1,0 +1,98 @@
+"""Entries as JSON, for programs. Field names are those of spec A2 and do not change.
+
+The command line's `--json` and the HTTP API say the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Final
+
+from angzarr.analysis.entry import Entry, EntryDetail, Unreadable
+from angzarr.analysis.ledger import FailureStats, Page
+
+#: How the ledger works inside is nobody else's business.
+_PRIVATE: Final = ("wake_at", "letter_replay", "published_at")
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Return *value* as one JSON document in ASCII; a number JSON does not know is its name."""
+    try:
+        return json.dumps(value, indent=indent, default=_text, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), indent=indent, default=_text)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """Return *entry* as a JSON object."""
+    fields = {name: value for name, value in asdict(entry).items() if name not in _PRIVATE}
+    return fields | {"projection_name": entry.projection_name}
+
+
+def page_json(page: Page) -> dict[str, Any]:
+    """Return *page* as a JSON object; `next` is the value for --after, or null."""
+    return {"entries": [entry_json(entry) for entry in page.entries], "next": page.next or None}
+
+
+def detail_json(detail: EntryDetail) -> dict[str, Any]:
+    """Return everything about an entry as a JSON object."""
+    return entry_json(detail.entry) | {
+        "event_data": detail.event_data,
+        "error_stacktrace": detail.error_stacktrace,
+        "context": dict(detail.context),
+        "message": _message(detail),
+        "history": [asdict(line) for line in detail.history],
+    }
+
+
+def stats_json(stats: FailureStats) -> dict[str, Any]:
+    """Return *stats* as a JSON object."""
+    return asdict(stats)
+
+
+def results_json(results: Iterable[tuple[Entry, str]]) -> list[dict[str, Any]]:
+    """Return what became of each entry; `problem` is null where it was done."""
+    return [
+        {"id": entry.id, "event_id": entry.event_id, "problem": problem or None}
+        for entry, problem in results
+    ]
+
+
+def _message(detail: EntryDetail) -> dict[str, Any]:
+    failure = detail.failure
+    if isinstance(failure, Unreadable):
+        return {"raw": _bytes(failure.raw), "content_type": failure.content_type}
+    message = failure.message
+    return {
+        "queue": message.queue,
+        "headers": dict(message.headers),
+        "body": _bytes(message.body),
+        "content_type": message.content_type,
+        "payload": asdict(failure.payload) if failure.payload else None,
+    }
+
+
+def _bytes(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return f"base64:{base64.b64encode(raw).decode()}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return _bytes(value) if isinstance(value, bytes) else str(value)

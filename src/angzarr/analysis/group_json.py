@@ -1,0 +1,24 @@
+"""Groups as JSON, for programs: every door says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from angzarr.analysis.entry import HistoryLine
+from angzarr.analysis.group import Group, GroupPage
+
+
+def page_json(page: GroupPage) -> dict[str, Any]:
+    """Return *page* as a JSON object; `next` is the value for --after, or null."""
+    return {"groups": [asdict(group) for group in page.groups], "next": page.next or None}
+
+
+def detail_json(group: Group, history: Sequence[HistoryLine]) -> dict[str, Any]:
+    """Return everything about a group as a JSON object."""
+    lines = [
+        {"at": line.at, "who": line.who, "what": line.what, "detail": line.detail}
+        for line in history
+    ]
+    return asdict(group) | {"history": lines}

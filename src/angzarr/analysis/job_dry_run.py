@@ -1,0 +1,81 @@
+"""DryRun: what a replay job would send, told before it is begun; every door says the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from angzarr.analysis.entry import Entry
+from angzarr.analysis.job import Selection
+from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
+from angzarr.analysis.ledger import LONGEST_PAGE, Ledger
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
+from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.transition import replayable
+
+#: Entries whose letters a dry run looks at, and which are counted before the question.
+MOST_COUNTED: Final = 1000
+
+
+def found(ledger: Ledger, selection: Selection) -> Iterator[Entry]:
+    """Return the entries that a job of *selection* would choose, those that failed last first."""
+    if selection.entry_ids:
+        for entry_id in selection.entry_ids:
+            if (detail := ledger.open(entry_id)) and replayable(detail.entry):
+                yield detail.entry
+        return
+    after = ""
+    while True:
+        page = ledger.get_failed_events(
+            selection.wanted, status=selection.status, limit=LONGEST_PAGE, after=after
+        )
+        for entry in page.entries:
+            if entry.status is selection.status or entry.status in CHOSEN_BY_DEFAULT:
+                yield entry
+        if not (after := page.next):
+            return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """What a job would send and refuse, of the first entries looked at."""
+
+    looked_at: int
+    would_send: int
+    refused: dict[str, int]
+    sample: tuple[str, ...]
+    #: There are more entries than were looked at.
+    more: bool
+
+
+def dry_run(
+    replayer: Replayer, selection: Selection, most_replays: int, order: ReplayOrder = AS_IT_IS
+) -> DryRun:
+    """Look at the letters of the entries that a job would choose; change nothing."""
+    refused: Counter[str] = Counter()
+    sendable: list[str] = []
+    looked_at, more = 0, False
+    for entry in found(replayer.ledger, selection):
+        if looked_at == min(MOST_COUNTED, selection.limit or MOST_COUNTED):
+            more = looked_at != selection.limit
+            break
+        looked_at += 1
+        detail = replayer.ledger.open(entry.id)
+        problem = (
+            "it was removed" if detail is None else replayer.problem(entry, detail.failure, order)
+        )
+        if not problem and entry.replays >= most_replays:
+            problem = f"it was replayed {entry.replays} times"
+        if problem:
+            refused[problem] += 1
+        else:
+            sendable.append(entry.id)
+    return DryRun(
+        looked_at=looked_at,
+        would_send=len(sendable),
+        refused=dict(refused),
+        sample=tuple(sendable[:5]),
+        more=more,
+    )
