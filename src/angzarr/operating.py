@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from angzarr.analysis.brake import Brake
     from angzarr.analysis.compensation import Compensations
     from angzarr.analysis.replay import ReplayTargets
+    from angzarr.analysis.write import Writes
 
 C = TypeVar("C")
 
@@ -99,6 +100,11 @@ class Operating(Publishing):
         from angzarr import alert_wiring
 
         return alert_wiring.open_threads(self.settings, self.broker_url)
+
+    def open_writes(self) -> Writes:
+        """Return what remembers the writes of the HTTP API."""
+        found: Writes = wiring.open_writes(self.settings, self.broker_url)
+        return found
 
     def open_brake(self) -> Brake:
         """Return the brake of the ledger's replays."""

@@ -197,6 +197,12 @@ def open_ledger_upkeep(settings: Settings, broker: str) -> Any:
     return upkeep.SqlUpkeep(_ledger_database(settings, broker))
 
 
+def open_writes(settings: Settings, broker: str) -> Any:
+    """Return what remembers the writes of the HTTP API, beside the ledger."""
+    writes = importlib.import_module("angzarr.adapters.sql.writes")
+    return writes.SqlWrites(_ledger_database(settings, broker))
+
+
 def open_brake(settings: Settings, broker: str) -> Any:
     """Return the brake of the ledger's replays."""
     brake = importlib.import_module("angzarr.adapters.sql.brake")

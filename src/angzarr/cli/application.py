@@ -23,6 +23,7 @@ from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.upkeep import LedgerUpkeep
+from angzarr.analysis.write import Writes
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.protection import Protection
@@ -72,6 +73,9 @@ class Application(Protocol):
 
     def open_alert_threads(self) -> Sequence[TurnThread]:
         """Return the threads that raise and deliver alerts, not started."""
+
+    def open_writes(self) -> Writes:
+        """Return what remembers the writes of the HTTP API."""
 
     def open_brake(self) -> Brake:
         """Return the brake of the ledger's replays."""

@@ -1,0 +1,21 @@
+"""The table of writes that are remembered (spec A5). Times are UTC."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, Column, Integer, LargeBinary, Table
+
+from angzarr.adapters.sql.ledger_tables import METADATA, UtcTime, ValidText
+
+#: `until` is the end of its worker's lease while `status` is null, then of its retention.
+remembered_writes = Table(
+    "remembered_writes",
+    METADATA,
+    Column("caller", ValidText, primary_key=True),
+    Column("key", ValidText, primary_key=True),
+    Column("fingerprint", ValidText, nullable=False),
+    Column("token", ValidText, nullable=False),
+    Column("until", UtcTime, nullable=False, index=True),
+    Column("status", Integer),
+    Column("headers", JSON),
+    Column("body", LargeBinary),
+)

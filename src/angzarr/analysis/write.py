@@ -1,0 +1,118 @@
+"""Write: a change asked for under an idempotency key, remembered with its answer (spec A5).
+
+Same key and request: same answer. Who works on it holds a lease; if he dies, whoever asks again
+after it does the work once more, which the revisions of what is changed make harmless.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+#: How long an answer is kept, counted from when it was given.
+KEPT: Final = timedelta(hours=24)
+#: How long a request may be worked on before somebody else may do it.
+WRITE_LEASE: Final = timedelta(seconds=60)
+
+
+class WriteKey(NamedTuple):
+    """Whose key it is, and the key: two callers never meet."""
+
+    caller: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a request was answered."""
+
+    status: int
+    body: bytes
+    #: Names in lower case.
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Begun(NamedTuple):
+    """The request is the caller's to work on, until his lease ends."""
+
+
+class Running(NamedTuple):
+    """Somebody works on it; ask again after `retry_after`."""
+
+    retry_after: timedelta
+
+
+class Differs(NamedTuple):
+    """The key was used for another request."""
+
+
+Found: TypeAlias = Begun | Running | Differs | Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """What is remembered of one key. `token` names who works on it, or did."""
+
+    fingerprint: str
+    token: str
+    #: Until when it is leased, or once it is answered, kept.
+    until: datetime
+    answer: Answer | None = None
+
+
+def forgotten(write: Write, now: datetime) -> bool:
+    """Tell whether nobody need remember *write*: its answer was kept, or nobody came back."""
+    return write.until + (timedelta(0) if write.answer else KEPT) <= now
+
+
+def found(write: Write, fingerprint: str, token: str, now: datetime) -> Found:
+    """Return what *write* means to a request with *fingerprint*, of the worker *token*."""
+    if write.token == token and write.answer is None:
+        return Begun()
+    if forgotten(write, now):
+        return Begun()
+    if write.fingerprint != fingerprint:
+        return Differs()
+    if write.answer is not None:
+        return write.answer
+    return Running(write.until - now) if write.until > now else Begun()
+
+
+def begun(fingerprint: str, token: str, now: datetime, lease: timedelta) -> Write:
+    """Return a write that *token* works on."""
+    return Write(fingerprint=fingerprint, token=token, until=now + lease)
+
+
+def answered(
+    write: Write | None, token: str, answer: Answer, now: datetime, keep: timedelta
+) -> Write | None:
+    """Return *write* with its answer, or None where another one works on it meanwhile."""
+    if write is None or write.token != token or write.answer is not None:
+        return None
+    return replace(write, answer=answer, until=now + keep)
+
+
+class Writes(Protocol):
+    """Where writes are remembered. Every verb raises LedgerUnavailable when it is away."""
+
+    @abstractmethod
+    def begin(
+        self, key: WriteKey, fingerprint: str, token: str, /, *, lease: timedelta = WRITE_LEASE
+    ) -> Found:
+        """Take the request for *token*, or say how it stands; the same token may ask again."""
+
+    @abstractmethod
+    def finish(
+        self, key: WriteKey, token: str, answer: Answer, /, *, keep: timedelta = KEPT
+    ) -> bool:
+        """Remember the answer, unless the request is another one's by now."""
+
+    @abstractmethod
+    def forget(self, key: WriteKey, token: str, /) -> bool:
+        """Free the key of a request that came to nothing, unless it is another one's by now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""
