@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 from angzarr.analysis_section import AnalysisSettings
+from angzarr.dashboard_section import DashboardSettings
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
 from angzarr.sections import (
@@ -56,6 +57,7 @@ class Settings(BaseSettings):
     facts: FactSettings = FactSettings()
     retry: RetrySettings = RetrySettings()
     analysis: AnalysisSettings = AnalysisSettings()
+    dashboard: DashboardSettings = DashboardSettings()
     poison_wave: PoisonWaveSettings = PoisonWaveSettings()
     flow: FlowSettings = FlowSettings()
     routes: dict[str, tuple[Route, ...]] = Field(default_factory=dict)

@@ -15,6 +15,7 @@ from angzarr.printable import printable
 _COMMANDS: Final = {
     "breaker": "angzarr.cli.breaker:breaker",
     "completion": "angzarr.cli.completion:completion",
+    "dashboard": "angzarr.cli.dashboard:dashboard",
     "demo": "angzarr.cli.demo:demo",
     "dlq": "angzarr.cli.dlq:dlq",
     "fleet": "angzarr.cli.fleet:fleet",

@@ -1,0 +1,95 @@
+"""angzarr dashboard: the HTTP API and the web pages, and the tokens of their callers (A5, A6)."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import ExitStack
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from angzarr.cli.analyze import open_compensator, open_gathering, open_replayer
+from angzarr.cli.application import Application, load_application
+from angzarr.dashboard_section import DashboardToken, Role
+from angzarr.errors import ConfigurationError
+from angzarr.wiring import extra
+
+if TYPE_CHECKING:
+    from angzarr.dashboard.desk import Desk
+
+_PACKAGES: Final = ("fastapi", "jinja2", "python_multipart", "uvicorn")
+
+
+@click.group()
+def dashboard() -> None:
+    """Serve dead letters and breakers over HTTP: an API and web pages."""
+
+
+@dashboard.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True)
+@click.pass_obj
+def serve(app_name: str | None, host: str, port: int) -> None:
+    """Serve until stopped (SIGTERM or Ctrl-C); other machines only to callers with tokens."""
+    for package in _PACKAGES:
+        with extra(package, "dashboard"):
+            importlib.import_module(package)
+    from angzarr.dashboard import serving
+    from angzarr.dashboard.site import build_site
+
+    app = load_application(app_name)
+    settings = app.settings.dashboard
+    serving.check_binding(settings, host)
+    with ExitStack() as doors:
+        site = build_site(open_desk(app, doors), settings, hosts=[host])
+        listener = doors.enter_context(serving.bind(host, port))
+        at = listener.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"serves http://{shown}:{at}", err=True)
+        serving.serve(site, listener)
+    click.echo("stopped", err=True)
+
+
+@dashboard.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice([role.value for role in Role]), required=True)
+def token(name: str, role: str) -> None:
+    """Make a token for the caller NAME and print what the settings are to know of it."""
+    from angzarr.dashboard.access import new_token
+
+    made, known = new_token()
+    try:
+        DashboardToken(name=name, role=Role(role), sha256=known)
+    except ValueError as error:
+        msg = "a name has up to 64 letters, digits, dots, dashes, underscores and @"
+        raise ConfigurationError(msg) from error
+    click.echo(made)
+    click.echo("# the token above is shown once; its hash goes under dashboard.tokens:", err=True)
+    click.echo(f"- {{name: {name}, role: {role}, sha256: {known}}}", err=True)
+
+
+def open_desk(app: Application, doors: ExitStack) -> Desk:
+    """Return what people work on, each store open until *doors* close."""
+    from angzarr.dashboard.desk import Desk
+
+    def opened(store: Any) -> Any:
+        doors.callback(store.close)
+        return store
+
+    replayer = open_replayer(app, doors)
+    return Desk(
+        ledger=replayer.ledger,
+        groups=opened(app.open_groups()),
+        classifier=app.dlq_classifier(lambda: 0.0),
+        gathering=open_gathering(app, replayer, doors),
+        replayer=replayer,
+        compensator=open_compensator(app, replayer),
+        jobs=opened(app.open_replay_jobs()),
+        writes=opened(app.open_writes()),
+        breakers=cache(app.breaker_controls),
+        told=app.clearance().told,
+        clock=replayer.clock,
+        most_replays=app.settings.analysis.most_replays,
+        approval_over=app.settings.analysis.approvals.jobs_over,
+    )

@@ -1,0 +1,186 @@
+"""What callers ask for: filters, verbs, amendments, plans. Made into the words of the analysis."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from angzarr.analysis.entry import FailureClass, Status
+from angzarr.analysis.group import Amendment, GroupFilter, GroupStatus
+from angzarr.analysis.job import DEFAULT_STAGES, JobPlan, JobStatus, Selection
+from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter
+from angzarr.analysis.verb import LONGEST_NOTE, Verb
+from angzarr.dashboard.api.shapes import Asked, EntryId, Moment, Text
+from angzarr.errors import ConfigurationError
+
+#: The most entries that one request changes; a job takes any number.
+MOST_AT_ONCE = 1000
+_Note = Annotated[str, Field(max_length=LONGEST_NOTE)]
+_After = Annotated[str, Field(max_length=1000, description="Cursor that the page before named.")]
+
+
+class Filter(Asked):
+    """Which entries; a field left out: any. `since` ≤ last failed < `until`."""
+
+    handler_name: Text | None = None
+    domain: Text | None = None
+    event_type: Text | None = None
+    event_id: Text | None = None
+    fingerprint: Text | None = None
+    tenant_id: Text | None = None
+    correlation_id: Text | None = None
+    failure_class: FailureClass | None = None
+    reason: Text | None = None
+    category: Text | None = None
+    error_type: Text | None = None
+    error_code: Text | None = None
+    version: Text | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    id_prefix: Annotated[str, Field(pattern=r"^[0-9a-f]{0,64}$")] = ""
+    status: Status | None = None
+
+    def wanted(self) -> EntryFilter:
+        """Return the filter without the status."""
+        return EntryFilter(**{name: getattr(self, name) for name in _FILTER_FIELDS})
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it names nothing."""
+        return self == type(self).model_construct()
+
+
+_FILTER_FIELDS = tuple(name for name in Filter.model_fields if name != "status")
+
+
+class EntryQuery(Filter):
+    """A page of entries, the one that failed last first."""
+
+    limit: int = Field(default=100, ge=1, le=LONGEST_PAGE)
+    after: _After = ""
+
+
+class OneVerb(Asked):
+    """A verb for one entry."""
+
+    verb: Verb
+    note: _Note = ""
+
+
+class ManyVerb(Asked):
+    """A verb for entries by id, or for all that a filter finds and the verb applies to."""
+
+    verb: Verb
+    note: _Note = ""
+    entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
+    filter: Filter | None = None
+    limit: int = Field(default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE)
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _names_some(self) -> Self:
+        _check_choice(self.entry_ids, self.filter)
+        return self
+
+
+class GroupVerb(Asked):
+    """A verb for the entries of a group that it applies to."""
+
+    verb: Verb
+    note: _Note = ""
+    limit: int = Field(default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE)
+    dry_run: bool = False
+
+
+class GroupQuery(Asked):
+    """A page of groups, the one that failed last first."""
+
+    handler_name: Text | None = None
+    domain: Text | None = None
+    error_type: Text | None = None
+    owner: Text | None = None
+    status: GroupStatus | None = None
+    open_only: bool = True
+    since: Moment | None = None
+    until: Moment | None = None
+    prefix: Text = ""
+    limit: int = Field(default=100, ge=1, le=LONGEST_PAGE)
+    after: _After = ""
+
+    def wanted(self) -> GroupFilter:
+        """Return the filter of groups."""
+        return GroupFilter(**self.model_dump(exclude={"limit", "after"}))
+
+
+class Amended(Asked):
+    """What a person changes about a group; a field left out stays as it is."""
+
+    status: GroupStatus | None = None
+    owner: Text | None = None
+    note: _Note | None = None
+    muted_until: Moment | None = None
+    unmute: bool = False
+
+    def amendment(self) -> Amendment:
+        """Return the change."""
+        return Amendment(**self.model_dump())
+
+
+class Plan(Asked):
+    """How a replay job goes about it: entries replayed by the end of each stage, then the rest."""
+
+    stages: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=DEFAULT_STAGES, max_length=20)
+    rate: Annotated[float, Field(gt=0, le=100_000)] | None = 50.0
+    in_flight: int = Field(default=100, ge=1, le=100_000)
+    halt_share: float = Field(default=0.2, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _can_work(self) -> Self:
+        try:
+            self.plan()
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def plan(self) -> JobPlan:
+        """Return the plan."""
+        return JobPlan(**self.model_dump())
+
+
+class NewJob(Asked):
+    """A replay of entries by id, or of all that a filter finds."""
+
+    entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
+    filter: Filter | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+    plan: Plan = Plan()
+    note: _Note = ""
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _names_some(self) -> Self:
+        _check_choice(self.entry_ids, self.filter)
+        return self
+
+    def selection(self) -> Selection:
+        """Return which entries it replays."""
+        if self.filter is None:
+            return Selection(entry_ids=self.entry_ids, limit=self.limit)
+        wanted, status = self.filter.wanted(), self.filter.status
+        return Selection(wanted=wanted, status=status, limit=self.limit)
+
+
+class JobQuery(Asked):
+    """A page of jobs, the newest first."""
+
+    status: JobStatus | None = None
+    limit: int = Field(default=50, ge=1, le=LONGEST_PAGE)
+    after: _After = ""
+
+
+def _check_choice(entry_ids: tuple[str, ...], wanted: Filter | None) -> None:
+    """Refuse a request about everything: whoever means that says so by a status at least."""
+    if bool(entry_ids) == bool(wanted and not wanted.is_any):
+        msg = "name entries: either entry_ids, or a filter that names something"
+        raise ValueError(msg)

@@ -1,0 +1,113 @@
+"""Entries over HTTP: list, show, and what a person does with them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import Header, Query, Request
+from starlette.responses import Response
+
+from angzarr.analysis import entry_json
+from angzarr.dashboard import deeds
+from angzarr.dashboard.api.asked import EntryQuery, ManyVerb, OneVerb
+from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, problems, seeing
+from angzarr.dashboard.api.shapes import (
+    EntryDetailShape,
+    EntryId,
+    EntryPageShape,
+    EntryShape,
+    ExplanationShape,
+    ResultsShape,
+    StatsShape,
+)
+from angzarr.dashboard.look import detail_of, explanation_of, protection_of
+from angzarr.dashboard.paging import next_link, page_after, sealed
+from angzarr.dashboard.revision import seen, tag_of
+
+see = seeing("entries")
+act = acting("entries")
+_NONE: Final = problems({404: "There is no such entry."})
+_STALE: Final = problems({400: "If-Match is no ETag.", 412: "It was changed meanwhile."})
+IfMatch = Annotated[str | None, Header(description='The ETag of what you saw, like "1".')]
+
+
+@see.get("/entries", response_model=EntryPageShape, responses=problems({400: "No cursor."}))
+def list_entries(
+    request: Request, desk: DeskHere, asked: Annotated[EntryQuery, Query()]
+) -> Response:
+    """List entries, the one that failed last first."""
+    page = page_after(
+        asked.after,
+        lambda after: desk.ledger.get_failed_events(
+            asked.wanted(), status=asked.status, limit=asked.limit, after=after
+        ),
+    )
+    told = entry_json.page_json(page) | {"next": sealed(page.next) or None}
+    return answer(told, headers=next_link(request, page.next))
+
+
+@see.get("/entries/{entry_id}", response_model=EntryDetailShape, responses=_NONE)
+def show_entry(desk: DeskHere, entry_id: EntryId) -> Response:
+    """Return everything about one entry: its letter, its history, who can open it."""
+    detail = detail_of(desk, entry_id)
+    told = entry_json.detail_json(detail) | {"protection": protection_of(desk, detail)}
+    return answer(told, headers={"ETag": tag_of(detail.entry.revision)})
+
+
+@see.get("/entries/{entry_id}/explanation", response_model=ExplanationShape, responses=_NONE)
+def explain_entry(desk: DeskHere, entry_id: EntryId) -> Response:
+    """Tell how an entry would be classified now: every rule tried, and all the evidence."""
+    return answer(explanation_of(desk, detail_of(desk, entry_id)))
+
+
+@see.get("/stats", response_model=StatsShape)
+def show_stats(desk: DeskHere) -> Response:
+    """Count all entries."""
+    return answer(entry_json.stats_json(desk.ledger.get_failure_stats()))
+
+
+@act.post("/acts", response_model=ResultsShape)
+def act_on_entries(desk: DeskHere, caller: CallerHere, asked: ManyVerb) -> Response:
+    """Skip, archive, restore, escalate or resolve entries by id, or all that a filter finds."""
+    if asked.filter is None:
+        results = deeds.act_on_named(
+            desk, asked.entry_ids, asked.verb, asked.note, by=caller, dry_run=asked.dry_run
+        )
+    else:
+        results = deeds.act_on_found(
+            desk,
+            asked.filter.wanted(),
+            asked.filter.status,
+            asked.verb,
+            asked.note,
+            limit=asked.limit,
+            by=caller,
+            dry_run=asked.dry_run,
+        )
+    return answer(results_json(results, dry_run=asked.dry_run))
+
+
+@act.post("/entries/{entry_id}/acts", response_model=EntryShape, responses={**_NONE, **_STALE})
+def act_on_entry(
+    desk: DeskHere,
+    caller: CallerHere,
+    entry_id: EntryId,
+    asked: OneVerb,
+    if_match: IfMatch = None,
+) -> Response:
+    """Skip, archive, restore, escalate or resolve one entry."""
+    entry = deeds.act_on_one(
+        desk, entry_id, asked.verb, asked.note, by=caller, revision=seen(if_match)
+    )
+    return answer(entry_json.entry_json(entry), headers={"ETag": tag_of(entry.revision)})
+
+
+def results_json(results: deeds.Results, *, dry_run: bool) -> dict[str, Any]:
+    """Return what became of many entries as a JSON object."""
+    refused = sum(bool(problem) for _, problem in results)
+    return {
+        "dry_run": dry_run,
+        "done": 0 if dry_run else len(results) - refused,
+        "refused": refused,
+        "results": [{"id": one, "problem": problem or None} for one, problem in results],
+    }

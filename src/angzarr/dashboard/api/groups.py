@@ -1,0 +1,95 @@
+"""Groups of failures over HTTP: list, show, amend, and a verb for all their entries."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Final
+
+from fastapi import Query, Request
+from starlette.responses import Response
+
+from angzarr.analysis import group_json
+from angzarr.analysis.ledger import EntryFilter
+from angzarr.dashboard import deeds
+from angzarr.dashboard.api.asked import Amended, GroupQuery, GroupVerb
+from angzarr.dashboard.api.entries import IfMatch, results_json
+from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, problems, seeing
+from angzarr.dashboard.api.shapes import (
+    Fingerprint,
+    GroupDetailShape,
+    GroupPageShape,
+    GroupShape,
+    ResultsShape,
+)
+from angzarr.dashboard.look import group_of
+from angzarr.dashboard.paging import next_link, page_after, sealed
+from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.revision import seen, tag_of
+
+see = seeing("groups")
+act = acting("groups")
+_NONE: Final = problems({404: "There is no such group."})
+_STALE: Final = problems(
+    {
+        400: "If-Match is no ETag.",
+        412: "It was changed meanwhile.",
+        428: "If-Match is missing.",
+    }
+)
+
+
+@see.get("/groups", response_model=GroupPageShape, responses=problems({400: "No cursor."}))
+def list_groups(
+    request: Request, desk: DeskHere, asked: Annotated[GroupQuery, Query()]
+) -> Response:
+    """List groups of failures, the one that failed last first."""
+    page = page_after(
+        asked.after,
+        lambda after: desk.groups.get_groups(asked.wanted(), limit=asked.limit, after=after),
+    )
+    told = group_json.page_json(page) | {"next": sealed(page.next) or None}
+    return answer(told, headers=next_link(request, page.next))
+
+
+@see.get("/groups/{fingerprint}", response_model=GroupDetailShape, responses=_NONE)
+def show_group(desk: DeskHere, fingerprint: Fingerprint) -> Response:
+    """Return one group, and what people did with it."""
+    group = group_of(desk, fingerprint)
+    told = group_json.detail_json(group, desk.groups.group_history(fingerprint))
+    return answer(told, headers={"ETag": tag_of(group.revision)})
+
+
+@act.patch("/groups/{fingerprint}", response_model=GroupShape, responses={**_NONE, **_STALE})
+def amend_group(
+    desk: DeskHere,
+    caller: CallerHere,
+    fingerprint: Fingerprint,
+    asked: Amended,
+    if_match: IfMatch = None,
+) -> Response:
+    """Change a group's owner, note, status or mute; `If-Match` names what you saw."""
+    revision = seen(if_match)
+    if revision is None:
+        msg = "send If-Match with the ETag of the group as you saw it"
+        raise Problem(428, "if-match-missing", msg)
+    group = deeds.amend_group(desk, fingerprint, asked.amendment(), revision=revision, by=caller)
+    return answer(asdict(group), headers={"ETag": tag_of(group.revision)})
+
+
+@act.post("/groups/{fingerprint}/acts", response_model=ResultsShape, responses=_NONE)
+def act_on_group(
+    desk: DeskHere, caller: CallerHere, fingerprint: Fingerprint, asked: GroupVerb
+) -> Response:
+    """Skip, archive, restore, escalate or resolve the entries of a group."""
+    group_of(desk, fingerprint)
+    results = deeds.act_on_found(
+        desk,
+        EntryFilter(fingerprint=fingerprint),
+        None,
+        asked.verb,
+        asked.note,
+        limit=asked.limit,
+        by=caller,
+        dry_run=asked.dry_run,
+    )
+    return answer(results_json(results, dry_run=asked.dry_run))

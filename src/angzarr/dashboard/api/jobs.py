@@ -1,0 +1,103 @@
+"""Replay jobs over HTTP: begin, list, show, pause, resume, cancel."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Final, Literal
+
+from fastapi import Header, Path, Query, Request
+from starlette.responses import Response
+
+from angzarr.analysis import job_json
+from angzarr.analysis.job import ItemState
+from angzarr.analysis.job_dry_run import dry_run
+from angzarr.dashboard import deeds
+from angzarr.dashboard.api.asked import JobQuery, NewJob
+from angzarr.dashboard.api.route import (
+    PREFIX,
+    CallerHere,
+    DeskHere,
+    acting,
+    answer,
+    approving,
+    problems,
+    seeing,
+)
+from angzarr.dashboard.api.shapes import DryRunShape, JobDetailShape, JobPageShape, JobShape
+from angzarr.dashboard.look import job_of
+from angzarr.dashboard.paging import next_link, page_after, sealed
+from angzarr.dashboard.revision import tag_of
+
+see = seeing("jobs")
+act = acting("jobs")
+approve = approving("jobs")
+#: Entries that a job did not send and that are named.
+REFUSED_SHOWN: Final = 100
+_NONE: Final = problems({404: "There is no such job."})
+JobId = Annotated[str, Path(pattern=r"^[0-9A-Za-z_-]{1,64}$")]
+
+
+@see.get("/jobs", response_model=JobPageShape, responses=problems({400: "No cursor."}))
+def list_jobs(request: Request, desk: DeskHere, asked: Annotated[JobQuery, Query()]) -> Response:
+    """List replay jobs, the newest first."""
+    statuses = (asked.status,) if asked.status else ()
+    page = page_after(
+        asked.after,
+        lambda after: desk.jobs.get_jobs(statuses, limit=asked.limit, after=after),
+    )
+    told = job_json.page_json(page) | {"next": sealed(page.next) or None}
+    return answer(told, headers=next_link(request, page.next))
+
+
+@see.get("/jobs/{job_id}", response_model=JobDetailShape, responses=_NONE)
+def show_job(desk: DeskHere, job_id: JobId) -> Response:
+    """Return one job, how far it is, and what happened to it."""
+    job = job_of(desk, job_id)
+    refused = desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN)
+    told = job_json.detail_json(job, desk.jobs.job_history(job_id), refused)
+    return answer(told, headers={"ETag": tag_of(job.revision)})
+
+
+@act.post(
+    "/jobs",
+    status_code=201,
+    response_model=JobShape,
+    responses={200: {"model": DryRunShape, "description": "What it would replay."}},
+)
+def begin_job(
+    desk: DeskHere,
+    caller: CallerHere,
+    asked: NewJob,
+    idempotency_key: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> Response:
+    """Replay entries, beginning with a canary; the job stops itself where too many fail again.
+
+    One of more entries than `analysis.approvals.jobs_over` waits for another person's approval.
+    """
+    selection = asked.selection()
+    if asked.dry_run:
+        return answer(asdict(dry_run(desk.replayer, selection, desk.most_replays)))
+    job = deeds.begin_job(
+        desk, selection, asked.plan.plan(), by=caller, note=asked.note, key=idempotency_key
+    )
+    where = f"{PREFIX}/jobs/{job.id}"
+    return answer(job_json.job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
+
+
+@act.post("/jobs/{job_id}/{how}", response_model=JobShape, responses=_NONE)
+def steer_job(
+    desk: DeskHere,
+    caller: CallerHere,
+    job_id: JobId,
+    how: Literal["pause", "resume", "cancel"],
+) -> Response:
+    """Pause a job, go on with it in a new canary, or end it."""
+    job = deeds.steer_job(desk, job_id, how, by=caller)
+    return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})
+
+
+@approve.post("/jobs/{job_id}/approve", response_model=JobShape, responses=_NONE)
+def approve_job(desk: DeskHere, caller: CallerHere, job_id: JobId) -> Response:
+    """Let a job begin that somebody else proposed."""
+    job = deeds.steer_job(desk, job_id, "approve", by=caller)
+    return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})

@@ -1,0 +1,280 @@
+"""Shapes: what the API takes and answers, as its OpenAPI description says it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from angzarr.analysis.entry import FailureClass, Status
+from angzarr.analysis.group import GroupStatus
+from angzarr.analysis.job import JobStatus
+
+LONGEST_TEXT: Final = 500
+
+
+def _as_text(given: object) -> object:
+    """Refuse a number, which might count seconds or milliseconds."""
+    if not isinstance(given, str) or ":" not in given:
+        msg = "is no time like 2026-01-31T12:00:00Z"
+        raise ValueError(msg)
+    return given
+
+
+def _in_utc(given: datetime) -> datetime:
+    try:
+        return given.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of the calendar") from None
+
+
+#: A time with its zone.
+Moment = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_in_utc)]
+#: A text that is compared.
+Text = Annotated[str, Field(max_length=LONGEST_TEXT, pattern=r"^[^\x00-\x1f]*$")]
+#: The SHA-256 by which an entry goes.
+EntryId = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", examples=["0" * 64])]
+Fingerprint = Annotated[
+    str, Field(pattern=r"^[0-9A-Za-z_.:-]{1,64}$", examples=["9f86d081884c7d65"])
+]
+
+
+class Shape(BaseModel):
+    """Something answered; more fields may come."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Asked(BaseModel):
+    """Something asked; a field that is not known is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ProblemShape(Shape):
+    """What went wrong (RFC 9457)."""
+
+    type: str = Field(examples=["urn:angzarr:problem:not-found"])
+    title: str = Field(examples=["Not Found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is no such entry"])
+    errors: list[dict[str, Any]] | None = None
+
+
+class LineShape(Shape):
+    """What happened, who did it, and when."""
+
+    at: datetime
+    who: str
+    what: str
+    detail: str = ""
+
+
+class EntryShape(Shape):
+    """An entry without its letter."""
+
+    id: str
+    handler_name: str
+    projection_name: str
+    event_id: str
+    event_type: str
+    domain: str
+    tenant_id: str
+    correlation_id: str
+    reason: str
+    category: str
+    error_type: str
+    error_code: str
+    error_message: str
+    fingerprint: str
+    retry_count: int
+    occurrences: int
+    replays: int
+    first_failed_at: datetime
+    last_failed_at: datetime
+    status: Status
+    failure_class: FailureClass | None
+    evidence: str
+    next_replay_at: datetime | None
+    resolved_by: str
+    resolved_at: datetime | None
+    revision: int
+
+
+class EntryPageShape(Shape):
+    """A page of entries; `next` is the cursor of the next one, or null."""
+
+    entries: list[EntryShape]
+    next: str | None
+
+
+class EntryDetailShape(EntryShape):
+    """An entry with its letter and its history."""
+
+    event_data: Any
+    error_stacktrace: str
+    context: dict[str, Any]
+    message: dict[str, Any]
+    history: list[LineShape]
+    protection: dict[str, str]
+
+
+class ExplanationShape(Shape):
+    """How an entry would be classified now, and why."""
+
+    id: str
+    status: Status
+    failure_class: FailureClass | None
+    now: dict[str, Any]
+    rules: list[dict[str, Any]]
+    evidence: list[dict[str, Any]]
+
+
+class ResultShape(Shape):
+    """What became of one entry; `problem` is null where it was done."""
+
+    id: str
+    problem: str | None
+
+
+class ResultsShape(Shape):
+    """What became of many entries."""
+
+    dry_run: bool
+    done: int
+    refused: int
+    results: list[ResultShape]
+
+
+class StatsShape(Shape):
+    """How many entries there are, of which kind."""
+
+    total: int
+    by_status: dict[str, int]
+    by_class: dict[str, int]
+    by_domain: dict[str, int]
+    by_handler: dict[str, int]
+    occurrences: int
+    replays: int
+    oldest_open_at: datetime | None
+
+
+class GroupShape(Shape):
+    """All entries of one fingerprint, counted."""
+
+    fingerprint: str
+    handler_name: str
+    domain: str
+    event_type: str
+    reason: str
+    error_type: str
+    error_message: str
+    failure_class: FailureClass | None
+    latest_entry_id: str
+    first_failed_at: datetime
+    last_failed_at: datetime
+    entries: int
+    open_entries: int
+    occurrences: int
+    by_status: dict[str, int]
+    status: GroupStatus
+    owner: str
+    note: str
+    muted_until: datetime | None
+    revision: int
+
+
+class GroupPageShape(Shape):
+    """A page of groups; `next` is the cursor of the next one, or null."""
+
+    groups: list[GroupShape]
+    next: str | None
+
+
+class GroupDetailShape(GroupShape):
+    """A group and what people did with it."""
+
+    history: list[LineShape]
+
+
+class JobShape(Shape):
+    """A replay job and how far it is."""
+
+    id: str
+    status: JobStatus
+    said: str
+    selection: dict[str, Any]
+    plan: dict[str, Any]
+    created_by: str
+    created_at: datetime
+    note: str
+    total: int
+    sent: int
+    handled: int
+    failed: int
+    refused: int
+    unanswered: int
+    in_flight: int
+    left: int
+    round: int
+    stage: int
+    approved_by: str
+    ended_at: datetime | None
+    revision: int
+
+
+class JobPageShape(Shape):
+    """A page of jobs; `next` is the cursor of the next one, or null."""
+
+    jobs: list[JobShape]
+    next: str | None
+
+
+class JobDetailShape(JobShape):
+    """A job, what happened to it, and which entries it did not send."""
+
+    history: list[LineShape]
+    refused_entries: list[dict[str, str]]
+
+
+class DryRunShape(Shape):
+    """What a job would send, of the first entries looked at."""
+
+    looked_at: int
+    would_send: int
+    refused: dict[str, int]
+    sample: list[str]
+    more: bool
+
+
+class BreakerShape(Shape):
+    """A breaker as the fleet shares it."""
+
+    name: str
+    state: Literal["closed", "open", "half_open", "isolated"]
+    changed_at: datetime | None
+    reason: str | None
+    calls: int
+    failures: int
+    slow: int
+    retry_at: datetime | None
+
+
+class BreakersShape(Shape):
+    """All breakers that are known."""
+
+    breakers: list[BreakerShape]
+
+
+class BreakerDetailShape(BreakerShape):
+    """A breaker and what became of it lately."""
+
+    transitions: list[dict[str, Any]]
+
+
+class MeShape(Shape):
+    """Who asks, as the audit names him."""
+
+    name: str
+    role: str

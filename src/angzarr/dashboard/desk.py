@@ -1,0 +1,42 @@
+"""Desk: what people work on through the dashboard, opened once a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from angzarr.analysis.classify import Classifier
+from angzarr.analysis.compensation import Compensator
+from angzarr.analysis.gathering import Gathering
+from angzarr.analysis.group import Groups
+from angzarr.analysis.job import ReplayJobs
+from angzarr.analysis.ledger import Ledger
+from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.write import Writes
+from angzarr.clock import Clock
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.resilience.breaker import BreakerControls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Every store that the dashboard reads and changes."""
+
+    ledger: Ledger
+    groups: Groups
+    jobs: ReplayJobs
+    writes: Writes
+    #: Which class entries would have now, and all that is known of them.
+    classifier: Classifier
+    gathering: Gathering
+    replayer: Replayer
+    compensator: Compensator
+    #: Raises ConfigurationError where no breakers are shared.
+    breakers: Callable[[], BreakerControls]
+    #: What is known of who wrote a letter and who can open it.
+    told: Callable[[DeadLetter], Mapping[str, str]]
+    clock: Clock
+    #: Replays of one entry that no job goes beyond.
+    most_replays: int
+    #: A job of more entries than these waits for another person; None: none does.
+    approval_over: int | None = None

@@ -1,0 +1,63 @@
+"""Door: lets callers in, each as often as he may; one for the API and for the pages."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+
+from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.dashboard.access import Access, Caller
+from angzarr.dashboard.problem import Problem
+from angzarr.dashboard_section import DashboardToken, Role
+from angzarr.resilience.limit import Limit, Scope
+
+#: Wrong tokens from one address: a person mistypes, a program guesses.
+_GUESSES: Final = Limit("wrong-tokens", rate=0.2, burst=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Says who a request is from, or refuses it with a Problem."""
+
+    access: Access
+    #: Of each caller.
+    pace: Limit
+    limits: InProcessLimits
+
+    def admit(self, request: Request, needed: Role) -> Caller:
+        """Return the caller of the API; raises Problem 401, 403 or 429."""
+        try:
+            caller = self.access.by_token(request.headers)
+        except Problem:
+            self._slow_down(_GUESSES, _address(request))
+            raise
+        return self.pass_on(caller, needed)
+
+    def pass_on(self, caller: Caller, needed: Role) -> Caller:
+        """Return *caller* if he may do what *needed* may, and has not come too often."""
+        self._slow_down(self.pace, caller.name)
+        if not caller.role.covers(needed):
+            msg = f"this takes the role {needed}, and {caller.name} is {caller.role}"
+            raise Problem(403, "role", msg)
+        return caller
+
+    def login(self, request: Request, token: str) -> DashboardToken | None:
+        """Return whose *token* a person typed; None: nobody's. Raises Problem 429."""
+        known = self.access.known(token)
+        if known is None:
+            self._slow_down(_GUESSES, _address(request))
+        return known
+
+    def _slow_down(self, limit: Limit, whose: str) -> None:
+        exceeded = self.limits.take([Scope(limit, whose)], "")
+        if exceeded is not None:
+            seconds = math.ceil(exceeded.wait.least.total_seconds())
+            msg = f"too many requests: ask again in {seconds} s"
+            raise Problem(429, "too-many", msg, headers={"Retry-After": str(seconds)})
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

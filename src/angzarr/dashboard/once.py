@@ -1,0 +1,89 @@
+"""Once: a write with an `Idempotency-Key` is done once and answered the same each time (A5)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from angzarr.analysis.write import Answer, Begun, Differs, Found, Running, WriteKey, Writes
+from angzarr.dashboard.problem import Problem, problem_of
+
+#: The longest key; a UUID has 36 characters.
+LONGEST_KEY: Final = 200
+_KEY: Final = re.compile(f"[!-~]{{1,{LONGEST_KEY}}}")
+#: These say that nothing was begun: the key is free for the request put right.
+_UNBEGUN: Final = frozenset({400, 401, 403, 415, 422, 429})
+_KEPT_HEADERS: Final = ("content-type", "location", "etag")
+
+Handle = Callable[[Request], Awaitable[Response]]
+
+
+async def once(request: Request, writes: Writes, caller: str, key: str, handle: Handle) -> Response:
+    """Answer *request* by *handle*, or as it was answered before under *key*."""
+    if not _KEY.fullmatch(key):
+        msg = f"an Idempotency-Key has 1 to {LONGEST_KEY} characters of ASCII without spaces"
+        raise Problem(400, "bad-idempotency-key", msg)
+    write, token = WriteKey(caller, key), secrets.token_hex(16)
+    found = await run_in_threadpool(writes.begin, write, await _fingerprint(request), token)
+    if not isinstance(found, Begun):
+        return _standing(found)
+    try:
+        response = await _answered(request, handle)
+    except BaseException:
+        await run_in_threadpool(writes.forget, write, token)
+        raise
+    if response.status_code in _UNBEGUN or response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        await run_in_threadpool(writes.forget, write, token)
+    else:
+        await run_in_threadpool(writes.finish, write, token, _answer(response))
+    return response
+
+
+async def _answered(request: Request, handle: Handle) -> Response:
+    """Return the answer, also where it is a problem; a bug of ours stays an error."""
+    try:
+        return await handle(request)
+    except Exception as error:
+        problem = problem_of(error)
+        if problem is None:
+            raise
+        return problem.response()
+
+
+def _standing(found: Found) -> Response:
+    match found:
+        case Answer():
+            headers = {**dict(found.headers), "Idempotency-Replayed": "true"}
+            return Response(found.body, found.status, headers)
+        case Running(retry_after):
+            seconds = max(1, round(min(retry_after.total_seconds(), 5)))
+            msg = "the first request with this Idempotency-Key is still worked on"
+            raise Problem(409, "still-running", msg, headers={"Retry-After": str(seconds)})
+        case Differs():
+            msg = "this Idempotency-Key was used for another request"
+            raise Problem(422, "key-used", msg)
+        case Begun():  # pragma: no cover - its caller works on it
+            raise AssertionError
+
+
+def _answer(response: Response) -> Answer:
+    headers = tuple(
+        (name, response.headers[name]) for name in _KEPT_HEADERS if name in response.headers
+    )
+    return Answer(status=response.status_code, body=bytes(response.body), headers=headers)
+
+
+async def _fingerprint(request: Request) -> str:
+    """Return the digest of all that makes this request another one."""
+    asked = (request.method, request.url.path, request.url.query, request.headers.get("if-match"))
+    digest = hashlib.sha256(repr(asked).encode("utf-8", "surrogatepass"))
+    digest.update(await request.body())
+    return digest.hexdigest()

@@ -1,0 +1,44 @@
+"""What forms and addresses of pages hold, checked as the API checks it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+
+from angzarr.analysis.verb import LONGEST_NOTE
+from angzarr.dashboard.problem import Problem
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def filled(model: type[M], request: Request, **more: str) -> M:
+    """Return *model* from the address of a page; a field that was left empty counts as none.
+
+    Raises RequestValidationError.
+    """
+    given = {name: value for name, value in request.query_params.items() if value}
+    known = {name: given[name] for name in model.model_fields if name in given}
+    try:
+        return model.model_validate(known | more)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+
+
+def note_in(form: dict[str, str]) -> str:
+    """Return the note that a person wrote; refuses one that would be cut."""
+    note = form.get("note", "").strip()
+    if len(note) > LONGEST_NOTE:
+        msg = f"a note has at most {LONGEST_NOTE} characters"
+        raise Problem(422, "invalid", msg)
+    return note
+
+
+def number_in(form: dict[str, str], name: str) -> int:
+    """Return the number in a hidden field."""
+    text = form.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004 - as databases
+        raise Problem(422, "invalid", f"the form has no {name}: load its page again")
+    return int(text)

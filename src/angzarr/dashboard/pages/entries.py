@@ -1,0 +1,130 @@
+"""Pages of entries: a list by any filter, one with all that is known of it, its verbs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import Request
+from starlette.responses import Response
+
+from angzarr.analysis import entry_json
+from angzarr.analysis.entry import FailureClass, Status
+from angzarr.analysis.job import JobPlan, Selection
+from angzarr.analysis.transition import replayable
+from angzarr.analysis.verb import Verb, refusal
+from angzarr.dashboard import deeds
+from angzarr.dashboard.api.asked import EntryQuery
+from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard.api.shapes import EntryId
+from angzarr.dashboard.look import detail_of, explanation_of, protection_of
+from angzarr.dashboard.pages.asked import filled, note_in, number_in
+from angzarr.dashboard.pages.route import caller_of, form_of, go, pages, render
+from angzarr.dashboard.paging import next_query, page_after
+from angzarr.dashboard.problem import Problem
+
+router = pages()
+_ON_A_PAGE: Final = 50
+
+
+@router.get("/entries")
+def list_entries(request: Request, desk: DeskHere) -> Response:
+    """Show entries, the one that failed last first."""
+    asked = filled(EntryQuery, request)
+    page = page_after(
+        asked.after,
+        lambda after: desk.ledger.get_failed_events(
+            asked.wanted(), status=asked.status, limit=_ON_A_PAGE, after=after
+        ),
+    )
+    return render(
+        request,
+        "entries.html",
+        entries=page.entries,
+        asked=asked,
+        statuses=list(Status),
+        classes=list(FailureClass),
+        next_page=next_query(request, page.next),
+    )
+
+
+@router.get("/entries/{entry_id}")
+def show_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+    """Show everything about one entry."""
+    detail = detail_of(desk, entry_id)
+    told: dict[str, Any] = entry_json.detail_json(detail)
+    return render(
+        request,
+        "entry.html",
+        detail=detail,
+        entry=detail.entry,
+        message=told["message"],
+        protection=protection_of(desk, detail),
+        verbs=[verb for verb in Verb if not refusal(detail.entry, verb)],
+        replayable=replayable(detail.entry),
+    )
+
+
+@router.get("/entries/{entry_id}/explanation")
+def explain_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+    """Show how an entry would be classified now, and why."""
+    detail = detail_of(desk, entry_id)
+    found = explanation_of(desk, detail)
+    return render(request, "explanation.html", entry=detail.entry, found=found)
+
+
+@router.get("/entries/{entry_id}/acts/{verb}")
+def ask_act(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb) -> Response:
+    """Ask whether a verb is meant for an entry."""
+    entry = detail_of(desk, entry_id).entry
+    if why := refusal(entry, verb):
+        raise Problem(409, "does-not-apply", why)
+    return render(
+        request,
+        "confirm_act.html",
+        what=f"the failure of {entry.event_type or 'an unreadable event'} in {entry.handler_name}",
+        count=1,
+        most=1,
+        verb=verb,
+        back=f"/entries/{entry_id}",
+        revision=entry.revision,
+    )
+
+
+@router.post("/entries/{entry_id}/acts/{verb}")
+def act_on_entry(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb) -> Response:
+    """Do a verb to an entry as its page showed it."""
+    form = form_of(request)
+    deeds.act_on_one(
+        desk,
+        entry_id,
+        verb,
+        note_in(form),
+        by=caller_of(request),
+        revision=number_in(form, "revision"),
+    )
+    return go(f"/entries/{entry_id}?done={verb}")
+
+
+@router.get("/entries/{entry_id}/replay")
+def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+    """Ask whether an entry is to be replayed."""
+    entry = detail_of(desk, entry_id).entry
+    if not replayable(entry):
+        raise Problem(409, "does-not-apply", f"the entry is {entry.status}")
+    return render(request, "confirm_replay.html", entry=entry)
+
+
+@router.post("/entries/{entry_id}/replay")
+def replay_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+    """Begin the replay of one entry; the same form twice is one job."""
+    detail_of(desk, entry_id)
+    form = form_of(request)
+    job = deeds.begin_job(
+        desk,
+        Selection(entry_ids=(entry_id,)),
+        JobPlan(stages=(1,)),
+        by=caller_of(request),
+        note=note_in(form),
+        key=form.get("form_key"),
+    )
+    return go(f"/jobs/{job.id}")

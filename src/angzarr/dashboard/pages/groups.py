@@ -1,0 +1,230 @@
+"""Pages of groups: all of them, one, its amendment, and what is done to its entries."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from fastapi import Request
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from angzarr.analysis.choosing import choose
+from angzarr.analysis.group import Amendment, Group, GroupStatus
+from angzarr.analysis.job import DEFAULT_STAGES, Selection
+from angzarr.analysis.job_dry_run import dry_run
+from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.verb import Verb, refusal
+from angzarr.dashboard import deeds
+from angzarr.dashboard.api.asked import MOST_AT_ONCE, GroupQuery, Plan
+from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard.api.shapes import LONGEST_TEXT, Fingerprint
+from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.look import group_of
+from angzarr.dashboard.pages.asked import filled, note_in, number_in
+from angzarr.dashboard.pages.route import caller_of, form_of, go, pages, render
+from angzarr.dashboard.paging import next_query, page_after
+from angzarr.dashboard.problem import Problem
+
+router = pages()
+_ON_A_PAGE: Final = 50
+_SAMPLES: Final = 20
+#: How long a group may be muted from its page.
+_MUTES: Final = {
+    "1 hour": timedelta(hours=1),
+    "8 hours": timedelta(hours=8),
+    "1 day": timedelta(days=1),
+    "7 days": timedelta(days=7),
+}
+
+
+@router.get("/groups")
+def list_groups(request: Request, desk: DeskHere) -> Response:
+    """Show groups of failures, the one that failed last first."""
+    asked = filled(GroupQuery, request, open_only=request.query_params.get("open_only", "true"))
+    page = page_after(
+        asked.after,
+        lambda after: desk.groups.get_groups(asked.wanted(), limit=_ON_A_PAGE, after=after),
+    )
+    return render(
+        request,
+        "groups.html",
+        groups=page.groups,
+        asked=asked,
+        statuses=list(GroupStatus),
+        next_page=next_query(request, page.next),
+        stats=desk.ledger.get_failure_stats(),
+    )
+
+
+@router.get("/groups/{fingerprint}")
+def show_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
+    """Show one group: its entries, who looks after it, what can be done."""
+    group = group_of(desk, fingerprint)
+    wanted = EntryFilter(fingerprint=fingerprint)
+    page = desk.ledger.get_failed_events(wanted, status=None, limit=_SAMPLES)
+    sample = desk.ledger.open(group.latest_entry_id) if group.latest_entry_id else None
+    return render(
+        request,
+        "group.html",
+        group=group,
+        entries=page.entries,
+        more=bool(page.next),
+        sample=sample,
+        history=desk.groups.group_history(fingerprint),
+        statuses=list(GroupStatus),
+        mutes=list(_MUTES),
+        verbs=list(Verb),
+    )
+
+
+@router.post("/groups/{fingerprint}")
+def amend_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
+    """Change what people say of a group."""
+    form = form_of(request)
+    deeds.amend_group(
+        desk,
+        fingerprint,
+        _amendment(desk, form),
+        revision=number_in(form, "revision"),
+        by=caller_of(request),
+    )
+    return go(f"/groups/{fingerprint}?done=amended")
+
+
+@router.get("/groups/{fingerprint}/acts/{verb}")
+def ask_act(request: Request, desk: DeskHere, fingerprint: Fingerprint, verb: Verb) -> Response:
+    """Ask whether a verb is meant for the entries of a group."""
+    group = group_of(desk, fingerprint)
+    found = choose(
+        desk.ledger,
+        EntryFilter(fingerprint=fingerprint),
+        None,
+        lambda entry: not refusal(entry, verb),
+        MOST_AT_ONCE,
+    )
+    return render(
+        request,
+        "confirm_act.html",
+        what=f"{len(found)} entries of {group.error_type} in {group.handler_name}",
+        count=len(found),
+        most=MOST_AT_ONCE,
+        verb=verb,
+        back=f"/groups/{fingerprint}",
+        revision=None,
+    )
+
+
+@router.post("/groups/{fingerprint}/acts/{verb}")
+def act_on_group(
+    request: Request, desk: DeskHere, fingerprint: Fingerprint, verb: Verb
+) -> Response:
+    """Do a verb to the entries of a group that it applies to."""
+    group_of(desk, fingerprint)
+    results = deeds.act_on_found(
+        desk,
+        EntryFilter(fingerprint=fingerprint),
+        None,
+        verb,
+        note_in(form_of(request)),
+        limit=MOST_AT_ONCE,
+        by=caller_of(request),
+        dry_run=False,
+    )
+    refused = [problem for _, problem in results if problem]
+    if refused:
+        msg = f"{len(results) - len(refused)} done, {len(refused)} not: {refused[0]}"
+        raise Problem(409, "does-not-apply", msg)
+    return go(f"/groups/{fingerprint}?done={verb}")
+
+
+@router.get("/groups/{fingerprint}/replay")
+def ask_replay(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
+    """Show how many entries a replay would send, and ask for its plan."""
+    return _replay_form(request, desk, group_of(desk, fingerprint))
+
+
+@router.post("/groups/{fingerprint}/replay")
+def replay_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
+    """Begin the replay of a group; the same form twice is one job."""
+    group, form = group_of(desk, fingerprint), form_of(request)
+    try:
+        plan = _plan_in(form).plan()
+    except (ValidationError, ValueError) as error:
+        return _replay_form(request, desk, group, form, _why(error))
+    job = deeds.begin_job(
+        desk,
+        Selection(wanted=EntryFilter(fingerprint=fingerprint)),
+        plan,
+        by=caller_of(request),
+        note=note_in(form),
+        key=form.get("form_key"),
+    )
+    return go(f"/jobs/{job.id}")
+
+
+def _replay_form(
+    request: Request,
+    desk: Desk,
+    group: Group,
+    form: dict[str, str] | None = None,
+    problem: str = "",
+) -> Response:
+    wanted = Selection(wanted=EntryFilter(fingerprint=group.fingerprint))
+    told = dry_run(desk.replayer, wanted, desk.most_replays)
+    plan = {
+        "stages": ", ".join(map(str, DEFAULT_STAGES)),
+        "rate": "50",
+        "in_flight": "100",
+        "halt_percent": "20",
+        "note": "",
+    }
+    return render(
+        request,
+        "replay.html",
+        status=422 if problem else 200,
+        group=group,
+        told=told,
+        plan=plan | (form or {}),
+        problem=problem,
+    )
+
+
+def _plan_in(form: dict[str, str]) -> Plan:
+    """Return the plan that a person filled in; raises ValueError."""
+    stages = [one.strip() for one in form.get("stages", "").split(",") if one.strip()]
+    rate = form.get("rate", "").strip()
+    return Plan.model_validate(
+        {
+            "stages": stages,
+            "rate": rate or None,
+            "in_flight": form.get("in_flight", ""),
+            "halt_share": float(form.get("halt_percent", "")) / 100,
+        }
+    )
+
+
+def _why(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return "the halt share is a number of percent, like 20"
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"][:1])
+    return f"{where}: {first['msg']}".removeprefix(": ")
+
+
+def _amendment(desk: Desk, form: dict[str, str]) -> Amendment:
+    mute = form.get("mute", "")
+    span = _MUTES.get(mute)
+    if mute not in {"", "unmute", *_MUTES} or len(form.get("owner", "")) > LONGEST_TEXT:
+        raise Problem(422, "invalid", "the form holds what its page did not offer")
+    try:
+        status = GroupStatus(form.get("status", ""))
+    except ValueError:
+        raise Problem(422, "invalid", "a group has no such status") from None
+    return Amendment(
+        status=status,
+        owner=form.get("owner", "").strip(),
+        note=note_in(form),
+        muted_until=desk.clock.now() + span if span else None,
+        unmute=mute == "unmute",
+    )

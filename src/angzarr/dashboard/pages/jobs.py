@@ -1,0 +1,120 @@
+"""Pages of replay jobs: all of them, and one whose progress is shown as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Final, Literal
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from angzarr.analysis.job import ItemState, JobStatus, ReplayJob
+from angzarr.dashboard import deeds
+from angzarr.dashboard.api.asked import JobQuery
+from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId
+from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.look import job_of
+from angzarr.dashboard.pages.asked import filled
+from angzarr.dashboard.pages.paper import write
+from angzarr.dashboard.pages.route import caller_of, go, pages, render
+from angzarr.dashboard.paging import next_query, page_after
+from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.streams import Streams
+from angzarr.dashboard_section import Role
+
+router = pages()
+_ON_A_PAGE: Final = 50
+#: How often a job that is watched is looked at.
+LOOK_EVERY: Final = timedelta(seconds=1)
+#: In these a job does nothing more by itself.
+_AT_REST: Final = frozenset({JobStatus.CANCELLED, JobStatus.DONE})
+#: What a person can do to a job, by its status.
+_STEERS: Final = {
+    JobStatus.PROPOSED: ("approve", "cancel"),
+    JobStatus.RUNNING: ("pause", "cancel"),
+    JobStatus.PAUSED: ("resume", "cancel"),
+    JobStatus.HALTED: ("resume", "cancel"),
+}
+
+
+@router.get("/jobs")
+def list_jobs(request: Request, desk: DeskHere) -> Response:
+    """Show replay jobs, the newest first."""
+    asked = filled(JobQuery, request)
+    page = page_after(
+        asked.after, lambda after: desk.jobs.get_jobs((), limit=_ON_A_PAGE, after=after)
+    )
+    return render(request, "jobs.html", jobs=page.jobs, next_page=next_query(request, page.next))
+
+
+@router.get("/jobs/{job_id}")
+def show_job(request: Request, desk: DeskHere, job_id: JobId) -> Response:
+    """Show one job and how far it is."""
+    job = job_of(desk, job_id)
+    return render(
+        request,
+        "job.html",
+        job=job,
+        live=job.status not in _AT_REST,
+        steers=_steers(request, job),
+        refused=desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN),
+        history=desk.jobs.job_history(job_id),
+    )
+
+
+@router.post("/jobs/{job_id}/{how}")
+def steer_job(
+    request: Request,
+    desk: DeskHere,
+    job_id: JobId,
+    how: Literal["pause", "resume", "cancel", "approve"],
+) -> Response:
+    """Pause a job, go on with it, or end it."""
+    caller = caller_of(request)
+    if how == "approve" and not caller.role.covers(Role.APPROVER):
+        raise Problem(403, "role", f"approving takes the role {Role.APPROVER}")
+    deeds.steer_job(desk, job_id, how, by=caller)
+    return go(f"/jobs/{job_id}?done={how}")
+
+
+@router.get("/jobs/{job_id}/events")
+async def follow_job(request: Request, desk: DeskHere, job_id: JobId) -> Response:
+    """Tell a page of each step of a job, until the job rests or the page is gone."""
+    job = await run_in_threadpool(job_of, desk, job_id)
+    streams: Streams = request.app.state.streams
+    told = streams.held(caller_of(request).name, _steps(request, desk, job, streams))
+    return StreamingResponse(told, media_type="text/event-stream")
+
+
+def _steers(request: Request, job: ReplayJob) -> tuple[str, ...]:
+    """Return what the caller can do to *job*."""
+    caller = caller_of(request)
+    approves = caller.role.covers(Role.APPROVER) and caller.name != job.created_by
+    return tuple(one for one in _STEERS.get(job.status, ()) if one != "approve" or approves)
+
+
+async def _steps(
+    request: Request, desk: Desk, job: ReplayJob, streams: Streams
+) -> AsyncIterator[str]:
+    told, status = "", job.status
+    while not streams.ending and not await request.is_disconnected():
+        step = write("progress.html", job=job, now=desk.clock.now())
+        if step != told:
+            told = step
+            yield _event("progress", step)
+        else:
+            yield ": still here\n\n"
+        if job.status is not status or job.status in _AT_REST:
+            yield _event("over", job.status.value)
+            return
+        await asyncio.sleep(LOOK_EVERY.total_seconds())
+        job = await run_in_threadpool(job_of, desk, job.id)
+
+
+def _event(name: str, data: str) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"

@@ -1,0 +1,61 @@
+"""Paper: templates in which everything is escaped and what cannot be seen is made visible."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from angzarr.ages import ago
+from angzarr.analysis.entry_json import json_text
+from angzarr.printable import printable
+
+#: Characters of one value that a page shows; the API gives the whole.
+LONGEST_SHOWN: Final = 64 * 1024
+
+
+def write(template: str, **values: Any) -> str:
+    """Return the page of *template*."""
+    return _environment().get_template(template).render(values)
+
+
+def shown(value: Any) -> Any:
+    """Return *value* as a page may show it: no control characters, no endless text."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    if len(value) > LONGEST_SHOWN:
+        more = len(value) - LONGEST_SHOWN
+        value = f"{value[:LONGEST_SHOWN]}\n… and {more} characters more: the API gives them"
+    return printable(value, keep="\n\t")
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("angzarr.dashboard"),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "ago": ago,
+        "iso": _iso,
+        "utc": _utc,
+        "json": lambda value: json_text(value, indent=2),
+        "segment": lambda value: quote(str(value), safe=""),
+    }
+    return made
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _utc(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

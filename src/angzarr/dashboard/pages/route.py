@@ -1,0 +1,141 @@
+"""Route: every page lets its caller in by his session, and takes forms of that session only."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
+from starlette.responses import RedirectResponse, Response
+
+from angzarr.dashboard.access import Caller
+from angzarr.dashboard.door import Door
+from angzarr.dashboard.pages.paper import write
+from angzarr.dashboard.problem import Problem, problem_of
+from angzarr.dashboard_section import Role
+
+#: The cookie of a session.
+COOKIE: Final = "angzarr_session"
+#: The field of every form that says it is of this session.
+FORM_TOKEN: Final = "form_token"  # noqa: S105 - the name of a field
+_FORM: Final = "application/x-www-form-urlencoded"
+_MOST_FIELDS: Final = 50
+
+
+class PageRoute(APIRoute):
+    """A page for callers whose role covers `role`; forms take an operator."""
+
+    role: ClassVar[Role | None] = Role.VIEWER
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what lets the caller in and then gives the page."""
+        handle = super().get_route_handler()
+        is_form = "POST" in (self.methods or set())
+        role = self.role and (Role.OPERATOR if is_form else self.role)
+
+        async def guarded(request: Request) -> Response:
+            try:
+                if role is not None and not _let_in(request, role):
+                    return to_login(request)
+                if is_form:
+                    await _read_form(request)
+                return await handle(request)
+            except Exception as error:
+                problem = problem_of(error)
+                if problem is None:
+                    raise
+                return refused(request, problem)
+
+        return guarded
+
+
+class OpenPageRoute(PageRoute):
+    """A page that takes no session: the one where it begins."""
+
+    role = None
+
+
+def pages(*, is_open: bool = False) -> APIRouter:
+    """Return a router for pages."""
+    kind = OpenPageRoute if is_open else PageRoute
+    return APIRouter(route_class=kind, include_in_schema=False)
+
+
+def render(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    """Return a page; what it shows of its caller comes from the request."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    door: Door = request.app.state.door
+    acts = caller is not None and caller.role.covers(Role.OPERATOR)
+    html = write(
+        template,
+        caller=caller,
+        can_act=acts,
+        has_login=not door.access.is_open,
+        form_token=door.access.form_token(cookie_of(request)),
+        form_key=secrets.token_hex(16),
+        now=request.app.state.desk.clock.now(),
+        path=request.url.path,
+        done=request.query_params.get("done", ""),
+        **values,
+    )
+    return Response(html, status, media_type="text/html")
+
+
+def refused(request: Request, problem: Problem) -> Response:
+    """Return *problem* as a page."""
+    response = render(request, "problem.html", status=problem.status, problem=problem)
+    response.headers.update(problem.headers)
+    return response
+
+
+def go(where: str) -> Response:
+    """Send the browser on after a form."""
+    return RedirectResponse(where, 303)
+
+
+def to_login(request: Request) -> Response:
+    """Send the browser to where sessions begin, and back from there to a page."""
+    back = quote(request.url.path) if request.method == "GET" else "/"
+    return go(f"/login?next={back}")
+
+
+def cookie_of(request: Request) -> str:
+    """Return the session's cookie, or an empty string."""
+    return request.cookies.get(COOKIE, "")
+
+
+def form_of(request: Request) -> dict[str, str]:
+    """Return the fields of the form that was sent."""
+    form: dict[str, str] = request.state.form
+    return form
+
+
+def caller_of(request: Request) -> Caller:
+    """Return who asks for the page."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def _let_in(request: Request, role: Role) -> bool:
+    door: Door = request.app.state.door
+    caller = door.access.by_session(cookie_of(request))
+    if caller is None:
+        return False
+    request.state.caller = caller
+    door.pass_on(caller, role)
+    return True
+
+
+async def _read_form(request: Request) -> None:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != _FORM:
+        raise Problem(415, "no-form", "this takes a form")
+    sent = await request.form(max_fields=_MOST_FIELDS, max_files=0)
+    form = {name: value for name, value in sent.items() if isinstance(value, str)}
+    door: Door = request.app.state.door
+    if not door.access.is_form_token(cookie_of(request), form.get(FORM_TOKEN, "")):
+        msg = "the form is of another session: load its page again"
+        raise Problem(403, "form-token", msg)
+    request.state.form = form

@@ -1,0 +1,94 @@
+"""Problem: an error as RFC 9457 says it. It tells what to do, never how the inside looks."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from angzarr.analysis.entry_json import json_text
+from angzarr.errors import AngzarrError, ConfigurationError, Unavailable
+
+MEDIA_TYPE: Final = "application/problem+json"
+_URN: Final = "urn:angzarr:problem:"
+#: Seconds after which a server that is away may be back.
+_AWAY: Final = "5"
+_UNPROCESSABLE: Final = 422
+
+
+class Problem(Exception):
+    """Why a request was refused: a status, a name for programs and a sentence for people."""
+
+    def __init__(
+        self, status: int, name: str, detail: str, *, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.name = name
+        self.detail = detail
+        self.headers = headers or {}
+        #: What is wrong with which part of the request.
+        self.errors: list[dict[str, Any]] = []
+
+    def json(self) -> dict[str, Any]:
+        """Return the problem as a JSON object."""
+        told: dict[str, Any] = {
+            "type": f"{_URN}{self.name}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        return told | ({"errors": self.errors} if self.errors else {})
+
+    def response(self) -> Response:
+        """Return the problem as the answer to a request."""
+        return Response(json_text(self.json()), self.status, self.headers, MEDIA_TYPE)
+
+
+def not_found(what: str) -> Problem:
+    """Return that there is no such thing."""
+    return Problem(404, "not-found", f"there is no such {what}")
+
+
+def crash() -> Problem:
+    """Return what a bug of ours looks like from outside."""
+    return Problem(500, "internal", "this is a fault of the dashboard; its log says more")
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """Return what *error* means to who asked, or None where it is a bug of ours."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return _invalid(error)
+        case HTTPException():
+            return _of_http(error)
+        case AngzarrError():
+            return _of_ours(error)
+    return None
+
+
+def _of_ours(error: AngzarrError) -> Problem:
+    if isinstance(error, Unavailable):
+        msg = "a server that this needs is away; the log of the dashboard says which"
+        return Problem(503, "unavailable", msg, headers={"Retry-After": _AWAY})
+    name = "not-set-up" if isinstance(error, ConfigurationError) else "refused"
+    return Problem(409, name, str(error))
+
+
+def _of_http(error: HTTPException) -> Problem:
+    name = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+    return Problem(error.status_code, name, str(error.detail), headers=dict(error.headers or {}))
+
+
+def _invalid(error: RequestValidationError) -> Problem:
+    """Say what is wrong and where, without repeating what was sent."""
+    problem = Problem(_UNPROCESSABLE, "invalid", "the request does not fit its description")
+    problem.errors = [
+        {"where": [str(part) for part in one["loc"]], "what": one["msg"]} for one in error.errors()
+    ]
+    return problem

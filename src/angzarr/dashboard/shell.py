@@ -1,0 +1,152 @@
+"""Shell: what every request must pass before it is looked at, and what every answer carries.
+
+Names by which we were not asked for are refused (DNS rebinding), and so are changes that another
+site's page asks for. A body is read whole, within a size and a time. No traceback leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from angzarr.dashboard.access import is_loopback
+from angzarr.dashboard.problem import Problem, crash
+from angzarr.printable import printable
+
+#: The largest body taken, in bytes; edited payloads are the largest.
+LARGEST_BODY: Final = 1024 * 1024
+#: How long a body may take to arrive.
+BODY_TIME: Final = timedelta(seconds=20)
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITE: Final = frozenset({"same-origin", "none"})
+#: Asked by probes under whatever address they know; tells nothing.
+_ANY_HOST: Final = frozenset({"/healthz"})
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",  # with no-referrer our own forms have the origin null
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_log = logging.getLogger(__name__)
+
+
+class _Gone(Exception):
+    """Who asked is gone before the whole body came."""
+
+
+class Shell:
+    """Stands around the whole application. *hosts* are further names it is known by."""
+
+    def __init__(
+        self, app: ASGIApp, hosts: Iterable[str] = (), body_time: timedelta = BODY_TIME
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._body_time = body_time
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(scope, send)
+        try:
+            self._check(scope["method"], scope["path"], Headers(scope=scope))
+            body = await self._body(receive)
+            await self._app(scope, _again(body, receive), answer.send)
+        except _Gone:
+            return
+        except Problem as problem:
+            await problem.response()(scope, receive, answer.send)
+        except Exception:
+            _log.exception("%s %s failed", scope["method"], printable(scope["path"]))
+            if not answer.begun:
+                await crash().response()(scope, receive, answer.send)
+            elif not answer.ended:
+                raise
+
+    def _check(self, method: str, path: str, headers: Headers) -> None:
+        if path not in _ANY_HOST and not self._is_ours(headers.get("host", "")):
+            msg = "it is not known by that name: list it in dashboard.hosts"
+            raise Problem(421, "unknown-host", msg)
+        if method in _SAFE:
+            return
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
+        if foreign or (site is not None and site not in _OWN_SITE):
+            raise Problem(403, "foreign-origin", "another site's page may not change anything here")
+        if (size := headers.get("content-length", "0")).isdigit() and int(size) > LARGEST_BODY:
+            raise _too_large()
+
+    def _is_ours(self, host: str) -> bool:
+        name = urlsplit(f"//{host}").hostname if host.isascii() else None
+        return name is not None and (is_loopback(name) or name in self._hosts)
+
+    async def _body(self, receive: Receive) -> bytes:
+        body = b""
+        try:
+            async with asyncio.timeout(self._body_time.total_seconds()):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise _Gone
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > LARGEST_BODY:
+                        raise _too_large()
+        except TimeoutError:
+            raise Problem(408, "slow-body", "the body took too long to arrive") from None
+        return body
+
+
+class _Answer:
+    """The answer under way, with the headers that all of them have."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send = send
+        self._keep = scope["path"].startswith("/static/")
+        self.begun = False
+        self.ended = False
+
+    async def send(self, message: Message) -> None:
+        """Send a part of it."""
+        if message["type"] == "http.response.start":
+            self.begun = True
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("Cache-Control", "no-cache" if self._keep else "no-store")
+        await self._send(message)
+        self.ended = message["type"] == "http.response.body" and not message.get("more_body")
+
+
+def _too_large() -> Problem:
+    msg = f"a body has at most {LARGEST_BODY} bytes"
+    return Problem(413, "too-large", msg, headers={"Connection": "close"})
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives the body that was read, then whatever comes after it."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,110 @@
+"""Site: the application that a server runs: the API, the pages, and the shell around both."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from angzarr import __version__
+from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.dashboard.access import Access
+from angzarr.dashboard.api import about, breakers, entries, groups, jobs
+from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.api.shapes import ProblemShape
+from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.door import Door
+from angzarr.dashboard.pages import breakers as breaker_pages
+from angzarr.dashboard.pages import entries as entry_pages
+from angzarr.dashboard.pages import groups as group_pages
+from angzarr.dashboard.pages import jobs as job_pages
+from angzarr.dashboard.pages import session
+from angzarr.dashboard.pages.route import refused
+from angzarr.dashboard.problem import Problem, crash, problem_of
+from angzarr.dashboard.shell import Shell
+from angzarr.dashboard.streams import Streams
+from angzarr.dashboard_section import DashboardSettings
+from angzarr.errors import AngzarrError
+from angzarr.resilience.limit import Limit
+
+#: All there is to ask for.
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    about.health,
+    about.see,
+    jobs.approve,  # before what else is done to a job
+    *(router for noun in (entries, groups, jobs, breakers) for router in (noun.see, noun.act)),
+    *(page.router for page in (session, group_pages, entry_pages, job_pages, breaker_pages)),
+)
+_TOLD: Final = """\
+What a person can do with dead letters, for programs.
+
+* A token goes in `X-API-Key` or as bearer. Roles: viewer, operator, approver; each may do what
+  those before it may.
+* Every write honours `Idempotency-Key`: same key and request, same answer, for 24 hours.
+* Pages are walked by `after` with the cursor `next`, or by the `Link` header.
+* Errors are problems as RFC 9457 says them.
+"""
+
+
+class Site(NamedTuple):
+    """What a server runs, and the streams that it ends before it stops."""
+
+    app: Shell
+    streams: Streams
+
+
+def build_site(desk: Desk, settings: DashboardSettings, hosts: Iterable[str] = ()) -> Site:
+    """Return the whole application; *hosts* are names it is known by, besides the settings'."""
+    key = settings.session_key
+    access = Access(
+        settings, desk.clock, key.get_secret_value().encode() if key else secrets.token_bytes(32)
+    )
+    streams = Streams()
+    app = build_api(desk, Door(access, _pace(settings), InProcessLimits(desk.clock)), streams)
+    return Site(Shell(app, [*settings.hosts, *hosts]), streams)
+
+
+def build_api(desk: Desk, door: Door, streams: Streams) -> FastAPI:
+    """Return the application without its shell."""
+    app = _Api(
+        title="angzarr",
+        version=__version__,
+        description=_TOLD,
+        openapi_url=None,  # served by a route of our own, to callers
+        docs_url=None,  # its page would fetch scripts from another host
+        redoc_url=None,
+    )
+    app.state.desk = desk
+    app.state.door = door
+    app.state.streams = streams
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/static", StaticFiles(packages=[("angzarr.dashboard", "static")]), name="static")
+    for kind in (Problem, HTTPException, RequestValidationError, AngzarrError, Exception):
+        app.add_exception_handler(kind, _tell)
+    return app
+
+
+class _Api(FastAPI):
+    """Describes problems once, where its routes refer to them."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description of the API."""
+        described = super().openapi()
+        described["components"]["schemas"]["Problem"] = ProblemShape.model_json_schema()
+        return described
+
+
+def _pace(settings: DashboardSettings) -> Limit:
+    return Limit("requests", rate=settings.rate, burst=settings.burst)
+
+
+def _tell(request: Request, error: Exception) -> Response:
+    problem = problem_of(error) or crash()
+    return problem.response() if request.url.path.startswith(PREFIX) else refused(request, problem)

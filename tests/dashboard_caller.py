@@ -1,0 +1,62 @@
+"""A caller of the dashboard without a server: each request goes straight to the application."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import httpx
+
+from angzarr.dashboard_section import Role
+from dashboard_world import TOKENS, World
+
+HOST = "http://testserver"
+
+
+class Client:
+    """Asks *app*; keeps cookies like a browser."""
+
+    def __init__(self, app, **headers) -> None:
+        self.app = app
+        self.headers = headers
+        self.cookies = httpx.Cookies()
+
+    def ask(self, method, path, **options):
+        async def send():
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(
+                transport=transport, base_url=HOST, headers=self.headers, cookies=self.cookies
+            ) as client:
+                answer = await client.request(method, path, **options)
+                self.cookies = client.cookies
+                return answer
+
+        return asyncio.run(send())
+
+    def get(self, path, **options):
+        return self.ask("GET", path, **options)
+
+    def post(self, path, **options):
+        return self.ask("POST", path, **options)
+
+    def submit(self, page, where, **fields):
+        """Send a form as the page *page* holds it."""
+        token = form_token(self.get(page).text)
+        return self.post(where, data={"form_token": token, **fields})
+
+
+def api(world: World, role: Role | None = Role.OPERATOR, **headers) -> Client:
+    """A program with a token of *role*."""
+    shown = {"X-API-Key": TOKENS[role]} if role else {}
+    return Client(world.app, **shown, **headers)
+
+
+def browser(world: World, role: Role = Role.OPERATOR) -> Client:
+    """A person who logged in."""
+    client = Client(world.app)
+    client.submit("/login", "/login", token=TOKENS[role], next="/")
+    return client
+
+
+def form_token(html):
+    return re.search(r'name="form_token" value="([^"]+)"', html).group(1)

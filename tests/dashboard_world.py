@@ -1,0 +1,137 @@
+"""A desk in memory for tests of the dashboard, with callers of every role."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import cached_property
+
+from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.jobs import MemoryReplayJobs
+from angzarr.adapters.memory.ledger import MemoryLedger
+from angzarr.adapters.memory.peers import MemoryPeers
+from angzarr.adapters.memory.writes import MemoryWrites
+from angzarr.analysis.classify import Classifier
+from angzarr.analysis.compensation import Compensator
+from angzarr.analysis.gathering import Gathering
+from angzarr.analysis.pauses import Pauses
+from angzarr.analysis.replay import ReplayTargets
+from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.rule_file import built_in_rules
+from angzarr.analysis_section import AnalysisSettings
+from angzarr.dashboard.access import hash_of
+from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.site import build_site
+from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
+from angzarr.dead_letters.clearance import Clearance
+from angzarr.resilience.breaker import BreakerSettings
+from contracts.ledger import letter_of
+from hand_clock import HandClock
+
+#: Role → its caller's token.
+TOKENS = {role: f"{role.value}-token" for role in Role}
+SETTINGS = DashboardSettings(
+    tokens=tuple(
+        DashboardToken(name=f"{role.value}@test", role=role, sha256=hash_of(token))
+        for role, token in TOKENS.items()
+    ),
+    rate=100_000,
+    burst=100_000,
+)
+
+
+class World:
+    """A desk with its stores by name."""
+
+    def __init__(self, settings=SETTINGS, clock=None) -> None:
+        self.settings = settings
+        self.clock = clock or HandClock()
+        self.ledger = MemoryLedger(self.clock)
+        self.groups = self.ledger
+        self.jobs = Jobs(self.ledger, self.clock)
+        self.writes = MemoryWrites(self.clock)
+        touchy = BreakerSettings(min_calls=2, failures_in_a_row=2)
+        self.breakers = InProcessBreakers({"crm": touchy}, default=touchy, clock=self.clock)
+
+        self.sent = []
+        self.approval_over = None
+        #: Why breakers cannot be had, if they cannot.
+        self.unshared = None
+        self.replayer = Replayer(
+            ledger=self.ledger,
+            publisher=self,
+            targets=ReplayTargets(tasks={"orders.sync"}, queues={"orders"}, clear=Clearance()),
+            clock=self.clock,
+            answer_deadline=timedelta(hours=1),
+        )
+
+    def controls(self):
+        if self.unshared:
+            raise self.unshared
+        return self.breakers
+
+    def publish(self, message):
+        self.sent.append(message)
+
+    def of(self, handler, /):
+        return "orders.undo" if handler == "orders.sync" else ""
+
+    def send(self, call, /):
+        self.sent.append(call)
+
+    def desk(self):
+        return Desk(
+            ledger=self.ledger,
+            groups=self.groups,
+            jobs=self.jobs,
+            writes=self.writes,
+            classifier=Classifier(
+                rules=built_in_rules(),
+                pauses=Pauses(backoff=AnalysisSettings().replay_backoff(), chance=lambda: 0.0),
+                max_replays=3,
+                longest_wait=timedelta(days=1),
+            ),
+            gathering=Gathering(
+                peers=MemoryPeers(self.ledger),
+                obstacle=self.replayer.obstacle,
+                clock=self.clock,
+            ),
+            replayer=self.replayer,
+            compensator=Compensator(ledger=self.ledger, replayer=self.replayer, compensations=self),
+            breakers=self.controls,
+            told=lambda _letter: {"signature": "none"},
+            clock=self.clock,
+            most_replays=10,
+            approval_over=self.approval_over,
+        )
+
+    @cached_property
+    def site(self):
+        return build_site(self.desk(), self.settings, hosts=["testserver"])
+
+    @property
+    def app(self):
+        return self.site.app
+
+    def file(self, count=3, **fields):
+        """File letters of *count* events; return their entries."""
+        letters = [letter_of(f"e{number}", **fields) for number in range(count)]
+        return self.ledger.add_failed_events(letters)
+
+    def break_(self, name="crm"):
+        for number in range(2):
+            permit = self.breakers.admit(name, f"{number}")
+            self.breakers.record(permit, ok=False, took=timedelta(0))
+
+
+class Jobs(MemoryReplayJobs):
+    """Jobs that go on when a test says so."""
+
+    @property
+    def all(self):
+        return {name: kept.job for name, kept in self._jobs.items()}
+
+    def put(self, job, **fields):
+        kept = self._jobs[job.id]
+        kept.job = replace(kept.job, **fields)
+        return kept.job

@@ -1,0 +1,209 @@
+"""Who may do what: every route, every role."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from angzarr.analysis.entry import Status
+from angzarr.dashboard.access import Access, hash_of, is_loopback, new_token
+from angzarr.dashboard.api.route import PREFIX, GuardedRoute
+from angzarr.dashboard.pages.route import OpenPageRoute, PageRoute
+from angzarr.dashboard.site import ROUTERS
+from angzarr.dashboard_section import DashboardSettings, Role
+from dashboard_caller import Client, api, browser, form_token
+from dashboard_world import SETTINGS, TOKENS, World
+from hand_clock import HandClock
+
+#: What stands in for the parameters of a path.
+VALUES = {
+    "{entry_id}": "0" * 64,
+    "{fingerprint}": "0" * 16,
+    "{job_id}": "none",
+    "{name}": "none",
+    "{how}": "isolate",
+    "{verb}": "skip",
+}
+#: What anybody may ask for.
+OPEN_PATHS = {"/healthz", "/", "/login", "/logout"}
+REFUSED = (401, 403)
+
+
+def every_route():
+    return [route for router in ROUTERS for route in router.routes]
+
+
+def asked():
+    """Return (method, path, whether it is the API's) of everything there is to ask for."""
+    made = set()
+    for route in every_route():
+        path = route.path
+        for name, value in VALUES.items():
+            path = path.replace(name, "pause" if "/jobs/" in path and name == "{how}" else value)
+        made |= {(method, path) for method in route.methods}
+    return sorted(one for one in made if one[1] not in OPEN_PATHS)
+
+
+API = [one for one in asked() if one[1].startswith(PREFIX)]
+PAGES = [one for one in asked() if not one[1].startswith(PREFIX)]
+
+
+def test_every_route_is_of_a_kind_that_lets_its_caller_in():
+    loose = [r.path for r in every_route() if not isinstance(r, GuardedRoute | PageRoute)]
+    assert loose == ["/healthz"]
+    open_ = {route.path for route in every_route() if isinstance(route, OpenPageRoute)}
+    assert open_ == OPEN_PATHS - {"/healthz"}
+    assert (len(API), len(PAGES)) == (20, 21)
+
+
+@pytest.mark.parametrize(("method", "path"), API)
+def test_no_route_of_the_api_answers_without_a_token(world, method, path):
+    assert api(world, None).ask(method, path).status_code == 401
+    assert api(world, None, **{"X-API-Key": "guess"}).ask(method, path).status_code == 401
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize(("method", "path"), API)
+def test_viewers_see_operators_act_and_approvers_approve(world, method, path, role):
+    options = {} if method == "GET" else {"json": {}}
+    status = api(world, role).ask(method, path, **options).status_code
+    needed = Role.VIEWER if method == "GET" else Role.OPERATOR
+    needed = Role.APPROVER if path.endswith("/approve") else needed
+    assert (status == 403) == (not role.covers(needed))
+    assert status not in (401, 405, 500)
+
+
+@pytest.mark.parametrize(("method", "path"), PAGES)
+def test_no_page_is_shown_without_a_session(world, method, path):
+    answer = Client(world.app).ask(method, path)
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/login")
+
+
+@pytest.mark.parametrize("path", [path for method, path in PAGES if method == "POST"])
+def test_no_form_is_taken_from_a_viewer(world, path):
+    viewer = browser(world, Role.VIEWER)
+    form = {"form_token": form_token(viewer.get("/groups").text), "revision": "1"}
+    assert viewer.post(path, data=form).status_code == 403
+
+
+@pytest.mark.parametrize("path", [path for method, path in PAGES if method == "POST"])
+def test_no_form_is_taken_without_its_sessions_token(world, path):
+    person = browser(world)
+    for form in ({}, {"form_token": "guess"}):
+        answer = person.post(path, data={"revision": "1", **form})
+        assert answer.status_code == 403
+        assert "another session" in answer.text
+
+
+def test_a_form_of_one_session_is_not_taken_from_another(world):
+    world.break_()
+    token = form_token(browser(world).get("/breakers/crm/isolate").text)
+    other = browser(world, Role.APPROVER)
+    assert other.post("/breakers/crm/isolate", data={"form_token": token}).status_code == 403
+
+
+def test_a_bearer_token_is_as_good_as_a_key(world):
+    client = api(world, None, Authorization=f"bearer {TOKENS[Role.VIEWER]}")
+    assert client.get(f"{PREFIX}/me").json() == {"name": "viewer@test", "role": "viewer"}
+
+
+def test_a_session_cookie_opens_no_route_of_the_api(world):
+    assert browser(world).get(f"{PREFIX}/me").status_code == 401
+
+
+def test_a_wrong_token_begins_no_session(world):
+    client = Client(world.app)
+    assert client.submit("/login", "/login", token="guess").status_code == 401
+    assert client.get("/groups").status_code == 303
+
+
+def test_whoever_guesses_tokens_is_slowed_down(world):
+    client = api(world, None, **{"X-API-Key": "guess"})
+    statuses = [client.get(f"{PREFIX}/me").status_code for _ in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+    assert client.get(f"{PREFIX}/me", headers={"X-API-Key": TOKENS[Role.VIEWER]}).status_code == 200
+
+
+def test_a_caller_that_asks_too_often_is_told_when_to_come_back():
+    world = World(SETTINGS.model_copy(update={"rate": 1.0, "burst": 2}))
+    client = api(world, Role.VIEWER)
+    answers = [client.get(f"{PREFIX}/me") for _ in range(3)]
+    assert [one.status_code for one in answers] == [200, 200, 429]
+    assert answers[2].headers["retry-after"] == "1"
+    assert api(world, Role.OPERATOR).get(f"{PREFIX}/me").status_code == 200
+    world.clock.sleep(timedelta(seconds=1))
+    assert client.get(f"{PREFIX}/me").status_code == 200
+
+
+def test_the_audit_names_the_caller_of_every_change(world):
+    (entry,) = world.file(1)
+    act = {"verb": "skip", "note": "a test order"}
+    assert api(world).post(f"{PREFIX}/entries/{entry.id}/acts", json=act).status_code == 200
+    detail = world.ledger.open(entry.id)
+    assert detail.entry.status is Status.SKIPPED
+    assert (detail.history[-1].who, detail.history[-1].detail) == ("operator@test", "a test order")
+
+
+class TestSessions:
+    @pytest.fixture
+    def clock(self):
+        return HandClock()
+
+    @pytest.fixture
+    def access(self, clock):
+        return Access(SETTINGS, clock, b"key")
+
+    def test_a_session_is_over_after_twelve_hours(self, access, clock):
+        cookie = access.session_for(SETTINGS.tokens[0])
+        assert access.by_session(cookie).name == "viewer@test"
+        clock.sleep(timedelta(hours=12))
+        assert access.by_session(cookie) is None
+
+    def test_a_changed_cookie_is_nobodys(self, access):
+        cookie = access.session_for(SETTINGS.tokens[0])
+        for other in (cookie[:-2], f"x{cookie}", cookie.replace(".", ".A"), "", ".", "é.é"):
+            assert access.by_session(other) is None
+
+    def test_a_session_ends_when_its_token_is_replaced_or_removed(self, access, clock):
+        cookie = access.session_for(SETTINGS.tokens[0])
+        newer = SETTINGS.tokens[0].model_copy(update={"sha256": hash_of("another")})
+        for tokens in ((newer,), SETTINGS.tokens[1:]):
+            changed = SETTINGS.model_copy(update={"tokens": tokens})
+            assert Access(changed, clock, b"key").by_session(cookie) is None
+
+    def test_a_session_signed_with_another_key_is_nobodys(self, access, clock):
+        cookie = access.session_for(SETTINGS.tokens[0])
+        assert Access(SETTINGS, clock, b"other").by_session(cookie) is None
+
+
+def test_without_tokens_whoever_reaches_it_may_do_everything():
+    world = World(DashboardSettings())
+    client = Client(world.app)
+    assert client.get(f"{PREFIX}/me").json() == {"name": "local", "role": "approver"}
+    assert client.get("/groups").status_code == 200
+
+
+def test_without_tokens_a_form_still_carries_its_token():
+    world = World(DashboardSettings())
+    client = Client(world.app)
+    assert client.post("/breakers/crm/isolate", data={"form_token": "guess"}).status_code == 403
+    assert client.submit("/breakers/crm/isolate", "/breakers/crm/isolate").status_code == 303
+
+
+def test_a_new_token_is_known_by_its_hash_alone():
+    token, known = new_token()
+    assert known == hash_of(token)
+    assert token not in known
+    assert len(token) >= 43
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost"])
+def test_this_machine_is_loopback(host):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["::", "10.0.0.1", "localhost.evil.example", ""])
+def test_everything_else_is_not(host):
+    assert not is_loopback(host)

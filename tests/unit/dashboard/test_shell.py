@@ -1,0 +1,111 @@
+"""What no request gets past, and what every answer carries."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.shell import Shell
+from angzarr.dashboard_section import DashboardSettings, Role
+from dashboard_caller import Client, api, browser
+from dashboard_world import World
+
+#: A path of each kind.
+EVERYWHERE = ["/groups", "/login", "/nothing", "/static/style.css", f"{PREFIX}/me", "/healthz"]
+
+
+@pytest.mark.parametrize("path", EVERYWHERE)
+def test_every_answer_is_fenced_in(world, path):
+    headers = api(world).get(path).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["cache-control"] == ("no-cache" if "static" in path else "no-store")
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""]
+)
+def test_a_name_that_nobody_listed_is_refused(world, host):
+    for path in ("/groups", f"{PREFIX}/me"):
+        answer = api(world).get(path, headers={"Host": host})
+        assert answer.status_code == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "[::1]:8080", "DLQ.example.com"])
+def test_a_name_of_this_machine_or_of_the_settings_is_served(host):
+    world = World(DashboardSettings(hosts=("dlq.example.com",)))
+    assert api(world, None).get(f"{PREFIX}/me", headers={"Host": host}).status_code == 200
+
+
+def test_a_probe_may_ask_for_health_under_any_name(world):
+    assert api(world, None).get("/healthz", headers={"Host": "10.1.2.3"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://testserver:81"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_another_sites_page_changes_nothing(headers):
+    """Without tokens any page could otherwise ask for changes through a person's browser."""
+    world = World(DashboardSettings())
+    answer = api(world, None).post(f"{PREFIX}/breakers/crm/isolate", headers=headers)
+    assert answer.status_code == 403
+    assert world.breakers.states()["crm"].phase == "closed"
+
+
+def test_our_own_page_may_change_things(world):
+    headers = {"Origin": "http://testserver", "Sec-Fetch-Site": "same-origin"}
+    assert api(world).post(f"{PREFIX}/breakers/crm/reset", headers=headers).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(world):
+    shell = Shell(world.app._app, ["testserver"], body_time=timedelta(seconds=0))
+    sent = []
+
+    async def never():
+        await asyncio.Event().wait()
+
+    async def keep(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/login", "raw_path": b"/login",
+        "query_string": b"", "headers": [(b"host", b"testserver")], "http_version": "1.1",
+        "scheme": "http", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
+    }  # fmt: skip
+    asyncio.run(shell(scope, never, keep))
+    assert sent[0]["status"] == 408
+
+
+def test_a_session_cookie_is_out_of_reach_of_scripts_and_other_sites(world):
+    client = Client(world.app)
+    answer = client.submit("/login", "/login", token=f"{Role.VIEWER.value}-token", next="/jobs")
+    assert answer.headers["location"] == "/jobs"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+@pytest.mark.parametrize("where", ["//evil.example", "https://evil.example", "/\\evil.example", ""])
+def test_a_login_leads_nowhere_else(world, where):
+    answer = Client(world.app).submit("/login", "/login", token="viewer-token", next=where)
+    assert answer.headers["location"] == "/"
+
+
+def test_whoever_logs_out_is_out(world):
+    client = browser(world)
+    assert client.get("/groups").status_code == 200
+    client.submit("/groups", "/logout")
+    assert client.get("/groups").status_code == 303
