@@ -22,7 +22,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify check unit bench chaos corpus corpus-score chart docs image clean \
-	env servers-up servers-down wire wire-check pins
+	browser env servers-up servers-down wire wire-check pins
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,7 +74,10 @@ servers-down: ## stop the servers that `make servers-up` started
 
 # -- to check it ---------------------------------------------------------------------------------
 
-test: env ## everything CI runs: lint, types, import rules, all tests on real servers
+browser: ## install Chromium for the tests of the pages, as root (Debian's)
+	@$(SERVERS) browser
+
+test: env browser ## everything CI runs: lint, types, import rules, all tests on real servers
 	@$(SERVERS) run $(MAKE) --no-print-directory verify
 
 # Every step runs, also after one that failed, so that one run tells all; the last line is the sum.

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
 import hypothesis
@@ -63,9 +64,12 @@ def _addresses() -> dict[str, str]:
 
 def _address(server: str) -> str:
     address = _addresses().get(VARIABLES[server])
-    if address:
-        return address
-    reason = f"no {server}: run `make servers-up`, or give its address in {VARIABLES[server]}"
+    return address or _do_without(
+        f"no {server}: run `make servers-up`, or give its address in {VARIABLES[server]}"
+    )
+
+
+def _do_without(reason: str) -> NoReturn:
     if servers_required():
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
@@ -74,6 +78,15 @@ def _address(server: str) -> str:
 def servers_required() -> bool:
     """Say whether a missing server is a failure (CI) and not just a skip (a laptop)."""
     return os.environ.get("CI") == "true" or os.environ.get("ANGZARR_REQUIRE_SERVERS") == "1"
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Where Chromium is."""
+    path = os.environ.get("ANGZARR_TEST_CHROMIUM") or shutil.which("chromium")
+    return path or _do_without(
+        "no Chromium: run `make browser`, or name it in ANGZARR_TEST_CHROMIUM"
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -15,6 +15,7 @@ import sys
 import time
 
 import fleet
+import packages
 import processes
 import state
 from server import CannotStart
@@ -80,6 +81,16 @@ def _servers_required() -> bool:
     return os.environ.get("CI") == "true" or os.environ.get("ANGZARR_REQUIRE_SERVERS") == "1"
 
 
+def _browser(_: argparse.Namespace) -> int:
+    """Have the browser that drives the pages; without root a laptop goes without it."""
+    try:
+        packages.ensure("chromium", "chromium")
+    except CannotStart as problem:
+        print(f"  chromium is missing: {problem}", file=sys.stderr)
+        return 1 if _servers_required() else 0
+    return 0
+
+
 def _kill(arguments: argparse.Namespace) -> int:
     fleet.kill(arguments.name)
     return 0
@@ -102,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, action, meaning in (
         ("up", _up, "install and start what does not run yet"),
         ("down", _down, "stop what was started here"),
+        ("browser", _browser, "install Chromium, unless it is there"),
         ("env", _env, "print the addresses as shell exports"),
     ):
         commands.add_parser(name, help=meaning).set_defaults(action=action)

@@ -1,0 +1,198 @@
+"""The pages in a real Chromium: what a person does, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from angzarr.analysis.entry import Status
+from angzarr.analysis.job import JobStatus
+from angzarr.dashboard_section import Role
+from angzarr.events.event import Event
+from contracts.ledger import letter_of
+
+EVIL = "<script>window.evil = 1</script><img src=x onerror='window.evil=1'>\u202egpj.exe"
+
+
+@pytest.fixture
+def group(world):
+    (entry, *_) = world.file(8)
+    return entry.fingerprint
+
+
+def test_a_token_is_traded_for_a_session_and_given_back(visit, group):
+    visit.go("/groups")
+    visit.page.get_by_label("Token").fill("guess")
+    visit.page.get_by_role("button", name="Log in").click()
+    expect(visit.page.get_by_role("alert")).to_contain_text("not known")
+    visit.complaints.clear()  # Chromium tells of the 401
+    page = visit.login()
+    expect(page.get_by_text("operator@test")).to_be_visible()
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Log out").click()
+    visit.go("/groups")
+    expect(page.get_by_role("heading")).to_have_text("Log in")
+
+
+def test_a_person_replays_a_group_and_sees_each_stage(visit, world, group):
+    page = visit.login()
+    page.get_by_role("link", name="TimeoutError").click()
+    page.get_by_role("link", name="Replay…").click()
+    expect(page.locator("#dry-run")).to_contain_text("8 entries")
+    page.get_by_label("Why").fill("the CRM is back")
+    page.get_by_role("button", name="Replay 8 entries").click()
+    expect(page.get_by_role("status")).to_contain_text("0 of 8 done")
+    (job,) = world.jobs.all.values()
+    assert job.note == "the CRM is back"
+    world.jobs.put(job, sent=1, handled=1, stage=1)
+    expect(page.get_by_role("status")).to_contain_text("1 of 8 done")
+    expect(page.locator("li[aria-current]")).to_have_text("5")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#progress .badge")).to_have_text("paused")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#progress .badge")).to_have_text("running")
+    world.jobs.put(world.jobs.all[job.id], status=JobStatus.DONE, sent=8, handled=8, stage=3)
+    expect(page.locator("#progress .badge")).to_have_text("done")
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+
+
+def test_without_scripts_the_progress_is_shown_as_well(open_visit, world, group):
+    visit = open_visit(java_script_enabled=False)
+    page = visit.login()
+    visit.go(f"/groups/{group}/replay")
+    page.get_by_role("button", name="Replay 8 entries").click()
+    (job,) = world.jobs.all.values()
+    world.jobs.put(job, handled=4)
+    expect(page.locator("#progress")).to_contain_text("4 of 8 done")
+
+
+def test_an_entry_is_shown_whole_and_skipped_after_a_question(visit, world):
+    (entry,) = world.file(1)
+    page = visit.login()
+    visit.go(f"/entries/{entry.id}")
+    for text in ('"total": 3', "/srv/app/orders.py", "timed out after 3 s", "History"):
+        expect(page.get_by_text(text).first).to_be_visible()
+    page.get_by_role("link", name="Skip…").click()
+    page.get_by_label("Why").fill("a test order")
+    page.get_by_role("button", name="Skip").click()
+    expect(page.get_by_role("status")).to_have_text("Skipped.")
+    expect(page.get_by_text("a test order")).to_be_visible()
+    assert world.ledger.open(entry.id).entry.status is Status.SKIPPED
+
+
+def test_a_hostile_letter_runs_nothing(visit, world):
+    event = Event(id="evil", type=EVIL, data={EVIL: EVIL}, domain="order", tenant_id=EVIL)
+    letter = letter_of("evil", event=event, error_type=EVIL, error_message=EVIL, error_stack=EVIL)
+    (entry,) = world.ledger.add_failed_events([letter])
+    page = visit.login()
+    for path in ("/groups", f"/groups/{entry.fingerprint}", "/entries", f"/entries/{entry.id}"):
+        visit.go(path)
+        assert page.evaluate("window.evil") is None
+        assert page.locator("main img, main script").count() == 0
+
+
+def test_a_breaker_is_isolated_and_reset(visit, world):
+    page = visit.login()
+    page.get_by_role("link", name="Breakers").click()
+    page.get_by_role("link", name="Isolate crm").click()
+    page.get_by_role("button", name="Isolate").click()
+    expect(page.get_by_role("status")).to_contain_text("held open")
+    assert world.breakers.states()["crm"].phase == "isolated"
+    page.get_by_role("link", name="Reset crm").click()
+    page.get_by_role("button", name="Reset").click()
+    assert world.breakers.states()["crm"].phase == "closed"
+
+
+def test_the_keyboard_is_enough(visit, world, group):
+    page = visit.login()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    until_focused(page, page.get_by_role("link", name="TimeoutError"))
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/groups/*")
+    until_focused(page, page.get_by_label("Owner"))
+    page.keyboard.type("ada")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_have_text("The group was changed.")
+    assert world.groups.open_group(group).owner == "ada"
+
+
+def until_focused(page, wanted):
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("one => one === document.activeElement"):
+            return
+    pytest.fail("the keyboard does not reach it")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_a_telephone_in_the_dark_too(open_visit, world, group, scheme):
+    visit = open_visit(viewport={"width": 360, "height": 740}, color_scheme=scheme)
+    page = visit.login()
+    entry = world.ledger.get_failed_events(status=None).entries[0]
+    job = world.jobs.begin(selection(entry), plan(), by="ada", job_id="j1")
+    world.jobs.put(job, status=JobStatus.DONE)
+    paths = ["/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries",
+             f"/entries/{entry.id}", f"/entries/{entry.id}/explanation", "/jobs",
+             "/jobs/j1", "/breakers"]  # fmt: skip
+    for path in paths:
+        visit.go(path)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 360, path
+        assert page.evaluate(LOW_CONTRAST) == [], path
+
+
+def selection(entry):
+    from angzarr.analysis.job import Selection
+
+    return Selection(entry_ids=(entry.id,))
+
+
+def plan():
+    from angzarr.analysis.job import JobPlan
+
+    return JobPlan()
+
+
+#: Texts whose colour is too close to what is behind them (WCAG 2.2: 4.5 to 1).
+LOW_CONTRAST = """() => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255)
+      .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (one) => {
+    for (let at = one; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((one) => [...one.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+    .filter((one) => {
+      const [a, b] = [light(getComputedStyle(one).color), light(behind(one))];
+      return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
+    })
+    .map((one) => `${one.tagName} ${one.className} ${one.textContent.trim().slice(0, 40)}`);
+}"""
+
+
+def test_a_viewer_sees_no_button_that_acts(open_visit, world, group):
+    page = open_visit().login(Role.VIEWER)
+    page.get_by_role("link", name="TimeoutError").click()
+    expect(page.get_by_role("link", name="Replay…")).to_have_count(0)
+    expect(page.get_by_role("button", name="Save")).to_have_count(0)
+
+
+def test_every_field_has_a_label(visit, group):
+    page = visit.login()
+    for path in ("/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries"):
+        visit.go(path)
+        assert page.evaluate(UNLABELLED) == 0
+
+
+UNLABELLED = """[...document.querySelectorAll("main input, main select, main textarea")]
+  .filter((field) => field.type !== "hidden" && !field.labels.length).length"""
