@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, Final
 
-from angzarr import wiring
+from angzarr import ledger_wiring, wiring
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.alert_section import AlertSettings, WebhookSettings
 from angzarr.analysis.alert import Alert
@@ -88,9 +88,12 @@ def rules_of(given: AlertSettings) -> AlertRules:
 
 def _alerting(settings: Settings, broker: str) -> Alerting:
     given, doors = settings.analysis.alerts, ExitStack()
-    ledger, alerts = wiring.open_ledger(settings, broker), wiring.open_alerts(settings, broker)
-    groups = wiring.open_groups(settings, broker)
-    jobs = wiring.open_replay_jobs(settings, broker)
+    ledger, alerts = (
+        ledger_wiring.open_ledger(settings, broker),
+        ledger_wiring.open_alerts(settings, broker),
+    )
+    groups = ledger_wiring.open_groups(settings, broker)
+    jobs = ledger_wiring.open_replay_jobs(settings, broker)
     for one in (ledger, alerts, groups, jobs):
         doors.callback(one.close)
     return Alerting(
@@ -117,7 +120,7 @@ def _delivery(
 ) -> AlertDelivery:
     return AlertDelivery(
         sink=sink,
-        alerts=wiring.open_alerts(settings, broker),
+        alerts=ledger_wiring.open_alerts(settings, broker),
         breakers=InProcessBreakers(default=BREAKER),
         policy=patience(named(policies_from(settings.retry.policies), "webhook")),
         max_age=settings.analysis.alerts.max_age,

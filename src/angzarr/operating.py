@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from angzarr import (
     checks,
+    ledger_wiring,
     letter_wiring,
     payload_wiring,
     protection_wiring,
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
     from angzarr.analysis.alert_delivery import Sink
     from angzarr.analysis.brake import Brake
     from angzarr.analysis.compensation import Compensations
+    from angzarr.analysis.group import Groups
+    from angzarr.analysis.ledger import Ledger
     from angzarr.analysis.replay import ReplayTargets
+    from angzarr.analysis.upkeep import LedgerUpkeep
     from angzarr.analysis.write import Writes
 
 C = TypeVar("C")
@@ -80,14 +84,13 @@ class Operating(Publishing):
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""
         checks.check_analysis(self.settings, self.broker_url)
 
-    def open_ledger(self) -> Any:
+    def open_ledger(self) -> Ledger:
         """Return the ledger."""
-        return wiring.open_ledger(self.settings, self.broker_url)
+        return ledger_wiring.open_ledger(self.settings, self.broker_url)
 
     def open_alerts(self) -> Alerts:
         """Return the alerts about what is in the ledger."""
-        found: Alerts = wiring.open_alerts(self.settings, self.broker_url)
-        return found
+        return ledger_wiring.open_alerts(self.settings, self.broker_url)
 
     def open_webhooks(self) -> Mapping[str, Sink]:
         """Return where alerts go besides the log, by name; raises MissingExtra."""
@@ -103,25 +106,23 @@ class Operating(Publishing):
 
     def open_writes(self) -> Writes:
         """Return what remembers the writes of the HTTP API."""
-        found: Writes = wiring.open_writes(self.settings, self.broker_url)
-        return found
+        return ledger_wiring.open_writes(self.settings, self.broker_url)
 
     def open_brake(self) -> Brake:
         """Return the brake of the ledger's replays."""
-        found: Brake = wiring.open_brake(self.settings, self.broker_url)
-        return found
+        return ledger_wiring.open_brake(self.settings, self.broker_url)
 
     def open_replay_jobs(self) -> Any:
         """Return the replay jobs of the ledger."""
-        return wiring.open_replay_jobs(self.settings, self.broker_url)
+        return ledger_wiring.open_replay_jobs(self.settings, self.broker_url)
 
-    def open_groups(self) -> Any:
+    def open_groups(self) -> Groups:
         """Return the groups of the ledger."""
-        return wiring.open_groups(self.settings, self.broker_url)
+        return ledger_wiring.open_groups(self.settings, self.broker_url)
 
-    def open_ledger_upkeep(self) -> Any:
+    def open_ledger_upkeep(self) -> LedgerUpkeep:
         """Return what looks after the ledger's tables."""
-        return wiring.open_ledger_upkeep(self.settings, self.broker_url)
+        return ledger_wiring.open_ledger_upkeep(self.settings, self.broker_url)
 
     def open_publisher(self) -> Publisher:
         """Return what sends raw messages to this app's broker."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from angzarr import wiring
+from angzarr import ledger_wiring
 from angzarr.analysis.classify import Classifier, Replacement
 from angzarr.analysis.evidence import Fit
 from angzarr.analysis.gathering import BreakerLook, Gathering, NewerRuns
@@ -78,7 +78,7 @@ class Ruling(Operating):
         """Return what finds out all that is known of failures; `peers` of it is to be closed."""
         self._load_tasks()
         return Gathering(
-            peers=wiring.open_peers(self.settings, self.broker_url),
+            peers=ledger_wiring.open_peers(self.settings, self.broker_url),
             obstacle=replayer.obstacle,
             clock=replayer.clock,
             breakers=self._breaker_look(replayer.clock),

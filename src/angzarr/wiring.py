@@ -179,66 +179,6 @@ def open_facts(settings: Settings, broker: str) -> FactLog:
     return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
 
 
-def open_ledger(settings: Settings, broker: str) -> Any:
-    """Return the ledger that the analysis worker keeps."""
-    ledger = importlib.import_module("angzarr.adapters.sql.ledger")
-    return ledger.SqlLedger(_ledger_database(settings, broker))
-
-
-def open_groups(settings: Settings, broker: str) -> Any:
-    """Return the groups of the ledger."""
-    groups = importlib.import_module("angzarr.adapters.sql.ledger_groups")
-    return groups.SqlGroups(_ledger_database(settings, broker))
-
-
-def open_ledger_upkeep(settings: Settings, broker: str) -> Any:
-    """Return what looks after the ledger's tables."""
-    upkeep = importlib.import_module("angzarr.adapters.sql.ledger_upkeep")
-    return upkeep.SqlUpkeep(_ledger_database(settings, broker))
-
-
-def open_writes(settings: Settings, broker: str) -> Any:
-    """Return what remembers the writes of the HTTP API, beside the ledger."""
-    writes = importlib.import_module("angzarr.adapters.sql.writes")
-    return writes.SqlWrites(_ledger_database(settings, broker))
-
-
-def open_brake(settings: Settings, broker: str) -> Any:
-    """Return the brake of the ledger's replays."""
-    brake = importlib.import_module("angzarr.adapters.sql.brake")
-    return brake.SqlBrake(_ledger_database(settings, broker))
-
-
-def open_replay_jobs(settings: Settings, broker: str) -> Any:
-    """Return the replay jobs, which are kept in the ledger's database."""
-    jobs = importlib.import_module("angzarr.adapters.sql.jobs")
-    return jobs.SqlReplayJobs(_ledger_database(settings, broker))
-
-
-def open_peers(settings: Settings, broker: str) -> Any:
-    """Return what tells how many events of the ledger fare."""
-    peers = importlib.import_module("angzarr.adapters.sql.peers")
-    return peers.SqlPeers(_ledger_database(settings, broker))
-
-
-def open_alerts(settings: Settings, broker: str) -> Any:
-    """Return the alerts about what is in the ledger."""
-    alerts = importlib.import_module("angzarr.adapters.sql.alerts")
-    return alerts.SqlAlerts(_ledger_database(settings, broker))
-
-
-def _ledger_database(settings: Settings, broker: str) -> Any:
-    url = settings.ledger or (EMBEDDED if is_embedded(broker) else None)
-    if url is None:
-        msg = (
-            "no ledger is configured: set ledger to a database, e.g."
-            " ledger: postgresql+psycopg://localhost/angzarr or ANGZARR_LEDGER"
-        )
-        raise ConfigurationError(msg)
-    database = importlib.import_module("angzarr.adapters.sql.ledger_database")
-    return database.LedgerDatabase(sql_engine(url), migrate=settings.ledger_migrate)
-
-
 def is_amqp(broker: str) -> bool:
     """Tell whether *broker* is a RabbitMQ."""
     return broker.startswith(("amqp", "pyamqp"))

@@ -13,7 +13,7 @@ from tests.contracts.alerts import alert_of, sighting_of
 from tests.hand_clock import START, HandClock
 from tests.polling import wait_until
 
-from angzarr import alert_wiring, wiring
+from angzarr import alert_wiring, ledger_wiring
 from angzarr.adapters.http.signature import signed_headers
 from angzarr.adapters.http.webhook import Webhook
 from angzarr.analysis.alert import BodyFormat, Fate
@@ -242,7 +242,7 @@ def test_what_was_raised_reaches_a_receiver_that_settings_name(receive, tmp_path
         "analysis": {"alerts": {"webhooks": {"ops": ops}}},
         "retry": {"policies": {"webhook": {"base": 0.01, "max_delay": 0.01}}},
     })  # fmt: skip
-    store = wiring.open_alerts(settings, "amqp://")
+    store = ledger_wiring.open_alerts(settings, "amqp://")
     store.raise_([sighting_of("f1", "log", "ops", raised_at=datetime.now(UTC))])
     threads = alert_wiring.open_threads(settings, "amqp://")
     ops_thread = threads[-1]

@@ -12,7 +12,7 @@ from tests.contracts.alerts import alert_of
 from tests.contracts.ledger import letter_of
 from tests.polling import wait_until
 
-from angzarr import alert_wiring, wiring
+from angzarr import alert_wiring, ledger_wiring
 from angzarr.analysis.alert import BodyFormat, Fate, Severity
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.settings import load
@@ -141,7 +141,10 @@ def test_there_are_no_threads_where_alerts_are_off():
 
 def test_the_threads_raise_what_the_ledger_holds_and_deliver_it(tmp_path, caplog):
     settings = load({"ledger": f"sqlite:///{tmp_path / 'ledger.db'}"})
-    ledger, store = wiring.open_ledger(settings, "amqp://"), wiring.open_alerts(settings, "amqp://")
+    ledger, store = (
+        ledger_wiring.open_ledger(settings, "amqp://"),
+        ledger_wiring.open_alerts(settings, "amqp://"),
+    )
     ledger.add_failed_event(letter_of())
     threads = alert_wiring.open_threads(settings, "amqp://")
     for thread in threads:

@@ -24,10 +24,10 @@ from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.pruning import Pruning, Retention
 from angzarr.analysis.recovering import Recovering
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.target_phases import TargetPhases
 from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.cli.application import Application
-from angzarr.cli.target_phases import TargetPhases
 from angzarr.clock import SystemClock
 
 
@@ -75,7 +75,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         runner = JobRunner(
             work=jobs,
             replayer=replayer,
-            phase=TargetPhases(app=app, clock=replayer.clock),
+            phase=TargetPhases(look=deciding.gathering.breakers),
             barred=lambda: why_not_at_all(brake.state(), replayer.clock.now()),
             most_replays=settings.most_replays,
             engine=uuid.uuid4().hex,

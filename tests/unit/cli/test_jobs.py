@@ -1,25 +1,20 @@
 from __future__ import annotations
 
 import json
-import types
 from datetime import timedelta
 
 import pytest
 from rich.console import Console
 from tests.contracts.ledger import message_of
-from tests.hand_clock import START, HandClock
+from tests.hand_clock import START
 from tests.unit.cli.ledger_app import held
 
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.cli import job_view
 from angzarr.cli.analyze import open_worker
-from angzarr.cli.target_phases import TargetPhases
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
-from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.events import headers as names
-from angzarr.resilience.breaker import Phase, State
-from angzarr.resilience.guarded import Guard
 
 
 def outcome_of(message, outcome="handled"):
@@ -225,70 +220,3 @@ def test_a_terminal_sees_a_bar(monkeypatch, capsys):
     assert "4/4" in shown
     assert "[red]evil[/red]" in shown
     assert job_view.exit_code(job) == 1
-
-
-# -- breakers of the targets -----------------------------------------------------------------
-
-
-class Controls:
-    def __init__(self, states):
-        self.given, self.asked = states, 0
-
-    def states(self):
-        self.asked += 1
-        if isinstance(self.given, Exception):
-            raise self.given
-        return self.given
-
-
-def phases_of(controls, clock, seconds=(0.0,)):
-    handler = types.SimpleNamespace(breakers=(Guard("bank"), Guard("mail")), domain="order")
-
-    def breaker_controls():
-        if controls is None:
-            raise ConfigurationError("none is shared")
-        return controls
-
-    times = iter(seconds)
-    shop = types.SimpleNamespace(
-        find_handler=lambda name: handler if name == "pay" else None,
-        breaker_controls=breaker_controls,
-    )
-    last = [0.0]
-
-    def monotonic():
-        last[0] = next(times, last[0])
-        return last[0]
-
-    return TargetPhases(app=shop, clock=clock, monotonic=monotonic)
-
-
-@pytest.mark.parametrize(
-    ("states", "phase"),
-    [
-        ({}, None),
-        ({"bank": State()}, Phase.CLOSED),
-        ({"bank": State(), "mail": State(phase=Phase.HALF_OPEN)}, Phase.HALF_OPEN),
-        ({"bank": State(phase=Phase.ISOLATED), "mail": State(phase=Phase.OPEN)}, Phase.ISOLATED),
-        ({"wave:order": State(phase=Phase.OPEN)}, Phase.OPEN),
-        ({"others": State(phase=Phase.OPEN)}, None),
-        ({"bank": State(phase=Phase.OPEN, retry_at=START + timedelta(seconds=1))}, Phase.OPEN),
-        ({"bank": State(phase=Phase.OPEN, retry_at=START)}, Phase.HALF_OPEN),
-        (StoreUnavailable("away"), None),
-    ],
-)
-def test_the_worst_breaker_of_the_handlers_counts(states, phase):
-    assert phases_of(Controls(states), HandClock())(["pay"]) is phase
-
-
-def test_unknown_handlers_and_breakers_of_each_process_say_nothing():
-    assert phases_of(None, HandClock())(["pay"]) is None
-    assert phases_of(Controls({"bank": State(phase=Phase.OPEN)}), HandClock())(["x"]) is None
-
-
-def test_breakers_are_asked_once_a_second():
-    controls = Controls({"bank": State()})
-    phases = phases_of(controls, HandClock(), seconds=(0.0, 0.0, 0.5, 1.1, 1.1))
-    for _ in range(3):
-        phases(["pay"])
-    assert controls.asked == 2

@@ -1,0 +1,36 @@
+"""Target phases: how the breakers stand around the handlers that a replay job calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from angzarr.analysis.evidence import BreakerSeen
+from angzarr.analysis.gathering import BreakerLook
+from angzarr.resilience.breaker import Phase
+
+#: The worst first.
+_ORDER: Final = (Phase.ISOLATED, Phase.OPEN, Phase.HALF_OPEN, Phase.CLOSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPhases:
+    """Asks for the breakers around handlers; None: nobody can be asked."""
+
+    look: BreakerLook | None
+
+    def __call__(self, handlers: Sequence[str]) -> Phase | None:
+        """Return the worst phase around *handlers*; None: not known."""
+        if self.look is None:
+            return None
+        seen = [one for handler in handlers for one in self.look.of(handler)[0] or ()]
+        return min(map(phase_of, seen), key=_ORDER.index, default=None)
+
+
+def phase_of(seen: BreakerSeen) -> Phase:
+    """Return the phase for who is about to call: an open breaker that may be tried is half-open.
+
+    Where nobody else calls, nobody but the replay itself would find out that the wait is over.
+    """
+    return Phase.HALF_OPEN if seen.to_be_tried else seen.phase

@@ -1,0 +1,60 @@
+"""Which breaker counts for a replay job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.hand_clock import START, HandClock
+
+from angzarr.analysis.gathering import BreakerLook
+from angzarr.analysis.target_phases import TargetPhases
+from angzarr.errors import StoreUnavailable
+from angzarr.resilience.breaker import BreakerSettings, Phase, State
+
+
+class Controls:
+    def __init__(self, states):
+        self.given = states
+
+    def states(self):
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+
+def phases_of(states):
+    look = BreakerLook(
+        controls=Controls(states),
+        names_of=lambda handler: ("bank", "mail") if handler == "pay" else None,
+        settings_of=lambda _name: BreakerSettings(),
+        clock=HandClock(),
+        wave_of=lambda _handler: "wave:order",
+    )
+    return TargetPhases(look=look)
+
+
+WELL = {"bank": State(), "mail": State()}
+
+
+@pytest.mark.parametrize(
+    ("states", "phase"),
+    [
+        ({}, None),
+        (WELL, Phase.CLOSED),
+        ({"bank": State(), "mail": State(phase=Phase.HALF_OPEN)}, Phase.HALF_OPEN),
+        ({"bank": State(phase=Phase.ISOLATED), "mail": State(phase=Phase.OPEN)}, Phase.ISOLATED),
+        (WELL | {"wave:order": State(phase=Phase.OPEN)}, Phase.OPEN),
+        ({"others": State(phase=Phase.OPEN)}, None),
+        ({"bank": State(phase=Phase.OPEN, retry_at=START + timedelta(seconds=1))}, Phase.OPEN),
+        (WELL | {"bank": State(phase=Phase.OPEN, retry_at=START)}, Phase.HALF_OPEN),
+        (StoreUnavailable("away"), None),
+    ],
+)
+def test_the_worst_breaker_of_the_handlers_counts(states, phase):
+    assert phases_of(states)(["pay"]) is phase
+
+
+def test_unknown_handlers_and_breakers_of_each_process_say_nothing():
+    assert TargetPhases(look=None)(["pay"]) is None
+    assert phases_of({"bank": State(phase=Phase.OPEN)})(["x"]) is None
