@@ -88,10 +88,8 @@ def rules_of(given: AlertSettings) -> AlertRules:
 
 def _alerting(settings: Settings, broker: str) -> Alerting:
     given, doors = settings.analysis.alerts, ExitStack()
-    ledger, alerts = (
-        ledger_wiring.open_ledger(settings, broker),
-        ledger_wiring.open_alerts(settings, broker),
-    )
+    ledger = ledger_wiring.open_ledger(settings, broker)
+    alerts = ledger_wiring.open_alerts(settings, broker)
     groups = ledger_wiring.open_groups(settings, broker)
     jobs = ledger_wiring.open_replay_jobs(settings, broker)
     for one in (ledger, alerts, groups, jobs):

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
+import click
 import httpx
 import pytest
 from pydantic import BaseModel
 
 import angzarr
 from angzarr import errors
+from angzarr.cli.main import main
 from angzarr.events import headers
 from angzarr.settings import Settings, load
 
@@ -215,3 +217,26 @@ def test_the_readme_publishes_to_its_handler(orders, monkeypatch):
     _, sample = blocks(CHECKOUT / "README.md", "python")
     exec(compile(sample, "README.md", "exec"), {})  # noqa: S102 - our own page
     assert sent == [("orders.sync_to_crm", [{"order_id": "o-1", "total": str(Decimal("9.90"))}])]
+
+
+# -- commands ------------------------------------------------------------------------------
+
+
+def commands(command: click.Command, path: str) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield path
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        yield from commands(command.get_command(context, name), f"{path} {name}")
+
+
+def test_every_command_is_on_its_page():
+    rows = re.findall(
+        r"^\| (`angzarr [^|]*) \|", (REFERENCE / "commands.md").read_text(), re.MULTILINE
+    )
+    told = set()
+    for row in rows:
+        first, *verbs = re.findall(r"`([^`]+)`", row)
+        told |= {first, *(f"{first.rpartition(' ')[0]} {verb}" for verb in verbs)}
+    assert set(commands(main, "angzarr")) == told
