@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from angzarr.analysis.entry import Entry, Failure, FailureClass
+from angzarr.analysis.entry import Entry, Failure, FailureClass, Hold
 from angzarr.analysis.evidence import Evidence, Health
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.ledger import Decided, Ledger
+from angzarr.analysis.recovery import is_automatic
 from angzarr.analysis.transition import Action, Decision
 
 
@@ -48,7 +49,7 @@ class Deciding:
         """Hold *entry*, whose replay is due, if a replay job has it; tell whether one has."""
         if not (job := self.owners([entry]).get(entry.id)):
             return False
-        self.hold(entry, _said_of(job))
+        self.hold(entry, _said_of(job), _hold_of(job))
         return True
 
     def barred(self, entry: Entry) -> bool:
@@ -57,12 +58,13 @@ class Deciding:
         seen = look.of(entry.handler_name)[0] if look else None
         return any(one.health is Health.ILL for one in seen or ())
 
-    def hold(self, entry: Entry, why: str) -> None:
+    def hold(self, entry: Entry, why: str, reason: Hold = Hold.ANSWER) -> None:
         """Hold *entry* for a person, unless it changed meanwhile."""
         decision = Decision(
             action=Action.HOLD,
             failure_class=entry.failure_class or FailureClass.UNKNOWN,
             evidence=why,
+            hold=reason,
         )
         held = Decided(entry_id=entry.id, revision=entry.revision, decision=decision)
         self.ledger.decide([held], by=self.name)
@@ -73,7 +75,12 @@ def _left_to(job: str | None, decision: Decision) -> Decision:
     if job is None or decision.action is not Action.REPLAY:
         return decision
     evidence = f"{_said_of(job)}; {decision.evidence}"
-    return replace(decision, action=Action.HOLD, evidence=evidence)
+    return replace(decision, action=Action.HOLD, evidence=evidence, hold=_hold_of(job))
+
+
+def _hold_of(job: str) -> Hold:
+    """Return why what *job* replayed is held: what began by itself may be recovered again."""
+    return Hold.RULE if is_automatic(job) else Hold.JOB
 
 
 def _said_of(job: str) -> str:

@@ -38,6 +38,15 @@ class Status(StrEnum):
     COMPENSATED = "compensated"
 
 
+class Hold(StrEnum):
+    """Why an entry is held; only what a rule held is replayed by itself once its cause is gone."""
+
+    RULE = "rule"
+    JOB = "job"  # a person's replay job replayed it, or has it
+    ANSWER = "answer"  # its last replay was not answered, or could not be sent
+    PERSON = "person"  # somebody brought it back
+
+
 class FailureClass(StrEnum):
     """What kind of failure an entry is (spec A3, decisions 24)."""
 
@@ -104,6 +113,8 @@ class Entry:
     letter_id: str
     letter_replay: int = 0
     status: Status = Status.FAILED
+    #: Set while it is held; None: it is not, or a release before this one held it.
+    hold: Hold | None = None
     failure_class: FailureClass | None = None
     #: Why the entry is classified as it is, one sentence.
     evidence: str = ""

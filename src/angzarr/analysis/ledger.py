@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
-from angzarr.analysis.entry import Entry, EntryDetail, Failure, FailureClass, Status
+from angzarr.analysis.entry import Entry, EntryDetail, Failure, FailureClass, Hold, Status
 from angzarr.analysis.pruning import Prunable
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import Decision
@@ -44,6 +44,7 @@ class EntryFilter:
     category: str | None = None
     error_type: str | None = None
     error_code: str | None = None
+    hold: Hold | None = None
     #: The release of the worker that failed last.
     version: str | None = None
     since: datetime | None = None
@@ -57,6 +58,7 @@ ANY: Final = EntryFilter()
 EXACT: Final = (
     "handler_name", "domain", "event_type", "event_id", "fingerprint", "tenant_id",
     "correlation_id", "failure_class", "reason", "category", "error_type", "error_code", "version",
+    "hold",
 )  # fmt: skip
 
 #: Entries that nobody is done with.

@@ -1,41 +1,47 @@
 """Recovering: the analysis worker's duty that replays held groups whose cause is gone (A3, A4).
 
-It looks at one held entry of each group as if that had just failed. Where the rules would now
-replay it, a replay job is begun for all that are held in its group: canary first, and it halts
-itself. A person's word stands above: what is acknowledged is left alone, and so is everything
-while the brake is pulled or it is quiet.
+It looks at some held entries of each group as if they had just failed. Where the rules would now
+replay one, a replay job is begun for all like it in its group: canary first, and it halts itself.
+People stand above it: only what a rule held is replayed, what is acknowledged is left alone, and
+so is everything while the brake is pulled or it is quiet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from angzarr.analysis.deciding import Deciding
-from angzarr.analysis.entry import Entry, Failure, Status
+from angzarr.analysis.duty import report
+from angzarr.analysis.entry import Entry, EntryDetail, Hold, Status
 from angzarr.analysis.evidence import Evidence
 from angzarr.analysis.group import OPEN_GROUPS, Groups
-from angzarr.analysis.job import JobPlan, JobStatus, ReplayJobs, Selection
+from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, ReplayJobs, Selection
 from angzarr.analysis.ledger import EntryFilter, Ledger
-from angzarr.analysis.recovery import AUTOMATIC, considered, may_begin, trial
+from angzarr.analysis.recovery import (
+    AUTOMATIC,
+    considered,
+    is_automatic,
+    job_id_for,
+    left_to_people,
+    may_begin,
+    of_group,
+    samples,
+)
 from angzarr.analysis.transition import Action, Decision
 from angzarr.clock import Clock
+from angzarr.errors import Unavailable
+from angzarr.seldom import Seldom
 
 #: From one look to the next.
 LOOK_EVERY: Final = timedelta(seconds=30)
 #: Groups looked at in one turn; the next turn goes on behind them.
 GROUPS: Final = 50
-#: Halted jobs looked through for those that another takes over from.
-HALTED: Final = 1000
-
-
-class _Sample(NamedTuple):
-    """The entry of a group that failed last of those that are held, and its letter."""
-
-    entry: Entry
-    failure: Failure
+#: Held entries of a group among which samples are chosen, and jobs among which its own are.
+HELD: Final = 50
+JOBS: Final = 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,15 +55,18 @@ class Recovering:
     clock: Clock
     #: Says why nothing may begin by itself now, or nothing.
     barred: Callable[[], str]
+    #: Names the releases that run a handler; empty: unknown.
+    running: Callable[[str], str]
+    #: Replays after which an entry is left to people.
+    most_replays: int
     plan: JobPlan = field(default_factory=JobPlan)
     #: Jobs of more entries wait for a person; None: none does.
     approval_over: int | None = None
     every: timedelta = LOOK_EVERY
+    seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="recovery", init=False)
     _look_at: datetime | None = field(default=None, init=False)
     _after: str = field(default="", init=False)
-    #: The number of the next job of a group, as far as this worker knows.
-    _numbers: dict[str, int] = field(default_factory=dict, init=False)
 
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
         """Look at some groups, now and then; return how many jobs were begun."""
@@ -67,57 +76,75 @@ class Recovering:
         self._look_at = now + self.every
         if self.barred():
             return 0
-        samples = self._samples()
-        if not samples:
+        found = self._samples()
+        if not found:
             return 0
-        evidence = self.deciding.gathering.gather(samples)
-        judged = zip(samples, evidence, strict=True)
-        return sum(self._recover(one.entry, known, now) for one, known in judged)
+        evidence = self.deciding.gathering.gather([(one.entry, one.failure) for one in found])
+        gone = [pair for pair in zip(found, evidence, strict=True) if self._is_gone(pair[1])]
+        jobs = self.jobs.get_jobs(limit=JOBS).jobs if gone else ()
+        return sum(self._recover(one.entry, known, jobs, now) for one, known in gone)
 
-    def _samples(self) -> list[_Sample]:
+    def _samples(self) -> list[EntryDetail]:
         page = self.groups.get_groups(OPEN_GROUPS, limit=GROUPS, after=self._after)
         self._after = page.next
-        found = (self._sample(group.fingerprint) for group in page.groups if considered(group))
-        samples = [one for one in found if one is not None]
-        owned = self.deciding.owners([one.entry for one in samples])
-        return [one for one in samples if one.entry.id not in owned]
+        found = [
+            entry
+            for group in page.groups
+            if considered(group)
+            for entry in samples(self._held(group.fingerprint), self.most_replays)
+        ]
+        owners = self.deciding.owners(found)
+        free = [entry for entry in found if self._is_free(owners.get(entry.id, ""))]
+        opened = (self.ledger.open(entry.id) for entry in free)
+        return [detail for detail in opened if detail is not None]
 
-    def _sample(self, fingerprint: str) -> _Sample | None:
-        wanted = EntryFilter(fingerprint=fingerprint)
-        held = self.ledger.get_failed_events(wanted, status=Status.HELD, limit=1).entries
-        detail = self.ledger.open(held[0].id) if held else None
-        return _Sample(detail.entry, detail.failure) if detail else None
+    def _held(self, fingerprint: str) -> Sequence[Entry]:
+        wanted = EntryFilter(fingerprint=fingerprint, hold=Hold.RULE)
+        return self.ledger.get_failed_events(wanted, status=Status.HELD, limit=HELD).entries
 
-    def _recover(self, entry: Entry, evidence: Evidence, now: datetime) -> bool:
-        decision = self.deciding.classify(evidence)
-        if decision.action is not Action.REPLAY:
+    def _is_free(self, owner: str) -> bool:
+        """Tell whether no job has it, but for one of ours that halted."""
+        if not owner or not is_automatic(owner):
+            return not owner
+        job = self.jobs.open_job(owner)
+        return job is not None and job.status is JobStatus.HALTED
+
+    def _is_gone(self, evidence: Evidence) -> bool:
+        return self.deciding.classify(evidence).action is Action.REPLAY
+
+    def _recover(
+        self, entry: Entry, evidence: Evidence, jobs: Sequence[ReplayJob], now: datetime
+    ) -> bool:
+        """Begin a job for what is like *entry*, if one may begin; one group stops no other."""
+        try:
+            return self._begin_next(entry, evidence, jobs, now)
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - the other groups are to be looked at
+            report(self.name, error, self.seldom)
             return False
-        job_id = self._next_job(entry, evidence, now)
-        if not job_id:
+
+    def _begin_next(
+        self, entry: Entry, evidence: Evidence, jobs: Sequence[ReplayJob], now: datetime
+    ) -> bool:
+        known = of_group(jobs, entry)
+        if left_to_people(known, now):
             return False
-        self._begin(job_id, entry, decision)
+        before = [job for job in known if job.created_by == AUTOMATIC]
+        newer = self.running(entry.handler_name) if evidence.newer_release else ""
+        job_id = job_id_for(entry, before, newer)
+        if not may_begin(before, now, newer) or self.jobs.open_job(job_id):
+            return False
+        for job in before:
+            if job.status is JobStatus.HALTED:
+                self.jobs.cancel(job.id, by=AUTOMATIC)
+        self._begin(job_id, entry, self.deciding.classify(evidence))
         return True
 
-    def _next_job(self, entry: Entry, evidence: Evidence, now: datetime) -> str:
-        """Return the id of the job that may begin now, or an empty string."""
-        number = self._numbers.get(entry.fingerprint, 1)
-        one = trial(entry, evidence, number)
-        while self.jobs.open_job(one.job_id) is not None:
-            if not one.before and evidence.newer_release:
-                return ""
-            number += 1
-            self._numbers[entry.fingerprint] = number
-            one = trial(entry, evidence, number)
-        before = [job for known in one.before if (job := self.jobs.open_job(known)) is not None]
-        return one.job_id if may_begin(before, now) else ""
-
     def _begin(self, job_id: str, entry: Entry, decision: Decision) -> None:
-        """Begin the job; what a halted one before it has not replayed is its own."""
-        for halted in self.jobs.get_jobs((JobStatus.HALTED,), limit=HALTED).jobs:
-            of_group = halted.selection.wanted.fingerprint == entry.fingerprint
-            if of_group and halted.created_by == AUTOMATIC:
-                self.jobs.cancel(halted.id, by=AUTOMATIC)
-        wanted = EntryFilter(fingerprint=entry.fingerprint, failure_class=entry.failure_class)
+        wanted = EntryFilter(
+            fingerprint=entry.fingerprint, failure_class=entry.failure_class, hold=Hold.RULE
+        )
         self.jobs.begin(
             Selection(wanted=wanted, status=Status.HELD),
             self.plan,

@@ -25,6 +25,7 @@ from angzarr.analysis.entry import (
     Failure,
     FailureClass,
     HistoryLine,
+    Hold,
     Status,
     entry_id_of,
     event_id_of,
@@ -82,6 +83,8 @@ class Decision:
     failure_class: FailureClass
     evidence: str
     delay: timedelta = timedelta(0)
+    #: For a hold: why.
+    hold: Hold = Hold.RULE
 
 
 class Change(NamedTuple):
@@ -131,6 +134,7 @@ def decided(entry: Entry, decision: Decision, now: datetime, by: str) -> Change:
     changed = _changed(
         entry,
         status=status,
+        hold=decision.hold if status is Status.HELD else None,
         failure_class=decision.failure_class,
         evidence=decision.evidence,
         next_replay_at=due_at if decision.action is Action.REPLAY else None,
@@ -232,6 +236,7 @@ def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
     return replace(
         told,
         status=Status.FAILED,
+        hold=None,
         failure_class=None,
         evidence="",
         next_replay_at=None,
@@ -264,4 +269,6 @@ def _letter_line(failure: Failure, now: datetime) -> HistoryLine:
 
 
 def _changed(entry: Entry, **fields: object) -> Entry:
+    if "status" in fields:
+        fields = {"hold": None, **fields}
     return replace(entry, revision=entry.revision + 1, **fields)  # type: ignore[arg-type]

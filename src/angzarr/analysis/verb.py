@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from angzarr.analysis.entry import Entry, HistoryLine, Status
+from angzarr.analysis.entry import Entry, HistoryLine, Hold, Status
 from angzarr.analysis.transition import Change
 
 #: Longest note that is kept, in characters.
@@ -39,7 +39,7 @@ _OPEN: Final = frozenset({Status.FAILED, Status.WAITING, Status.HELD, Status.ESC
 #: From which statuses each verb leads away; a replay under way is answered first.
 _FROM: Final = {
     Verb.SKIP: _OPEN,
-    Verb.ARCHIVE: _OPEN | {Status.SKIPPED, Status.RESOLVED, Status.COMPENSATED},
+    Verb.ARCHIVE: _OPEN | {Status.SKIPPED},
     Verb.RESTORE: frozenset({Status.ARCHIVED, Status.SKIPPED}),
     Verb.ESCALATE: _OPEN - {Status.ESCALATED},
     Verb.COMPENSATE: _OPEN | {Status.ARCHIVED, Status.SKIPPED},
@@ -74,20 +74,19 @@ def acted(entry: Entry, verb: Verb, now: datetime, by: str, note: str = "") -> C
     """Return *entry* as *verb* leaves it, or None where it does not apply.
 
     A compensated one is due until `compensation_sent` says that the broker has it.
-    Whoever closed an archived entry before stays named: archiving keeps, it does not resolve.
     """
     if refusal(entry, verb):
         return None
     closed = verb in _CLOSING
-    keeps = verb is Verb.ARCHIVE and entry.resolved_at is not None
     changed = replace(
         entry,
         status=_STATUS[verb],
+        hold=Hold.PERSON if verb is Verb.RESTORE else None,
         next_replay_at=None,
         wake_at=now + UNSENT if verb is Verb.COMPENSATE else None,
         published_at=None if verb is Verb.COMPENSATE else entry.published_at,
-        resolved_by=(entry.resolved_by if keeps else by) if closed else "",
-        resolved_at=(entry.resolved_at if keeps else now) if closed else None,
+        resolved_by=by if closed else "",
+        resolved_at=now if closed else None,
         revision=entry.revision + 1,
     )
     line = HistoryLine(at=now, who=by, what=verb.value, detail=note[:LONGEST_NOTE])

@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from angzarr.adapters.celery.publisher import refuses
 from angzarr.analysis.answers import Answers
@@ -29,6 +30,8 @@ from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.cli.application import Application
 from angzarr.clock import SystemClock
+from angzarr.errors import ConfigurationError, Unavailable
+from angzarr.fleet import running_releases
 
 
 @contextmanager
@@ -129,9 +132,19 @@ def _recovery(
             deciding=deciding,
             clock=SystemClock(),
             barred=barred,
+            running=partial(_running, app),
+            most_replays=min(settings.max_replays, settings.most_replays),
             approval_over=settings.approvals.jobs_over,
         )
     ]
+
+
+def _running(app: Application, handler: str) -> str:
+    """Name the releases that run *handler* now; empty where nobody can tell."""
+    try:
+        return ", ".join(sorted(running_releases(app.fleet().members(), handler)))
+    except (Unavailable, ConfigurationError):
+        return ""
 
 
 def open_replayer(app: Application, doors: ExitStack) -> Replayer:

@@ -8,17 +8,19 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contracts.ledger import letter_of, message_of
+from tests.contracts.ledger import HOLD, letter_of, message_of
 from tests.hand_clock import START
 from tests.unit.analysis.test_job_runner import JobWorld
 
-from angzarr.analysis.entry import Status
+from angzarr.analysis.entry import Hold, Status
 from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.ledger import Decided
 from angzarr.analysis.recovering import LOOK_EVERY, Recovering
 from angzarr.analysis.recovery import (
     AUTOMATIC,
     FIRST_PAUSE,
+    LEFT_TO_PEOPLE,
     LONGEST_PAUSE,
     may_begin,
     pause_after,
@@ -33,6 +35,7 @@ class RecoveringWorld(JobWorld):
 
     def __init__(self) -> None:
         self.fixed_after = set()
+        self.release = "1.3"
         super().__init__()
 
     def start_worker(self, **options):
@@ -47,6 +50,8 @@ class RecoveringWorld(JobWorld):
             deciding=self.deciding,
             clock=self.clock,
             barred=lambda: self.barred,
+            running=lambda _handler: self.release,
+            most_replays=3,
         )
         worker.duties = (*worker.duties, recovering)
         return worker
@@ -85,7 +90,8 @@ class RecoveringWorld(JobWorld):
             self.answer(message)
             return
         event, replay = message.headers[names.EVENT_ID], message.headers[names.REPLAY]
-        letter = letter_of(event, replay=replay, message=message, fingerprint="g1", **failing)
+        said = {"fingerprint": "g1", **failing}
+        letter = letter_of(event, replay=replay, message=message, **said)
         self.queue.send(letter)
 
 
@@ -123,6 +129,7 @@ def test_what_a_halted_one_left_is_taken_over_by_the_next(world):
     world.later(**DEFECT | {"version": "1.3"})
     assert len(world.publisher.sent) == 1
     world.fixed_after.add("1.3")
+    world.release = "1.4"
     world.later()
     newest, halted = world.jobs_begun
     assert (halted.status, newest.status, newest.handled) == (
@@ -182,13 +189,100 @@ def test_two_workers_begin_one_job(world):
     assert len(world.jobs_begun) == 1
 
 
-def job(status=JobStatus.DONE, failed=0, at=START):
+def test_a_canary_that_fails_in_another_way_keeps_the_others_from_nothing(world):
+    world.file(40, **DEFECT)
+    world.fixed_after.add("1.2")
+    world.later(**DEFECT | {"version": "1.3", "fingerprint": "g2"})
+    assert len(world.publisher.sent) == 1
+    world.fixed_after.add("1.3")
+    world.release = "1.4"
+    for _ in range(3):
+        world.later()
+    assert {entry.status for entry in world.entries} == {Status.RESOLVED}
+
+
+def test_the_newest_one_at_its_cap_keeps_the_others_from_nothing(world):
+    world.file(5, **DEFECT)
+    letter = letter_of(
+        "e9", fingerprint="g1", message=message_of("e9"), replay=3,
+        last_attempt_at=world.clock.now(), **DEFECT,
+    )  # fmt: skip
+    world.queue.send(letter)
+    world.fixed_after.add("1.2")
+    world.later()
+    assert [job.handled for job in world.jobs_begun] == [6]
+
+
+def test_each_class_of_a_group_has_its_job(world):
+    world.file(3, **DEFECT)
+    odd = letter_of("e9", fingerprint="g1", message=message_of("e9"), **DEFECT | {"version": "1.1"})
+    world.queue.send(odd)
+    world.fixed_after |= {"1.1", "1.2"}
+    for _ in range(3):
+        world.later()
+    assert {entry.status for entry in world.entries} == {Status.RESOLVED}
+
+
+def held_by(world, entry, hold):
+    decision = replace(HOLD, hold=hold, failure_class=entry.failure_class)
+    decided = Decided(entry_id=entry.id, revision=entry.revision, decision=decision)
+    assert world.ledger.decide([decided], by="me") == [True]
+
+
+@pytest.mark.parametrize("hold", [Hold.PERSON, Hold.JOB, Hold.ANSWER])
+def test_what_no_rule_held_is_left_to_people(world, hold):
+    world.file(3, **DEFECT)
+    for entry in world.entries:
+        held_by(world, entry, hold)
+    world.fixed_after.add("1.2")
+    world.later()
+    assert world.jobs_begun == ()
+
+
+def test_a_persons_job_that_was_cancelled_keeps_recovery_away_for_a_while(world):
+    world.file(3, **DEFECT)
+    world.begin(JobPlan())
+    world.jobs.cancel(world.job_id, by="ann")
+    world.fixed_after.add("1.2")
+    world.later()
+    assert len(world.jobs_begun) == 1
+    world.clock.sleep(LEFT_TO_PEOPLE)
+    world.later()
+    assert len(world.jobs_begun) == 2
+
+
+def test_what_cannot_be_sent_is_tried_further_and_further_apart():
+    assert not may_begin([job(handled=0)], START + FIRST_PAUSE)
+    assert pause_after([job(handled=0)] * 3) == 8 * FIRST_PAUSE
+
+
+def test_a_group_that_cannot_be_begun_stops_no_other(world, caplog):
+    world.file(3, **DEFECT)
+    other = letter_of("e9", fingerprint="g2", message=message_of("e9"), **DEFECT)
+    world.queue.send(other)
+    world.worker.step()
+    world.fixed_after.add("1.2")
+    begin = world.jobs.begin
+
+    def fail_for_one(selection, *arguments, **options):
+        if selection.wanted.fingerprint == "g2":
+            raise ValueError("odd")
+        return begin(selection, *arguments, **options)
+
+    world.jobs.begin = fail_for_one
+    world.later()
+    assert [job.handled for job in world.jobs_begun] == [3]
+    assert "recovery" in caplog.text
+
+
+def job(status=JobStatus.DONE, failed=0, handled=1, at=START):
     return ReplayJob(
         id="j",
         selection=Selection(),
         plan=JobPlan(),
         status=status,
         failed=failed,
+        handled=handled,
         created_by=AUTOMATIC,
         created_at=at,
         ended_at=None if status is JobStatus.HALTED else at,
@@ -202,7 +296,9 @@ def test_jobs_that_go_wrong_come_further_and_further_apart(went_well):
     assert FIRST_PAUSE <= pause <= LONGEST_PAUSE
     assert pause_after([*before, job(failed=1)]) >= pause
     assert pause_after([*before, job()]) == FIRST_PAUSE
-    assert not may_begin(before, START + pause - timedelta(seconds=1))
+    almost = START + pause - timedelta(seconds=1)
+    assert not may_begin(before, almost)
+    assert may_begin(before, almost, "1.3")
     assert may_begin(before, START + pause)
 
 
@@ -210,4 +306,4 @@ def test_another_follows_one_that_halted_and_none_that_is_under_way():
     much_later = START + 10 * LONGEST_PAUSE
     assert may_begin([job(JobStatus.HALTED, failed=1)], much_later)
     for status in (JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.PROPOSED):
-        assert not may_begin([job(status)], much_later)
+        assert not may_begin([job(status)], much_later, "1.3")

@@ -11,7 +11,7 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 
 from angzarr.analysis import transition
-from angzarr.analysis.entry import Status
+from angzarr.analysis.entry import Hold, Status
 from angzarr.analysis.ledger import OPEN
 from angzarr.analysis.verb import LONGEST_NOTE, Verb, acted, refusal
 
@@ -54,9 +54,14 @@ def test_what_was_compensated_is_not_undone():
     assert refusal(entry_at(Status.COMPENSATED), Verb.RESOLVE)
 
 
-def test_archiving_a_resolved_entry_keeps_who_resolved_it():
-    change = acted(entry_at(Status.RESOLVED), Verb.ARCHIVE, START, "ann")
-    assert change.entry.resolved_by == "replay 1 (handled)"
+@pytest.mark.parametrize("status", [Status.RESOLVED, Status.COMPENSATED])
+def test_what_is_closed_for_good_cannot_be_archived_and_so_never_be_brought_back(status):
+    assert "cannot be archived" in refusal(entry_at(status), Verb.ARCHIVE)
+
+
+def test_what_a_person_brings_back_is_held_for_people():
+    change = acted(entry_at(Status.ARCHIVED), Verb.RESTORE, START, "ann")
+    assert (change.entry.status, change.entry.hold) == (Status.HELD, Hold.PERSON)
 
 
 def test_a_note_is_bounded():

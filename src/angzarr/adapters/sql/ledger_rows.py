@@ -13,6 +13,7 @@ from angzarr.analysis.entry import (
     Failure,
     FailureClass,
     HistoryLine,
+    Hold,
     Status,
     Unreadable,
 )
@@ -34,6 +35,8 @@ def entry_from(row: Row[Any]) -> Entry:
     values["status"] = Status(values["status"])
     if values["failure_class"] is not None:
         values["failure_class"] = FailureClass(values["failure_class"])
+    if values["hold"] is not None:
+        values["hold"] = Hold(values["hold"])
     return Entry(**values)
 
 

@@ -32,7 +32,7 @@ METADATA = MetaData()
 #: Where the revision stands; not Alembic's default: other software may share the database.
 VERSION_TABLE: Final = "ledger_version"
 #: The revision of the tables below.
-HEAD: Final = "0009"
+HEAD: Final = "0010"
 
 #: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
 LONGEST_NAME: Final = 500
@@ -146,6 +146,7 @@ ledger_entries = Table(
     _number("letter_replay"),
     _name("status"),
     Column("failure_class", Name),
+    Column("hold", Name),
     _text("evidence"),
     _number("replays"),
     _time("next_replay_at"),
