@@ -53,7 +53,8 @@ class Editor:
             return value
         if not edit.differences(edit.data_in(whole), value):
             return Refusal("nothing was changed")
-        if problem := self._problem(whole.message.task, value):
+        hidden = view != edit.data_in(whole)
+        if problem := self._problem(whole.message.task, value, hidden=hidden):
             return problem
         made = edit.with_data(whole, value)
         if isinstance(made, Refusal):
@@ -89,11 +90,13 @@ class Editor:
         shown = self.protect(whole)
         return shown.event.data if shown.event else edit.data_in(shown)
 
-    def _problem(self, task: str, data: Any) -> Refusal | None:
+    def _problem(self, task: str, data: Any, *, hidden: bool) -> Refusal | None:
+        """Return why *data* does not fit; a model's own words may repeat what is *hidden*."""
         decode = self.decoder(task)
         try:
             if decode is not None:
                 decode(data)
         except DecodeError as error:
-            return Refusal(f"it does not fit the handler: {error}")
+            why = "values of it are hidden, and so is the reason" if hidden else str(error)
+            return Refusal(f"it does not fit the handler: {why}")
         return None

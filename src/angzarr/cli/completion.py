@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from angzarr.analysis.ledger import EntryFilter, Ledger
 from angzarr.cli.application import load_application
+from angzarr.printable import printable
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 _VARIABLE: Final = "_ANGZARR_COMPLETE"
@@ -46,7 +47,8 @@ def entry_ids(ctx: click.Context, _parameter: click.Parameter, typed: str) -> li
     except Exception:  # noqa: BLE001 - a prompt is no place for an error
         return []
     return [
-        CompletionItem(one.id[:_SHOWN], help=f"{one.status} {one.handler_name}") for one in found
+        CompletionItem(one.id[:_SHOWN], help=printable(f"{one.status} {one.handler_name}"))
+        for one in found
     ]
 
 

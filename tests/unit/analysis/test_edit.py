@@ -197,6 +197,18 @@ def test_a_hidden_value_is_kept_and_never_shown(signatures):
     assert '/user: "ann" → "bob"' in kept
 
 
+def test_a_model_that_repeats_a_hidden_value_does_not_show_it():
+    def decode(data):
+        raise DecodeError(f"bad password {data['password']}")
+
+    protect = protection()
+    site = Site(protect, Clearance(cipher=CIPHER), decode)
+    site.file(protect(secret_letter()))
+    said = site.draft({"user": "bob", "password": MARK})
+    assert "does not fit the handler" in said
+    assert "hunter2" not in said
+
+
 def test_a_new_secret_is_sent_and_hidden_like_the_old_one():
     protect = protection()
     site = Site(protect, Clearance(cipher=CIPHER))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.shell_completion import BashComplete
+from click.shell_completion import BashComplete, ZshComplete
 from tests.unit.cli.ledger_app import held
 
 from angzarr.cli.main import main
@@ -53,6 +53,14 @@ def test_ids_of_entries_are_completed_from_the_ledger(app, ledger):
     held(ledger, "e2")
     found = complete("-A", "shop_for_test", "dlq", "show", typed=entry.id[:6])
     assert found == [entry.id[:12]]
+
+
+def test_a_hostile_name_adds_no_line_to_what_the_shell_reads(app, ledger):
+    held(ledger, handler="x\nplain\n$(touch /tmp/pwn)\n_")
+    root = ZshComplete(main, {}, "angzarr", "_ANGZARR_COMPLETE")
+    found = root.get_completions(["-A", "shop_for_test", "dlq", "show"], "")
+    assert found
+    assert all(root.format_completion(one).count("\n") == 2 for one in found)
 
 
 def test_a_ledger_that_cannot_be_asked_offers_nothing_and_says_nothing(capsys):
