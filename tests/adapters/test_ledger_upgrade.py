@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event, func, insert, inspect, select, text, update
+from sqlalchemy import Engine, column, event, func, insert, inspect, select, text, update
+from sqlalchemy import table as sa_table
 from tests.adapters.sql_ledger import Both
 from tests.contracts.groups import Hand, assert_counts_are_exact
 from tests.contracts.ledger import letter_of
@@ -51,6 +52,8 @@ def filled(tmp_path_factory):
     ledger.close()
     archived = next(row for row in rows[ledger_entries] if row["status"] == Status.HELD)
     archived["status"] = Status.ARCHIVED.value  # as it was then: without a time
+    for row in rows[ledger_entries]:
+        del row["hold"]  # a column of revision 0010
     return rows
 
 
@@ -62,7 +65,9 @@ def make_first_tables(engine: Engine, rows) -> None:
                 connection.execute(text(statement))
         for table in FIRST:
             if rows.get(table):
-                connection.execute(insert(table), rows[table])
+                columns = [table.c[name] for name in rows[table][0]]
+                first = insert(sa_table(table.name, *(column(c.name, c.type) for c in columns)))
+                connection.execute(first, rows[table])
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT setval('ledger_history_number_seq', 10000)"))
 
@@ -127,6 +132,7 @@ class UpgradeContract:
                 expected = sorted(filled[table], key=lambda row: row[key.name])
                 for row, was in zip(rows, expected, strict=True):
                     now = dict(row._mapping)
+                    assert now.pop("hold", None) is None
                     if was.get("status") == Status.ARCHIVED and was["resolved_at"] is None:
                         assert now["resolved_at"] == was["last_failed_at"]
                         now["resolved_at"] = None
