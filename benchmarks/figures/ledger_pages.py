@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from statistics import median
 
 from harness import ledger_fill
@@ -61,7 +62,7 @@ def looks(filled: Filled) -> Iterator[tuple[str, _Look]]:
     for name, wanted in asked.items():
         for status in (None, Status.HELD, Status.ESCALATED, Status.RESOLVED):
             where = f"entries by {name}, {status or 'any status'}"
-            yield where, lambda w=wanted, s=status: ledger.get_failed_events(w, status=s)
+            yield where, partial(ledger.get_failed_events, wanted, status=status)
     yield (
         "entries, a page far back",
         lambda: ledger.get_failed_events(
@@ -76,7 +77,7 @@ def looks(filled: Filled) -> Iterator[tuple[str, _Look]]:
         "by owner": GroupFilter(owner="nobody"),
         "by beginning": GroupFilter(prefix=fingerprint[:6]),
     }.items():
-        yield f"groups, {name}", lambda w=which: groups.get_groups(w, limit=100)
+        yield f"groups, {name}", partial(groups.get_groups, which, limit=100)
     yield "statistics", ledger.get_failure_stats
 
 

@@ -76,7 +76,8 @@ def angzarr_side(events: int, *, rides: bool) -> Side:
         events,
     )
     cache = CompletedCache(ReadyStore())
-    claims = Claims(cache, cast("Any", None))  # no lease is taken here
+    nobody = cast("Any", None)
+    claims = Claims(cache, nobody, nobody)  # no lease is taken here, and no fleet told
     app._claims = OncePerProcess(lambda: claims)  # noqa: SLF001 - the one seam
     app.conf.task_ignore_result = True
     app.finalize(auto=True)

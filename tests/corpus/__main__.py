@@ -1,11 +1,13 @@
 """Provoke every failure of the set and record its letter: ``python -m tests.corpus [scenario…]``.
 
 With names (or beginnings of names), only those. A scenario whose server is not running keeps its
-recorded line, and says so. ``--score`` provokes nothing and prints how the classifier fares.
+recorded line, and says so. ``--score`` provokes nothing and prints how the classifier fares; with
+``--json`` for programs.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,7 +25,7 @@ from tests.corpus.workshop import provoke
 
 def main(arguments: Sequence[str]) -> int:
     if "--score" in arguments:
-        return _print_score()
+        return _print_json() if "--json" in arguments else _print_score()
     logging.disable(logging.CRITICAL)  # each letter is an error to the road
     known = scenarios()
     recorded = {line["scenario"]: line for line in read() if line["scenario"] in known}
@@ -67,6 +69,30 @@ def _print_score() -> int:
         for line, said in some:
             if said is not line.label:
                 print(f"  {_wrong(line, said)}")
+    return 0
+
+
+def _print_json() -> int:
+    lines = judged(read())
+    known = [line for line in lines if not line.held_out]
+    sets = {
+        "known": predicted(known),
+        "ledger_only": predicted(known, only_ledger=True),
+        "held_out": predicted([line for line in lines if line.held_out]),
+    }
+    told = {
+        name: {
+            one: {
+                "lines": figures.labelled,
+                "precision": figures.precision,
+                "recall": figures.recall,
+            }
+            for one, figures in score_of(found).classes.items()
+            if figures.labelled
+        }
+        for name, found in sets.items()
+    }
+    print(json.dumps({"letters": len({line.scenario for line in lines}), **told}))
     return 0
 
 
