@@ -41,6 +41,14 @@ class BrakeContract:
         clock.sleep(timedelta(hours=1))
         assert brake.state().holds(clock.now()) is Scope.NOTHING
 
+    def test_a_second_pull_weakens_nothing(self, brake, clock):
+        brake.put(Scope.ALL, by="ann")
+        state = brake.put(Scope.AUTOMATIC, by="bob", until=clock.now() + timedelta(minutes=15))
+        assert (state.scope, state.until, state.by) == (Scope.ALL, None, "bob")
+        assert brake.state() == state
+        brake.put(Scope.NOTHING, by="bob")
+        assert brake.state().holds(clock.now()) is Scope.NOTHING
+
     def test_its_history_is_kept_oldest_first(self, brake):
         for scope in (Scope.ALL, Scope.NOTHING, Scope.AUTOMATIC):
             brake.put(scope, by="ann")

@@ -9,11 +9,12 @@ What is under way is answered as ever, and nothing is lost: it waits in the ledg
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
+from angzarr.analysis.entry import Status
 from angzarr.analysis.quiet_hours import QuietHours
 from angzarr.printable import printable
 
@@ -48,6 +49,30 @@ class BrakeState:
         return printable(f"the brake was pulled by {self.by}{why}")
 
 
+#: The weaker first.
+_ORDER: Final = (Scope.NOTHING, Scope.AUTOMATIC, Scope.ALL)
+
+
+def moved(before: BrakeState, asked: BrakeState, now: datetime) -> BrakeState:
+    """Return how the brake stands once somebody *asked* for it; only a release lets go.
+
+    A pull never weakens one that holds: it holds what either does, until the later end.
+    """
+    holds = before.holds(now)
+    if asked.scope is Scope.NOTHING or holds is Scope.NOTHING:
+        return asked
+    endless = before.until is None or asked.until is None
+    ends = None if endless else max(filter(None, (before.until, asked.until)))
+    return replace(asked, scope=max(holds, asked.scope, key=_ORDER.index), until=ends)
+
+
+def asleep(state: BrakeState, quiet: QuietHours, now: datetime) -> frozenset[Status]:
+    """Return in which statuses entries sleep on at *now*: nothing is sent for them."""
+    if state.holds(now) is Scope.ALL:
+        return frozenset({Status.WAITING, Status.RETRYING, Status.COMPENSATED})
+    return frozenset({Status.WAITING}) if why_not_by_itself(state, quiet, now) else frozenset()
+
+
 class Brake(Protocol):
     """The brake of a ledger. Every verb raises LedgerUnavailable when the database is away."""
 
@@ -59,7 +84,7 @@ class Brake(Protocol):
     def put(
         self, scope: Scope, /, *, by: str, why: str = "", until: datetime | None = None
     ) -> BrakeState:
-        """Pull it, or release it by `Scope.NOTHING`; the one before is kept in the history."""
+        """Pull it, or release it by `Scope.NOTHING`, as `moved` says; return how it stands."""
 
     @abstractmethod
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -34,8 +34,8 @@ class Waking:
     replayer: Replayer
     #: What sends compensations that were decided and not sent.
     compensator: Compensator
-    #: Says why nothing may be replayed by itself now, or nothing.
-    barred: Callable[[], str] = lambda: ""
+    #: Tells entries of which statuses sleep on, as nothing may be sent for them now.
+    asleep: Callable[[], Collection[Status]] = frozenset
     #: Tells whether an error of a publish concerns that message alone.
     refuses: Callable[[Exception], bool] = lambda _error: False
     batch: int = BATCH
@@ -50,12 +50,11 @@ class Waking:
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
         """Wake what is due; what was refused comes last, so that it holds up no other.
 
-        What waits to be replayed by itself sleeps on while that is barred.
+        What nothing may be sent for now sleeps on.
 
         A payload store that is away is asked once a turn: most entries do not need it.
         """
-        besides = {Status.WAITING} if self.barred() else ()
-        due = self.ledger.due(limit=self.batch, lease=self.replayer.lease, besides=besides)
+        due = self.ledger.due(limit=self.batch, lease=self.replayer.lease, besides=self.asleep())
         refusals: list[Unavailable] = []
         self._store_away = None
         self._undecided = []
@@ -121,7 +120,9 @@ class Waking:
                 return self._replay(entry, found.failure)
             case Status.COMPENSATED:
                 return self.compensator.publish(entry, found.failure)
-            case Status.RETRYING:
+            case Status.RETRYING if not self.deciding.barred(
+                entry
+            ):  # else its lease brings it back
                 return self.replayer.publish(entry, found.failure, found.order)
         return ""
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from angzarr.adapters.celery.publisher import refuses
 from angzarr.analysis.answers import Answers
-from angzarr.analysis.brake import why_not_at_all, why_not_by_itself
+from angzarr.analysis.brake import asleep, why_not_at_all, why_not_by_itself
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.gathering import Gathering
@@ -93,7 +93,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                     deciding=deciding,
                     replayer=replayer,
                     compensator=open_compensator(app, replayer),
-                    barred=barred,
+                    asleep=lambda: asleep(brake.state(), quiet, replayer.clock.now()),
                     refuses=refuses,
                 ),
                 *_recovery(app, deciding, jobs, barred, doors),

@@ -173,6 +173,7 @@ class World:
             payloads=self.payloads,
         )
         self.barred = ""
+        self.asleep = ()
         self.compensations = FakeCompensations()
         self.look = None
         self.worker = self.start_worker()
@@ -212,7 +213,7 @@ class World:
                         ledger=self.ledger, replayer=replayer, compensations=self.compensations
                     ),
                     batch=batch,
-                    barred=lambda: self.barred,
+                    asleep=lambda: {Status.WAITING} if self.barred else self.asleep,
                     refuses=lambda error: "too large" in str(error),
                 ),
                 *more,
@@ -714,6 +715,23 @@ def test_while_barred_nothing_is_replayed_by_itself_and_all_else_goes_on(world):
     done = world.worker.step()
     assert (done.done["letters"], world.publisher.sent) == (1, [])
     world.barred = ""
+    world.worker.step()
+    assert len(world.publisher.sent) == 1
+
+
+def test_while_nothing_is_sent_at_all_a_replay_that_has_begun_waits_too(world):
+    world.publisher.fail["publish"] = BrokerUnavailable("away")
+    world.queue.send(letter_of())
+    world.worker.step()
+    world.clock.sleep(PAUSE)
+    world.worker.step()
+    assert world.entry.status is Status.RETRYING
+    world.publisher.fail.clear()
+    world.asleep = {Status.WAITING, Status.RETRYING, Status.COMPENSATED}
+    world.clock.sleep(LEASE)
+    world.worker.step()
+    assert world.publisher.sent == []
+    world.asleep = ()
     world.worker.step()
     assert len(world.publisher.sent) == 1
 

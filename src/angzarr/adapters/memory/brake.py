@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from angzarr.analysis.brake import Brake, BrakeState, Scope
+from angzarr.analysis.brake import Brake, BrakeState, Scope, moved
 from angzarr.clock import Clock, SystemClock
 
 
@@ -23,7 +23,9 @@ class MemoryBrake(Brake):
         self, scope: Scope, *, by: str, why: str = "", until: datetime | None = None
     ) -> BrakeState:
         """Pull or release it."""
-        state = BrakeState(scope=scope, by=by, why=why, at=self._clock.now(), until=until)
+        now = self._clock.now()
+        asked = BrakeState(scope=scope, by=by, why=why, at=now, until=until)
+        state = moved(self.state(), asked, now)
         self._states.append(state)
         return state
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, insert, select
+from sqlalchemy import Connection, Row, Select, insert, select, text
 
 from angzarr.adapters.sql.brake_tables import ledger_brake
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.brake import Brake, BrakeState, Scope
+from angzarr.analysis.brake import Brake, BrakeState, Scope, moved
 from angzarr.clock import Clock, SystemClock
 
 _columns = ledger_brake.c
@@ -30,20 +31,31 @@ class SqlBrake(Brake):
         self, scope: Scope, *, by: str, why: str = "", until: datetime | None = None
     ) -> BrakeState:
         """Pull or release it."""
-        state = BrakeState(scope=scope, by=by, why=why, at=self._clock.now(), until=until)
-        row = {"scope": scope.value, "by": by, "why": why, "at": state.at, "until": until}
-        self._database.write(lambda connection: connection.execute(insert(ledger_brake), row))
-        return state
+        now = self._clock.now()
+        asked = BrakeState(scope=scope, by=by, why=why, at=now, until=until)
+
+        def move(connection: Connection) -> BrakeState:
+            if connection.dialect.name == "postgresql":  # two that pull at once go one by one
+                connection.execute(text(f"LOCK TABLE {ledger_brake.name} IN EXCLUSIVE MODE"))
+            row = connection.execute(_newest(1)).one_or_none()
+            state = moved(_state(row) if row else BrakeState(), asked, now)
+            connection.execute(insert(ledger_brake).values(**asdict(state)))
+            return state
+
+        return self._database.write(move)
 
     def brake_history(self, limit: int) -> tuple[BrakeState, ...]:
         """Return how it stood."""
-        wanted = select(ledger_brake).order_by(_columns.number.desc()).limit(limit)
-        rows = self._database.read(lambda connection: connection.execute(wanted).all())
+        rows = self._database.read(lambda connection: connection.execute(_newest(limit)).all())
         return tuple(_state(row) for row in reversed(rows))
 
     def close(self) -> None:
         """Close the pooled connections."""
         self._database.close()
+
+
+def _newest(limit: int) -> Select[Any]:
+    return select(ledger_brake).order_by(_columns.number.desc()).limit(limit)
 
 
 def _state(row: Row[Any]) -> BrakeState:

@@ -31,7 +31,9 @@ from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
     InterfaceError,
+    InternalError,
     OperationalError,
+    ProgrammingError,
     SQLAlchemyError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -160,8 +162,15 @@ def address(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
+#: What a database says that is not there or not ready: a table or a right that is missing is
+#: mended by people, and meanwhile nothing may be lost. What is wrong with the data is not there.
+_NOT_OURS = (
+    OperationalError, InterfaceError, InternalError, ProgrammingError, PoolTimeoutError
+)  # fmt: skip
+
+
 def _is_away(error: SQLAlchemyError) -> bool:
-    if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError):
+    if isinstance(error, _NOT_OURS):
         return True
     return isinstance(error, DBAPIError) and error.connection_invalidated
 

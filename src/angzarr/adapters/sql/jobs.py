@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from sqlalchemy import Connection, and_, insert, or_, select
+from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql import job_working
 from angzarr.adapters.sql.job_choosing import Choosing
@@ -162,7 +163,9 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
     ) -> ReplayJob:
         if (row := lock_job(connection, fresh.id)) is not None:
             return job_from(row)
-        connection.execute(insert(replay_jobs).values(**job_row(fresh)))
+        if not self._store(connection, fresh):  # another begins it at this moment
+            row = lock_job(connection, fresh.id)
+            return job_from(row) if row is not None else fresh
         chosen = Choosing(connection=connection, job_id=fresh.id)
         chosen.choose(fresh.selection)
         before = job_working.older_of_group(connection, fresh)
@@ -177,6 +180,12 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         tell(connection, job.id, [job_story.first_line(job)])
         connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**job_row(job)))
         return job
+
+    def _store(self, connection: Connection, job: ReplayJob) -> bool:
+        """Write *job* unless it is there; one who does so at the same time is waited for."""
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        new = dialect.insert(replay_jobs).values(**job_row(job)).on_conflict_do_nothing()
+        return connection.execute(new.returning(_columns.id)).one_or_none() is not None
 
     def _step(
         self, job_id: str, engine: str, step: Callable[[job_working.Working], _Answer]
