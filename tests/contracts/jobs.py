@@ -292,6 +292,34 @@ class JobsContract:
         assert job.said == "waits: the broker is away"
         assert jobs.begin_next(job.id, "a", limit=1, most_replays=10) == [back]
 
+    def test_what_began_and_was_not_noted_is_sent_if_its_entry_says_so(self, jobs, ledger, hold):
+        hold(3)
+        job = jobs.begin(GROUP, replace(AT_ONCE, rate=2.0), by="ann")
+        jobs.take("a", lease=JOB_LEASE, limit=1)
+        begun = jobs.begin_next(job.id, "a", limit=2, most_replays=10)
+        entry = ledger.open(begun[0].entry_id).entry
+        ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="job", lease=LEASE)
+        ledger.mark_published(entry.id, 1, answer_by=START + DEADLINE)
+        after = jobs.reconcile(job.id, "a")
+        assert (after.sent, after.left, after.out, after.stage_sent) == (1, 2, 1, 1)
+        assert after.tokens == 1
+        states = [item.state.value for item in jobs.items(job.id)]
+        assert states == ["sent", "chosen", "chosen"]
+        assert jobs.begin_next(job.id, "a", limit=2, most_replays=10)[0] == begun[1]
+        ledger.mark_answered(entry.id, 1, by="replay 1 (handled)")
+        assert jobs.reconcile(job.id, "a").handled == 1
+
+    def test_one_that_began_is_not_put_back_by_a_note(self, jobs, ledger, hold, send):
+        hold(2)
+        job = jobs.begin(GROUP, AT_ONCE, by="ann")
+        jobs.take("a", lease=JOB_LEASE, limit=1)
+        begun = jobs.begin_next(job.id, "a", limit=2, most_replays=10)
+        entry = ledger.open(begun[1].entry_id).entry
+        ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="job", lease=LEASE)
+        jobs.note(job.id, "a", [Noted(one.position, ItemState.CHOSEN) for one in begun])
+        assert [item.state.value for item in jobs.items(job.id)] == ["chosen", "sent"]
+        assert jobs.open_job(job.id).sent == 1
+
     def test_one_engine_has_a_job_until_its_lease_ends(self, jobs, hold, clock):
         hold(3)
         job = jobs.begin(GROUP, AT_ONCE, by="ann")

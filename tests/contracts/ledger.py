@@ -634,3 +634,23 @@ class LedgerContract:
         again = ledger.open(entry.id).entry
         assert ledger.mark_retrying(entry.id, 2, revision=again.revision, by="me", lease=LEASE)
         assert not ledger.open(entry.id).order
+
+    def test_the_letter_before_the_newest_edit_is_kept_whatever_is_replayed_since(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        assert ledger.open(entry.id).before is None
+        orders = [
+            ReplayOrder(letter=letter_of(error_message="b"), before=letter_of()),
+            ReplayOrder(letter=letter_of(error_message="c"), before=letter_of(error_message="b")),
+            ReplayOrder(to_queue="other"),
+            ReplayOrder(),
+        ]
+        for replay, order in enumerate(orders, 1):
+            seen = ledger.open(entry.id).entry
+            begun = ledger.mark_retrying(
+                entry.id, replay, revision=seen.revision, by="me", lease=LEASE, order=order
+            )
+            held = Decided(entry_id=entry.id, revision=begun.revision, decision=HOLD)
+            assert ledger.decide([held], by="me") == [True]
+            found = ledger.open(entry.id)
+            assert found.order == order
+            assert found.before == (orders[0] if replay == 1 else orders[1]).before

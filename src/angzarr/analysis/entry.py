@@ -158,6 +158,13 @@ class EntryDetail:
     history: tuple[HistoryLine, ...]
     #: What the last replay was to be, if it was not the letter's message again.
     order: ReplayOrder = AS_IT_IS
+    #: The letter as it was before the newest edit, whatever was replayed since; None: no edit.
+    before: DeadLetter | None = None
+
+    @property
+    def unanswered(self) -> ReplayOrder:
+        """The order of a replay that no letter has answered; empty: its failure is `failure`."""
+        return self.order if self.entry.letter_replay < self.entry.replays else AS_IT_IS
 
     @property
     def event_data(self) -> Any:

@@ -11,7 +11,7 @@ from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import Selection
 from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
 from angzarr.analysis.ledger import LONGEST_PAGE, Ledger
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import replayable
 
@@ -63,9 +63,10 @@ def dry_run(
             break
         looked_at += 1
         detail = replayer.ledger.open(entry.id)
-        problem = (
-            "it was removed" if detail is None else replayer.problem(entry, detail.failure, order)
-        )
+        if detail is None:
+            problem = "it was removed"
+        else:
+            problem = replayer.problem(entry, detail.failure, continued(order, detail.unanswered))
         if not problem and entry.replays >= most_replays:
             problem = f"it was replayed {entry.replays} times"
         if problem:

@@ -25,6 +25,7 @@ from angzarr.analysis.job import (
     UNFINISHED,
     ItemState,
     JobItem,
+    JobPlan,
     JobStatus,
     ReplayJob,
 )
@@ -36,6 +37,8 @@ from angzarr.resilience.breaker import Phase
 WINDOW: Final = 50
 #: Seconds whose replays the rate lets out at once after a pause.
 BURST: Final = 1.0
+#: Into a breaker that lets traffic in gradually, one of so many of a job's replays in flight.
+RAMPING_SHARE: Final = 10
 
 #: What a job replays where its selection names no status: what nobody is done with, at rest.
 CHOSEN_BY_DEFAULT: Final = OPEN - {Status.RETRYING}
@@ -47,6 +50,14 @@ class Room(NamedTuple):
 
     most: int
     said: str = ""
+
+
+class Target(NamedTuple):
+    """How the breakers stand around the handlers that a job calls: the worst of them."""
+
+    phase: Phase
+    #: Closed, and letting traffic in gradually.
+    ramping: bool = False
 
 
 class Answer(NamedTuple):
@@ -92,16 +103,16 @@ def filled(
     return job
 
 
-def room(job: ReplayJob, now: datetime, phase: Phase | None) -> Room:
-    """Return how many replays of *job* may begin now; *phase* is its handlers' worst breaker's.
+def room(job: ReplayJob, now: datetime, target: Target | None) -> Room:
+    """Return how many replays of *job* may begin now; *target*: the breakers of its handlers.
 
-    An unknown phase stops nothing: the canary protects.
+    Unknown breakers stop nothing: the canary protects.
     """
     if job.status is not JobStatus.RUNNING:
         return Room(0, job.said)
-    if phase in _BARRED:
-        return Room(0, f"waits: a breaker of {', '.join(job.handlers)} is {phase}")
-    allowed = 1 if phase is Phase.HALF_OPEN else job.plan.in_flight
+    if target and target.phase in _BARRED:
+        return Room(0, f"waits: a breaker of {', '.join(job.handlers)} is {target.phase}")
+    allowed = _in_flight(job.plan, target)
     in_stage = _size(job) - job.stage_sent
     free = min(allowed - job.out, in_stage, job.left, _tokens(job, now))
     return Room(max(free, 0))
@@ -125,6 +136,12 @@ def passed_over(job: ReplayJob, count: int, now: datetime) -> ReplayJob:
     return settled(replace(job, refused=job.refused + count), now)
 
 
+def put_back(item: JobItem, seen: Seen | None) -> JobItem:
+    """Return *item*, which has a number, as chosen again; sent, if its entry has that replay."""
+    began = seen is not None and seen.replays >= item.replay
+    return item._replace(state=ItemState.SENT if began else ItemState.CHOSEN)
+
+
 def noted(job: ReplayJob, items: Iterable[JobItem], said: str, now: datetime) -> ReplayJob:
     """Return *job* after it was noted what became of replays that had begun.
 
@@ -139,6 +156,7 @@ def noted(job: ReplayJob, items: Iterable[JobItem], said: str, now: datetime) ->
             sent=job.sent - 1,
             stage_sent=job.stage_sent - in_stage,
             refused=job.refused + (item.state is ItemState.REFUSED),
+            tokens=job.tokens + (item.state is ItemState.CHOSEN),
         )
     if job.status is JobStatus.RUNNING:
         job = replace(job, said=said)
@@ -244,7 +262,7 @@ def owns(job: JobStatus, item: JobItem, entry: Entry) -> bool:
     """
     if job in UNFINISHED and item.state in OPEN_STATES:
         return True
-    sent = item.replay > 0 and item.state is not ItemState.REFUSED
+    sent = item.replay > 0 and item.state not in {ItemState.REFUSED, ItemState.CHOSEN}
     return sent and entry.status is Status.FAILED and entry.replays == item.replay
 
 
@@ -293,6 +311,15 @@ def _size(job: ReplayJob) -> int:
     if job.stage + 1 >= len(stages):
         return job.stage_sent + job.left
     return stages[job.stage + 1] - stages[job.stage]
+
+
+def _in_flight(plan: JobPlan, target: Target | None) -> int:
+    """Return how many replays may be under way: few where a breaker lets in few."""
+    if target is None:
+        return plan.in_flight
+    if target.phase is Phase.HALF_OPEN:
+        return 1
+    return max(plan.in_flight // RAMPING_SHARE, 1) if target.ramping else plan.in_flight
 
 
 def _is_over(job: ReplayJob) -> bool:

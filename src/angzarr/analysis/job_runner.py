@@ -13,15 +13,17 @@ from typing import Final
 
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobStatus, ReplayJob
-from angzarr.analysis.job_rules import Room, room
+from angzarr.analysis.job_rules import Room, Target, room
 from angzarr.analysis.job_work import Begun, JobWork, Noted
+from angzarr.analysis.recovery import AUTOMATIC
 from angzarr.analysis.replay_order import ReplayOrder
-from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.replayer import CHANGED, Replayer
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
-from angzarr.resilience.breaker import Phase
 
 #: Jobs worked on in one turn.
 MOST_JOBS: Final = 10
+#: Looks at an entry that others change at the same time, in one turn.
+MOST_LOOKS: Final = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,10 +32,12 @@ class JobRunner:
 
     work: JobWork
     replayer: Replayer
-    #: The worst phase of the breakers around these handlers; None: not known.
-    phase: Callable[[Sequence[str]], Phase | None]
+    #: How the worst breaker around these handlers stands; None: not known.
+    target: Callable[[Sequence[str]], Target | None]
     #: Says why nothing may be sent now, or nothing.
     barred: Callable[[], str]
+    #: The same of what begins by itself, as jobs of the automatic recovery do.
+    barred_by_itself: Callable[[], str]
     #: Replays after which no job replays an entry.
     most_replays: int
     #: Another one for each process: who holds a job.
@@ -56,30 +60,33 @@ class JobRunner:
         return done
 
     def _work_on(self, taken: ReplayJob) -> int:
-        """Count answers, begin what may begin; return how much that was."""
+        """Count answers, begin what may begin; return how much that was.
+
+        Only what this turn begins is sent in it: what a turn before left is asked for anew.
+        """
         job = self.work.reconcile(taken.id, self.engine)
         if job is None:
             return 0
         free = self._room(job)
+        if free.said:
+            self._note(job, (), free.said)
+            return job.answered - taken.answered
         begun = self.work.begin_next(
             job.id, self.engine, limit=min(free.most, self.batch), most_replays=self.most_replays
         )
-        if free.said:
-            self._note(job, [Noted(one.position, ItemState.CHOSEN) for one in begun], free.said)
-            return job.answered - taken.answered
         return self._send(job, begun) + job.answered - taken.answered
 
     def _room(self, job: ReplayJob) -> Room:
         """Ask brake and breakers only where something may begin."""
         if job.status is not JobStatus.RUNNING or job.left == 0:
             return room(job, self.replayer.clock.now(), None)
-        if why := self.barred():
+        by_itself = job.created_by == AUTOMATIC
+        if why := self.barred() or (self.barred_by_itself() if by_itself else ""):
             return Room(0, f"waits: {why}")
-        phase = self.phase(job.handlers)
-        return room(job, self.replayer.clock.now(), phase)
+        return room(job, self.replayer.clock.now(), self.target(job.handlers))
 
     def _send(self, job: ReplayJob, begun: Sequence[Begun]) -> int:
-        """Send what has begun, in half the lease at most; what is left keeps its number.
+        """Send what has begun, in half the lease at most; the next turn puts back what is left.
 
         What the broker did not take has begun: `Waking` sends it, the next turn counts it.
         """
@@ -104,11 +111,21 @@ class JobRunner:
             self.work.note(job.id, self.engine, noted, said=said)
 
     def _replay(self, job: ReplayJob, one: Begun) -> Noted:
-        """Send one entry under the number that it has; refused if the entry says so by now."""
+        """Send one entry under the number that it has; refused if the entry says so by now.
+
+        One that others keep changing is put back for the next turn.
+        """
+        for _ in range(MOST_LOOKS):
+            noted = self._try(job, one)
+            if noted.reason != CHANGED:
+                return noted
+        return Noted(one.position, ItemState.CHOSEN)
+
+    def _try(self, job: ReplayJob, one: Begun) -> Noted:
         detail = self.replayer.ledger.open(one.entry_id)
         if detail is None:
             return Noted(one.position, ItemState.REFUSED, "the entry was removed meanwhile")
-        if detail.entry.replays >= one.replay:  # this engine's predecessor began it, and died
+        if detail.entry.replays >= one.replay:  # another engine began it
             return Noted(one.position, ItemState.SENT)
         by = f"job {job.id} ({job.created_by})"
         order = ReplayOrder(to_queue=job.plan.to_queue, to_handler=job.plan.to_handler)

@@ -23,7 +23,7 @@ class Begun(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """What became of one that had begun: SENT, or REFUSED with the reason."""
+    """What became of one that had begun: SENT, REFUSED with the reason, or CHOSEN again."""
 
     position: int
     state: ItemState
@@ -43,7 +43,11 @@ class JobWork(Protocol):
 
     @abstractmethod
     def reconcile(self, job_id: str, engine: str, /) -> ReplayJob | None:
-        """Count what the entries say of replays under way; None: the job is another engine's."""
+        """Count what the entries say of replays under way; None: the job is another engine's.
+
+        What has begun and was never noted is sent if its entry has that replay, else chosen again:
+        whether it may go now is asked anew.
+        """
 
     @abstractmethod
     def begin_next(
@@ -58,7 +62,10 @@ class JobWork(Protocol):
     def note(
         self, job_id: str, engine: str, noted: Sequence[Noted], /, *, said: str = ""
     ) -> ReplayJob | None:
-        """Note what was sent and refused, and for what the job waits."""
+        """Note what was sent and refused, and for what the job waits.
+
+        One noted as CHOSEN, which its entry says has begun, is SENT.
+        """
 
     @abstractmethod
     def owners(self, entries: Sequence[Entry], /) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ It is kept with the number of the replay, so that whoever publishes that number 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.events import headers as names
@@ -36,6 +37,19 @@ class ReplayOrder:
 
 
 AS_IT_IS = ReplayOrder()
+#: Begins what the history says of an edit that is sent again.
+AGAIN: Final = "as before: "
+
+
+def continued(order: ReplayOrder, last: ReplayOrder) -> ReplayOrder:
+    """Return *order* with the edit of *last*, the replay before it that no letter answered.
+
+    Such an edit is nowhere but in that order: the entry's letter has the data before.
+    """
+    if order.letter is not None or last.letter is None:
+        return order
+    said = AGAIN + last.said.removeprefix(AGAIN)
+    return replace(order, letter=last.letter, before=last.before, said=said)
 
 
 def redirected(letter: DeadLetter, order: ReplayOrder, home: str) -> DeadLetter:

@@ -14,7 +14,7 @@ from typing import Final
 from angzarr.analysis.entry import Entry, Failure, payload_of
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets, replay_message
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.transition import replayable
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
@@ -25,6 +25,8 @@ from angzarr.payloads import PayloadStore
 
 #: How long a replay may take to be published before somebody else does it.
 LEASE: Final = timedelta(seconds=30)
+#: Why an entry is not replayed that another one changed since it was read: read it again.
+CHANGED: Final = "the entry was changed meanwhile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +47,22 @@ class Replayer:
     payloads: PayloadStore | None = None
 
     def replay(
-        self, entry: Entry, failure: Failure, *, by: str, order: ReplayOrder = AS_IT_IS
+        self,
+        entry: Entry,
+        failure: Failure,
+        *,
+        by: str,
+        order: ReplayOrder = AS_IT_IS,
+        original: bool = False,
     ) -> str:
         """Begin the next replay of *entry*; return why not, or an empty string once it is sent.
 
+        It carries an edit whose replay no letter answered, unless *original*.
         After BrokerUnavailable the replay is begun: the analysis worker sends it. A body that
         cannot be had begins none.
         """
+        if not original:
+            order = self.continued(entry, order)
         if problem := self.problem(entry, failure, order):
             return problem
         letter = self.sendable(failure, order)
@@ -66,9 +77,16 @@ class Replayer:
             order=order,
         )
         if begun is None:
-            return "the entry was changed meanwhile"
+            return CHANGED
         self._send(begun, letter)
         return ""
+
+    def continued(self, entry: Entry, order: ReplayOrder = AS_IT_IS) -> ReplayOrder:
+        """Return *order* with the edit that the next replay of *entry* sends again, if any."""
+        if order.letter is not None or entry.letter_replay >= entry.replays:
+            return order
+        detail = self.ledger.open(entry.id)
+        return continued(order, detail.unanswered) if detail else order
 
     def problem(self, entry: Entry, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
         """Return why *entry* cannot be replayed now, or an empty string; changes nothing."""

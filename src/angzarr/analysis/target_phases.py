@@ -8,10 +8,17 @@ from typing import Final
 
 from angzarr.analysis.evidence import BreakerSeen
 from angzarr.analysis.gathering import BreakerLook
+from angzarr.analysis.job_rules import Target
 from angzarr.resilience.breaker import Phase
 
 #: The worst first.
-_ORDER: Final = (Phase.ISOLATED, Phase.OPEN, Phase.HALF_OPEN, Phase.CLOSED)
+_ORDER: Final = (
+    Target(Phase.ISOLATED),
+    Target(Phase.OPEN),
+    Target(Phase.HALF_OPEN),
+    Target(Phase.CLOSED, ramping=True),
+    Target(Phase.CLOSED),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,17 +27,18 @@ class TargetPhases:
 
     look: BreakerLook | None
 
-    def __call__(self, handlers: Sequence[str]) -> Phase | None:
-        """Return the worst phase around *handlers*; None: not known."""
+    def __call__(self, handlers: Sequence[str]) -> Target | None:
+        """Return how the worst breaker around *handlers* stands; None: not known."""
         if self.look is None:
             return None
         seen = [one for handler in handlers for one in self.look.of(handler)[0] or ()]
-        return min(map(phase_of, seen), key=_ORDER.index, default=None)
+        return min(map(target_of, seen), key=_ORDER.index, default=None)
 
 
-def phase_of(seen: BreakerSeen) -> Phase:
-    """Return the phase for who is about to call: an open breaker that may be tried is half-open.
+def target_of(seen: BreakerSeen) -> Target:
+    """Return it for who is about to call: an open breaker that may be tried is half-open.
 
     Where nobody else calls, nobody but the replay itself would find out that the wait is over.
     """
-    return Phase.HALF_OPEN if seen.to_be_tried else seen.phase
+    phase = Phase.HALF_OPEN if seen.to_be_tried else seen.phase
+    return Target(phase, ramping=phase is Phase.CLOSED and seen.ramping)

@@ -78,8 +78,9 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         runner = JobRunner(
             work=jobs,
             replayer=replayer,
-            phase=TargetPhases(look=deciding.gathering.breakers),
+            target=TargetPhases(look=deciding.gathering.breakers),
             barred=lambda: why_not_at_all(brake.state(), replayer.clock.now()),
+            barred_by_itself=barred,
             most_replays=settings.most_replays,
             engine=uuid.uuid4().hex,
         )

@@ -14,7 +14,7 @@ from angzarr.analysis.entry import EntryDetail, Failure
 from angzarr.cli.analyze import open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
-from angzarr.cli.entry_choice import JSON, find
+from angzarr.cli.entry_choice import JSON, find, over
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console, safe
 from angzarr.dead_letters.refusal import Refusal
@@ -29,6 +29,7 @@ from angzarr.dead_letters.refusal import Refusal
     help="JSON to send instead; - reads it from the input. Without: $EDITOR.",
 )
 @click.option("--original", is_flag=True, help="Begin with the data before the last edit.")
+@click.option("--force", is_flag=True, help="Also past the cap of replays.")
 @click.option("--dry-run", is_flag=True, help="Only check it and show what would change.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
@@ -40,6 +41,7 @@ def edit(
     *,
     file: TextIO | None,
     original: bool,
+    force: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -53,6 +55,9 @@ def edit(
     with ExitStack() as doors:
         editor = _editor(app, doors)
         detail = _opened(editor, entry)
+        cap = None if force else app.settings.analysis.most_replays
+        if problem := over(detail.entry, cap):
+            raise click.ClickException(problem)
         failure = _failure(detail, original=original)
         draft = editor.draft(detail.entry, failure, _data(editor, failure, file))
         if isinstance(draft, Refusal):
@@ -89,12 +94,13 @@ def _opened(editor: Editor, beginning: str) -> EntryDetail:
 
 
 def _failure(detail: EntryDetail, *, original: bool) -> Failure:
+    """Return what the edit begins with: its last replay's data, or those before the last edit."""
     if not original:
-        return detail.failure
-    if detail.order.before is None:
-        msg = "its last replay carried no edit"
+        return detail.unanswered.letter or detail.failure
+    if detail.before is None:
+        msg = "it was never edited"
         raise click.ClickException(msg)
-    return detail.order.before
+    return detail.before
 
 
 def _data(editor: Editor, failure: Failure, file: TextIO | None) -> Any:

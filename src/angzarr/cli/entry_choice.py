@@ -112,3 +112,10 @@ def filter_of(options: dict[str, Any]) -> EntryFilter:
 def status_of(name: str | None) -> Status | None:
     """Return the status that an option names; None: any."""
     return Status(name) if name else None
+
+
+def over(entry: Entry, cap: int | None) -> str:
+    """Return why *entry* has had its replays, by *cap*, or an empty string."""
+    if cap is None or entry.replays < cap:
+        return ""
+    return f"it was replayed {entry.replays} times (analysis.most_replays): --force sends it"

@@ -13,18 +13,18 @@ import click
 from angzarr.analysis import entry_json, job_dry_run, job_json
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import JobPlan, JobStatus, Selection
-from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.replayer import Replayer
 from angzarr.cli import entry_view, job_start, job_view
 from angzarr.cli.analyze import open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
-from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, status_of
+from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, over, status_of
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.jobs import watch_job
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
-#: The most that --now sends where no limit is given.
+#: The most that --now sends: it has no canary, and the person waits.
 _MOST_NOW = 1000
 
 
@@ -35,6 +35,7 @@ _MOST_NOW = 1000
 @click.option("--limit", type=click.IntRange(1), help="So many at most; a job: the oldest failed.")
 @click.option("--now", is_flag=True, help="Send them from here, at once, without a job.")
 @click.option("--force", is_flag=True, help="Also past the cap of replays; for --now or one entry.")
+@click.option("--original", is_flag=True, help="Leave an edit out that got no answer.")
 @job_start.planned
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -49,6 +50,7 @@ def replay(
     limit: int | None,
     now: bool,
     force: bool,
+    original: bool,
     stages: str,
     rate: float,
     halt: str,
@@ -83,8 +85,15 @@ def replay(
         )
         if now or len(ids) == 1:
             chosen = _chosen(replayer, selection)
+            if now:
+                _check(len(chosen), app.settings.analysis.approvals.jobs_over)
             cap = None if force else app.settings.analysis.most_replays
-            _send(replayer, chosen, order, cap, dry_run=dry_run, yes=yes, as_json=as_json)
+            _send(
+                replayer, chosen, order, cap,
+                original=original, dry_run=dry_run, yes=yes, as_json=as_json,
+            )  # fmt: skip
+        elif original:
+            raise click.UsageError("--original is for one entry, or with --now")
         elif dry_run:
             _tell_dry_run(app, replayer, selection, order, as_json=as_json)
         elif force:
@@ -103,7 +112,21 @@ def _chosen(replayer: Replayer, selection: Selection) -> list[Entry]:
     if selection.entry_ids:  # also those that cannot be replayed: their person is told why
         opened = (replayer.ledger.open(one) for one in selection.entry_ids)
         return [detail.entry for detail in opened if detail]
-    return list(islice(job_dry_run.found(replayer.ledger, selection), selection.limit or _MOST_NOW))
+    most = min(selection.limit or _MOST_NOW + 1, _MOST_NOW + 1)
+    return list(islice(job_dry_run.found(replayer.ledger, selection), most))
+
+
+def _check(count: int, approval_over: int | None) -> None:
+    """Refuse what is too much to be sent without a canary, or without a second person."""
+    if approval_over is not None and count > approval_over:
+        msg = (
+            f"more than {approval_over} entries (analysis.approvals.jobs_over): leave --now out,"
+            " and a second person approves the job"
+        )
+        raise click.UsageError(msg)
+    if count > _MOST_NOW:
+        msg = f"--now sends {_MOST_NOW} entries at most: give a --limit, or leave it out for a job"
+        raise click.UsageError(msg)
 
 
 def _send(
@@ -112,6 +135,7 @@ def _send(
     order: ReplayOrder,
     cap: int | None,
     *,
+    original: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -121,7 +145,9 @@ def _send(
     results: list[tuple[Entry, str]] = []
     try:
         for one in chosen:
-            problem = _over(one, cap) or _replay(replayer, one, order, dry_run=dry_run)
+            problem = over(one, cap) or _replay(
+                replayer, one, order, original=original, dry_run=dry_run
+            )
             results.append((one, problem))
     finally:  # who is stopped half-way needs to know what was sent
         if as_json:
@@ -132,20 +158,17 @@ def _send(
         raise SystemExit(1)
 
 
-def _over(entry: Entry, cap: int | None) -> str:
-    if cap is None or entry.replays < cap:
-        return ""
-    return f"it was replayed {entry.replays} times (analysis.most_replays): --force sends it"
-
-
-def _replay(replayer: Replayer, entry: Entry, order: ReplayOrder, *, dry_run: bool) -> str:
+def _replay(
+    replayer: Replayer, entry: Entry, order: ReplayOrder, *, original: bool, dry_run: bool
+) -> str:
     detail = replayer.ledger.open(entry.id)
     if detail is None:
         return "the entry was removed meanwhile"
     if dry_run:
-        return replayer.problem(entry, detail.failure, order)
+        last = AS_IT_IS if original else detail.unanswered
+        return replayer.problem(entry, detail.failure, continued(order, last))
     try:
-        return replayer.replay(entry, detail.failure, by=person(), order=order)
+        return replayer.replay(entry, detail.failure, by=person(), order=order, original=original)
     except BrokerUnavailable as error:
         return f"begun, the analysis worker sends it when the broker is back: {error}"
     except PayloadStoreUnavailable as error:

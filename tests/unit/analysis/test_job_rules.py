@@ -12,7 +12,7 @@ from tests.hand_clock import START
 from angzarr.analysis import job_rules
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.job_rules import WINDOW, Answer, Seen, room
+from angzarr.analysis.job_rules import WINDOW, Answer, Seen, Target, room
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Phase
 
@@ -36,7 +36,7 @@ class Course:
         self.halted_with = None
 
     def begin(self, phase=None, most=10**9):
-        count = min(room(self.job, self.now, phase).most, most)
+        count = min(room(self.job, self.now, phase and Target(phase)).most, most)
         self.job = job_rules.begun(self.job, count, self.now)
         self.out += [(self.job.round, len(self.sent_at) + n) for n in range(count)]
         self.sent_at += [self.now] * count
@@ -159,7 +159,7 @@ def test_the_last_entries_failing_leave_nothing_to_halt():
 
 @pytest.mark.parametrize("phase", [Phase.OPEN, Phase.ISOLATED])
 def test_nothing_begins_into_an_open_breaker_and_the_job_says_so(phase):
-    most, said = room(job_of(handlers=("orders.sync",)), START, phase)
+    most, said = room(job_of(handlers=("orders.sync",)), START, Target(phase))
     assert most == 0
     assert "orders.sync" in said
     assert phase in said

@@ -10,8 +10,11 @@ from tests.unit.analysis.test_worker import DEADLINE, PAUSE, Faults, Killed, Wor
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
+from angzarr.analysis.job_rules import Target
 from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.ledger import Decided, EntryFilter
+from angzarr.analysis.recovery import AUTOMATIC
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.dead_letters.offloading import without_body
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
@@ -39,7 +42,8 @@ class JobWorld(World):
 
     def __init__(self) -> None:
         self.phase = None
-        self.braked = ""
+        self.ramping = False
+        self.braked = self.quiet = ""
         self.engines = 0
         super().__init__()
 
@@ -50,8 +54,9 @@ class JobWorld(World):
         runner = JobRunner(
             work=self.jobs,
             replayer=self.replayer,
-            phase=lambda _handlers: self.phase,
+            target=lambda _handlers: self.phase and Target(self.phase, self.ramping),
             barred=lambda: self.braked,
+            barred_by_itself=lambda: self.braked or self.quiet,
             most_replays=5,
             engine=f"engine {self.engines}",
         )
@@ -67,8 +72,27 @@ class JobWorld(World):
         self.ledger.decide(decided, by="me")
         return entries
 
-    def begin(self, plan=AT_ONCE, selection=GROUP):
-        self.job_id = self.jobs.begin(selection, plan, by="ann").id
+    def begin(self, plan=AT_ONCE, selection=GROUP, by="ann"):
+        self.job_id = self.jobs.begin(selection, plan, by=by).id
+
+    def die(self, verb, *, sent=0, rounds=50):
+        """Let the engine die at *verb* once it sent so many, and another one take over."""
+        faulty = self.publisher if "publish" in verb else self.jobs
+        publish, count = self.publisher.publish, []
+
+        def counted(message):
+            count.append(message)
+            if len(count) > sent:
+                faulty.fail[verb] = Killed()
+            publish(message)
+
+        self.publisher.publish = counted
+        with pytest.raises(Killed):
+            self.run(rounds=rounds)
+        self.publisher.publish = publish
+        faulty.fail.clear()
+        self.restart()
+        self.clock.sleep(JOB_LEASE)
 
     @property
     def job(self):
@@ -258,22 +282,7 @@ def test_a_payload_store_that_is_away_uses_no_replay_up(world):
 def test_an_engine_that_dies_anywhere_sends_no_entry_under_two_numbers(world, verb, sent_before):
     world.hold(5)
     world.begin(replace(AT_ONCE, in_flight=3))
-    faulty = world.publisher if "publish" in verb else world.jobs
-    publish, count = world.publisher.publish, []
-
-    def counted(message):
-        count.append(message)
-        if len(count) > sent_before:
-            faulty.fail[verb] = Killed()
-        publish(message)
-
-    world.publisher.publish = counted
-    with pytest.raises(Killed):
-        world.run()
-    world.publisher.publish = publish
-    world.publisher.fail.clear()
-    world.jobs.fail.clear()
-    world.restart()
+    world.die(verb, sent=sent_before)
     world.worker.step()
     world.clock.sleep(max(JOB_LEASE, world.replayer.lease))
     world.run()
@@ -309,3 +318,149 @@ def test_a_turn_sends_for_half_its_lease_at_most(world):
     assert len(world.publisher.sent) == 3
     world.run()
     assert (world.job.status, world.job.handled) == (JobStatus.DONE, 5)
+
+
+def brake(world):
+    world.braked = "the brake was pulled by eve"
+
+
+def open_breaker(world):
+    world.phase = Phase.OPEN
+
+
+def pause(world):
+    world.jobs.pause(world.job_id, by="ann")
+
+
+@pytest.mark.parametrize("stop", [brake, open_breaker, pause])
+def test_what_a_dead_engine_sent_is_counted_even_while_nothing_may_be_sent(world, stop):
+    world.hold(5)
+    world.begin()
+    world.die("before note", sent=4, rounds=1)
+    stop(world)
+    world.worker.step()
+    assert (world.job.sent, len(world.publisher.sent)) == (5, 5)
+    world.answer_all(well=False)
+    world.worker.step()
+    world.worker.step()
+    assert (world.job.failed, world.job.left) == (5, 0)
+    assert len(world.publisher.sent) == 5
+
+
+@pytest.mark.parametrize("stop", [brake, open_breaker, pause])
+def test_what_a_dead_engine_left_is_not_sent_into_a_stop(world, stop):
+    world.hold(5)
+    world.begin()
+    world.die("publish", sent=2)
+    stop(world)
+    before = len(world.publisher.sent)
+    for _ in range(3):
+        world.worker.step()
+    assert len(world.publisher.sent) == before == 2
+    assert (world.job.sent, world.job.left) == (3, 2)
+    assert world.job.said
+
+
+def test_what_a_dead_engine_left_keeps_to_the_room_of_now(world):
+    world.hold(5)
+    world.begin()
+    world.die("publish", sent=0)
+    world.clock.sleep(world.replayer.lease)
+    world.phase = Phase.HALF_OPEN
+    world.worker.step()
+    assert len(world.publisher.sent) == 1
+    while world.answer_all():
+        sent = len(world.publisher.sent)
+        world.worker.step()
+        assert len(world.publisher.sent) <= sent + 1
+    assert (world.job.status, world.job.handled) == (JobStatus.DONE, 5)
+
+
+def test_few_replays_are_in_flight_while_a_breaker_ramps_up(world):
+    world.hold(40)
+    world.begin(replace(AT_ONCE, in_flight=30))
+    world.phase, world.ramping = Phase.CLOSED, True
+    world.worker.step()
+    assert len(world.publisher.sent) == 3
+    world.ramping = False
+    world.worker.step()
+    assert len(world.publisher.sent) == 30
+
+
+@pytest.mark.parametrize(("by", "sent"), [("ann", 3), (AUTOMATIC, 0)])
+def test_a_job_that_began_by_itself_keeps_quiet_hours_and_a_persons_does_not(world, by, sent):
+    world.hold(3)
+    world.begin(by=by)
+    world.quiet = "quiet hours until 06:00"
+    world.worker.step()
+    assert len(world.publisher.sent) == sent
+    assert world.job.said == ("" if sent else "waits: quiet hours until 06:00")
+    world.quiet = ""
+    world.run()
+    assert world.job.status is JobStatus.DONE
+
+
+def changing(world, times):
+    """Let somebody change an entry each time that the engine is about to begin its replay."""
+    begin, left = world.ledger.mark_retrying, list(range(times))
+
+    def changed(entry_id, replay, **options):
+        if left:
+            left.pop()
+            return None
+        return begin(entry_id, replay, **options)
+
+    world.ledger.mark_retrying = changed
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_an_entry_that_was_changed_meanwhile_is_looked_at_again(world, times):
+    world.hold(1)
+    world.begin()
+    changing(world, times)
+    world.run()
+    assert (world.job.status, world.job.handled, world.job.refused) == (JobStatus.DONE, 1, 0)
+
+
+def test_an_entry_that_changes_all_the_time_holds_no_turn_up(world):
+    world.hold(1)
+    world.begin()
+    changing(world, 1000)
+    world.worker.step()
+    (item,) = world.jobs.items(world.job_id)
+    assert (item.state, world.job.left, world.job.sent) == (ItemState.CHOSEN, 1, 0)
+
+
+def test_an_entry_that_another_engine_begins_first_is_sent(world):
+    world.hold(1)
+    world.begin()
+    begin = world.ledger.mark_retrying
+
+    def beaten(entry_id, replay, **options):
+        begin(entry_id, replay, **options)
+        return begin(entry_id, replay, **options)
+
+    world.ledger.mark_retrying = beaten
+    world.worker.step()
+    (item,) = world.jobs.items(world.job_id)
+    assert (item.state, world.job.refused) == (ItemState.SENT, 0)
+
+
+def test_an_edit_that_got_no_answer_is_what_a_job_sends(world):
+    (entry,) = world.hold(1)
+    edited = replace(letter_of("e0"), message=replace(message_of("e0"), body=b"[[4], {}, {}]"))
+    order = ReplayOrder(letter=edited, before=letter_of("e0"), said="/total: 3 → 4")
+    found = world.ledger.open(entry.id)
+    world.replayer.replay(found.entry, found.failure, by="ann", order=order)
+    world.clock.sleep(DEADLINE)
+    world.worker.step()
+    for _ in range(2):
+        world.begin()
+        world.worker.step()
+        assert world.publisher.sent[-1].body == edited.message.body
+        world.clock.sleep(DEADLINE)
+        world.worker.step()
+        world.worker.step()
+        said = [line.detail for line in world.ledger.open(entry.id).history]
+        assert any(one.endswith("edited: as before: /total: 3 → 4") for one in said)
+    assert len(world.publisher.sent) == 3

@@ -8,6 +8,7 @@ import pytest
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.gathering import BreakerLook
+from angzarr.analysis.job_rules import Target
 from angzarr.analysis.target_phases import TargetPhases
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Phase, State
@@ -52,7 +53,14 @@ WELL = {"bank": State(), "mail": State()}
     ],
 )
 def test_the_worst_breaker_of_the_handlers_counts(states, phase):
-    assert phases_of(states)(["pay"]) is phase
+    target = phases_of(states)(["pay"])
+    assert (target and target.phase) is phase
+
+
+def test_a_breaker_that_ramps_up_is_worse_than_a_closed_one():
+    ramping = State(changed_at=START, ramp_from=START)
+    assert phases_of(WELL | {"bank": ramping})(["pay"]) == Target(Phase.CLOSED, ramping=True)
+    assert phases_of(WELL)(["pay"]) == Target(Phase.CLOSED)
 
 
 def test_unknown_handlers_and_breakers_of_each_process_say_nothing():

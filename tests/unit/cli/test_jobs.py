@@ -11,7 +11,7 @@ from tests.unit.cli.ledger_app import held
 
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.cli import job_view
+from angzarr.cli import entry_replay, job_view
 from angzarr.cli.analyze import open_worker
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.events import headers as names
@@ -220,3 +220,24 @@ def test_a_terminal_sees_a_bar(monkeypatch, capsys):
     assert "4/4" in shown
     assert "[red]evil[/red]" in shown
     assert job_view.exit_code(job) == 1
+
+
+def test_what_is_sent_at_once_needs_the_second_person_that_a_job_would(app, ledger, run):
+    three(ledger)
+    app.settings.analysis.approvals.jobs_over = 2
+    refused = run("dlq", "replay", "--status", "held", "--now", "--yes")
+    assert refused.exit_code == 2
+    assert "leave --now out, and a second person approves the job" in refused.output
+    assert not app.publisher.sent
+    assert run("dlq", "replay", "--status", "held", "--now", "--yes", "--limit", "2").exit_code == 0
+    assert len(app.publisher.sent) == 2
+
+
+@pytest.mark.parametrize("limit", [[], ["--limit", "3"]])
+def test_only_so_many_are_sent_at_once(app, ledger, run, monkeypatch, limit):
+    three(ledger)
+    monkeypatch.setattr(entry_replay, "_MOST_NOW", 2)
+    refused = run("dlq", "replay", "--status", "held", "--now", "--yes", *limit)
+    assert refused.exit_code == 2
+    assert "--now sends 2 entries at most" in refused.output
+    assert not app.publisher.sent

@@ -155,15 +155,18 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         with self._lock:
             if (kept := self._held(job_id, engine)) is None:
                 return None
+            now = self._clock.now()
+            back = [self._back(item) for item in kept.in_state(ItemState.BEGUN)]
+            kept.put(back)
+            fresh = job_rules.noted(kept.job, back, kept.job.said, now)
             ended = [
                 item._replace(state=state)
                 for item in kept.in_state(ItemState.SENT)
                 if (state := job_rules.ending(self._seen(item.entry_id), item.replay))
             ]
             kept.put(ended)
-            now = self._clock.now()
             answers = [Answer(item.state, item.round) for item in ended]
-            return self._save(kept, job_rules.answered(kept.job, answers, now), now, engine)
+            return self._save(kept, job_rules.answered(fresh, answers, now), now, engine)
 
     def begin_next(self, job_id: str, engine: str, *, limit: int, most_replays: int) -> list[Begun]:
         """Begin the next replays of a job."""
@@ -183,7 +186,9 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             if (kept := self._held(job_id, engine)) is None:
                 return None
             found = [
-                kept.items[one.position]._replace(state=one.state, reason=one.reason)
+                self._back(kept.items[one.position])
+                if one.state is ItemState.CHOSEN
+                else kept.items[one.position]._replace(state=one.state, reason=one.reason)
                 for one in noted
                 if kept.items[one.position].state is ItemState.BEGUN
             ]
@@ -203,6 +208,9 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             }
 
     # ------------------------------------------------------------------------------------
+
+    def _back(self, item: JobItem) -> JobItem:
+        return job_rules.put_back(item, self._seen(item.entry_id))
 
     def _begin_more(self, kept: _Kept, engine: str, limit: int, most_replays: int) -> list[JobItem]:
         began: list[JobItem] = []

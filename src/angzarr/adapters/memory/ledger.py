@@ -35,6 +35,7 @@ from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.tally import Step
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock
+from angzarr.dead_letters.letter import DeadLetter
 
 
 class MemoryLedger(MemoryGroups, Marking, Ledger):
@@ -82,6 +83,7 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
                 failure=self._failures[entry_id],
                 history=tuple(self._history[entry_id]),
                 order=self._orders.get((entry_id, entry.replays), AS_IT_IS),
+                before=self._before(entry_id),
             )
 
     def get_failed_events(
@@ -135,6 +137,10 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
                 (entry.first_failed_at for entry in entries if entry.status in OPEN), default=None
             ),
         )
+
+    def _before(self, entry_id: str) -> DeadLetter | None:
+        edits = [key for key, order in self._orders.items() if key[0] == entry_id and order.before]
+        return self._orders[max(edits)].before if edits else None
 
     def _may_go(self, entry: Entry, before: Mapping[Status, datetime]) -> bool:
         end = before.get(entry.status)

@@ -73,6 +73,9 @@ class Working:
         """Count the answers of replays under way: one question, as large as there are answers."""
         if (before := self._held()) is None:
             return None
+        back = self._put_back(self._in_state(ItemState.BEGUN))
+        update_items(self.connection, self.job_id, back)
+        fresh = job_rules.noted(before, back, before.said, self.now)
         ended = [
             item_from(row)._replace(state=state)
             for row in self.connection.execute(_answered(self.job_id))
@@ -80,7 +83,7 @@ class Working:
         ]
         update_items(self.connection, self.job_id, ended)
         answers = [Answer(item.state, item.round) for item in ended]
-        return self._save(before, job_rules.answered(before, answers, self.now))
+        return self._save(before, job_rules.answered(fresh, answers, self.now))
 
     def begin_next(self, limit: int, most_replays: int) -> list[Begun]:
         """Return what has begun, else begin more and refuse what changed."""
@@ -96,13 +99,23 @@ class Working:
         if (before := self._held()) is None:
             return None
         news = {one.position: one for one in noted}
-        items = [
+        known = [item for item in self._in_state(ItemState.BEGUN) if item.position in news]
+        back = [item for item in known if news[item.position].state is ItemState.CHOSEN]
+        items = self._put_back(back) + [
             item._replace(state=news[item.position].state, reason=news[item.position].reason)
-            for item in self._in_state(ItemState.BEGUN)
-            if item.position in news
+            for item in known
+            if item not in back
         ]
         update_items(self.connection, self.job_id, items)
         return self._save(before, job_rules.noted(before, items, said, self.now))
+
+    def _put_back(self, items: Sequence[JobItem]) -> list[JobItem]:
+        """Return *items*, which had begun, as what their entries say became of them."""
+        if not items:
+            return []
+        rows = self.connection.execute(_with_entries(self.job_id, ItemState.BEGUN))
+        seen = {row.position: _seen(row) for row in rows}
+        return [job_rules.put_back(item, seen[item.position]) for item in items]
 
     def _begin(self, before: ReplayJob, limit: int, most_replays: int) -> list[JobItem]:
         wanted = _with_entries(self.job_id, ItemState.CHOSEN).order_by(_items.position)

@@ -24,7 +24,7 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_history,
     ledger_letters,
 )
-from angzarr.adapters.sql.order_rows import read_order, save_orders
+from angzarr.adapters.sql.order_rows import read_orders, save_orders
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status
 from angzarr.analysis.ledger import (
@@ -157,9 +157,11 @@ def _open(connection: Connection, entry_id: str) -> EntryDetail | None:
     letters = select(ledger_letters).where(ledger_letters.c.entry_id == entry_id)
     history = select(ledger_history).where(ledger_history.c.entry_id == entry_id)
     lines = connection.execute(history.order_by(ledger_history.c.number))
+    order, before = read_orders(connection, entry_id, row.replays)
     return EntryDetail(
         entry=entry_from(row),
         failure=failure_from(connection.execute(letters).one()),
         history=tuple(line_from(line) for line in lines),
-        order=read_order(connection, entry_id, row.replays),
+        order=order,
+        before=before,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Row, insert, or_, select
 
 from angzarr.adapters.sql.job_tables import replay_orders
 from angzarr.analysis.entry import Entry
@@ -22,12 +22,20 @@ def save_orders(connection: Connection, changes: Sequence[Change]) -> None:
         connection.execute(insert(replay_orders), rows)
 
 
-def read_order(connection: Connection, entry_id: str, replay: int) -> ReplayOrder:
-    """Return the order of one replay."""
+def read_orders(
+    connection: Connection, entry_id: str, replay: int
+) -> tuple[ReplayOrder, DeadLetter | None]:
+    """Return the order of *replay*, the last one, and the letter before the newest edit."""
     rows = replay_orders.c
-    wanted = select(replay_orders).where(rows.entry_id == entry_id, rows.replay == replay)
-    if (row := connection.execute(wanted).one_or_none()) is None:
-        return AS_IT_IS
+    either = or_(rows.replay == replay, rows.before.is_not(None))
+    wanted = select(replay_orders).where(rows.entry_id == entry_id, either)
+    found = connection.execute(wanted.order_by(rows.replay.desc()).limit(2)).all()
+    orders = [_order(row) for row in found]
+    last = orders[0] if found and found[0].replay == replay else AS_IT_IS
+    return last, next((one.before for one in orders if one.before), None)
+
+
+def _order(row: Row[Any]) -> ReplayOrder:
     return ReplayOrder(
         to_queue=row.to_queue,
         to_handler=row.to_handler,
