@@ -123,6 +123,7 @@ def test_the_failure_of_an_edited_replay_is_what_the_next_one_sends(app, ledger,
     run("dlq", "edit", entry.id, "--file", "-", "--yes", input='{"total": 4}')
     (message,) = app.publisher.sent
     held(ledger, replay=1, message=message)
+    assert not ledger.open(entry.id).unanswered
     assert run("dlq", "replay", entry.id, "--yes").exit_code == 0
     assert sent(app)[-1] == [{"total": 4}]
     last = ledger.open(entry.id).history[-2]
