@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import re
 from enum import StrEnum
 from typing import Final
@@ -14,6 +16,12 @@ from angzarr.sections import Section
 SHORTEST_SESSION_KEY: Final = 32
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}\Z")
+#: Hashes of what stands in examples and comes to mind first.
+_WELL_KNOWN: Final = frozenset(
+    hashlib.sha256(word).hexdigest()
+    for word in (b"", b"test", b"password", b"token", b"secret", b"changeme")
+)
+_HOST: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\Z")
 
 
 class Role(StrEnum):
@@ -51,6 +59,9 @@ class DashboardToken(Section):
         if not _SHA256.match(given):
             msg = "is no SHA-256 in hex: `angzarr dashboard token NAME --role ROLE` prints one"
             raise ValueError(msg)
+        if given in _WELL_KNOWN:
+            msg = "is the hash of a word that all guess: `angzarr dashboard token` makes a token"
+            raise ValueError(msg)
         return given
 
 
@@ -75,6 +86,14 @@ class DashboardSettings(Section):
             raise ValueError(msg)
         return given
 
+    @field_validator("hosts")
+    @classmethod
+    def _are_names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_is_host, given)):
+            msg = "are names alone, like dlq.example.com: no scheme, port, path or *"
+            raise ValueError(msg)
+        return given
+
     @field_validator("session_key")
     @classmethod
     def _is_long(cls, given: SecretStr | None) -> SecretStr | None:
@@ -82,3 +101,11 @@ class DashboardSettings(Section):
             msg = f"is shorter than {SHORTEST_SESSION_KEY} characters and could be guessed"
             raise ValueError(msg)
         return given
+
+
+def _is_host(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return _HOST.match(name) is not None
+    return True

@@ -9,8 +9,9 @@ from typing import Final
 from starlette.requests import Request
 
 from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.dashboard.access import Access, Caller
+from angzarr.dashboard.access import Access, Caller, token_in
 from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.visits import address_of, note
 from angzarr.dashboard_section import DashboardToken, Role
 from angzarr.resilience.limit import Limit, Scope
 
@@ -32,8 +33,10 @@ class Door:
         try:
             caller = self.access.by_token(request.headers)
         except Problem:
-            self._slow_down(_GUESSES, _address(request))
+            if token_in(request.headers):
+                self._note_guess(request)
             raise
+        request.state.caller = caller
         return self.pass_on(caller, needed)
 
     def pass_on(self, caller: Caller, needed: Role) -> Caller:
@@ -48,8 +51,22 @@ class Door:
         """Return whose *token* a person typed; None: nobody's. Raises Problem 429."""
         known = self.access.known(token)
         if known is None:
-            self._slow_down(_GUESSES, _address(request))
+            self._note_guess(request)
+        else:
+            self._slow_down(self.pace, known.name)
+            note("login", request.scope, known.name)
         return known
+
+    def logout(self, request: Request, cookie: str) -> None:
+        """End the session of *cookie*, if it is one."""
+        session = self.access.session(cookie)
+        if session is not None:
+            self.access.sessions.end(session)
+            note("logout", request.scope, session.known.name)
+
+    def _note_guess(self, request: Request) -> None:
+        self._slow_down(_GUESSES, address_of(request.scope))
+        note("wrong-token", request.scope)
 
     def _slow_down(self, limit: Limit, whose: str) -> None:
         exceeded = self.limits.take([Scope(limit, whose)], "")
@@ -57,7 +74,3 @@ class Door:
             seconds = math.ceil(exceeded.wait.least.total_seconds())
             msg = f"too many requests: ask again in {seconds} s"
             raise Problem(429, "too-many", msg, headers={"Retry-After": str(seconds)})
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""

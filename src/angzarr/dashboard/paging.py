@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 
+from angzarr.analysis.ledger import read_cursor
 from angzarr.dashboard.problem import Problem
 
 P = TypeVar("P")
+#: The id of an entry or a job, or a fingerprint, as addresses here have them.
+_ID: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
 
 
 def sealed(cursor: str) -> str:
@@ -22,20 +25,22 @@ def sealed(cursor: str) -> str:
 
 def unsealed(shown: str) -> str:
     """Return the cursor that *shown* was made from; raises Problem 400 if it is none."""
+    if not shown:
+        return ""
     try:
         padded = shown.encode("ascii") + b"=" * (-len(shown) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (ValueError, binascii.Error):
-        raise _no_cursor() from None
+        cursor = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        is_cursor = _ID.fullmatch(read_cursor(cursor).entry_id)
+    except (ValueError, OverflowError):
+        is_cursor = None
+    if not is_cursor:
+        raise Problem(400, "bad-cursor", "`after` is no cursor that a page here named as its next")
+    return cursor
 
 
 def page_after(shown: str, read: Callable[[str], P]) -> P:
     """Return the page that *read* gives behind the cursor *shown*."""
-    after = unsealed(shown)
-    try:
-        return read(after)
-    except ValueError:
-        raise _no_cursor() from None
+    return read(unsealed(shown))
 
 
 def next_query(request: Request, cursor: str) -> str:
@@ -50,7 +55,3 @@ def next_link(request: Request, cursor: str) -> dict[str, str]:
     """Return the header that leads to the next page (RFC 8288), if there is one."""
     query = next_query(request, cursor)
     return {"Link": f'<{request.url.path}?{query}>; rel="next"'} if query else {}
-
-
-def _no_cursor() -> Problem:
-    return Problem(400, "bad-cursor", "`after` is no cursor that a page here named as its next")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -10,13 +11,32 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from angzarr.analysis.entry_json import json_text
-from angzarr.errors import AngzarrError, ConfigurationError, Unavailable
+from angzarr.errors import (
+    AngzarrError,
+    BrokerUnavailable,
+    ConfigurationError,
+    LedgerUnavailable,
+    PayloadStoreUnavailable,
+    StoreUnavailable,
+    Unavailable,
+)
+from angzarr.printable import printable
+from angzarr.seldom import Seldom
 
 MEDIA_TYPE: Final = "application/problem+json"
 _URN: Final = "urn:angzarr:problem:"
 #: Seconds after which a server that is away may be back.
 _AWAY: Final = "5"
 _UNPROCESSABLE: Final = 422
+#: What people call the server that does not answer.
+_SERVERS: Final[tuple[tuple[type[Unavailable], str], ...]] = (
+    (LedgerUnavailable, "the ledger"),
+    (BrokerUnavailable, "the broker"),
+    (StoreUnavailable, "the flow store"),
+    (PayloadStoreUnavailable, "the store of payloads"),
+)
+_log = logging.getLogger(__name__)
+_seldom = Seldom()
 
 
 class Problem(Exception):
@@ -74,10 +94,19 @@ def problem_of(error: Exception) -> Problem | None:
 
 def _of_ours(error: AngzarrError) -> Problem:
     if isinstance(error, Unavailable):
-        msg = "a server that this needs is away; the log of the dashboard says which"
+        what = next((name for kind, name in _SERVERS if isinstance(error, kind)), "a server")
+        _tell_once(error, what)
+        msg = f"{what} is away; the log of the dashboard says why"
         return Problem(503, "unavailable", msg, headers={"Retry-After": _AWAY})
     name = "not-set-up" if isinstance(error, ConfigurationError) else "refused"
     return Problem(409, name, str(error))
+
+
+def _tell_once(error: Unavailable, what: str) -> None:
+    """Write why a server is away, once a minute for each kind of cause."""
+    if _seldom.now(f"{type(error).__name__} {type(error.__cause__).__name__}"):
+        cause = type(error.__cause__).__name__ if error.__cause__ else "no cause named"
+        _log.error("%s is away: %s (%s)", what, printable(error), cause)
 
 
 def _of_http(error: HTTPException) -> Problem:

@@ -13,6 +13,7 @@ from typing import Final
 import uvicorn
 
 from angzarr.dashboard.access import is_loopback
+from angzarr.dashboard.connections import Connection
 from angzarr.dashboard.site import Site
 from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import ConfigurationError
@@ -64,7 +65,7 @@ def server_of(site: Site) -> uvicorn.Server:
     config = uvicorn.Config(
         site.app,
         loop="asyncio",
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from angzarr.dashboard.access import is_loopback
 from angzarr.dashboard.problem import Problem, crash
+from angzarr.dashboard.visits import Refusals, address_of
 from angzarr.printable import printable
 
 #: The largest body taken, in bytes; edited payloads are the largest.
@@ -39,6 +41,10 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+#: An address of IPv6 in brackets, or a name; a port.
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z._-]+))(?::\d{1,5})?")
+#: What proxies add: a request that has one came from elsewhere.
+_PROXIED: Final = frozenset({"forwarded", "via", "x-real-ip"})
 _log = logging.getLogger(__name__)
 
 
@@ -47,28 +53,40 @@ class _Gone(Exception):
 
 
 class Shell:
-    """Stands around the whole application. *hosts* are further names it is known by."""
+    """Stands around the whole application. *hosts* are further names it is known by.
+
+    With *local_only* nobody is served who came through a proxy or from another machine.
+    """
 
     def __init__(
-        self, app: ASGIApp, hosts: Iterable[str] = (), body_time: timedelta = BODY_TIME
+        self,
+        app: ASGIApp,
+        hosts: Iterable[str] = (),
+        body_time: timedelta = BODY_TIME,
+        *,
+        local_only: bool = False,
     ) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._body_time = body_time
+        self._local_only = local_only
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope.setdefault("state", {})
         answer = _Answer(scope, send)
         try:
-            self._check(scope["method"], scope["path"], Headers(scope=scope))
+            self._check(scope, Headers(scope=scope))
             body = await self._body(receive)
             await self._app(scope, _again(body, receive), answer.send)
         except _Gone:
             return
         except Problem as problem:
+            answer.name = problem.name
             await problem.response()(scope, receive, answer.send)
         except Exception:
             _log.exception("%s %s failed", scope["method"], printable(scope["path"]))
@@ -76,23 +94,37 @@ class Shell:
                 await crash().response()(scope, receive, answer.send)
             elif not answer.ended:
                 raise
+        finally:
+            self._refusals.note(answer.status, answer.name, scope)
 
-    def _check(self, method: str, path: str, headers: Headers) -> None:
-        if path not in _ANY_HOST and not self._is_ours(headers.get("host", "")):
-            msg = "it is not known by that name: list it in dashboard.hosts"
-            raise Problem(421, "unknown-host", msg)
-        if method in _SAFE:
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        if scope["path"] not in _ANY_HOST:
+            self._check_road(address_of(scope), headers)
+        if scope["method"] in _SAFE:
             return
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
+        foreign = origin is not None and _netloc(origin) != headers.get("host")
         if foreign or (site is not None and site not in _OWN_SITE):
             raise Problem(403, "foreign-origin", "another site's page may not change anything here")
         if (size := headers.get("content-length", "0")).isdigit() and int(size) > LARGEST_BODY:
             raise _too_large()
 
+    def _check_road(self, address: str, headers: Headers) -> None:
+        """Refuse a name that is not ours, and without tokens whoever is not on this machine."""
+        if not self._is_ours(headers.get("host", "")):
+            msg = "it is not known by that name: list it in dashboard.hosts"
+            raise Problem(421, "unknown-host", msg)
+        if self._local_only and (not is_loopback(address) or any(map(_is_proxied, headers))):
+            msg = (
+                "without tokens this serves its own machine alone, and no proxy: configure tokens,"
+                " see `angzarr dashboard token`"
+            )
+            raise Problem(403, "tokens-missing", msg)
+
     def _is_ours(self, host: str) -> bool:
-        name = urlsplit(f"//{host}").hostname if host.isascii() else None
-        return name is not None and (is_loopback(name) or name in self._hosts)
+        said = _HOST.fullmatch(host.lower())
+        name = (said[1] or said[2]) if said else ""
+        return bool(name) and (is_loopback(name) or name in self._hosts)
 
     async def _body(self, receive: Receive) -> bytes:
         body = b""
@@ -119,18 +151,35 @@ class _Answer:
         self._send = send
         self._keep = scope["path"].startswith("/static/")
         self.begun = False
+        self.status = 0
+        #: Which problem it is, where the shell itself refuses.
+        self.name = ""
         self.ended = False
 
     async def send(self, message: Message) -> None:
         """Send a part of it."""
         if message["type"] == "http.response.start":
             self.begun = True
+            self.status = message["status"]
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-cache" if self._keep else "no-store")
         await self._send(message)
         self.ended = message["type"] == "http.response.body" and not message.get("more_body")
+
+
+def _netloc(origin: str) -> str:
+    """Return the host and port of *origin*; empty where it cannot be read."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
+def _is_proxied(header: str) -> bool:
+    name = header.lower()
+    return name in _PROXIED or name.startswith("x-forwarded")
 
 
 def _too_large() -> Problem:

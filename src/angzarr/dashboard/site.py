@@ -27,6 +27,7 @@ from angzarr.dashboard.pages import jobs as job_pages
 from angzarr.dashboard.pages import session
 from angzarr.dashboard.pages.route import refused
 from angzarr.dashboard.problem import Problem, crash, problem_of
+from angzarr.dashboard.sessions import Sessions
 from angzarr.dashboard.shell import Shell
 from angzarr.dashboard.streams import Streams
 from angzarr.dashboard_section import DashboardSettings
@@ -62,12 +63,11 @@ class Site(NamedTuple):
 def build_site(desk: Desk, settings: DashboardSettings, hosts: Iterable[str] = ()) -> Site:
     """Return the whole application; *hosts* are names it is known by, besides the settings'."""
     key = settings.session_key
-    access = Access(
-        settings, desk.clock, key.get_secret_value().encode() if key else secrets.token_bytes(32)
-    )
+    signing = key.get_secret_value().encode() if key else secrets.token_bytes(32)
+    access = Access(settings, Sessions(signing, desk.clock))
     streams = Streams()
     app = build_api(desk, Door(access, _pace(settings), InProcessLimits(desk.clock)), streams)
-    return Site(Shell(app, [*settings.hosts, *hosts]), streams)
+    return Site(Shell(app, [*settings.hosts, *hosts], local_only=access.is_open), streams)
 
 
 def build_api(desk: Desk, door: Door, streams: Streams) -> FastAPI:

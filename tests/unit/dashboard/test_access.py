@@ -10,6 +10,7 @@ from angzarr.analysis.entry import Status
 from angzarr.dashboard.access import Access, hash_of, is_loopback, new_token
 from angzarr.dashboard.api.route import PREFIX, GuardedRoute
 from angzarr.dashboard.pages.route import OpenPageRoute, PageRoute
+from angzarr.dashboard.sessions import Sessions
 from angzarr.dashboard.site import ROUTERS
 from angzarr.dashboard_section import DashboardSettings, Role
 from dashboard_caller import Client, api, browser, form_token
@@ -153,29 +154,29 @@ class TestSessions:
 
     @pytest.fixture
     def access(self, clock):
-        return Access(SETTINGS, clock, b"key")
+        return Access(SETTINGS, Sessions(b"key", clock))
 
     def test_a_session_is_over_after_twelve_hours(self, access, clock):
-        cookie = access.session_for(SETTINGS.tokens[0])
+        cookie = access.sessions.begin(SETTINGS.tokens[0])
         assert access.by_session(cookie).name == "viewer@test"
         clock.sleep(timedelta(hours=12))
         assert access.by_session(cookie) is None
 
     def test_a_changed_cookie_is_nobodys(self, access):
-        cookie = access.session_for(SETTINGS.tokens[0])
+        cookie = access.sessions.begin(SETTINGS.tokens[0])
         for other in (cookie[:-2], f"x{cookie}", cookie.replace(".", ".A"), "", ".", "é.é"):
             assert access.by_session(other) is None
 
     def test_a_session_ends_when_its_token_is_replaced_or_removed(self, access, clock):
-        cookie = access.session_for(SETTINGS.tokens[0])
+        cookie = access.sessions.begin(SETTINGS.tokens[0])
         newer = SETTINGS.tokens[0].model_copy(update={"sha256": hash_of("another")})
         for tokens in ((newer,), SETTINGS.tokens[1:]):
             changed = SETTINGS.model_copy(update={"tokens": tokens})
-            assert Access(changed, clock, b"key").by_session(cookie) is None
+            assert Access(changed, Sessions(b"key", clock)).by_session(cookie) is None
 
     def test_a_session_signed_with_another_key_is_nobodys(self, access, clock):
-        cookie = access.session_for(SETTINGS.tokens[0])
-        assert Access(SETTINGS, clock, b"other").by_session(cookie) is None
+        cookie = access.sessions.begin(SETTINGS.tokens[0])
+        assert Access(SETTINGS, Sessions(b"other", clock)).by_session(cookie) is None
 
 
 def test_without_tokens_whoever_reaches_it_may_do_everything():

@@ -147,7 +147,7 @@ def test_a_group_is_amended_by_its_form_once(world, person, group):
     "form",
     [
         {"status": "none"}, {"status": "new", "mute": "9 days"}, {"revision": "x"},
-        {"status": "new", "note": "x" * 2001}, {"status": "new", "owner": "x" * 501},
+        {"status": "new", "note": "x" * 4001}, {"status": "new", "owner": "x" * 201},
     ],
 )  # fmt: skip
 def test_a_form_that_its_page_did_not_make_is_refused(world, person, group, form):

@@ -28,6 +28,6 @@ def describe(request: Request) -> Response:
 
 
 @health.get("/healthz", response_model=dict[str, Any])
-def live() -> Response:
-    """Say that the process serves; asks no server and tells nothing else."""
+async def live() -> Response:
+    """Say that the process serves; asks no server, and waits for no thread."""
     return answer({"status": "ok"})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from collections.abc import Callable
+from typing import Annotated, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from angzarr.analysis import group
 from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.group import Amendment, GroupFilter, GroupStatus
+from angzarr.analysis.group import LONGEST_OWNER, Amendment, GroupFilter, GroupStatus
 from angzarr.analysis.job import DEFAULT_STAGES, JobPlan, JobStatus, Selection
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter
 from angzarr.analysis.verb import LONGEST_NOTE, Verb
@@ -16,8 +18,18 @@ from angzarr.errors import ConfigurationError
 
 #: The most entries that one request changes; a job takes any number.
 MOST_AT_ONCE = 1000
+_A = TypeVar("_A")
 _Note = Annotated[str, Field(max_length=LONGEST_NOTE)]
 _After = Annotated[str, Field(max_length=1000, description="Cursor that the page before named.")]
+
+
+def _checked(asked: _A, made: Callable[[], object]) -> _A:
+    """Return *asked* if the analysis takes what is *made* of it; else ValueError with its words."""
+    try:
+        made()
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+    return asked
 
 
 class Filter(Asked):
@@ -117,10 +129,14 @@ class Amended(Asked):
     """What a person changes about a group; a field left out stays as it is."""
 
     status: GroupStatus | None = None
-    owner: Text | None = None
-    note: _Note | None = None
+    owner: Annotated[Text, Field(max_length=LONGEST_OWNER)] | None = None
+    note: Annotated[str, Field(max_length=group.LONGEST_NOTE)] | None = None
     muted_until: Moment | None = None
     unmute: bool = False
+
+    @model_validator(mode="after")
+    def _is_a_persons_to_say(self) -> Self:
+        return _checked(self, self.amendment)
 
     def amendment(self) -> Amendment:
         """Return the change."""
@@ -137,11 +153,7 @@ class Plan(Asked):
 
     @model_validator(mode="after")
     def _can_work(self) -> Self:
-        try:
-            self.plan()
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
-        return self
+        return _checked(self, self.plan)
 
     def plan(self) -> JobPlan:
         """Return the plan."""

@@ -69,9 +69,11 @@ def amend_group(
 ) -> Response:
     """Change a group's owner, note, status or mute; `If-Match` names what you saw."""
     revision = seen(if_match)
-    if revision is None:
+    if if_match is None:
         msg = "send If-Match with the ETag of the group as you saw it"
         raise Problem(428, "if-match-missing", msg)
+    if revision is None:
+        revision = group_of(desk, fingerprint).revision
     group = deeds.amend_group(desk, fingerprint, asked.amendment(), revision=revision, by=caller)
     return answer(asdict(group), headers={"ETag": tag_of(group.revision)})
 

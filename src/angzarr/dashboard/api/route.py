@@ -72,7 +72,6 @@ class GuardedRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             door: Door = request.app.state.door
             caller = door.admit(request, role)
-            request.state.caller = caller
             _check_query(request.query_params)
             if takes_body:
                 _check_type(request.headers.get("content-type", ""))

@@ -27,11 +27,11 @@ def filled(model: type[M], request: Request, **more: str) -> M:
         raise RequestValidationError(error.errors()) from error
 
 
-def note_in(form: dict[str, str]) -> str:
+def note_in(form: dict[str, str], most: int = LONGEST_NOTE) -> str:
     """Return the note that a person wrote; refuses one that would be cut."""
-    note = form.get("note", "").strip()
-    if len(note) > LONGEST_NOTE:
-        msg = f"a note has at most {LONGEST_NOTE} characters"
+    note = form.get("note", "").replace("\r\n", "\n").strip()
+    if len(note) > most:
+        msg = f"a note has at most {most} characters"
         raise Problem(422, "invalid", msg)
     return note
 

@@ -10,7 +10,13 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from angzarr.analysis.choosing import choose
-from angzarr.analysis.group import Amendment, Group, GroupStatus
+from angzarr.analysis.group import (
+    LONGEST_NOTE,
+    LONGEST_OWNER,
+    Amendment,
+    Group,
+    GroupStatus,
+)
 from angzarr.analysis.job import DEFAULT_STAGES, Selection
 from angzarr.analysis.job_dry_run import dry_run
 from angzarr.analysis.ledger import EntryFilter
@@ -18,13 +24,14 @@ from angzarr.analysis.verb import Verb, refusal
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import MOST_AT_ONCE, GroupQuery, Plan
 from angzarr.dashboard.api.route import DeskHere
-from angzarr.dashboard.api.shapes import LONGEST_TEXT, Fingerprint
+from angzarr.dashboard.api.shapes import Fingerprint
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import group_of
 from angzarr.dashboard.pages.asked import filled, note_in, number_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
+from angzarr.errors import ConfigurationError
 
 router = pages()
 _ON_A_PAGE: Final = 50
@@ -72,8 +79,10 @@ def show_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Re
         more=bool(page.next),
         sample=sample,
         history=desk.groups.group_history(fingerprint),
-        statuses=list(GroupStatus),
+        statuses=[one for one in GroupStatus if one is not GroupStatus.REGRESSED],
         mutes=list(_MUTES),
+        longest_owner=LONGEST_OWNER,
+        longest_note=LONGEST_NOTE,
         verbs=list(Verb),
     )
 
@@ -215,16 +224,17 @@ def _why(error: ValueError) -> str:
 def _amendment(desk: Desk, form: dict[str, str]) -> Amendment:
     mute = form.get("mute", "")
     span = _MUTES.get(mute)
-    if mute not in {"", "unmute", *_MUTES} or len(form.get("owner", "")) > LONGEST_TEXT:
+    if mute not in {"", "unmute", *_MUTES}:
         raise Problem(422, "invalid", "the form holds what its page did not offer")
     try:
-        status = GroupStatus(form.get("status", ""))
+        return Amendment(
+            status=GroupStatus(form["status"]) if form.get("status") else None,
+            owner=form.get("owner", "").strip(),
+            note=note_in(form, LONGEST_NOTE),
+            muted_until=desk.clock.now() + span if span else None,
+            unmute=mute == "unmute",
+        )
+    except ConfigurationError as error:
+        raise Problem(422, "invalid", str(error)) from error
     except ValueError:
         raise Problem(422, "invalid", "a group has no such status") from None
-    return Amendment(
-        status=status,
-        owner=form.get("owner", "").strip(),
-        note=note_in(form),
-        muted_until=desk.clock.now() + span if span else None,
-        unmute=mute == "unmute",
-    )

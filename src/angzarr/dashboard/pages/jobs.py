@@ -46,8 +46,9 @@ _STEERS: Final = {
 def list_jobs(request: Request, desk: DeskHere) -> Response:
     """Show replay jobs, the newest first."""
     asked = filled(JobQuery, request)
+    statuses = (asked.status,) if asked.status else ()
     page = page_after(
-        asked.after, lambda after: desk.jobs.get_jobs((), limit=_ON_A_PAGE, after=after)
+        asked.after, lambda after: desk.jobs.get_jobs(statuses, limit=_ON_A_PAGE, after=after)
     )
     return render(request, "jobs.html", jobs=page.jobs, next_page=next_query(request, page.next))
 

@@ -11,18 +11,22 @@ from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 
-from angzarr.dashboard.access import Caller
+from angzarr.dashboard.access import LOCAL, Access, Caller
 from angzarr.dashboard.door import Door
 from angzarr.dashboard.pages.paper import write
 from angzarr.dashboard.problem import Problem, problem_of
+from angzarr.dashboard.sessions import SESSION_LIFE
 from angzarr.dashboard_section import Role
 
 #: The cookie of a session.
 COOKIE: Final = "angzarr_session"
+#: The cookie of whoever has no session yet.
+VISIT_COOKIE: Final = "angzarr_visit"
 #: The field of every form that says it is of this session.
 FORM_TOKEN: Final = "form_token"  # noqa: S105 - the name of a field
 _FORM: Final = "application/x-www-form-urlencoded"
 _MOST_FIELDS: Final = 50
+_VISIT: Final = "visit"
 
 
 class PageRoute(APIRoute):
@@ -41,7 +45,7 @@ class PageRoute(APIRoute):
                 if role is not None and not _let_in(request, role):
                     return to_login(request)
                 if is_form:
-                    await _read_form(request)
+                    await _read_form(request, is_open=role is None)
                 return await handle(request)
             except Exception as error:
                 problem = problem_of(error)
@@ -69,19 +73,35 @@ def render(request: Request, template: str, *, status: int = 200, **values: Any)
     caller: Caller | None = getattr(request.state, "caller", None)
     door: Door = request.app.state.door
     acts = caller is not None and caller.role.covers(Role.OPERATOR)
+    kind, whose = _holder(request, door.access)
     html = write(
         template,
         caller=caller,
         can_act=acts,
         has_login=not door.access.is_open,
-        form_token=door.access.form_token(cookie_of(request)),
+        form_token=door.access.sessions.form_token(kind, whose),
         form_key=secrets.token_hex(16),
         now=request.app.state.desk.clock.now(),
         path=request.url.path,
         done=request.query_params.get("done", ""),
         **values,
     )
-    return Response(html, status, media_type="text/html")
+    response = Response(html, status, media_type="text/html")
+    if kind == _VISIT and whose != request.cookies.get(VISIT_COOKIE):
+        set_cookie(request, response, VISIT_COOKIE, whose)
+    return response
+
+
+def set_cookie(request: Request, response: Response, name: str, value: str) -> None:
+    """Give the browser a cookie that no script reads and no other site sends."""
+    response.set_cookie(
+        name,
+        value,
+        max_age=int(SESSION_LIFE.total_seconds()),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
 
 
 def refused(request: Request, problem: Problem) -> Response:
@@ -98,8 +118,9 @@ def go(where: str) -> Response:
 
 def to_login(request: Request) -> Response:
     """Send the browser to where sessions begin, and back from there to a page."""
-    back = quote(request.url.path) if request.method == "GET" else "/"
-    return go(f"/login?next={back}")
+    query = f"?{request.url.query}" if request.url.query else ""
+    back = f"{request.url.path}{query}" if request.method == "GET" else "/"
+    return go(f"/login?next={quote(back)}")
 
 
 def cookie_of(request: Request) -> str:
@@ -129,13 +150,31 @@ def _let_in(request: Request, role: Role) -> bool:
     return True
 
 
-async def _read_form(request: Request) -> None:
+def _holder(request: Request, access: Access) -> tuple[str, str]:
+    """Return what the forms of a page are bound to: a proved session, else a visit."""
+    if access.is_open:
+        return LOCAL, ""
+    session = access.session(cookie_of(request))
+    return ("session", session.id) if session else (_VISIT, _visit(request, access))
+
+
+def _visit(request: Request, access: Access) -> str:
+    """Return the visit of a browser; a new one where it shows none of ours."""
+    shown = request.cookies.get(VISIT_COOKIE, "")
+    return shown if access.sessions.is_visit(shown) else access.sessions.new_visit()
+
+
+async def _read_form(request: Request, *, is_open: bool) -> None:
     if request.headers.get("content-type", "").partition(";")[0].strip() != _FORM:
         raise Problem(415, "no-form", "this takes a form")
     sent = await request.form(max_fields=_MOST_FIELDS, max_files=0)
     form = {name: value for name, value in sent.items() if isinstance(value, str)}
     door: Door = request.app.state.door
-    if not door.access.is_form_token(cookie_of(request), form.get(FORM_TOKEN, "")):
+    shown, sessions = form.get(FORM_TOKEN, ""), door.access.sessions
+    holder = _holder(request, door.access)
+    visit = (_VISIT, _visit(request, door.access))
+    holders = (holder, visit) if is_open else (holder,)
+    if not any(sessions.is_form_token(*one, shown) for one in holders):
         msg = "the form is of another session: load its page again"
         raise Problem(403, "form-token", msg)
     request.state.form = form

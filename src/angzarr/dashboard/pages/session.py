@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from angzarr.dashboard.access import SESSION_LIFE
 from angzarr.dashboard.door import Door
 from angzarr.dashboard.pages.route import (
     COOKIE,
@@ -15,6 +14,7 @@ from angzarr.dashboard.pages.route import (
     pages,
     refused,
     render,
+    set_cookie,
 )
 from angzarr.dashboard.problem import Problem
 
@@ -42,22 +42,16 @@ def login(request: Request) -> Response:
         msg = "that token is not known here"
         return refused(request, Problem(401, "unauthorized", msg))
     response = go(_own(form.get("next", "/")))
-    response.set_cookie(
-        COOKIE,
-        door.access.session_for(known),
-        max_age=int(SESSION_LIFE.total_seconds()),
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+    set_cookie(request, response, COOKIE, door.access.sessions.begin(known))
     return response
 
 
 @router.post("/logout")
 def logout(request: Request) -> Response:
-    """End the session in this browser."""
-    response = go("/login")
-    if cookie_of(request):
+    """End the session, here and for whoever has a copy of its cookie."""
+    response, cookie = go("/login"), cookie_of(request)
+    if cookie:
+        _door(request).logout(request, cookie)
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 

@@ -1,0 +1,59 @@
+"""Visits: one line in the log for each login, wrong token and refusal; never a token."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Final
+
+from starlette.types import Scope
+
+from angzarr.printable import printable
+from angzarr.seldom import Seldom
+
+_LONGEST: Final = 200
+_WELCOME: Final = frozenset({"login", "logout"})
+_log = logging.getLogger(__name__)
+
+
+def note(outcome: str, scope: Scope, caller: str = "") -> None:
+    """Write what became of a request: outcome, caller, address, method and path."""
+    told = {
+        "outcome": outcome,
+        "caller": caller or "-",
+        "address": address_of(scope) or "-",
+        "method": scope["method"],
+        "path": scope["path"],
+    }
+    fields = {name: _shown(value) for name, value in told.items()}
+    line = " ".join(f"{name}={value}" for name, value in fields.items())
+    level = logging.INFO if outcome in _WELCOME else logging.WARNING
+    _log.log(level, "%s", line, extra={f"visit_{name}": value for name, value in fields.items()})
+
+
+class Refusals:
+    """Notes answers that refuse. What a stranger can cause without end is told once a minute."""
+
+    def __init__(self) -> None:
+        self._seldom = Seldom()
+
+    def note(self, status: int, name: str, scope: Scope) -> None:
+        """Write a 403 or a 429; *name* says which, where it is known."""
+        if status not in {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}:
+            return
+        caller = getattr(scope.get("state", {}).get("caller"), "name", "")
+        outcome = name or HTTPStatus(status).phrase.lower().replace(" ", "-")
+        bounded = caller and status == HTTPStatus.FORBIDDEN
+        if bounded or self._seldom.now(f"{outcome} {caller} {address_of(scope)}"):
+            note(outcome, scope, caller)
+
+
+def address_of(scope: Scope) -> str:
+    """Return the address that a request came from, or an empty string."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _shown(value: str) -> str:
+    """Return *value* as one word of a line: nobody writes a second line or field by it."""
+    return printable(value)[:_LONGEST].replace(" ", "\ufffd").replace("=", "\ufffd")
