@@ -179,6 +179,16 @@ class JobsContract:
         ]
         assert jobs.begin(GROUP, CANARY, by="ann", approval_over=3).status is JobStatus.DONE
 
+    def test_many_small_jobs_of_one_person_over_a_group_are_a_large_one(self, jobs, hold):
+        hold(4)
+        two = replace(GROUP, limit=2)
+        assert jobs.begin(two, CANARY, by="ann", approval_over=3).status is JobStatus.RUNNING
+        assert jobs.begin(GROUP, CANARY, by="ann", approval_over=3).status is JobStatus.PROPOSED
+
+    def test_one_entry_is_no_job_that_a_second_person_approves(self, jobs, hold):
+        hold(1)
+        assert jobs.begin(GROUP, CANARY, by="ann", approval_over=0).status is JobStatus.RUNNING
+
     def test_verbs_change_a_job_only_in_the_right_state(self, jobs, hold):
         hold(2)
         job = jobs.begin(GROUP, CANARY, by="ann")

@@ -90,6 +90,31 @@ class WritesContract:
         clock.sleep(LEASE + DAY)
         assert writes.begin(KEY, "g", "t2") == Begun()
 
+    def test_whoever_takes_over_goes_on_with_what_was_chosen(self, writes, clock):
+        writes.begin(KEY, "f", "t1", lease=LEASE)
+        assert writes.choose(KEY, "t1", b"[1]")
+        assert writes.begin(KEY, "f", "t1", lease=LEASE) == Begun(b"[1]")
+        assert not writes.choose(KEY, "t2", b"[2]")
+        clock.sleep(LEASE)
+        assert writes.begin(KEY, "f", "t2") == Begun(b"[1]")
+        assert not writes.choose(KEY, "t1", b"[3]")
+        assert writes.finish(KEY, "t2", DONE)
+        assert writes.begin(KEY, "f", "t3") == DONE
+
+    def test_a_freed_request_keeps_what_it_chose(self, writes):
+        writes.begin(KEY, "f", "t1")
+        writes.choose(KEY, "t1", b"[1]")
+        assert writes.forget(KEY, "t1")
+        assert writes.begin(KEY, "g", "t2") == Differs()
+        assert writes.begin(KEY, "f", "t2") == Begun(b"[1]")
+
+    def test_a_lease_is_renewed_by_its_holder(self, writes, clock):
+        writes.begin(KEY, "f", "t1", lease=LEASE)
+        clock.sleep(timedelta(seconds=40))
+        writes.begin(KEY, "f", "t1", lease=LEASE)
+        clock.sleep(timedelta(seconds=40))
+        assert writes.begin(KEY, "f", "t2", lease=LEASE) == Running(timedelta(seconds=20))
+
     def test_of_many_at_once_one_works(self, writes):
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda n: writes.begin(KEY, "f", f"t{n}"), range(16)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import heapq
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter, Ledger
-from angzarr.analysis.verb import Act, Verb, refusal
+from angzarr.analysis.verb import Act, Verb, leaves, refusal
 
 #: Entries changed in one transaction.
 _BATCH: Final = 100
@@ -22,15 +24,37 @@ def choose(
     limit: int,
 ) -> list[Entry]:
     """Return up to *limit* entries that the filter finds and that fit, over all pages."""
-    found: list[Entry] = []
+    found = in_status(ledger, wanted, status)
+    return list(islice((entry for entry in found if fits(entry)), limit))
+
+
+def in_statuses(
+    ledger: Ledger, wanted: EntryFilter, statuses: Collection[Status]
+) -> Iterator[Entry]:
+    """Return the entries of a filter in any of *statuses*, those that failed last first.
+
+    Each status is asked for by itself: entries in others are not read, however many there are.
+    """
+    found = [in_status(ledger, wanted, status) for status in sorted(statuses)]
+    return heapq.merge(*found, key=lambda entry: entry.last_failed_at, reverse=True)
+
+
+def in_status(ledger: Ledger, wanted: EntryFilter, status: Status | None) -> Iterator[Entry]:
+    """Return the entries of a filter in *status* (None: any), page by page."""
     after = ""
-    while len(found) < limit:
+    while True:
         page = ledger.get_failed_events(wanted, status=status, limit=LONGEST_PAGE, after=after)
-        found += (entry for entry in page.entries if fits(entry))
-        after = page.next
-        if not after:
-            break
-    return found[:limit]
+        yield from page.entries
+        if not (after := page.next):
+            return
+
+
+def choose_for(
+    ledger: Ledger, wanted: EntryFilter, status: Status | None, verb: Verb, limit: int
+) -> list[Entry]:
+    """Return up to *limit* entries of the filter that *verb* applies to."""
+    statuses = leaves(verb) if status is None else leaves(verb) & {status}
+    return list(islice(in_statuses(ledger, wanted, statuses), limit))
 
 
 def act_on_all(

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from angzarr.analysis.choosing import in_statuses
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import Selection
 from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
-from angzarr.analysis.ledger import LONGEST_PAGE, Ledger
+from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import replayable
@@ -26,16 +27,8 @@ def found(ledger: Ledger, selection: Selection) -> Iterator[Entry]:
             if (detail := ledger.open(entry_id)) and replayable(detail.entry):
                 yield detail.entry
         return
-    after = ""
-    while True:
-        page = ledger.get_failed_events(
-            selection.wanted, status=selection.status, limit=LONGEST_PAGE, after=after
-        )
-        for entry in page.entries:
-            if entry.status is selection.status or entry.status in CHOSEN_BY_DEFAULT:
-                yield entry
-        if not (after := page.next):
-            return
+    statuses = CHOSEN_BY_DEFAULT if selection.status is None else {selection.status}
+    yield from in_statuses(ledger, selection.wanted, statuses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,17 +83,19 @@ def filled(
     elsewhere: tuple[int, str],
     behind: str,
     approval_over: int | None,
+    besides: int = 0,
 ) -> ReplayJob:
     """Return a new *job* with its entries chosen.
 
     *elsewhere*: how many more there are that belong to another job, and one such. *behind*: a job
-    that runs over the same group.
+    that runs over the same group. *besides*: entries of its proposer's other unfinished jobs over
+    that group: who begins many small ones has begun a large one.
     """
     count, other = elsewhere
     said = f"{count} more are in job {other}, which is not finished" if count else ""
     called = {job.plan.to_handler} if job.plan.to_handler else {*handlers} - {""}
     job = replace(job, total=total, handlers=tuple(sorted(called)), said=said)
-    if total and approval_over is not None and total > approval_over:
+    if total and approval_over is not None and total + besides > max(approval_over, 1):
         waits = f"more than {approval_over} entries: a second person must approve"
         return replace(job, status=JobStatus.PROPOSED, said=_joined(said, waits))
     if total and behind:
@@ -186,9 +188,21 @@ def settled(job: ReplayJob, now: datetime) -> ReplayJob:
     return job
 
 
+def same_person(one: str, other: str) -> bool:
+    """Tell whether two names may be one person's: before an ``@`` they have the same login name.
+
+    A person is ``ada@host`` at a terminal, and what his token says in the dashboard.
+    """
+    return _login(one) == _login(other)
+
+
+def _login(name: str) -> str:
+    return name.partition("@")[0].strip().casefold()
+
+
 def approved(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
     """Return *job* as a second person lets it begin."""
-    if job.status is not JobStatus.PROPOSED or by == job.created_by:
+    if job.status is not JobStatus.PROPOSED or same_person(by, job.created_by):
         return None
     return settled(replace(job, status=JobStatus.RUNNING, said="", approved_by=by), now)
 

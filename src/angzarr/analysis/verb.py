@@ -70,6 +70,16 @@ def refusal(entry: Entry, verb: Verb) -> str:
     return f"the entry is {entry.status}, which cannot be {_STATUS[verb]}"
 
 
+def is_done(entry: Entry, verb: Verb) -> bool:
+    """Tell whether *entry* is as *verb* leaves it."""
+    return entry.status is _STATUS[verb]
+
+
+def leaves(verb: Verb) -> frozenset[Status]:
+    """Return the statuses that *verb* leads away from."""
+    return _FROM[verb]
+
+
 def acted(entry: Entry, verb: Verb, now: datetime, by: str, note: str = "") -> Change | None:
     """Return *entry* as *verb* leaves it, or None where it does not apply.
 

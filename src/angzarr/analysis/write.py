@@ -1,7 +1,7 @@
 """Write: a change asked for under an idempotency key, remembered with its answer (spec A5).
 
 Same key and request: same answer. Who works on it holds a lease; if he dies, whoever asks again
-after it does the work once more, which the revisions of what is changed make harmless.
+after it does the work once more: on what was chosen the first time, at the revisions seen then.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class Answer:
 class Begun(NamedTuple):
     """The request is the caller's to work on, until his lease ends."""
 
+    #: What whoever worked on it before chose to act on.
+    choice: bytes | None = None
+
 
 class Running(NamedTuple):
     """Somebody works on it; ask again after `retry_after`."""
@@ -60,6 +63,7 @@ class Write:
     #: Until when it is leased, or once it is answered, kept.
     until: datetime
     answer: Answer | None = None
+    choice: bytes | None = None
 
 
 def forgotten(write: Write, now: datetime) -> bool:
@@ -69,15 +73,15 @@ def forgotten(write: Write, now: datetime) -> bool:
 
 def found(write: Write, fingerprint: str, token: str, now: datetime) -> Found:
     """Return what *write* means to a request with *fingerprint*, of the worker *token*."""
-    if write.token == token and write.answer is None:
-        return Begun()
+    if is_of(write, token):
+        return Begun(write.choice)
     if forgotten(write, now):
         return Begun()
     if write.fingerprint != fingerprint:
         return Differs()
     if write.answer is not None:
         return write.answer
-    return Running(write.until - now) if write.until > now else Begun()
+    return Running(write.until - now) if write.until > now else Begun(write.choice)
 
 
 def begun(fingerprint: str, token: str, now: datetime, lease: timedelta) -> Write:
@@ -85,13 +89,28 @@ def begun(fingerprint: str, token: str, now: datetime, lease: timedelta) -> Writ
     return Write(fingerprint=fingerprint, token=token, until=now + lease)
 
 
+def chosen(write: Write | None, token: str, choice: bytes) -> Write | None:
+    """Return *write* with its choice, or None where it is not *token*'s to work on."""
+    return replace(write, choice=choice) if write and is_of(write, token) else None
+
+
+def freed(write: Write, now: datetime) -> Write | None:
+    """Return what stays of a write that came to nothing: its choice, free to be taken over."""
+    return None if write.choice is None else replace(write, until=now)
+
+
+def is_of(write: Write, token: str) -> bool:
+    """Tell whether *token* works on *write*."""
+    return write.token == token and write.answer is None
+
+
 def answered(
     write: Write | None, token: str, answer: Answer, now: datetime, keep: timedelta
 ) -> Write | None:
     """Return *write* with its answer, or None where another one works on it meanwhile."""
-    if write is None or write.token != token or write.answer is not None:
+    if write is None or not is_of(write, token):
         return None
-    return replace(write, answer=answer, until=now + keep)
+    return replace(write, answer=answer, choice=None, until=now + keep)
 
 
 class Writes(Protocol):
@@ -101,7 +120,14 @@ class Writes(Protocol):
     def begin(
         self, key: WriteKey, fingerprint: str, token: str, /, *, lease: timedelta = WRITE_LEASE
     ) -> Found:
-        """Take the request for *token*, or say how it stands; the same token may ask again."""
+        """Take the request for *token*, or say how it stands.
+
+        The same token asks again to renew its lease.
+        """
+
+    @abstractmethod
+    def choose(self, key: WriteKey, token: str, choice: bytes, /) -> bool:
+        """Remember what the request acts on, unless it is another one's by now."""
 
     @abstractmethod
     def finish(
@@ -111,7 +137,10 @@ class Writes(Protocol):
 
     @abstractmethod
     def forget(self, key: WriteKey, token: str, /) -> bool:
-        """Free the key of a request that came to nothing, unless it is another one's by now."""
+        """Free a request that came to nothing, unless it is another one's by now.
+
+        Its key is free, too, unless it has a choice: part of that may be done.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -118,7 +118,7 @@ def _chosen(replayer: Replayer, selection: Selection) -> list[Entry]:
 
 def _check(count: int, approval_over: int | None) -> None:
     """Refuse what is too much to be sent without a canary, or without a second person."""
-    if approval_over is not None and count > approval_over:
+    if approval_over is not None and count > max(approval_over, 1):
         msg = (
             f"more than {approval_over} entries (analysis.approvals.jobs_over): leave --now out,"
             " and a second person approves the job"

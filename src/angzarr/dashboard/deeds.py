@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
 
-from angzarr.analysis.choosing import CHANGED, act_on_all, choose
-from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.choosing import CHANGED, act_on_all
+from angzarr.analysis.entry import Entry
 from angzarr.analysis.group import Amendment, Group
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.desk import Desk
@@ -18,9 +16,6 @@ from angzarr.dashboard.look import breaker_of, detail_of, group_of, job_of
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.revision import stale
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
-
-#: What became of each entry; an empty text: it was done.
-Results = Sequence[tuple[str, str]]
 
 
 def act_on_one(
@@ -32,7 +27,10 @@ def act_on_one(
         raise stale("entry")
     if why := refusal(entry, verb):
         raise Problem(409, "does-not-apply", why)
-    ((_, problem),) = _done(desk, [entry], verb, note, by=by)
+    if verb is Verb.COMPENSATE:
+        problem, _ = compensate(desk, entry, note, by=by)
+    else:
+        ((_, problem),) = act_on_all(desk.ledger, verb, [entry], note=note, by=by.name)
     if problem == CHANGED:
         raise stale("entry")
     if problem:
@@ -40,75 +38,26 @@ def act_on_one(
     return detail_of(desk, entry_id).entry
 
 
-def act_on_named(
-    desk: Desk, entry_ids: Sequence[str], verb: Verb, note: str, *, by: Caller, dry_run: bool
-) -> Results:
-    """Do *verb* to entries by id."""
-    found = {one: desk.ledger.open(one) for one in dict.fromkeys(entry_ids)}
-    entries = [detail.entry for detail in found.values() if detail is not None]
-    done = dict(_act_on(desk, entries, verb, note, by=by, dry_run=dry_run))
-    return [(one, done.get(one, "there is no such entry")) for one in found]
+def compensate(desk: Desk, entry: Entry, note: str, *, by: Caller) -> tuple[str, bool]:
+    """Undo what *entry* set off; return why not, and whether it is only begun.
 
-
-def act_on_found(
-    desk: Desk,
-    wanted: EntryFilter,
-    status: Status | None,
-    verb: Verb,
-    note: str,
-    *,
-    limit: int,
-    by: Caller,
-    dry_run: bool,
-) -> Results:
-    """Do *verb* to the entries of a filter that it applies to."""
-    entries = choose(desk.ledger, wanted, status, lambda entry: not refusal(entry, verb), limit)
-    return _act_on(desk, entries, verb, note, by=by, dry_run=dry_run)
-
-
-def _act_on(
-    desk: Desk, entries: Sequence[Entry], verb: Verb, note: str, *, by: Caller, dry_run: bool
-) -> Results:
-    if not dry_run:
-        done = _done(desk, entries, verb, note, by=by)
-    elif verb is Verb.COMPENSATE:
-        done = [(one, _obstacle(desk, one)) for one in entries]
-    else:
-        done = [(one, refusal(one, verb)) for one in entries]
-    return [(entry.id, problem) for entry, problem in done]
-
-
-def _done(
-    desk: Desk, entries: Sequence[Entry], verb: Verb, note: str, *, by: Caller
-) -> list[tuple[Entry, str]]:
-    if verb is Verb.COMPENSATE:
-        return [(one, _compensate(desk, one, note, by=by)) for one in entries]
-    return act_on_all(desk.ledger, verb, entries, note=note, by=by.name)
-
-
-def _compensate(desk: Desk, entry: Entry, note: str, *, by: Caller) -> str:
-    """Undo what *entry* set off; once it is begun the analysis worker sends what was not sent."""
+    Once it is begun the analysis worker sends what was not sent.
+    """
     detail = detail_of(desk, entry.id)
     try:
-        return desk.compensator.compensate(entry, detail.failure, by=by.name, note=note)
+        return desk.compensator.compensate(entry, detail.failure, by=by.name, note=note), False
     except BrokerUnavailable:
-        return ""
+        return "", True
     except PayloadStoreUnavailable:
-        return "not begun: its payload cannot be had now"
-
-
-def _obstacle(desk: Desk, entry: Entry) -> str:
-    try:
-        return desk.compensator.problem(entry, detail_of(desk, entry.id).failure)
-    except PayloadStoreUnavailable:
-        return "its payload cannot be had now"
+        return "not begun: its payload cannot be had now", False
 
 
 def begin_job(
     desk: Desk, selection: Selection, plan: JobPlan, *, by: Caller, note: str, key: str | None
 ) -> ReplayJob:
-    """Begin a replay job; the same *key* of one caller twice is one job."""
-    named = hashlib.sha256(f"{by.name}\0{key}".encode()).hexdigest()[:32]
+    """Begin a replay job; the same *key* of one caller for the same job twice is one job."""
+    asked = repr((by.name, key, selection, plan, note))
+    named = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     job_id = named if key else secrets.token_hex(16)
     return desk.jobs.begin(
         selection, plan, by=by.name, note=note, job_id=job_id, approval_over=desk.approval_over

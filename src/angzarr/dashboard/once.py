@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Final
 
@@ -13,8 +15,19 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from angzarr.analysis.write import Answer, Begun, Differs, Found, Running, WriteKey, Writes
+from angzarr.analysis.write import (
+    WRITE_LEASE,
+    Answer,
+    Begun,
+    Differs,
+    Found,
+    Running,
+    WriteKey,
+    Writes,
+)
+from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.problem import Problem, problem_of
+from angzarr.errors import LedgerUnavailable
 
 #: The longest key; a UUID has 36 characters.
 LONGEST_KEY: Final = 200
@@ -32,11 +45,14 @@ async def once(request: Request, writes: Writes, caller: str, key: str, handle: 
         msg = f"an Idempotency-Key has 1 to {LONGEST_KEY} characters of ASCII without spaces"
         raise Problem(400, "bad-idempotency-key", msg)
     write, token = WriteKey(caller, key), secrets.token_hex(16)
-    found = await run_in_threadpool(writes.begin, write, await _fingerprint(request), token)
+    fingerprint = await _fingerprint(request)
+    found = await run_in_threadpool(writes.begin, write, fingerprint, token)
     if not isinstance(found, Begun):
         return _standing(found)
+    request.state.choice = Choice.of(writes, write, token, found.choice)
     try:
-        response = await _answered(request, handle)
+        async with _held(writes, write, fingerprint, token):
+            response = await _answered(request, handle)
     except BaseException:
         await run_in_threadpool(writes.forget, write, token)
         raise
@@ -45,6 +61,29 @@ async def once(request: Request, writes: Writes, caller: str, key: str, handle: 
     else:
         await run_in_threadpool(writes.finish, write, token, _answer(response))
     return response
+
+
+@asynccontextmanager
+async def _held(
+    writes: Writes, write: WriteKey, fingerprint: str, token: str
+) -> AsyncIterator[None]:
+    """Renew the lease while it is worked on."""
+    over = asyncio.Event()
+
+    async def renew() -> None:
+        while not over.is_set():
+            try:
+                await asyncio.wait_for(over.wait(), WRITE_LEASE.total_seconds() / 3)
+            except TimeoutError:
+                with suppress(LedgerUnavailable):
+                    await run_in_threadpool(writes.begin, write, fingerprint, token)
+
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        over.set()
+        await renewing
 
 
 async def _answered(request: Request, handle: Handle) -> Response:

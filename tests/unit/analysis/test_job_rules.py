@@ -245,6 +245,7 @@ def test_what_was_not_sent_after_all_makes_room_again():
 def test_only_another_person_approves():
     job = job_of(status=JobStatus.PROPOSED)
     assert job_rules.approved(job, START, "ann") is None
+    assert job_rules.approved(job, START, "Ann@other-host") is None
     assert job_rules.approved(job, START, "bob").approved_by == "bob"
     assert job_rules.approved(job_of(), START, "bob") is None
 

@@ -138,7 +138,7 @@ def test_a_filter_is_acted_on_as_far_as_the_verb_applies(world, client):
     client.post(f"{PREFIX}/entries/{first.id}/acts", json={"verb": "skip"})
     act = {"verb": "restore", "filter": {"domain": "order"}, "note": "back"}
     told = client.post(f"{PREFIX}/acts", json=act).json()
-    assert told["results"] == [{"id": first.id, "problem": None}]
+    assert told["results"] == [{"id": first.id, "problem": None, "begun": False}]
     assert world.ledger.open(first.id).entry.status is Status.HELD
 
 
@@ -147,8 +147,8 @@ def test_of_entries_by_id_each_has_its_answer(world, client):
     act = {"verb": "skip", "entry_ids": [entry.id, "0" * 64, entry.id]}
     told = client.post(f"{PREFIX}/acts", json=act).json()
     assert told["results"] == [
-        {"id": entry.id, "problem": None},
-        {"id": "0" * 64, "problem": "there is no such entry"},
+        {"id": entry.id, "problem": None, "begun": False},
+        {"id": "0" * 64, "problem": "there is no such entry", "begun": False},
     ]
 
 

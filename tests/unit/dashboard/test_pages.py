@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from datetime import timedelta
 
 import pytest
 
@@ -12,7 +13,8 @@ from angzarr.analysis.entry import Status, Unreadable
 from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobStatus
 from angzarr.dashboard.pages.paper import LONGEST_SHOWN
-from angzarr.dashboard.streams import MOST_EACH
+from angzarr.dashboard.serving import _MOST_CONNECTIONS
+from angzarr.dashboard.streams import MOST_EACH, MOST_OPEN, Streams
 from angzarr.dashboard_section import Role
 from angzarr.errors import ConfigurationError, LedgerUnavailable
 from angzarr.events.event import Event
@@ -268,7 +270,8 @@ def test_a_proposed_job_is_approved_by_another_person(world, group):
     path = f"/groups/{group}/replay"
     form = {"stages": "1", "rate": "", "in_flight": "5", "halt_percent": "20", "form_key": "k"}
     where = operator.submit(path, path, **form).headers["location"]
-    assert "Approve" not in operator.get(where).text
+    assert "<button>Approve" not in operator.get(where).text
+    assert "anybody with the role approver, except operator@test" in operator.get(where).text
     assert operator.submit(where, f"{where}/approve").status_code == 403
     assert "Approve" in approver.get(where).text
     assert approver.submit(where, f"{where}/approve").status_code == 303
@@ -280,6 +283,51 @@ def test_too_many_open_streams_of_one_caller_are_refused(world, person, job):
     streams = world.app._app.state.streams
     streams._open["operator@test"] = MOST_EACH
     assert person.get("/jobs/j1/events").status_code == 429
+
+
+def test_streams_of_all_callers_leave_room_for_requests(world, person, job):
+    streams = world.app._app.state.streams
+    streams._open.update({f"person{number}": 1 for number in range(MOST_OPEN)})
+    assert person.get("/jobs/j1/events").status_code == 429
+    assert MOST_OPEN * 4 <= _MOST_CONNECTIONS
+
+
+def test_a_stream_ends_in_time_so_that_its_caller_is_let_in_anew(world, person, job, monkeypatch):
+    """Each look at the running job takes five minutes."""
+    monkeypatch.setattr("angzarr.dashboard.pages.jobs.LOOK_EVERY", timedelta(0))
+    look = world.jobs.open_job
+
+    def later(job_id):
+        world.clock.sleep(timedelta(minutes=5))
+        return look(job_id)
+
+    monkeypatch.setattr(world.jobs, "open_job", later)
+    told = person.get("/jobs/j1/events").text
+    assert "event: progress" in told
+    assert "event: over" not in told
+    assert not world.app._app.state.streams._open
+
+
+def test_a_job_that_waits_for_a_person_is_looked_at_seldom(world, person, job, monkeypatch):
+    rested = []
+
+    async def rest(streams, pause):
+        rested.append(pause)
+        world.jobs.put(job, status=JobStatus.DONE)
+
+    monkeypatch.setattr(Streams, "rest", rest)
+    world.jobs.put(job, status=JobStatus.PAUSED)
+    person.get("/jobs/j1/events")
+    assert rested == [timedelta(seconds=10)]
+
+
+def test_an_entry_past_the_cap_names_the_command_that_forces_it(world, person, monkeypatch):
+    (entry,) = world.file(1)
+    assert "--force" not in person.get(f"/entries/{entry.id}/replay").text
+    object.__setattr__(world.app._app.state.desk, "most_replays", 0)
+    page = person.get(f"/entries/{entry.id}/replay").text
+    assert f"angzarr dlq replay {entry.id} --force" in page
+    assert "disabled" in page
 
 
 # -- breakers, refusals ----------------------------------------------------------------------

@@ -92,6 +92,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
                 elsewhere=(len(others), next(iter(others), "")),
                 behind=self._ahead(fresh),
                 approval_over=approval_over,
+                besides=self._besides(fresh),
             )
             kept = _Kept(job=job, lines=[job_story.first_line(job)])
             for position, entry in enumerate(free, 1):
@@ -294,6 +295,14 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         ]
         same = [one for one in same if job.group and one.id != job.id]
         return min(same, key=lambda one: (one.created_at, one.id)).id if same else ""
+
+    def _besides(self, job: ReplayJob) -> int:
+        """Count the entries of its proposer's other unfinished jobs over the same group."""
+        others = [kept.job for kept in self._jobs.values() if kept.job.status in UNFINISHED]
+        whose = (job.group, job.created_by)
+        return sum(
+            one.total for one in others if job.group and (one.group, one.created_by) == whose
+        )
 
     def _is_free(self, kept: _Kept, engine: str, now: datetime) -> bool:
         if kept.engine != engine and kept.leased_until and kept.leased_until > now:

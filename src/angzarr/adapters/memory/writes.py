@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
 
@@ -27,8 +28,16 @@ class MemoryWrites(Writes):
         with self._lock:
             found = rules.found(self._writes.get(key, fresh), fingerprint, token, now)
             if isinstance(found, Begun):
-                self._writes[key] = fresh
+                self._writes[key] = replace(fresh, choice=found.choice)
             return found
+
+    def choose(self, key: WriteKey, token: str, choice: bytes) -> bool:
+        """Remember what the request acts on."""
+        with self._lock:
+            made = rules.chosen(self._writes.get(key), token, choice)
+            if made is not None:
+                self._writes[key] = made
+            return made is not None
 
     def finish(self, key: WriteKey, token: str, answer: Answer, *, keep: timedelta = KEPT) -> bool:
         """Remember the answer."""
@@ -40,13 +49,17 @@ class MemoryWrites(Writes):
             return made is not None
 
     def forget(self, key: WriteKey, token: str) -> bool:
-        """Free the key."""
+        """Free the request."""
         with self._lock:
             write = self._writes.get(key)
-            mine = write is not None and write.token == token and write.answer is None
-            if mine:
+            if write is None or not rules.is_of(write, token):
+                return False
+            kept = rules.freed(write, self._clock.now())
+            if kept is None:
                 del self._writes[key]
-            return mine
+            else:
+                self._writes[key] = kept
+            return True
 
     def close(self) -> None:
         """Keep everything: there is nothing to let go."""

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from angzarr.adapters.sql.job_rows import item_from, job_from, lock_job, save_job, update_items
 from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
@@ -15,6 +26,7 @@ from angzarr.adapters.sql.ledger_tables import ledger_entries
 from angzarr.analysis import job_rules
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.job import (
+    UNFINISHED,
     ItemState,
     JobItem,
     JobStatus,
@@ -58,6 +70,19 @@ def older_of_group(connection: Connection, job: ReplayJob) -> str:
     )
     oldest = select(_jobs.id).where(*same).order_by(_jobs.created_at, _jobs.id).limit(1)
     return connection.scalar(oldest) or ""
+
+
+def besides(connection: Connection, job: ReplayJob) -> int:
+    """Count the entries of its proposer's other unfinished jobs over the same group."""
+    if not job.group:
+        return 0
+    others = (
+        _jobs.fingerprint == job.group,
+        _jobs.created_by == job.created_by,
+        _jobs.status.in_(sorted(UNFINISHED)),
+        _jobs.id != job.id,
+    )
+    return connection.scalar(select(func.sum(_jobs.total)).where(*others)) or 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,7 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
             elsewhere=(chosen.elsewhere, chosen.other_job),
             behind=before,
             approval_over=approval_over,
+            besides=job_working.besides(connection, fresh),
         )
         tell(connection, job.id, [job_story.first_line(job)])
         connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**job_row(job)))

@@ -6,7 +6,8 @@ from sqlalchemy import JSON, Column, Integer, LargeBinary, Table
 
 from angzarr.adapters.sql.ledger_tables import METADATA, UtcTime, ValidText
 
-#: `until` is the end of its worker's lease while `status` is null, then of its retention.
+#: While `status` is null `until` is the end of its worker's lease and `body` what he chose to act
+#: on, then the end of its retention and the answer.
 remembered_writes = Table(
     "remembered_writes",
     METADATA,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -39,8 +40,19 @@ class SqlWrites(Writes):
             stored = _locked(connection, key) or fresh
             found = rules.found(stored, fingerprint, token, now)
             if isinstance(found, Begun):
-                _save(connection, key, fresh)
+                _save(connection, key, replace(fresh, choice=found.choice))
             return found
+
+        return self._database.write(step)
+
+    def choose(self, key: WriteKey, token: str, choice: bytes) -> bool:
+        """Remember what the request acts on."""
+
+        def step(connection: Connection) -> bool:
+            made = rules.chosen(_locked(connection, key), token, choice)
+            if made is not None:
+                _save(connection, key, made)
+            return made is not None
 
         return self._database.write(step)
 
@@ -57,11 +69,20 @@ class SqlWrites(Writes):
         return self._database.write(step)
 
     def forget(self, key: WriteKey, token: str) -> bool:
-        """Free the key."""
-        mine = delete(remembered_writes).where(
-            *_is(key), _writes.token == token, _writes.status.is_(None)
-        )
-        return self._database.write(lambda connection: connection.execute(mine).rowcount > 0)
+        """Free the request."""
+
+        def step(connection: Connection) -> bool:
+            stored = _locked(connection, key)
+            if stored is None or not rules.is_of(stored, token):
+                return False
+            kept = rules.freed(stored, self._clock.now())
+            if kept is None:
+                connection.execute(delete(remembered_writes).where(*_is(key)))
+            else:
+                _save(connection, key, kept)
+            return True
+
+        return self._database.write(step)
 
     def close(self) -> None:
         """Close the pooled connections."""
@@ -107,13 +128,20 @@ def _columns(write: Write) -> dict[str, Any]:
         "until": write.until,
         "status": answer.status if answer else None,
         "headers": [list(pair) for pair in answer.headers] if answer else None,
-        "body": answer.body if answer else None,
+        "body": answer.body if answer else write.choice,
     }
 
 
 def _write(row: Row[Any]) -> Write:
-    answer = None
+    answer, choice = None, None if row.body is None else bytes(row.body)
     if row.status is not None:
         headers = tuple((name, value) for name, value in row.headers)
         answer = Answer(status=row.status, body=bytes(row.body), headers=headers)
-    return Write(fingerprint=row.fingerprint, token=row.token, until=row.until, answer=answer)
+        choice = None
+    return Write(
+        fingerprint=row.fingerprint,
+        token=row.token,
+        until=row.until,
+        answer=answer,
+        choice=choice,
+    )

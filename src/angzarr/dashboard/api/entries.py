@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import Header, Query, Request
 from starlette.responses import Response
 
 from angzarr.analysis import entry_json
-from angzarr.dashboard import deeds
+from angzarr.dashboard import deeds, many
 from angzarr.dashboard.api.asked import EntryQuery, ManyVerb, OneVerb
-from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, problems, seeing
+from angzarr.dashboard.api.route import (
+    CallerHere,
+    ChoiceHere,
+    DeskHere,
+    acting,
+    answer,
+    problems,
+    seeing,
+)
 from angzarr.dashboard.api.shapes import (
     EntryDetailShape,
     EntryId,
@@ -67,23 +76,16 @@ def show_stats(desk: DeskHere) -> Response:
 
 
 @act.post("/acts", response_model=ResultsShape)
-def act_on_entries(desk: DeskHere, caller: CallerHere, asked: ManyVerb) -> Response:
+def act_on_entries(
+    desk: DeskHere, caller: CallerHere, choice: ChoiceHere, asked: ManyVerb
+) -> Response:
     """Skip, archive, restore, escalate or resolve entries by id, or all that a filter finds."""
+    all_of_them = many.Asked(asked.verb, asked.note, caller, asked.dry_run)
     if asked.filter is None:
-        results = deeds.act_on_named(
-            desk, asked.entry_ids, asked.verb, asked.note, by=caller, dry_run=asked.dry_run
-        )
+        results = many.act_on_named(desk, asked.entry_ids, all_of_them, choice)
     else:
-        results = deeds.act_on_found(
-            desk,
-            asked.filter.wanted(),
-            asked.filter.status,
-            asked.verb,
-            asked.note,
-            limit=asked.limit,
-            by=caller,
-            dry_run=asked.dry_run,
-        )
+        wanted, status = asked.filter.wanted(), asked.filter.status
+        results = many.act_on_found(desk, wanted, status, all_of_them, choice, limit=asked.limit)
     return answer(results_json(results, dry_run=asked.dry_run))
 
 
@@ -102,12 +104,17 @@ def act_on_entry(
     return answer(entry_json.entry_json(entry), headers={"ETag": tag_of(entry.revision)})
 
 
-def results_json(results: deeds.Results, *, dry_run: bool) -> dict[str, Any]:
+def results_json(results: Sequence[many.Result], *, dry_run: bool) -> dict[str, Any]:
     """Return what became of many entries as a JSON object."""
-    refused = sum(bool(problem) for _, problem in results)
+    refused = sum(bool(one.problem) for one in results)
+    begun = sum(one.begun for one in results)
     return {
         "dry_run": dry_run,
-        "done": 0 if dry_run else len(results) - refused,
+        "done": 0 if dry_run else len(results) - refused - begun,
+        "begun": begun,
         "refused": refused,
-        "results": [{"id": one, "problem": problem or None} for one, problem in results],
+        "results": [
+            {"id": one.entry_id, "problem": one.problem or None, "begun": one.begun}
+            for one in results
+        ],
     }

@@ -10,10 +10,18 @@ from starlette.responses import Response
 
 from angzarr.analysis import group_json
 from angzarr.analysis.ledger import EntryFilter
-from angzarr.dashboard import deeds
+from angzarr.dashboard import deeds, many
 from angzarr.dashboard.api.asked import Amended, GroupQuery, GroupVerb
 from angzarr.dashboard.api.entries import IfMatch, results_json
-from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, problems, seeing
+from angzarr.dashboard.api.route import (
+    CallerHere,
+    ChoiceHere,
+    DeskHere,
+    acting,
+    answer,
+    problems,
+    seeing,
+)
 from angzarr.dashboard.api.shapes import (
     Fingerprint,
     GroupDetailShape,
@@ -80,18 +88,15 @@ def amend_group(
 
 @act.post("/groups/{fingerprint}/acts", response_model=ResultsShape, responses=_NONE)
 def act_on_group(
-    desk: DeskHere, caller: CallerHere, fingerprint: Fingerprint, asked: GroupVerb
+    desk: DeskHere,
+    caller: CallerHere,
+    choice: ChoiceHere,
+    fingerprint: Fingerprint,
+    asked: GroupVerb,
 ) -> Response:
     """Skip, archive, restore, escalate or resolve the entries of a group."""
     group_of(desk, fingerprint)
-    results = deeds.act_on_found(
-        desk,
-        EntryFilter(fingerprint=fingerprint),
-        None,
-        asked.verb,
-        asked.note,
-        limit=asked.limit,
-        by=caller,
-        dry_run=asked.dry_run,
-    )
+    wanted = EntryFilter(fingerprint=fingerprint)
+    all_of_them = many.Asked(asked.verb, asked.note, caller, asked.dry_run)
+    results = many.act_on_found(desk, wanted, None, all_of_them, choice, limit=asked.limit)
     return answer(results_json(results, dry_run=asked.dry_run))

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from angzarr.analysis.entry_json import json_text
 from angzarr.dashboard.access import Caller
+from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.door import Door
 from angzarr.dashboard.once import once
@@ -155,6 +156,13 @@ def _caller(request: Request) -> Caller:
     return caller
 
 
+def _choice(request: Request) -> Choice:
+    choice: Choice | None = getattr(request.state, "choice", None)
+    return choice or Choice()
+
+
+#: What a request acts on, the same each time it is sent under one key.
+ChoiceHere: TypeAlias = Annotated[Choice, Depends(_choice)]
 #: What an endpoint works on, and for whom.
 DeskHere: TypeAlias = Annotated[Desk, Depends(_desk)]
 CallerHere: TypeAlias = Annotated[Caller, Depends(_caller)]

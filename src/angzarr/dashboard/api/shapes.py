@@ -132,10 +132,14 @@ class ExplanationShape(Shape):
 
 
 class ResultShape(Shape):
-    """What became of one entry; `problem` is null where it was done."""
+    """What became of one entry; `problem` is null where it was done, or `begun`.
+
+    `begun`: the broker is away, and an analysis worker sends it later.
+    """
 
     id: str
     problem: str | None
+    begun: bool
 
 
 class ResultsShape(Shape):
@@ -143,6 +147,7 @@ class ResultsShape(Shape):
 
     dry_run: bool
     done: int
+    begun: int
     refused: int
     results: list[ResultShape]
 

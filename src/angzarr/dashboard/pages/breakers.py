@@ -11,7 +11,7 @@ from angzarr.dashboard.api.breakers import TOLD, Name
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.deeds import steer_breaker
 from angzarr.dashboard.look import breaker_of
-from angzarr.dashboard.pages.route import caller_of, go, pages, render
+from angzarr.dashboard.pages.route import caller_of, go, operator_of, pages, render
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker_json import counts
 
@@ -39,6 +39,7 @@ def list_breakers(request: Request, desk: DeskHere) -> Response:
 @router.get("/breakers/{name}/{how}")
 def ask(request: Request, desk: DeskHere, name: Name, how: Literal["isolate", "reset"]) -> Response:
     """Ask whether it is meant."""
+    operator_of(request)
     state = breaker_of(desk, name)
     return render(request, "confirm_breaker.html", name=name, state=state, how=how)
 

@@ -18,7 +18,7 @@ from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import EntryId
 from angzarr.dashboard.look import detail_of, explanation_of, protection_of
 from angzarr.dashboard.pages.asked import filled, note_in, number_in
-from angzarr.dashboard.pages.route import caller_of, form_of, go, pages, render
+from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
 
@@ -75,6 +75,7 @@ def explain_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Respon
 @router.get("/entries/{entry_id}/acts/{verb}")
 def ask_act(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb) -> Response:
     """Ask whether a verb is meant for an entry."""
+    operator_of(request)
     entry = detail_of(desk, entry_id).entry
     if why := refusal(entry, verb):
         raise Problem(409, "does-not-apply", why)
@@ -108,10 +109,17 @@ def act_on_entry(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb
 @router.get("/entries/{entry_id}/replay")
 def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
     """Ask whether an entry is to be replayed."""
-    entry = detail_of(desk, entry_id).entry
-    if not replayable(entry):
-        raise Problem(409, "does-not-apply", f"the entry is {entry.status}")
-    return render(request, "confirm_replay.html", entry=entry)
+    operator_of(request)
+    detail = detail_of(desk, entry_id)
+    if not replayable(detail.entry):
+        raise Problem(409, "does-not-apply", f"the entry is {detail.entry.status}")
+    return render(
+        request,
+        "confirm_replay.html",
+        entry=detail.entry,
+        problem=desk.replayer.problem(detail.entry, detail.failure),
+        over=detail.entry.replays >= desk.most_replays,
+    )
 
 
 @router.post("/entries/{entry_id}/replay")

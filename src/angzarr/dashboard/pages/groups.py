@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from angzarr.analysis.choosing import choose
+from angzarr.analysis.choosing import choose_for
 from angzarr.analysis.group import (
     LONGEST_NOTE,
     LONGEST_OWNER,
@@ -20,15 +20,16 @@ from angzarr.analysis.group import (
 from angzarr.analysis.job import DEFAULT_STAGES, Selection
 from angzarr.analysis.job_dry_run import dry_run
 from angzarr.analysis.ledger import EntryFilter
-from angzarr.analysis.verb import Verb, refusal
-from angzarr.dashboard import deeds
+from angzarr.analysis.verb import Verb
+from angzarr.dashboard import deeds, many
 from angzarr.dashboard.api.asked import MOST_AT_ONCE, GroupQuery, Plan
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import Fingerprint
+from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import group_of
 from angzarr.dashboard.pages.asked import filled, note_in, number_in
-from angzarr.dashboard.pages.route import caller_of, form_of, go, pages, render
+from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
 from angzarr.errors import ConfigurationError
@@ -105,19 +106,15 @@ def amend_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> R
 def ask_act(request: Request, desk: DeskHere, fingerprint: Fingerprint, verb: Verb) -> Response:
     """Ask whether a verb is meant for the entries of a group."""
     group = group_of(desk, fingerprint)
-    found = choose(
-        desk.ledger,
-        EntryFilter(fingerprint=fingerprint),
-        None,
-        lambda entry: not refusal(entry, verb),
-        MOST_AT_ONCE,
-    )
+    operator_of(request)
+    most = many.most_for(verb, MOST_AT_ONCE)
+    found = choose_for(desk.ledger, EntryFilter(fingerprint=fingerprint), None, verb, most)
     return render(
         request,
         "confirm_act.html",
         what=f"{len(found)} entries of {group.error_type} in {group.handler_name}",
         count=len(found),
-        most=MOST_AT_ONCE,
+        most=most,
         verb=verb,
         back=f"/groups/{fingerprint}",
         revision=None,
@@ -130,17 +127,15 @@ def act_on_group(
 ) -> Response:
     """Do a verb to the entries of a group that it applies to."""
     group_of(desk, fingerprint)
-    results = deeds.act_on_found(
+    results = many.act_on_found(
         desk,
         EntryFilter(fingerprint=fingerprint),
         None,
-        verb,
-        note_in(form_of(request)),
+        many.Asked(verb, note_in(form_of(request)), caller_of(request)),
+        Choice(),
         limit=MOST_AT_ONCE,
-        by=caller_of(request),
-        dry_run=False,
     )
-    refused = [problem for _, problem in results if problem]
+    refused = [one.problem for one in results if one.problem]
     if refused:
         msg = f"{len(results) - len(refused)} done, {len(refused)} not: {refused[0]}"
         raise Problem(409, "does-not-apply", msg)
@@ -150,6 +145,7 @@ def act_on_group(
 @router.get("/groups/{fingerprint}/replay")
 def ask_replay(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
     """Show how many entries a replay would send, and ask for its plan."""
+    operator_of(request)
     return _replay_form(request, desk, group_of(desk, fingerprint))
 
 

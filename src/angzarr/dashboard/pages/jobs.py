@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -10,9 +9,10 @@ from typing import Final, Literal
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from angzarr.analysis.job import ItemState, JobStatus, ReplayJob
+from angzarr.analysis.job_rules import same_person
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import JobQuery
 from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId
@@ -31,6 +31,11 @@ router = pages()
 _ON_A_PAGE: Final = 50
 #: How often a job that is watched is looked at.
 LOOK_EVERY: Final = timedelta(seconds=1)
+#: In these it does nothing before a person does something.
+_WAITING: Final = frozenset({JobStatus.PROPOSED, JobStatus.PAUSED, JobStatus.HALTED})
+LOOK_SELDOM: Final = timedelta(seconds=10)
+#: Then a stream ends; the browser comes back, and is let in anew or not at all.
+LONGEST_STREAM: Final = timedelta(minutes=15)
 #: In these a job does nothing more by itself.
 _AT_REST: Final = frozenset({JobStatus.CANCELLED, JobStatus.DONE})
 #: What a person can do to a job, by its status.
@@ -88,22 +93,21 @@ async def follow_job(request: Request, desk: DeskHere, job_id: JobId) -> Respons
     """Tell a page of each step of a job, until the job rests or the page is gone."""
     job = await run_in_threadpool(job_of, desk, job_id)
     streams: Streams = request.app.state.streams
-    told = streams.held(caller_of(request).name, _steps(request, desk, job, streams))
-    return StreamingResponse(told, media_type="text/event-stream")
+    return streams.held(caller_of(request).name, _steps(request, desk, job, streams))
 
 
 def _steers(request: Request, job: ReplayJob) -> tuple[str, ...]:
     """Return what the caller can do to *job*."""
     caller = caller_of(request)
-    approves = caller.role.covers(Role.APPROVER) and caller.name != job.created_by
+    approves = caller.role.covers(Role.APPROVER) and not same_person(caller.name, job.created_by)
     return tuple(one for one in _STEERS.get(job.status, ()) if one != "approve" or approves)
 
 
 async def _steps(
     request: Request, desk: Desk, job: ReplayJob, streams: Streams
 ) -> AsyncIterator[str]:
-    told, status = "", job.status
-    while not streams.ending and not await request.is_disconnected():
+    told, status, ends = "", job.status, desk.clock.now() + LONGEST_STREAM
+    while not streams.ending and not await request.is_disconnected() and desk.clock.now() < ends:
         step = write("progress.html", job=job, now=desk.clock.now())
         if step != told:
             told = step
@@ -113,7 +117,8 @@ async def _steps(
         if job.status is not status or job.status in _AT_REST:
             yield _event("over", job.status.value)
             return
-        await asyncio.sleep(LOOK_EVERY.total_seconds())
+        pause = LOOK_SELDOM if job.status in _WAITING else LOOK_EVERY
+        await streams.rest(pause)
         job = await run_in_threadpool(job_of, desk, job.id)
 
 

@@ -140,6 +140,14 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
+def operator_of(request: Request) -> Caller:
+    """Return who asks for the page, who may act; raises Problem 403."""
+    caller = caller_of(request)
+    if not caller.role.covers(Role.OPERATOR):
+        raise Problem(403, "role", f"this takes the role {Role.OPERATOR}")
+    return caller
+
+
 def _let_in(request: Request, role: Role) -> bool:
     door: Door = request.app.state.door
     caller = door.access.by_session(cookie_of(request))
