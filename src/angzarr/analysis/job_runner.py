@@ -38,8 +38,9 @@ class JobRunner:
     barred: Callable[[], str]
     #: The same of what begins by itself, as jobs of the automatic recovery do.
     barred_by_itself: Callable[[], str]
-    #: Replays after which no job replays an entry.
+    #: Replays after which no job replays an entry, and after which none that began by itself does.
     most_replays: int
+    most_by_itself: int
     #: Another one for each process: who holds a job.
     engine: str
     batch: int = BATCH
@@ -71,8 +72,9 @@ class JobRunner:
         if free.said:
             self._note(job, (), free.said)
             return job.answered - taken.answered
+        most = self.most_by_itself if job.created_by == AUTOMATIC else self.most_replays
         begun = self.work.begin_next(
-            job.id, self.engine, limit=min(free.most, self.batch), most_replays=self.most_replays
+            job.id, self.engine, limit=min(free.most, self.batch), most_replays=most
         )
         return self._send(job, begun) + job.answered - taken.answered
 

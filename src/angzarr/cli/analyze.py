@@ -82,6 +82,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             barred=lambda: why_not_at_all(brake.state(), replayer.clock.now()),
             barred_by_itself=barred,
             most_replays=settings.most_replays,
+            most_by_itself=min(settings.max_replays, settings.most_replays),
             engine=uuid.uuid4().hex,
         )
 

@@ -58,6 +58,7 @@ class JobWorld(World):
             barred=lambda: self.braked,
             barred_by_itself=lambda: self.braked or self.quiet,
             most_replays=5,
+            most_by_itself=3,
             engine=f"engine {self.engines}",
         )
         return super().start_worker(owners=self.jobs.owners, more=(runner,))

@@ -210,7 +210,7 @@ def test_the_newest_one_at_its_cap_keeps_the_others_from_nothing(world):
     world.queue.send(letter)
     world.fixed_after.add("1.2")
     world.later()
-    assert [job.handled for job in world.jobs_begun] == [6]
+    assert [(job.handled, job.refused) for job in world.jobs_begun] == [(5, 1)]
 
 
 def test_each_class_of_a_group_has_its_job(world):
