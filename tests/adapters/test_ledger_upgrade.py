@@ -33,6 +33,11 @@ from angzarr.analysis.upkeep import Standing
 from angzarr.errors import LedgerUnavailable
 
 FIRST = (ledger_entries, ledger_letters, ledger_history)
+#: Tables of later revisions that need no others of them.
+LATER = (
+    "replay_jobs", "replay_job_items", "replay_job_history", "remembered_writes",
+    "ledger_alert_watches", "ledger_alerts", "ledger_alert_deliveries",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +201,16 @@ class UpgradeContract:
             assert indexes(engine) - {one for one in indexes(engine) if "version" in one} == before
         ledger = Both(LedgerDatabase(engine), HandClock())
         assert_counts_are_exact(ledger)
+        assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
+
+    def test_tables_that_are_there_already_get_the_indexes_that_are_not(self, engine, filled):
+        make_first_tables(engine, filled)
+        later = [METADATA.tables[name] for name in LATER]
+        METADATA.create_all(engine, later)
+        with engine.begin() as connection:
+            for index in ("replay_jobs_by_time", "ledger_alerts_by_time"):
+                connection.execute(text(f"DROP INDEX {index}"))
+        ledger_upgrade.make_ready(engine)
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
 
     def test_tables_behind_are_refused_where_they_may_not_be_changed(self, engine, filled):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
 from sqlalchemy import text
@@ -50,6 +52,21 @@ class SqlJobsContract(JobsContract):
         jobs.cancel(rest.id, by="ann")
         named = jobs.begin(Selection(entry_ids=tuple(one.id for one in entries)), CANARY, by="ann")
         assert named.total == 9
+
+    def test_workers_that_begin_one_job_at_once_begin_it_once(self, jobs, hold):
+        hold(3)
+        jobs.get_jobs()  # the tables are there
+        together = Barrier(4)
+
+        def begin(person):
+            together.wait()
+            return jobs.begin(GROUP, CANARY, by=person, job_id="auto-1")
+
+        with ThreadPoolExecutor(4) as pool:
+            begun = list(pool.map(begin, ("ann", "bob", "eve", "joe")))
+        assert {(job.created_by, job.total) for job in begun} == {(begun[0].created_by, 3)}
+        assert len(jobs.items("auto-1")) == 3
+        assert len(jobs.job_history("auto-1")) == 1
 
 
 class TestSqliteReplayJobs(SqlJobsContract):

@@ -28,7 +28,20 @@ def engine(postgresql_url):
     engine.dispose()
 
 
-class TestSqliteLedger(LedgerContract):
+class SqlLedgerContract(LedgerContract):
+    def test_a_missing_table_is_unavailable_and_no_letters_fault(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        database = ledger._database
+        for sql in ("ALTER TABLE ledger_letters RENAME TO away", "ALTER TABLE away RENAME TO {}"):
+            statement = text(sql.format("ledger_letters"))
+            if "away RENAME" in sql:
+                with pytest.raises(LedgerUnavailable, match="ledger_letters"):
+                    ledger.add_failed_event(letter_of("e2"))
+            database.write(lambda connection, one=statement: connection.execute(one))
+        assert ledger.open(entry.id).entry == entry
+
+
+class TestSqliteLedger(SqlLedgerContract):
     @pytest.fixture
     def url(self, tmp_path):
         return f"sqlite:///{tmp_path / 'ledger.db'}"
@@ -64,6 +77,14 @@ class TestSqliteLedger(LedgerContract):
         assert isinstance(failure, Unreadable)
         assert failure.raw == b"\xff\xff"
 
+    def test_damaged_database_is_unavailable_and_no_letters_fault(self, tmp_path, clock):
+        file = tmp_path / "damaged.db"
+        file.write_bytes(b"no database at all" * 100)
+        ledger = SqlLedger(LedgerDatabase(build_engine(f"sqlite:///{file}")), clock)
+        with pytest.raises(LedgerUnavailable, match="not a database"):
+            ledger.add_failed_event(letter_of())
+        ledger.close()
+
     def test_database_that_cannot_be_opened_is_unavailable(self, tmp_path, clock):
         ledger = SqlLedger(
             LedgerDatabase(build_engine(f"sqlite:///{tmp_path / 'no folder' / 'x.db'}")), clock
@@ -73,7 +94,7 @@ class TestSqliteLedger(LedgerContract):
         ledger.close()
 
 
-class TestPostgresqlLedger(LedgerContract):
+class TestPostgresqlLedger(SqlLedgerContract):
     @pytest.fixture
     def ledger(self, engine, clock):
         METADATA.drop_all(engine)

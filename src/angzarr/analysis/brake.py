@@ -104,6 +104,12 @@ def why_not_by_itself(state: BrakeState, quiet: QuietHours, now: datetime) -> st
     return ""
 
 
+def why_not_now(state: BrakeState, now: datetime) -> str:
+    """Return why a person's wish is refused at *now*, and what to do, or an empty string."""
+    why = why_not_at_all(state, now)
+    return f"{why}: release it first (`angzarr dlq brake release`)" if why else ""
+
+
 def why_not_at_all(state: BrakeState, now: datetime) -> str:
     """Return in one sentence why nothing may be sent at *now*, or an empty string."""
     return state.said() if state.holds(now) is Scope.ALL else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -63,10 +63,12 @@ class Compensator:
     ledger: Ledger
     replayer: Replayer
     compensations: Compensations
+    #: Says why people may have nothing sent now, or nothing.
+    barred: Callable[[], str] = lambda: ""
 
     def problem(self, entry: Entry, failure: Failure) -> str:
         """Return why *entry* cannot be compensated, or an empty string; changes nothing."""
-        if why := refusal(entry, Verb.COMPENSATE):
+        if why := refusal(entry, Verb.COMPENSATE) or self._barred():
             return why
         called = self._call(entry, failure)
         return called if isinstance(called, Refusal) else ""
@@ -76,7 +78,7 @@ class Compensator:
 
         After BrokerUnavailable the entry is compensated: the analysis worker sends it.
         """
-        if why := refusal(entry, Verb.COMPENSATE):
+        if why := refusal(entry, Verb.COMPENSATE) or self._barred():
             return why
         called = self._call(entry, failure)
         if isinstance(called, Refusal):
@@ -94,6 +96,10 @@ class Compensator:
             return called
         self._send(entry, called)
         return ""
+
+    def _barred(self) -> str:
+        why = self.barred()
+        return f"{why}, or {_BY_HAND}" if why else ""
 
     def _send(self, entry: Entry, called: Call) -> None:
         self.compensations.send(called)

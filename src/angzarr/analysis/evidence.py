@@ -96,6 +96,8 @@ class Evidence:
     failure: Failure
     #: When it was gathered.
     now: datetime = _LONG_AGO
+    #: When it failed last as the ledger believes it, which the letter's own clock may contradict.
+    believed_at: datetime | None = None
     #: Replays begun so far, a person's included.
     replays: int = 0
     #: Why the message cannot be sent to where it came from; empty: it can.
@@ -149,7 +151,9 @@ class Evidence:
 
     @property
     def failed_at(self) -> datetime:
-        """When it failed last."""
+        """When it failed last; as the letter tells it where no ledger has judged that."""
+        if self.believed_at is not None:
+            return self.believed_at
         if isinstance(self.failure, DeadLetter):
             return self.failure.last_attempt_at or self.failure.sent_to_dlq_at
         return self.failure.received_at

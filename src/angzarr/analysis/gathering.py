@@ -157,6 +157,7 @@ class Gathering:
         return Evidence(
             failure=failure,
             now=now,
+            believed_at=entry.last_failed_at,
             replays=entry.replays,
             target_problem=self.obstacle(failure),
             breakers=look[0],

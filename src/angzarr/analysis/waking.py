@@ -120,9 +120,7 @@ class Waking:
                 return self._replay(entry, found.failure)
             case Status.COMPENSATED:
                 return self.compensator.publish(entry, found.failure)
-            case Status.RETRYING if not self.deciding.barred(
-                entry
-            ):  # else its lease brings it back
+            case Status.RETRYING if not self.deciding.barred(entry):  # its lease brings it back
                 return self.replayer.publish(entry, found.failure, found.order)
         return ""
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from angzarr.adapters.celery.publisher import refuses
 from angzarr.analysis.answers import Answers
-from angzarr.analysis.brake import asleep, why_not_at_all, why_not_by_itself
+from angzarr.analysis.brake import asleep, why_not_at_all, why_not_by_itself, why_not_now
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.gathering import Gathering
@@ -165,9 +165,23 @@ def open_replayer(app: Application, doors: ExitStack) -> Replayer:
     )
 
 
-def open_compensator(app: Application, replayer: Replayer) -> Compensator:
-    """Return what compensates *app*'s entries."""
-    return Compensator(ledger=replayer.ledger, replayer=replayer, compensations=app.compensations())
+def open_compensator(
+    app: Application, replayer: Replayer, barred: Callable[[], str] = lambda: ""
+) -> Compensator:
+    """Return what compensates *app*'s entries; for people with what `open_barred` returned."""
+    return Compensator(
+        ledger=replayer.ledger,
+        replayer=replayer,
+        compensations=app.compensations(),
+        barred=barred,
+    )
+
+
+def open_barred(app: Application, doors: ExitStack) -> Callable[[], str]:
+    """Return what says why people may have nothing sent now; it asks the brake each time."""
+    brake = app.open_brake()
+    doors.callback(brake.close)
+    return lambda: why_not_now(brake.state(), SystemClock().now())
 
 
 def open_gathering(app: Application, replayer: Replayer, doors: ExitStack) -> Gathering:

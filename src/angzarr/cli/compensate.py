@@ -12,7 +12,7 @@ from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.cli import entry_view
-from angzarr.cli.analyze import open_compensator, open_replayer, person
+from angzarr.cli.analyze import open_barred, open_compensator, open_replayer, person
 from angzarr.cli.application import load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered
@@ -49,7 +49,7 @@ def compensate(
     """
     app = load_application(app_name)
     with ExitStack() as doors:
-        compensator = open_compensator(app, open_replayer(app, doors))
+        compensator = open_compensator(app, open_replayer(app, doors), open_barred(app, doors))
         found = chosen(
             compensator.ledger,
             entries,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from angzarr.cli.analyze import open_compensator, open_gathering, open_replayer
+from angzarr.cli.analyze import open_barred, open_compensator, open_gathering, open_replayer
 from angzarr.cli.application import Application, load_application
 from angzarr.dashboard_section import DashboardToken, Role
 from angzarr.errors import ConfigurationError
@@ -84,7 +84,7 @@ def open_desk(app: Application, doors: ExitStack) -> Desk:
         classifier=app.dlq_classifier(lambda: 0.0),
         gathering=open_gathering(app, replayer, doors),
         replayer=replayer,
-        compensator=open_compensator(app, replayer),
+        compensator=open_compensator(app, replayer, open_barred(app, doors)),
         jobs=opened(app.open_replay_jobs()),
         writes=opened(app.open_writes()),
         breakers=cache(app.breaker_controls),

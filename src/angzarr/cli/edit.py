@@ -11,7 +11,7 @@ import click
 from angzarr.analysis.edit import LARGEST, read_data
 from angzarr.analysis.editor import Draft, Editor
 from angzarr.analysis.entry import EntryDetail, Failure
-from angzarr.cli.analyze import open_replayer, person
+from angzarr.cli.analyze import open_barred, open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, find, over
@@ -56,7 +56,8 @@ def edit(
         editor = _editor(app, doors)
         detail = _opened(editor, entry)
         cap = None if force else app.settings.analysis.most_replays
-        if problem := over(detail.entry, cap):
+        barred = "" if dry_run else open_barred(app, doors)()
+        if problem := barred or over(detail.entry, cap):
             raise click.ClickException(problem)
         failure = _failure(detail, original=original)
         draft = editor.draft(detail.entry, failure, _data(editor, failure, file))

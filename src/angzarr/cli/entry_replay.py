@@ -16,7 +16,7 @@ from angzarr.analysis.job import JobPlan, JobStatus, Selection
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.replayer import Replayer
 from angzarr.cli import entry_view, job_start, job_view
-from angzarr.cli.analyze import open_replayer, person
+from angzarr.cli.analyze import open_barred, open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, over, status_of
@@ -85,6 +85,9 @@ def replay(
         )
         if now or len(ids) == 1:
             chosen = _chosen(replayer, selection)
+            if len(ids) != 1 and not dry_run and (why := open_barred(app, doors)()):
+                msg = f"{why}, or replay one entry by its id"
+                raise click.ClickException(msg)
             if now:
                 _check(len(chosen), app.settings.analysis.approvals.jobs_over)
             cap = None if force else app.settings.analysis.most_replays

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -250,3 +251,11 @@ def test_pauses_grow_with_the_age_and_end_before_they_are_useless():
     assert pauses.look(ill).total_seconds() == 200
     assert pauses.soon() == timedelta(0)
     assert pauses.replay(2).total_seconds() == 60
+
+
+def test_an_age_is_counted_from_when_the_ledger_believes_that_it_failed():
+    letter = replace(letter_of(), last_attempt_at=START + timedelta(days=3650))
+    place = Place()
+    place.clock.sleep(timedelta(days=8))
+    (evidence,) = place.gather(letter)
+    assert evidence.age == timedelta(days=8)

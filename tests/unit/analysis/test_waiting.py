@@ -15,6 +15,7 @@ from angzarr.analysis import transition
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.gathering import BreakerLook
 from angzarr.analysis.transition import Action, Decision
+from angzarr.errors import BrokerUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Phase, State
 
 OPEN, CLOSED = State(phase=Phase.OPEN), State()
@@ -104,6 +105,23 @@ def test_a_replay_that_is_due_does_not_begin_into_an_open_breaker(world, crm):
     look_again(world)
     assert not world.publisher.sent
     assert (world.entry.status, world.entry.next_replay_at) == (Status.WAITING, None)
+
+
+def test_a_replay_that_began_and_was_not_sent_asks_the_breakers_when_it_is_sent(world, crm):
+    crm.found = {"crm": CLOSED}
+    world.queue.send(letter_of())
+    world.publisher.fail["publish"] = BrokerUnavailable("away")
+    world.worker.step()
+    look_again(world)
+    assert (world.entry.status, world.entry.published_at) == (Status.RETRYING, None)
+    world.publisher.fail.clear()
+    crm.found = {"crm": OPEN}
+    look_again(world)
+    assert not world.publisher.sent
+    crm.found = {"crm": CLOSED}
+    look_again(world)
+    assert len(world.publisher.sent) == 1
+    assert world.entry.replays == 1
 
 
 def test_after_a_day_a_person_is_asked(world):

@@ -29,11 +29,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import (
     ArgumentError,
+    DataError,
     DBAPIError,
-    InterfaceError,
-    InternalError,
-    OperationalError,
-    ProgrammingError,
+    IntegrityError,
     SQLAlchemyError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -162,17 +160,15 @@ def address(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-#: What a database says that is not there or not ready: a table or a right that is missing is
-#: mended by people, and meanwhile nothing may be lost. What is wrong with the data is not there.
-_NOT_OURS = (
-    OperationalError, InterfaceError, InternalError, ProgrammingError, PoolTimeoutError
-)  # fmt: skip
-
-
 def _is_away(error: SQLAlchemyError) -> bool:
-    if isinstance(error, _NOT_OURS):
-        return True
-    return isinstance(error, DBAPIError) and error.connection_invalidated
+    """Tell whether the database does not serve, rather than refuse what it was given.
+
+    A table or a right that is missing, a full disk and a damaged file are mended by people, and
+    meanwhile nothing may be lost; only data and what they break are the caller's own fault.
+    """
+    if isinstance(error, DataError | IntegrityError):
+        return error.connection_invalidated
+    return True
 
 
 def _parsed(url: str) -> URL:

@@ -73,18 +73,22 @@ def _count(connection: sa.Connection, names: Sequence[str]) -> None:
     wanted = sa.select(*kinds, *amounts, sa.func.min(_entries.c.first_failed_at))
     wanted = wanted.where(_entries.c.fingerprint.in_(names)).group_by(*kinds)
     found = connection.execute(wanted).all()
-    _write(connection, _groups, "fingerprint", [_group(connection, one, found) for one in names])
+    groups = [group for one in names if (group := _group(connection, one, found))]
+    _write(connection, _groups, "fingerprint", groups)
     _write(connection, _counts, "key", [_row(row) for row in found])
 
 
-def _group(connection: sa.Connection, name: str, found: Sequence[Any]) -> dict[str, Any]:
+def _group(connection: sa.Connection, name: str, found: Sequence[Any]) -> dict[str, Any] | None:
+    """Return the row of a group; None: workers go on, and its entries are gone meanwhile."""
     mine = [row for row in found if row[0] == name]
     latest = connection.execute(
         sa.select(_entries)
         .where(_entries.c.fingerprint == name)
         .order_by(_entries.c.last_failed_at.desc())
         .limit(1)
-    ).one()
+    ).one_or_none()
+    if latest is None or not mine:
+        return None
     return {
         **{column: latest._mapping[column] for column in _SAMPLE},  # noqa: SLF001 - public name
         "fingerprint": name,
@@ -110,6 +114,8 @@ def _row(row: Any) -> dict[str, Any]:
 
 
 def _write(connection: sa.Connection, table: Any, key: str, rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
+        return
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     insert = dialect.insert(table)
     counted = ("entries", "open_entries", "occurrences", "replays")

@@ -10,6 +10,14 @@ down_revision = "0005"
 
 _COUNTS = ("total", "sent", "handled", "failed", "refused", "unanswered")
 _STAGE = ("round", "stage", "stage_sent", "stage_answered")
+#: Apart from their tables: that one is there already does not say that its indexes are.
+_INDEXES = (
+    ("replay_jobs_by_time", "replay_jobs", ["created_at", "id"]),
+    ("replay_jobs_by_status", "replay_jobs", ["status", "created_at", "id"]),
+    ("replay_job_items_by_state", "replay_job_items", ["job_id", "state", "position"]),
+    ("replay_job_items_by_entry", "replay_job_items", ["entry_id"]),
+    ("ix_replay_job_history_job_id", "replay_job_history", ["job_id"]),
+)
 
 
 def upgrade() -> None:
@@ -30,8 +38,6 @@ def upgrade() -> None:
         _number("revision"),
         sa.Column("engine", sa.String(64)),
         _time("leased_until"),
-        sa.Index("replay_jobs_by_time", "created_at", "id"),
-        sa.Index("replay_jobs_by_status", "status", "created_at", "id"),
         if_not_exists=True,
     )
     op.create_table(
@@ -43,18 +49,18 @@ def upgrade() -> None:
         *map(_number, ("replay", "round")),
         _text("reason"),
         sa.PrimaryKeyConstraint("job_id", "position"),
-        sa.Index("replay_job_items_by_state", "job_id", "state", "position"),
-        sa.Index("replay_job_items_by_entry", "entry_id"),
         if_not_exists=True,
     )
     op.create_table(
         "replay_job_history",
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
-        sa.Column("job_id", sa.String(64), nullable=False, index=True),
+        sa.Column("job_id", sa.String(64), nullable=False),
         _time("at", nullable=False),
         *map(_text, ("who", "what", "detail")),
         if_not_exists=True,
     )
+    for name, table, columns in _INDEXES:
+        op.create_index(name, table, columns, if_not_exists=True)
 
 
 def _text(name: str) -> sa.Column[str]:

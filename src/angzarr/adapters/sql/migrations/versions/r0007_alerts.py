@@ -8,6 +8,13 @@ from alembic import op
 revision = "0007"
 down_revision = "0006"
 
+#: Apart from their tables: that one is there already does not say that its indexes are.
+_INDEXES = (
+    ("ledger_alert_watches_open", "ledger_alert_watches", ["open", "subject"]),
+    ("ledger_alerts_by_time", "ledger_alerts", ["raised_at", "id"]),
+    ("ledger_alert_deliveries_due", "ledger_alert_deliveries", ["sink", "due_at"]),
+)
+
 
 def upgrade() -> None:
     """Make the tables."""
@@ -17,7 +24,6 @@ def upgrade() -> None:
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("open", sa.Boolean, nullable=False),
         sa.Column("revision", sa.Integer, nullable=False),
-        sa.Index("ledger_alert_watches_open", "open", "subject"),
         if_not_exists=True,
     )
     op.create_table(
@@ -25,7 +31,6 @@ def upgrade() -> None:
         sa.Column("id", sa.String(64), primary_key=True),
         sa.Column("raised_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("said", sa.Text, nullable=False),
-        sa.Index("ledger_alerts_by_time", "raised_at", "id"),
         if_not_exists=True,
     )
     op.create_table(
@@ -43,6 +48,7 @@ def upgrade() -> None:
         sa.Column("fate", sa.Text, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("problem", sa.Text, nullable=False),
-        sa.Index("ledger_alert_deliveries_due", "sink", "due_at"),
         if_not_exists=True,
     )
+    for name, table, columns in _INDEXES:
+        op.create_index(name, table, columns, if_not_exists=True)
