@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -59,7 +60,8 @@ def alive(process: Process) -> bool:
 def stop(processes: Sequence[Process], patience: float) -> None:
     """Ask *processes* to end and wait; what still runs after *patience* seconds is killed."""
     for process in filter(alive, processes):
-        os.kill(process.pid, process.stop_signal)
+        with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+            os.kill(process.pid, process.stop_signal)
     if not _gone(processes, patience):
         kill(processes)
 
@@ -69,7 +71,8 @@ def kill(processes: Sequence[Process]) -> None:
     members = [member for process in filter(alive, processes) for member in family(process)]
     for member in members:
         if alive(member):
-            os.kill(member.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                os.kill(member.pid, signal.SIGKILL)
     _gone(members, 10)
 
 
