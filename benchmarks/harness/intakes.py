@@ -62,7 +62,7 @@ def intake(queue: DeadLetterQueue, database: LedgerDatabase, domain: str) -> Int
         ledger=ledger, gathering=gathering, classify=classify, name="analysis@bench",
         owners=SqlReplayJobs(database, clock).owners,
     )  # fmt: skip
-    return Intake(queue=queue, ledger=ledger, deciding=deciding, clock=clock, domains=[domain])
+    return Intake(queue=queue, deciding=deciding, clock=clock, domains=[domain])
 
 
 def filed_by_ours(domain: str, letters: int) -> float:

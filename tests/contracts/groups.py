@@ -14,9 +14,9 @@ import pytest
 from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis.entry import Status
+from angzarr.analysis.entry import OPEN, Status
 from angzarr.analysis.group import Amendment, GroupFilter, GroupStatus
-from angzarr.analysis.ledger import OPEN, Decided, EntryFilter
+from angzarr.analysis.ledger import Decided, EntryFilter
 from angzarr.analysis.transition import Action
 from angzarr.analysis.verb import Act, Verb
 from angzarr.errors import ConfigurationError

@@ -19,6 +19,7 @@ from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.transition import UNDECIDED, Action, Decision
 from angzarr.analysis.verb import Act, Verb
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id, unreadable_letter_id
+from angzarr.errors import LedgerUnavailable
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.events.message import Message
@@ -279,6 +280,85 @@ class LedgerContract:
         assert ledger.decide([decided, late], by="me") == [True, False]
         assert ledger.decide([late], by="me") == [False]
         assert ledger.open(entry.id).entry.status is Status.HELD
+
+    # -- decided while it is filed -------------------------------------------------------
+
+    def test_what_is_decided_while_it_is_filed_is_stored_once_and_told_in_two_lines(self, ledger):
+        asked = []
+
+        def decide(undecided):
+            asked.extend(undecided)
+            return [HOLD, REPLAY]
+
+        letters = [letter_of("e1"), letter_of("e2")]
+        held, waits = ledger.add_failed_events(letters, decide=decide, by="analysis@a")
+        assert [(one.failure, one.stored) for one in asked] == [(one, None) for one in letters]
+        assert {one.entry.status for one in asked} == {Status.FAILED}
+        assert (held.status, waits.status) == (Status.HELD, Status.WAITING)
+        for entry in (held, waits):
+            detail = ledger.open(entry.id)
+            assert detail.entry == entry
+            assert [line.what for line in detail.history] == ["failed", entry.status.value]
+            assert detail.history[-1].who == "analysis@a"
+        assert ledger.get_failure_stats().by_status == {"held": 1, "waiting": 1}
+
+    def test_only_what_fails_anew_is_decided(self, ledger):
+        ledger.add_failed_events([letter_of("e1")], decide=lambda _: [HOLD], by="me")
+        asked = []
+
+        def decide(undecided):
+            asked.extend(undecided)
+            return [REPLAY for _ in undecided]
+
+        again, new = ledger.add_failed_events(
+            [letter_of("e1"), letter_of("e2")], decide=decide, by="me"
+        )
+        assert [one.failure.event.id for one in asked] == ["e2"]
+        assert (again.status, new.status) == (Status.HELD, Status.WAITING)
+
+    def test_a_failed_replay_is_decided_with_what_the_ledger_had(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        begun = ledger.mark_retrying(
+            entry.id, 1, revision=entry.revision, by="me", lease=timedelta(minutes=1)
+        )
+        asked = []
+
+        def decide(undecided):
+            asked.extend(undecided)
+            return [HOLD]
+
+        (held,) = ledger.add_failed_events([letter_of(replay=1)], decide=decide, by="me")
+        assert (asked[0].stored, asked[0].entry.replays) == (begun, 1)
+        assert (held.id, held.status) == (entry.id, Status.HELD)
+
+    def test_two_letters_of_one_event_are_decided_by_the_last(self, ledger):
+        letters = [letter_of(), letter_of(replay=1)]
+        asked = []
+
+        def decide(undecided):
+            asked.extend(undecided)
+            return [HOLD]
+
+        first, second = ledger.add_failed_events(letters, decide=decide, by="me")
+        assert first == second
+        assert [one.failure for one in asked] == letters[1:]
+        assert [line.what for line in ledger.open(first.id).history] == ["failed", "failed", "held"]
+
+    def test_what_nobody_decides_is_filed_and_due_later(self, ledger, clock):
+        entries = ledger.add_failed_events(
+            [letter_of("e1"), letter_of("e2")], decide=lambda _: [HOLD], by="me"
+        )
+        assert [entry.status for entry in entries] == [Status.HELD, Status.FAILED]
+        clock.sleep(UNDECIDED)
+        assert [one.event_id for one in ledger.due(limit=10, lease=LEASE)] == ["e2"]
+
+    def test_where_deciding_fails_nothing_is_filed(self, ledger):
+        def decide(_undecided):
+            raise LedgerUnavailable("away")
+
+        with pytest.raises(LedgerUnavailable):
+            ledger.add_failed_events([letter_of()], decide=decide, by="me")
+        assert not ledger.get_failed_events(status=None).entries
 
     def test_decision_about_an_unknown_entry_changes_nothing(self, ledger):
         nobody = Decided(entry_id="f" * 64, revision=1, decision=HOLD)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry, Failure, FailureClass, Hold
 from angzarr.analysis.evidence import Evidence, Health
-from angzarr.analysis.gathering import Gathering
+from angzarr.analysis.filing import Undecided
+from angzarr.analysis.gathering import Gathering, NewerRuns
 from angzarr.analysis.ledger import Decided, Ledger
 from angzarr.analysis.recovery import is_automatic
 from angzarr.analysis.transition import Action, Decision
+from angzarr.errors import Unavailable
+from angzarr.seldom import Seldom
 
 
 def _nobodys(_entries: Sequence[Entry]) -> Mapping[str, str]:
@@ -28,22 +32,47 @@ class Deciding:
     name: str
     #: The replay job that has an entry, or sent its last replay, by entry id.
     owners: Callable[[Sequence[Entry]], Mapping[str, str]] = _nobodys
+    seldom: Seldom = field(default_factory=Seldom)
 
-    def decide(self, undecided: Sequence[tuple[Entry, Failure]]) -> None:
+    def file(self, failures: Sequence[Failure]) -> list[Entry]:
+        """File *failures* and decide about those that are new, in one transaction of the ledger.
+
+        Where nobody can decide they are filed all the same, and wake a minute later.
+        """
+        newer = self.gathering.look()
+
+        def decide(undecided: Sequence[Undecided]) -> list[Decision]:
+            try:
+                return self._decisions(undecided, newer)
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - what matters is that they are kept
+                report("decisions", error, self.seldom)
+                return []
+
+        return self.ledger.add_failed_events(failures, decide=decide, by=self.name)
+
+    def decide(self, undecided: Sequence[Undecided]) -> None:
         """Classify entries; one that changed meanwhile was decided by somebody else."""
-        owners = self.owners([entry for entry, _ in undecided])
-        decisions = [
-            Decided(
-                entry_id=entry.id,
-                revision=entry.revision,
-                decision=_left_to(owners.get(entry.id), self.classify(evidence)),
-            )
-            for (entry, _), evidence in zip(
-                undecided, self.gathering.gather(undecided), strict=True
+        decisions = self._decisions(undecided)
+        decided = [
+            Decided(entry_id=one.entry.id, revision=one.entry.revision, decision=decision)
+            for one, decision in zip(undecided, decisions, strict=True)
+        ]
+        if decided:
+            self.ledger.decide(decided, by=self.name)
+
+    def _decisions(
+        self, undecided: Sequence[Undecided], newer: NewerRuns | None = None
+    ) -> list[Decision]:
+        known = [one.stored for one in undecided if one.stored is not None]
+        owners = self.owners(known) if known else {}
+        return [
+            _left_to(owners.get(one.entry.id), self.classify(evidence))
+            for one, evidence in zip(
+                undecided, self.gathering.gather(undecided, newer), strict=True
             )
         ]
-        if decisions:
-            self.ledger.decide(decisions, by=self.name)
 
     def leave_to_job(self, entry: Entry) -> bool:
         """Hold *entry*, whose replay is due, if a replay job has it; tell whether one has."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.dead_letters.fingerprint import fingerprint
@@ -36,6 +36,12 @@ class Status(StrEnum):
     ARCHIVED = "archived"
     ESCALATED = "escalated"
     COMPENSATED = "compensated"
+
+
+#: Entries that nobody is done with.
+OPEN: Final = frozenset(
+    {Status.FAILED, Status.WAITING, Status.HELD, Status.RETRYING, Status.ESCALATED}
+)
 
 
 class Hold(StrEnum):

@@ -7,14 +7,17 @@ must be there, since nothing could be decided without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
-from angzarr.analysis.entry import Entry, Failure
+from angzarr.analysis.entry import Failure
 from angzarr.analysis.evidence import BreakerSeen, Evidence, Fit, Health
-from angzarr.analysis.peers import LATELY, Peers, PeersSeen
+from angzarr.analysis.filing import Undecided
+from angzarr.analysis.peers import LATELY, Peers, PeersSeen, counting_in
+from angzarr.analysis.tally import Step
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable
@@ -32,10 +35,14 @@ Releases: TypeAlias = Callable[[], NewerRuns]
 Decodes: TypeAlias = Callable[[DeadLetter], Fit]
 
 
-class BreakersSeen(NamedTuple):
-    """What one look at the breakers showed."""
+#: The breakers of a handler, and when that was so; None: not known.
+Sight: TypeAlias = tuple[tuple[BreakerSeen, ...] | None, datetime | None]
 
-    states: Mapping[str, State]
+
+class BreakersSeen(NamedTuple):
+    """What one look at the breakers showed; None: their store was away."""
+
+    states: Mapping[str, State] | None
     at: datetime
 
 
@@ -52,41 +59,45 @@ class BreakerLook:
     wave_of: Callable[[str], str] = lambda _handler: ""
     _seen: BreakersSeen | None = field(default=None, init=False)
 
-    def of(self, handler: str) -> tuple[tuple[BreakerSeen, ...] | None, datetime | None]:
+    def of(self, handler: str) -> Sight:
         """Return the breakers of *handler*, and when that was so; None: not known."""
         names, wave = self.names_of(handler), self.wave_of(handler)
         if names is None:
             return None, None
         if not names and not wave:
             return (), None
-        if (seen := self._look()) is None:
+        states, at = self.look()
+        if states is None:
             return (None if names else ()), None
-        if wave in seen.states and seen.states[wave].phase is not Phase.CLOSED:
+        if wave in states and states[wave].phase is not Phase.CLOSED:
             names = (*names, wave)
-        told = tuple(self._told(name, seen) for name in names if name in seen.states)
+        told = tuple(self._told(name, states[name], at) for name in names if name in states)
         if len(told) < len(names) and all(one.health is not Health.ILL for one in told):
-            return None, seen.at  # nobody has called through it lately
-        return told, seen.at
+            return None, at  # nobody has called through it lately
+        return told, at
 
-    def _look(self) -> BreakersSeen | None:
+    def look(self) -> BreakersSeen:
+        """Return what the last look showed; one that is older than `FRESH` is taken anew."""
         now = self.clock.now()
-        if self._seen is not None and timedelta(0) <= now - self._seen.at < FRESH:
-            return self._seen
-        try:
-            self._seen = BreakersSeen(self.controls.states(), now)
-        except Unavailable:
-            self._seen = None
+        if self._seen is None or not timedelta(0) <= now - self._seen.at < FRESH:
+            self._seen = BreakersSeen(self._states(), now)
         return self._seen
 
-    def _told(self, name: str, seen: BreakersSeen) -> BreakerSeen:
-        state, settings = seen.states[name], self.settings_of(name)
-        recent = [one for one in state.tallies if one.began_at > seen.at - settings.window]
+    def _states(self) -> Mapping[str, State] | None:
+        try:
+            return self.controls.states()
+        except Unavailable:
+            return None
+
+    def _told(self, name: str, state: State, at: datetime) -> BreakerSeen:
+        settings = self.settings_of(name)
+        recent = [one for one in state.tallies if one.began_at > at - settings.window]
         closed = state.phase is Phase.CLOSED
         return BreakerSeen(
             name=name,
             phase=state.phase,
-            ramping=closed and breaker_rules.share(state, seen.at, settings) < 1,
-            to_be_tried=_to_be_tried(state, seen.at),
+            ramping=closed and breaker_rules.share(state, at, settings) < 1,
+            to_be_tried=_to_be_tried(state, at),
             calls=sum(tally.calls for tally in recent),
             failures=sum(tally.failures for tally in recent),
             changed_at=state.changed_at,
@@ -129,39 +140,63 @@ class Gathering:
     releases: Releases = lambda: _nobody_knows
     decodes: Decodes = _nobody_decodes
 
-    def gather(self, undecided: Sequence[tuple[Entry, Failure]]) -> list[Evidence]:
-        """Return what is known of each failure, in order; raises LedgerUnavailable."""
-        if not undecided:
-            return []
-        now = self.clock.now()
-        peers = self._fared([entry for entry, _ in undecided], now)
-        newer = self._newer()
-        return [self._evidence(*pair, now, peers, newer) for pair in undecided]
+    def look(self) -> NewerRuns:
+        """Ask whoever is not the ledger, for failures that are gathered next.
 
-    def _fared(self, entries: Iterable[Entry], now: datetime) -> PeersSeen:
-        handlers = {entry.handler_name for entry in entries if entry.handler_name}
-        groups = {entry.fingerprint for entry in entries if entry.fingerprint}
-        return self.peers.fared(sorted(handlers), sorted(groups), now - LATELY)
-
-    def _newer(self) -> NewerRuns:
+        It is done before the ledger's locks are taken: a store that is slow must hold up nobody.
+        """
+        if self.breakers is not None:
+            self.breakers.look()
         try:
-            return self.releases()
+            return cache(self.releases())
         except Unavailable:
             return _nobody_knows
 
+    def gather(
+        self, undecided: Sequence[Undecided], newer: NewerRuns | None = None
+    ) -> list[Evidence]:
+        """Return what is known of each failure, in order; raises LedgerUnavailable.
+
+        *newer* is what `look` returned, unless it is to be asked now.
+        """
+        if not undecided:
+            return []
+        newer = newer or self.look()
+        now = self.clock.now()
+        peers = self._fared(undecided, now - LATELY)
+        sights: dict[str, Sight] = {}
+        return [self._evidence(one, now, peers, newer, sights) for one in undecided]
+
+    def _fared(self, undecided: Sequence[Undecided], since: datetime) -> PeersSeen:
+        handlers = {one.entry.handler_name for one in undecided} - {""}
+        groups = {one.entry.fingerprint for one in undecided} - {""}
+        seen = self.peers.fared(sorted(handlers), sorted(groups), since)
+        steps = (Step(one.stored, one.entry) for one in undecided if one.stored is not one.entry)
+        return counting_in(seen, steps, since)
+
     def _evidence(
-        self, entry: Entry, failure: Failure, now: datetime, peers: PeersSeen, newer: NewerRuns
+        self,
+        one: Undecided,
+        now: datetime,
+        peers: PeersSeen,
+        newer: NewerRuns,
+        sights: dict[str, Sight],
     ) -> Evidence:
+        entry, failure = one.entry, one.failure
         letter = failure if isinstance(failure, DeadLetter) else None
-        look = self.breakers.of(letter.handler) if self.breakers and letter else (None, None)
+        sight: Sight = (None, None)
+        if self.breakers and letter:
+            if letter.handler not in sights:
+                sights[letter.handler] = self.breakers.of(letter.handler)
+            sight = sights[letter.handler]
         return Evidence(
             failure=failure,
             now=now,
             believed_at=entry.last_failed_at,
             replays=entry.replays,
             target_problem=self.obstacle(failure),
-            breakers=look[0],
-            breakers_at=look[1],
+            breakers=sight[0],
+            breakers_at=sight[1],
             handler_fares=peers.handlers.get(entry.handler_name),
             group_fares=peers.groups.get(entry.fingerprint),
             newer_release=newer(letter.handler, letter.version) if letter else None,

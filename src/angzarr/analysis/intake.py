@@ -13,9 +13,8 @@ from typing import Final
 
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.duty import report
-from angzarr.analysis.entry import Entry, Failure, Status, Unreadable
+from angzarr.analysis.entry import Failure, Unreadable
 from angzarr.analysis.grouping import Grouping
-from angzarr.analysis.ledger import Ledger
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import UNDATED, DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
@@ -33,7 +32,6 @@ class Intake:
     """Takes letters from the queues, files and decides them, lets them go."""
 
     queue: DeadLetterQueue
-    ledger: Ledger
     deciding: Deciding
     clock: Clock
     domains: Sequence[str]
@@ -50,42 +48,41 @@ class Intake:
             self._receipts = self.queue.receive(self.domains, limit=self.batch, wait=wait)
         if not self._receipts:
             return 0
-        filed = {entry.id: (entry, failure) for entry, failure in self._file()}
-        new = [pair for pair in filed.values() if pair[0].status is Status.FAILED]
-        self.deciding.decide(new)
+        self._file()
         self.queue.done(self._receipts)
         taken, self._receipts = len(self._receipts), []
         return taken
 
-    def _file(self) -> list[tuple[Entry, Failure]]:
+    def _file(self) -> None:
         """File the receipts in hand; one that the ledger cannot take goes back to its queue."""
-        failures = [self._failure_of(receipt) for receipt in self._receipts]
         try:
-            return list(zip(self.ledger.add_failed_events(failures), failures, strict=True))
+            self.deciding.file([self._failure_of(receipt) for receipt in self._receipts])
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one of them cannot be stored: find it
             report(self.name, error, self.seldom)
-        filed = [(receipt, self._file_alone(receipt)) for receipt in self._receipts]
-        self._receipts = [receipt for receipt, pair in filed if pair]
-        return [pair for _, pair in filed if pair]
+        else:
+            return
+        self._receipts = [receipt for receipt in self._receipts if self._file_alone(receipt)]
 
-    def _file_alone(self, receipt: Receipt) -> tuple[Entry, Failure] | None:
+    def _file_alone(self, receipt: Receipt) -> bool:
         """File one letter, as raw bytes if the ledger cannot take it as it was read."""
-        failure = self._failure_of(receipt)
         try:
-            return self.ledger.add_failed_event(failure), failure
+            self.deciding.file([self._failure_of(receipt)])
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 - what matters is that it is kept
             raw = self._raw(receipt, f"the ledger cannot store it ({type(error).__name__})")
+        else:
+            return True
         try:
-            return self.ledger.add_failed_event(raw), raw
+            self.deciding.file([raw])
         except Unavailable:
             raise
         except Exception:  # noqa: BLE001 - it stays in its queue
             _log.exception("a letter of %s cannot be stored and stays queued", receipt.domain)
-            return None
+            return False
+        return True
 
     def _failure_of(self, receipt: Receipt) -> Failure:
         """Return what is filed; a letter of others lacks a domain or a date: its queue's, now."""

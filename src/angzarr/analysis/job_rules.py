@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.entry import OPEN, Entry, Status
 from angzarr.analysis.job import (
     OPEN_STATES,
     UNFINISHED,
@@ -29,7 +29,6 @@ from angzarr.analysis.job import (
     JobStatus,
     ReplayJob,
 )
-from angzarr.analysis.ledger import OPEN
 from angzarr.analysis.transition import DECIDED_BY_PEOPLE, NOT_REPLAYABLE
 from angzarr.resilience.breaker import Phase
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, FailureClass, Hold, Status
+from angzarr.analysis.filing import Decider
 from angzarr.analysis.pruning import Prunable
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import Decision
@@ -60,11 +61,6 @@ EXACT: Final = (
     "correlation_id", "failure_class", "reason", "category", "error_type", "error_code", "version",
     "hold",
 )  # fmt: skip
-
-#: Entries that nobody is done with.
-OPEN: Final = frozenset(
-    {Status.FAILED, Status.WAITING, Status.HELD, Status.RETRYING, Status.ESCALATED}
-)
 
 
 class Cursor(NamedTuple):
@@ -131,8 +127,13 @@ class Ledger(Prunable, Protocol):
         return self.add_failed_events([failure])[0]
 
     @abstractmethod
-    def add_failed_events(self, failures: Sequence[Failure], /) -> list[Entry]:
+    def add_failed_events(
+        self, failures: Sequence[Failure], /, *, decide: Decider | None = None, by: str = ""
+    ) -> list[Entry]:
         """Return the entry of each failure, in order, once all of them are stored.
+
+        *decide* is asked about those that fail, in the same transaction and perhaps twice; what
+        it raises is raised, and nothing is stored. What it says is carried out in the name *by*.
 
         A failure of an event whose entry exists updates that one. The same letter twice changes
         nothing. A letter that names the letter whose replay failed finds that letter's entry,

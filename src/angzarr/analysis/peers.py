@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
+
+from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.tally import Step
 
 #: How long ago "lately" is.
 LATELY: Final = timedelta(minutes=5)
@@ -26,6 +30,14 @@ class Fared:
     #: Those whose replay was handled lately.
     handled: int = 0
 
+    def plus(self, other: Fared, times: int = 1) -> Fared:
+        """Return the sum, *other* taken *times*, and no more than `MOST` of anything."""
+        return Fared(
+            events=_bounded(self.events + times * other.events),
+            failed=_bounded(self.failed + times * other.failed),
+            handled=_bounded(self.handled + times * other.handled),
+        )
+
     def __str__(self) -> str:
         events = f"{self.events} or more" if self.events >= MOST else self.events
         return (
@@ -39,6 +51,34 @@ class PeersSeen:
 
     handlers: Mapping[str, Fared] = field(default_factory=dict)
     groups: Mapping[str, Fared] = field(default_factory=dict)
+
+
+def fared_alone(entry: Entry, since: datetime) -> Fared:
+    """Return how one *entry* fares; lately is *since*."""
+    if entry.status is not Status.RESOLVED:
+        return Fared(events=1, failed=int(entry.last_failed_at >= since))
+    lately = entry.resolved_at is not None and entry.resolved_at >= since
+    return Fared(events=1, handled=int(lately and entry.resolved_by.startswith(BY_REPLAY)))
+
+
+def counting_in(seen: PeersSeen, steps: Iterable[Step], since: datetime) -> PeersSeen:
+    """Return what was *seen* in a ledger as it will be after *steps*.
+
+    Exact up to `MOST` entries. Beyond that older ones may count that newer ones would push out.
+    """
+    handlers, groups = defaultdict(Fared, seen.handlers), defaultdict(Fared, seen.groups)
+    for step in steps:
+        for entry, times in ((step.before, -1), (step.after, 1)):
+            if entry is not None:
+                alone = fared_alone(entry, since)
+                for found, name in ((handlers, entry.handler_name), (groups, entry.fingerprint)):
+                    if name:
+                        found[name] = found[name].plus(alone, times)
+    return PeersSeen(handlers=handlers, groups=groups)
+
+
+def _bounded(number: int) -> int:
+    return min(max(number, 0), MOST)
 
 
 class Peers(Protocol):

@@ -17,6 +17,7 @@ from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry, EntryDetail, Hold, Status
 from angzarr.analysis.evidence import Evidence
+from angzarr.analysis.filing import as_stored
 from angzarr.analysis.group import OPEN_GROUPS, Groups
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, ReplayJobs, Selection
 from angzarr.analysis.ledger import EntryFilter, Ledger
@@ -79,7 +80,9 @@ class Recovering:
         found = self._samples()
         if not found:
             return 0
-        evidence = self.deciding.gathering.gather([(one.entry, one.failure) for one in found])
+        evidence = self.deciding.gathering.gather(
+            [as_stored(one.entry, one.failure) for one in found]
+        )
         gone = [pair for pair in zip(found, evidence, strict=True) if self._is_gone(pair[1])]
         jobs = self.jobs.get_jobs(limit=JOBS).jobs if gone else ()
         return sum(self._recover(one.entry, known, jobs, now) for one, known in gone)

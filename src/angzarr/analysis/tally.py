@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from angzarr.analysis.entry import Entry, HistoryLine, Status
+from angzarr.analysis.entry import OPEN, Entry, HistoryLine, Status
 from angzarr.analysis.group import LONGEST_MESSAGE, Group, GroupStatus
-from angzarr.analysis.ledger import OPEN
 
 
 class Kind(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Final
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.entry import Entry, Failure, Status, payload_of
+from angzarr.analysis.filing import Undecided, as_stored
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
@@ -45,7 +46,7 @@ class Waking:
     _tries: Counter[str] = field(default_factory=Counter, init=False)
     _store_away: PayloadStoreUnavailable | None = field(default=None, init=False)
     #: Found in this turn, to be decided together at its end.
-    _undecided: list[tuple[Entry, Failure]] = field(default_factory=list, init=False)
+    _undecided: list[Undecided] = field(default_factory=list, init=False)
 
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
         """Wake what is due; what was refused comes last, so that it holds up no other.
@@ -115,7 +116,7 @@ class Waking:
             raise self._store_away
         match entry.status:
             case Status.FAILED:
-                self._undecided.append((entry, found.failure))
+                self._undecided.append(as_stored(entry, found.failure))
             case Status.WAITING:
                 return self._replay(entry, found.failure)
             case Status.COMPENSATED:
@@ -129,6 +130,6 @@ class Waking:
         if self.deciding.leave_to_job(entry):
             return ""
         if awaits_look(entry) or self.deciding.barred(entry):
-            self._undecided.append((entry, failure))
+            self._undecided.append(as_stored(entry, failure))
             return ""
         return self.replayer.replay(entry, failure, by=self.deciding.name)

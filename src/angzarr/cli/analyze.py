@@ -63,7 +63,6 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         )
         intake = Intake(
             queue=queue,
-            ledger=replayer.ledger,
             deciding=deciding,
             clock=replayer.clock,
             domains=domains,

@@ -8,6 +8,7 @@ import click
 
 from angzarr.analysis.clues import clues
 from angzarr.analysis.explanation_json import explanation_json
+from angzarr.analysis.filing import as_stored
 from angzarr.cli import explain_view
 from angzarr.cli.analyze import open_gathering, open_replayer
 from angzarr.cli.application import load_application
@@ -33,7 +34,7 @@ def explain(app_name: str | None, entry: str, *, as_json: bool) -> None:
         if detail is None:
             msg = f"entry {entry} was removed meanwhile"
             raise click.ClickException(msg)
-        (evidence,) = gathering.gather([(detail.entry, detail.failure)])
+        (evidence,) = gathering.gather([as_stored(detail.entry, detail.failure)])
     found = app.dlq_classifier(lambda: 0.0).explain(evidence)
     told = clues(evidence)
     if as_json:

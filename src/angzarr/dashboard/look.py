@@ -8,6 +8,7 @@ from typing import Any
 from angzarr.analysis.clues import clues
 from angzarr.analysis.entry import EntryDetail
 from angzarr.analysis.explanation_json import explanation_json
+from angzarr.analysis.filing import as_stored
 from angzarr.analysis.group import Group
 from angzarr.analysis.job import ReplayJob
 from angzarr.dashboard.desk import Desk
@@ -32,7 +33,7 @@ def protection_of(desk: Desk, detail: EntryDetail) -> Mapping[str, str]:
 
 def explanation_of(desk: Desk, detail: EntryDetail) -> dict[str, Any]:
     """Return how an entry would be classified now, and why; asks whoever the worker would ask."""
-    (evidence,) = desk.gathering.gather([(detail.entry, detail.failure)])
+    (evidence,) = desk.gathering.gather([as_stored(detail.entry, detail.failure)])
     return explanation_json(detail.entry, desk.classifier.explain(evidence), clues(evidence))
 
 

@@ -9,9 +9,10 @@ from tests.hand_clock import START, HandClock
 from tests.judging import breaker, classifier, evidence_of, fared
 
 from angzarr.analysis.evidence import DOUBT, MANY, Fit, Health, Problem
+from angzarr.analysis.filing import Undecided, as_stored
 from angzarr.analysis.gathering import FRESH, BreakerLook, Gathering
 from angzarr.analysis.peers import LATELY, PeersSeen
-from angzarr.analysis.transition import filed
+from angzarr.analysis.transition import failed_again, filed, resolved
 from angzarr.dead_letters.refusal import Distrusted, NoTarget
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Phase, Probe, State, Tally
@@ -76,7 +77,7 @@ class Place:
         return lambda handler, release: (handler, release) == ("orders.sync", "1.0")
 
     def gather(self, *letters):
-        return self.gathering.gather([(filed(one, START).entry, one) for one in letters])
+        return self.gathering.gather([as_stored(filed(one, START).entry, one) for one in letters])
 
 
 def test_a_batch_of_a_hundred_asks_everybody_once():
@@ -167,7 +168,37 @@ def test_stores_that_are_away_leave_things_unknown():
     (seen,) = place.gather(letter_of())
     assert (seen.breakers, seen.newer_release) == (None, None)
     place.controls.away = False
+    place.clock.sleep(FRESH)
     assert place.gather(letter_of())[0].breakers
+
+
+def test_a_flow_store_that_is_away_is_asked_once_for_a_batch():
+    place = Place(crm=State())
+    place.controls.away = True
+    place.gather(*(letter_of(f"e{number}") for number in range(100)))
+    assert place.controls.looks == 1
+
+
+def test_what_is_being_filed_counts_as_well_as_what_the_ledger_has():
+    place = Place(crm=State())
+    now = [filed(letter_of(f"e{n}", fingerprint="crm"), START).entry for n in range(3)]
+    evidence = place.gathering.gather(
+        [Undecided(entry, letter_of(entry.event_id), stored=None) for entry in now]
+    )
+    assert {one.group_fares for one in evidence} == {fared(events=10, failed=4)}
+    assert {one.handler_fares for one in evidence} == {fared(events=6, failed=4)}
+
+
+def test_what_was_handled_and_fails_again_is_no_longer_handled():
+    place = Place(crm=State())
+    was = filed(letter_of(), START).entry
+    was = resolved(was, START, "replay 1 (handled)").entry
+    place.peers.fared = lambda *_: PeersSeen(
+        handlers={"orders.sync": fared(events=3, failed=0, handled=2)}
+    )
+    again = failed_again(was, letter_of(replay=1), START).entry
+    (evidence,) = place.gathering.gather([Undecided(again, letter_of(), stored=was)])
+    assert evidence.handler_fares == fared(events=3, failed=1, handled=1)
 
 
 def test_without_the_ledger_nothing_is_decided():

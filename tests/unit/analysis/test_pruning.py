@@ -6,8 +6,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis.entry import Status
-from angzarr.analysis.ledger import OPEN
+from angzarr.analysis.entry import OPEN, Status
 from angzarr.analysis.pruning import PAUSE, Pruning, Retention
 from angzarr.settings import load
 

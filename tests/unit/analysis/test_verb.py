@@ -11,8 +11,7 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 
 from angzarr.analysis import transition
-from angzarr.analysis.entry import Hold, Status
-from angzarr.analysis.ledger import OPEN
+from angzarr.analysis.entry import OPEN, Hold, Status
 from angzarr.analysis.verb import LONGEST_NOTE, Verb, acted, refusal
 
 ENTRY = transition.filed(letter_of(), START).entry

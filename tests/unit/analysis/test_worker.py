@@ -136,12 +136,19 @@ class FaultyLedger(MemoryLedger, Faults):
         MemoryLedger.__init__(self, clock)
         Faults.__init__(self)
 
-    def add_failed_events(self, failures):
+    def add_failed_events(self, failures, *, decide=None, by=""):
         self.check("add")
         poisoned = [f for f in failures if "poisonous" in getattr(f, "error_message", "")]
         if poisoned:
             raise ValueError("cannot be stored")
-        return super().add_failed_events(failures)
+        return super().add_failed_events(failures, decide=self.deciding(decide), by=by)
+
+    def deciding(self, decide):
+        def checked(undecided):
+            self.check("decide")
+            return decide(undecided)
+
+        return decide and checked
 
     def decide(self, decisions, *, by):
         self.check("decide")
@@ -173,6 +180,7 @@ class World:
             payloads=self.payloads,
         )
         self.barred = ""
+        self.broken = None
         self.asleep = ()
         self.compensations = FakeCompensations()
         self.look = None
@@ -185,7 +193,7 @@ class World:
             ledger=self.ledger,
             gathering=Gathering(
                 peers=MemoryPeers(self.ledger),
-                obstacle=replayer.obstacle,
+                obstacle=self.obstacle,
                 clock=self.clock,
                 breakers=self.look,
             ),
@@ -197,7 +205,6 @@ class World:
             duties=(
                 Intake(
                     queue=self.queue,
-                    ledger=self.ledger,
                     deciding=deciding,
                     clock=self.clock,
                     domains=["order"],
@@ -222,6 +229,11 @@ class World:
             name="analysis@here",
             chance=lambda: 0.5,
         )
+
+    def obstacle(self, failure):
+        if self.broken:
+            raise self.broken
+        return self.replayer.obstacle(failure)
 
     def restart(self) -> None:
         self.queue.give_back()
@@ -426,14 +438,13 @@ def test_crash_while_filing_gives_the_letter_to_the_next_worker(world, verb):
     assert not world.queue.held
 
 
-def test_filed_entry_is_decided_even_if_its_letter_never_comes_back(world):
+def test_what_nobody_can_decide_is_filed_and_looked_at_again(world, caplog):
     world.queue.send(letter_of())
-    world.ledger.fail["decide"] = Killed()
-    with pytest.raises(Killed):
-        world.worker.step()
-    world.ledger.fail.clear()
-    world.queue.held.clear()
-    world.restart()
+    world.broken = ValueError("a fault of ours")
+    world.worker.step()
+    assert "a fault of ours" in caplog.text
+    assert (world.entry.status, world.queue.held) == (Status.FAILED, [])
+    world.broken = None
     world.clock.sleep(UNDECIDED)
     world.worker.step()
     assert world.entry.status is Status.WAITING

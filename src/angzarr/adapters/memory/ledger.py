@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.groups import MemoryGroups
 from angzarr.analysis import transition
 from angzarr.analysis.entry import (
+    OPEN,
     Entry,
     EntryDetail,
     Failure,
     HistoryLine,
     Status,
-    entry_id_of,
-    replay_of,
-    replayed_letter_of,
 )
+from angzarr.analysis.filing import Decider, Filing, letter_ids_of
 from angzarr.analysis.ledger import (
     ANY,
     EXACT,
     LONGEST_PAGE,
-    OPEN,
     EntryFilter,
     FailureStats,
     Ledger,
@@ -47,13 +46,22 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         self._history: dict[str, list[HistoryLine]] = {}
         #: By entry and replay.
         self._orders: dict[tuple[str, int], ReplayOrder] = {}
-        #: (letter id, replay, entry id) of every letter filed.
-        self._letters: set[tuple[str, int, str]] = set()
+        #: By letter id: (replay, entry id) of each time it was filed.
+        self._letters: dict[str, set[tuple[int, str]]] = {}
 
-    def add_failed_events(self, failures: Sequence[Failure]) -> list[Entry]:
+    def add_failed_events(
+        self, failures: Sequence[Failure], *, decide: Decider | None = None, by: str = ""
+    ) -> list[Entry]:
         """File failures in order."""
         with self._lock:
-            return [self._add(failure) for failure in failures]
+            known = letter_ids_of(failures)
+            letters = {one: places for one in known if (places := self._letters.get(one))}
+            filing = Filing(now=self._clock.now(), letters=deepcopy(letters))
+            ids = filing.ids_for(failures)
+            filing.know({one: self._entries[one] for one in ids if one in self._entries})
+            filed = filing.file(failures, decide, by)
+            self._keep(filing)
+            return filed
 
     def due(self, *, limit: int, lease: timedelta, besides: Collection[Status] = ()) -> list[Entry]:
         """Take entries whose time has come."""
@@ -69,7 +77,7 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
     def find_by_letter(self, letter_id: str) -> Entry | None:
         """Return the entry in which a letter was filed."""
         with self._lock:
-            owners = (entry_id for known, _, entry_id in self._letters if known == letter_id)
+            owners = (entry_id for _, entry_id in self._letters.get(letter_id, ()))
             return next((self._entries[entry_id] for entry_id in owners), None)
 
     def open(self, entry_id: str) -> EntryDetail | None:
@@ -116,7 +124,8 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             gone = [e for e in self._entries.values() if self._may_go(e, before)][:limit]
             for entry in gone:
                 del self._entries[entry.id], self._failures[entry.id], self._history[entry.id]
-                self._letters = {one for one in self._letters if one[2] != entry.id}
+                for places in self._letters.values():
+                    places -= {place for place in places if place[1] == entry.id}
                 self._count(Step(entry, None))
                 self._forget(entry.fingerprint)
             return len(gone)
@@ -148,26 +157,14 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             return False
         return entry.resolved_at < end and self._history[entry.id][-1].at < end
 
-    def _add(self, failure: Failure) -> Entry:
-        now, entry = self._clock.now(), self._entry_of(failure)
-        if entry is not None and (failure.id, replay_of(failure), entry.id) in self._letters:
-            return entry
-        change = (
-            transition.filed(failure, now)
-            if entry is None
-            else transition.failed_again(entry, failure, now)
-        )
-        self._letters.add((failure.id, replay_of(failure), change.entry.id))
-        if transition.holds(change.entry, failure):
-            self._failures[change.entry.id] = failure
-        return self._write(change)
-
-    def _entry_of(self, failure: Failure) -> Entry | None:
-        linked = replayed_letter_of(failure)
-        found = self.find_by_letter(linked) if linked else None
-        if found is not None and transition.continues(found, failure):
-            return found
-        return self._entries.get(entry_id_of(failure))
+    def _keep(self, filing: Filing) -> None:
+        self._letters.update(filing.letters)
+        self._entries.update(filing.entries)
+        self._failures.update(filing.kept)
+        for entry_id, line in filing.lines:
+            self._history.setdefault(entry_id, []).append(line)
+        for step in filing.steps:
+            self._count(step)
 
     def _change_all(self, changes: Sequence[tuple[str, Make]]) -> list[Entry | None]:
         with self._lock:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
+from functools import reduce
 
-from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.entry import Entry
 from angzarr.analysis.ledger import Ledger
-from angzarr.analysis.peers import BY_REPLAY, MOST, Fared, Peers, PeersSeen
+from angzarr.analysis.peers import MOST, Fared, Peers, PeersSeen, fared_alone
 
 
 class MemoryPeers(Peers):
@@ -42,16 +43,5 @@ class MemoryPeers(Peers):
                 return
 
 
-def _fared(entries: list[Entry], since: datetime) -> Fared:
-    return Fared(
-        events=len(entries),
-        failed=sum(
-            one.last_failed_at >= since and one.status is not Status.RESOLVED for one in entries
-        ),
-        handled=sum(_handled(one, since) for one in entries),
-    )
-
-
-def _handled(entry: Entry, since: datetime) -> bool:
-    by_replay = entry.status is Status.RESOLVED and entry.resolved_by.startswith(BY_REPLAY)
-    return by_replay and entry.resolved_at is not None and entry.resolved_at >= since
+def _fared(entries: Iterable[Entry], since: datetime) -> Fared:
+    return reduce(Fared.plus, (fared_alone(entry, since) for entry in entries), Fared())

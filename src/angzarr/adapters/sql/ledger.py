@@ -27,6 +27,7 @@ from angzarr.adapters.sql.ledger_tables import (
 from angzarr.adapters.sql.order_rows import read_orders, save_orders
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status
+from angzarr.analysis.filing import Decider
 from angzarr.analysis.ledger import (
     ANY,
     EntryFilter,
@@ -50,16 +51,22 @@ class SqlLedger(Marking, Ledger):
         self._database = database
         self._clock = clock or SystemClock()
 
-    def add_failed_events(self, failures: Sequence[Failure]) -> list[Entry]:
+    def add_failed_events(
+        self, failures: Sequence[Failure], *, decide: Decider | None = None, by: str = ""
+    ) -> list[Entry]:
         """File failures in order, all or none."""
         if not failures:
             return []
+
+        def file(connection: Connection) -> list[Entry]:
+            return file_failures(connection, failures, self._clock.now(), decide, by)
+
         for _ in range(_TRIES - 1):
             try:
-                return self._file(failures)
+                return self._database.write(file)
             except IntegrityError:  # another worker was faster: now its rows are there
                 continue
-        return self._file(failures)
+        return self._database.write(file)
 
     def due(self, *, limit: int, lease: timedelta, besides: Collection[Status] = ()) -> list[Entry]:
         """Take entries whose time has come, passing over those another worker is taking."""
@@ -123,10 +130,6 @@ class SqlLedger(Marking, Ledger):
     def close(self) -> None:
         """Close the pooled connections."""
         self._database.close()
-
-    def _file(self, failures: Sequence[Failure]) -> list[Entry]:
-        now = self._clock.now()
-        return self._database.write(lambda connection: file_failures(connection, failures, now))
 
     def _change_all(self, changes: Sequence[tuple[str, Make]]) -> list[Entry | None]:
         return self._database.write(lambda connection: self._apply(connection, changes))

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
+from angzarr.adapters.sql.bulk import insert_rows
 from angzarr.adapters.sql.ledger_counting import count
 from angzarr.adapters.sql.ledger_rows import entry_from, entry_row, letter_row, line_row
 from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
-from angzarr.analysis import transition
 from angzarr.analysis.entry import (
     Entry,
     Failure,
     HistoryLine,
-    entry_id_of,
-    replay_of,
-    replayed_letter_of,
 )
+from angzarr.analysis.filing import Decider, Filing, letter_ids_of
 from angzarr.analysis.tally import Step
 from angzarr.analysis.transition import Change
 
 
 def file_failures(
-    connection: Connection, failures: Sequence[Failure], now: datetime
+    connection: Connection,
+    failures: Sequence[Failure],
+    now: datetime,
+    decide: Decider | None,
+    by: str,
 ) -> list[Entry]:
-    """File *failures* in order and return the entry of each.
+    """File *failures* in order, as *decide* says, and return the entry of each.
 
     Raises IntegrityError when another transaction filed one of them meanwhile: try again.
     """
-    filing = Filing(letters=_known_letters(connection, failures))
-    filing.entries = lock_entries(connection, filing.ids_for(failures))
-    filed = [filing.add(failure, now) for failure in failures]
-    filing.write(connection)
+    filing = Filing(now=now, letters=_known_letters(connection, failures))
+    filing.know(lock_entries(connection, filing.ids_for(failures)))
+    filed = filing.file(failures, decide, by)
+    _write(connection, filing)
     count(connection, filing.steps, now)
     return filed
 
@@ -83,80 +84,27 @@ def _ends(steps: Iterable[Step]) -> list[tuple[Entry, Entry]]:
 def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine | None]]) -> None:
     """Add to the history of the entries named first; None adds nothing."""
     rows = [line_row(entry_id, line) for entry_id, line in lines if line]
-    if rows:
-        connection.execute(insert(ledger_history), rows)
+    insert_rows(connection, ledger_history, rows)
 
 
-@dataclass(slots=True, kw_only=True)
-class Filing:
-    """What one transaction knows of its letters' entries, and what it is going to write."""
-
-    #: (letter id, replay, entry id) of letters filed before.
-    letters: set[tuple[str, int, str]]
-    entries: dict[str, Entry] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
-    _new: set[str] = field(default_factory=set)
-    _failures: dict[str, Failure] = field(default_factory=dict)
-    _lines: list[tuple[str, HistoryLine | None]] = field(default_factory=list)
-
-    def ids_for(self, failures: Sequence[Failure]) -> set[str]:
-        """Return the ids of all entries that *failures* may belong to."""
-        owners = (entry_id for _, _, entry_id in self.letters)
-        return {*owners, *(entry_id_of(failure) for failure in failures)}
-
-    def add(self, failure: Failure, now: datetime) -> Entry:
-        """Plan the filing of *failure*; return its entry as it will be."""
-        known, replay = self._entry_of(failure), replay_of(failure)
-        if known is None:
-            change = transition.filed(failure, now)
-            self._new.add(change.entry.id)
-        elif (failure.id, replay, known.id) in self.letters:
-            return known
-        else:
-            change = transition.failed_again(known, failure, now)
-        self.letters.add((failure.id, replay, change.entry.id))
-        self.steps.append(Step(known, change.entry))
-        self._take(change, failure)
-        return change.entry
-
-    def write(self, connection: Connection) -> None:
-        """Write what was planned."""
-        new = [entry_row(self.entries[entry_id]) for entry_id in sorted(self._new)]
-        if new:
-            connection.execute(insert(ledger_entries), new)
-        save_entries(connection, _ends(self.steps))
-        append_lines(connection, self._lines)
-        self._write_letters(connection)
-
-    def _entry_of(self, failure: Failure) -> Entry | None:
-        linked = replayed_letter_of(failure)
-        for letter_id, _, entry_id in self.letters:
-            if letter_id == linked and transition.continues(self.entries[entry_id], failure):
-                return self.entries[entry_id]
-        return self.entries.get(entry_id_of(failure))
-
-    def _take(self, change: Change, failure: Failure) -> None:
-        self.entries[change.entry.id] = change.entry
-        self._lines.append((change.entry.id, change.line))
-        if transition.holds(change.entry, failure):
-            self._failures[change.entry.id] = failure
-
-    def _write_letters(self, connection: Connection) -> None:
-        if replaced := sorted(self._failures.keys() - self._new):
-            old = ledger_letters.c.entry_id.in_(replaced)
-            connection.execute(delete(ledger_letters).where(old))
-        if self._failures:
-            rows = [letter_row(*one) for one in self._failures.items()]
-            connection.execute(insert(ledger_letters), rows)
+def _write(connection: Connection, filing: Filing) -> None:
+    insert_rows(connection, ledger_entries, [entry_row(entry) for entry in filing.new()])
+    save_entries(connection, filing.changed())
+    append_lines(connection, filing.lines)
+    if replaced := filing.replaced():
+        old = ledger_letters.c.entry_id.in_(replaced)
+        connection.execute(delete(ledger_letters).where(old))
+    insert_rows(connection, ledger_letters, [letter_row(*one) for one in filing.kept.items()])
 
 
 def _known_letters(
     connection: Connection, failures: Sequence[Failure]
-) -> set[tuple[str, int, str]]:
-    """Return which of these letters, and of those whose replay failed, were filed before."""
+) -> dict[str, set[tuple[int, str]]]:
+    """Return where these letters, and those whose replay failed, were filed before."""
     history = ledger_history.c
-    ids = {failure.id for failure in failures}
-    ids |= {linked for failure in failures if (linked := replayed_letter_of(failure))}
     wanted = select(history.letter_id, history.replay, history.entry_id)
-    rows = connection.execute(wanted.where(history.letter_id.in_(sorted(ids))))
-    return {(row.letter_id, row.replay, row.entry_id) for row in rows}
+    ids = sorted(letter_ids_of(failures))
+    found: dict[str, set[tuple[int, str]]] = {}
+    for row in connection.execute(wanted.where(history.letter_id.in_(ids))):
+        found.setdefault(row.letter_id, set()).add((row.replay, row.entry_id))
+    return found

@@ -16,7 +16,7 @@ from angzarr.adapters.sql.engine import in_transaction, reading
 from angzarr.adapters.sql.ledger_counting import grow, write_counts
 from angzarr.adapters.sql.ledger_rows import entry_from
 from angzarr.adapters.sql.ledger_tables import ledger_counts, ledger_entries, ledger_groups
-from angzarr.analysis.ledger import OPEN
+from angzarr.analysis.entry import OPEN
 from angzarr.analysis.tally import Amounts, Growth, Kind
 from angzarr.analysis.upkeep import Recounted
 from angzarr.errors import LedgerUnavailable

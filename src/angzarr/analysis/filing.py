@@ -1,0 +1,146 @@
+"""Filing: what becomes of failures that are filed and decided together. Pure.
+
+A ledger looks up what it knows of them, has this planned, and writes the plan in one transaction:
+each entry once, however much happened to it on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from angzarr.analysis import transition
+from angzarr.analysis.entry import (
+    Entry,
+    Failure,
+    HistoryLine,
+    Status,
+    entry_id_of,
+    replay_of,
+    replayed_letter_of,
+)
+from angzarr.analysis.tally import Step
+from angzarr.analysis.transition import Change, Decision
+
+
+class Undecided(NamedTuple):
+    """A failure that somebody must decide about."""
+
+    entry: Entry
+    failure: Failure
+    #: The entry as the ledger has it; None: it does not know it yet.
+    stored: Entry | None
+
+
+def as_stored(entry: Entry, failure: Failure) -> Undecided:
+    """Return what is to be decided of an *entry* that the ledger has like this."""
+    return Undecided(entry, failure, stored=entry)
+
+
+#: Decides about failures, in order, while they are filed: the ledger does not have them yet.
+#: An answer that is too short leaves the rest undecided.
+Decider: TypeAlias = Callable[[Sequence[Undecided]], Sequence[Decision]]
+
+
+def letter_ids_of(failures: Iterable[Failure]) -> set[str]:
+    """Return the letters whose entries must be known before *failures* are filed."""
+    ids = set[str]()
+    for failure in failures:
+        ids.add(failure.id)
+        if linked := replayed_letter_of(failure):
+            ids.add(linked)
+    return ids
+
+
+@dataclass(slots=True, kw_only=True)
+class Filing:
+    """What one transaction knows of its failures' entries, and what it is going to write."""
+
+    now: datetime
+    #: By letter id: (replay, entry id) of each time it was filed.
+    letters: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
+    #: By id: the entries that failures belong to, as they will be.
+    entries: dict[str, Entry] = field(default_factory=dict)
+    #: All that happens to entries, in order.
+    steps: list[Step] = field(default_factory=list)
+    #: What histories say of it, by entry id, in order.
+    lines: list[tuple[str, HistoryLine]] = field(default_factory=list)
+    #: By entry id: what the entry is to keep.
+    kept: dict[str, Failure] = field(default_factory=dict)
+    _stored: Mapping[str, Entry] = field(default_factory=dict)
+
+    def ids_for(self, failures: Iterable[Failure]) -> set[str]:
+        """Return the ids of all entries that *failures* may belong to."""
+        ids = {entry_id for places in self.letters.values() for _, entry_id in places}
+        ids.update(map(entry_id_of, failures))
+        return ids
+
+    def know(self, entries: Mapping[str, Entry]) -> None:
+        """Begin with *entries*, as the ledger has them."""
+        self._stored = entries
+        self.entries = dict(entries)
+
+    def file(
+        self, failures: Sequence[Failure], decide: Decider | None = None, by: str = ""
+    ) -> list[Entry]:
+        """Plan the filing of *failures* in order, and what *decide* says of those that fail."""
+        ids = [self._add(failure) for failure in failures]
+        if decide is not None:
+            self._decide(dict(zip(ids, failures, strict=True)), decide, by)
+        return [self.entries[entry_id] for entry_id in ids]
+
+    def new(self) -> Iterator[Entry]:
+        """Return the entries that the ledger does not have, by id: locks are taken in one order."""
+        for entry_id in sorted(self.entries.keys() - self._stored.keys()):
+            yield self.entries[entry_id]
+
+    def changed(self) -> Iterator[tuple[Entry, Entry]]:
+        """Return the entries that change, as the ledger has them and as they will be."""
+        for entry_id, stored in self._stored.items():
+            if (entry := self.entries[entry_id]) is not stored:
+                yield stored, entry
+
+    def replaced(self) -> list[str]:
+        """Return the ids of entries that are to keep another letter than they have."""
+        return sorted(self.kept.keys() & self._stored.keys())
+
+    def _add(self, failure: Failure) -> str:
+        known, replay = self._entry_of(failure), replay_of(failure)
+        if known is None:
+            change = transition.filed(failure, self.now)
+        elif (replay, known.id) in self.letters.get(failure.id, ()):
+            return known.id
+        else:
+            change = transition.failed_again(known, failure, self.now)
+        self.letters.setdefault(failure.id, set()).add((replay, change.entry.id))
+        self._take(known, change)
+        if transition.holds(change.entry, failure):
+            self.kept[change.entry.id] = failure
+        return change.entry.id
+
+    def _entry_of(self, failure: Failure) -> Entry | None:
+        if linked := replayed_letter_of(failure):
+            for _, entry_id in self.letters.get(linked, ()):
+                if transition.continues(self.entries[entry_id], failure):
+                    return self.entries[entry_id]
+        return self.entries.get(entry_id_of(failure))
+
+    def _decide(self, failures: Mapping[str, Failure], decide: Decider, by: str) -> None:
+        undecided = [
+            Undecided(entry, failure, self._stored.get(entry_id))
+            for entry_id, failure in failures.items()
+            if (entry := self.entries[entry_id]).status is Status.FAILED
+        ]
+        if not undecided:
+            return
+        for one, decision in zip(undecided, decide(undecided), strict=False):
+            self._take(one.entry, transition.decided(one.entry, decision, self.now, by))
+
+    def _take(self, before: Entry | None, change: Change) -> None:
+        entry = change.entry
+        self.steps.append(Step(before, entry))
+        self.entries[entry.id] = entry
+        if change.line:
+            self.lines.append((entry.id, change.line))
