@@ -24,6 +24,8 @@ STACK = "Traceback (most recent call last):\n" + "".join(
     f'  File "/app/shop/module_{depth}.py", line {depth * 7}, in step_{depth}\n    call()\n'
     for depth in range(12)
 )
+#: The group of them all, which a worker names in its letters.
+FINGERPRINT = "9f2d6c1b0a3e4857"
 #: How long a run may go without a letter (seconds).
 PATIENCE = 30.0
 _MOMENT = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -55,6 +57,7 @@ def letter(domain: str, number: int) -> DeadLetter:
         error_type="ConnectionError",
         error_message="the CRM did not answer",
         error_stack=STACK,
+        fingerprint=FINGERPRINT,
         category="transient",
         attempts=5,
         first_attempt_at=_MOMENT,

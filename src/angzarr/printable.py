@@ -5,4 +5,7 @@ from __future__ import annotations
 
 def printable(value: object, *, keep: str = "") -> str:
     """Return *value* as one line without control characters; those in *keep* stay."""
-    return "".join(c if c.isprintable() or c in keep else "\ufffd" for c in str(value))
+    text = str(value)
+    if text.isprintable():  # nearly every text, and quickly seen
+        return text
+    return "".join(c if c.isprintable() or c in keep else "\ufffd" for c in text)

@@ -7,7 +7,7 @@ held unread, no replay beyond the cap or into an open breaker, no wait without e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, NamedTuple, TypeAlias
 
@@ -15,6 +15,7 @@ from angzarr.analysis.entry import FailureClass
 from angzarr.analysis.evidence import Evidence, Problem
 from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.rules import Pause, Rule, Tried, Verdict, decide, try_all, verdict_of
+from angzarr.analysis.sieve import Sieve
 from angzarr.analysis.transition import Action, Decision
 from angzarr.printable import printable
 
@@ -46,6 +47,11 @@ class Classifier:
     longest_wait: timedelta
     #: Asked instead of the rules, which still stand in where it breaks.
     replacement: Replacement | None = None
+    _sieve: Sieve = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make what finds the rules that are worth trying."""
+        object.__setattr__(self, "_sieve", Sieve(self.rules))
 
     def __call__(self, evidence: Evidence) -> Decision:
         """Return what to do, with class and evidence."""
@@ -72,7 +78,7 @@ class Classifier:
             except Exception as error:  # noqa: BLE001 - it is of others and must not stop the worker
                 said = f"the classifier of this app failed: {type(error).__name__}: {error}"
                 broken = [printable(said[:300])]
-        found, more = decide(self.rules, evidence)
+        found, more = decide(self._sieve.rules_for(evidence), evidence)
         return found or _FALLBACK, [*broken, *more]
 
     def _limited(

@@ -6,7 +6,7 @@ each entry once, however much happened to it on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
@@ -63,13 +63,12 @@ class Filing:
     letters: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     #: By id: the entries that failures belong to, as they will be.
     entries: dict[str, Entry] = field(default_factory=dict)
-    #: All that happens to entries, in order.
-    steps: list[Step] = field(default_factory=list)
     #: What histories say of it, by entry id, in order.
     lines: list[tuple[str, HistoryLine]] = field(default_factory=list)
     #: By entry id: what the entry is to keep.
     kept: dict[str, Failure] = field(default_factory=dict)
     _stored: Mapping[str, Entry] = field(default_factory=dict)
+    _failing: set[str] = field(default_factory=set)
 
     def ids_for(self, failures: Iterable[Failure]) -> set[str]:
         """Return the ids of all entries that *failures* may belong to."""
@@ -91,16 +90,14 @@ class Filing:
             self._decide(dict(zip(ids, failures, strict=True)), decide, by)
         return [self.entries[entry_id] for entry_id in ids]
 
-    def new(self) -> Iterator[Entry]:
-        """Return the entries that the ledger does not have, by id: locks are taken in one order."""
-        for entry_id in sorted(self.entries.keys() - self._stored.keys()):
-            yield self.entries[entry_id]
-
-    def changed(self) -> Iterator[tuple[Entry, Entry]]:
-        """Return the entries that change, as the ledger has them and as they will be."""
-        for entry_id, stored in self._stored.items():
-            if (entry := self.entries[entry_id]) is not stored:
-                yield stored, entry
+    def steps(self) -> list[Step]:
+        """Return what becomes of each entry that changes; the new ones first, by id."""
+        new = sorted(self.entries.keys() - self._stored.keys())
+        changed = (one.id for one in self._stored.values() if self.entries[one.id] is not one)
+        return [
+            Step(self._stored.get(one), self.entries[one], fails=one in self._failing)
+            for one in (*new, *changed)
+        ]
 
     def replaced(self) -> list[str]:
         """Return the ids of entries that are to keep another letter than they have."""
@@ -115,9 +112,11 @@ class Filing:
         else:
             change = transition.failed_again(known, failure, self.now)
         self.letters.setdefault(failure.id, set()).add((replay, change.entry.id))
-        self._take(known, change)
+        self._take(change)
         if transition.holds(change.entry, failure):
             self.kept[change.entry.id] = failure
+            if change.entry.status is Status.FAILED:
+                self._failing.add(change.entry.id)
         return change.entry.id
 
     def _entry_of(self, failure: Failure) -> Entry | None:
@@ -136,11 +135,9 @@ class Filing:
         if not undecided:
             return
         for one, decision in zip(undecided, decide(undecided), strict=False):
-            self._take(one.entry, transition.decided(one.entry, decision, self.now, by))
+            self._take(transition.decided(one.entry, decision, self.now, by))
 
-    def _take(self, before: Entry | None, change: Change) -> None:
-        entry = change.entry
-        self.steps.append(Step(before, entry))
-        self.entries[entry.id] = entry
+    def _take(self, change: Change) -> None:
+        self.entries[change.entry.id] = change.entry
         if change.line:
-            self.lines.append((entry.id, change.line))
+            self.lines.append((change.entry.id, change.line))

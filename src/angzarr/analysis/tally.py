@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from angzarr.analysis.entry import OPEN, Entry, HistoryLine, Status
+from angzarr.analysis.entry import OPEN, Entry, HistoryLine
 from angzarr.analysis.group import LONGEST_MESSAGE, Group, GroupStatus
 
 
@@ -33,26 +33,17 @@ class Amounts(NamedTuple):
     occurrences: int = 0
     replays: int = 0
 
-    def plus(self, other: Amounts, times: int = 1) -> Amounts:
-        """Return the sum, *other* taken *times*."""
-        return Amounts(*(mine + times * its for mine, its in zip(self, other, strict=True)))
-
 
 class Step(NamedTuple):
-    """An entry before and after a change; None: it was not there, or is not any more."""
+    """An entry before and after what happened to it; None: it was not there, or is no more."""
 
     before: Entry | None
     after: Entry | None
-
-    @property
-    def fails(self) -> bool:
-        """Whether a letter told of a new failure."""
-        if self.after is None or self.after.status is not Status.FAILED:
-            return False
-        return self.before is None or _letter_of(self.before) != _letter_of(self.after)
+    #: Whether a letter told of a new failure.
+    fails: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Growth:
     """What steps add to a group; `latest` is the entry among them that failed last, as it is."""
 
@@ -78,13 +69,15 @@ def kind_of(entry: Entry) -> Kind:
 
 def tallied(steps: Iterable[Step]) -> dict[Kind, Amounts]:
     """Return what *steps* add to each kind; kinds to which they add nothing are left out."""
-    sums: dict[Kind, Amounts] = {}
+    sums: dict[Kind, list[int]] = {}
     for step in steps:
         for entry, times in ((step.before, -1), (step.after, 1)):
             if entry is not None:
-                kind = kind_of(entry)
-                sums[kind] = sums.get(kind, Amounts()).plus(_amounts_of(entry), times)
-    return {kind: amounts for kind, amounts in sums.items() if any(amounts)}
+                amounts = sums.setdefault(kind_of(entry), [0, 0, 0])
+                amounts[0] += times
+                amounts[1] += times * entry.occurrences
+                amounts[2] += times * entry.replays
+    return {kind: Amounts(*amounts) for kind, amounts in sums.items() if any(amounts)}
 
 
 def growths(steps: Iterable[Step]) -> dict[str, Growth]:
@@ -94,7 +87,11 @@ def growths(steps: Iterable[Step]) -> dict[str, Growth]:
         for entry, times in ((step.before, -1), (step.after, 1)):
             if entry is not None:
                 grown = found.get(entry.fingerprint)
-                found[entry.fingerprint] = _with(grown, entry, times, step)
+                if grown is None:
+                    grown = Growth(latest=entry, first_failed_at=entry.first_failed_at)
+                    found[entry.fingerprint] = grown
+                _add(grown, entry, times)
+                grown.fails |= times > 0 and step.fails
     return found
 
 
@@ -146,24 +143,10 @@ def regressed(group: Group, now: datetime) -> tuple[Group, HistoryLine] | None:
     return replace(group, status=GroupStatus.REGRESSED, revision=group.revision + 1), line
 
 
-def _letter_of(entry: Entry) -> tuple[str, int]:
-    return entry.letter_id, entry.letter_replay
-
-
-def _amounts_of(entry: Entry) -> Amounts:
-    return Amounts(1, entry.occurrences, entry.replays)
-
-
-def _with(so_far: Growth | None, entry: Entry, times: int, step: Step) -> Growth:
-    if so_far is None:
-        so_far = Growth(latest=entry, first_failed_at=entry.first_failed_at)
-    newest = entry.last_failed_at >= so_far.latest.last_failed_at and times > 0
-    return replace(
-        so_far,
-        latest=entry if newest else so_far.latest,
-        first_failed_at=min(so_far.first_failed_at, entry.first_failed_at),
-        entries=so_far.entries + times,
-        open_entries=so_far.open_entries + times * (entry.status in OPEN),
-        occurrences=so_far.occurrences + times * entry.occurrences,
-        fails=so_far.fails or (times > 0 and step.fails),
-    )
+def _add(grown: Growth, entry: Entry, times: int) -> None:
+    if times > 0 and entry.last_failed_at >= grown.latest.last_failed_at:
+        grown.latest = entry
+    grown.first_failed_at = min(grown.first_failed_at, entry.first_failed_at)
+    grown.entries += times
+    grown.open_entries += times * (entry.status in OPEN)
+    grown.occurrences += times * entry.occurrences

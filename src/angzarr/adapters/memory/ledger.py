@@ -158,12 +158,13 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         return entry.resolved_at < end and self._history[entry.id][-1].at < end
 
     def _keep(self, filing: Filing) -> None:
+        steps = filing.steps()
         self._letters.update(filing.letters)
         self._entries.update(filing.entries)
         self._failures.update(filing.kept)
         for entry_id, line in filing.lines:
             self._history.setdefault(entry_id, []).append(line)
-        for step in filing.steps:
+        for step in steps:
             self._count(step)
 
     def _change_all(self, changes: Sequence[tuple[str, Make]]) -> list[Entry | None]:

@@ -47,8 +47,13 @@ _SAMPLE = (
 
 def count(connection: Connection, steps: Sequence[Step], now: datetime) -> None:
     """Add what *steps* change to groups and counts; the last thing a transaction does."""
-    steps = [Step(*(entry and _as_stored(entry) for entry in step)) for step in steps]
     added = tallied(steps)
+    if not all(map(_is_storable, added)):
+        steps = [
+            Step(before and _as_stored(before), after and _as_stored(after), fails)
+            for before, after, fails in steps
+        ]
+        added = tallied(steps)
     touched = {kind.fingerprint for kind in added}
     grow(connection, {name: one for name, one in growths(steps).items() if name in touched}, now)
     write_counts(connection, added)
@@ -69,6 +74,10 @@ def upsert(connection: Connection, table: Table) -> Any:
     """Return an INSERT into *table* of this database's dialect, to be given what conflicts do."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     return dialect.insert(table)
+
+
+def _is_storable(kind: Kind) -> bool:
+    return all(stored_name(name) == name for name in kind)
 
 
 def _as_stored(entry: Entry) -> Entry:

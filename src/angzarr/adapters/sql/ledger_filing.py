@@ -36,8 +36,9 @@ def file_failures(
     filing = Filing(now=now, letters=_known_letters(connection, failures))
     filing.know(lock_entries(connection, filing.ids_for(failures)))
     filed = filing.file(failures, decide, by)
-    _write(connection, filing)
-    count(connection, filing.steps, now)
+    steps = filing.steps()
+    _write(connection, filing, steps)
+    count(connection, steps, now)
     return filed
 
 
@@ -74,7 +75,7 @@ def save_changes(
 def _ends(steps: Iterable[Step]) -> list[tuple[Entry, Entry]]:
     """Return each entry that was there before *steps*, as it was and as they leave it."""
     ends: dict[str, tuple[Entry | None, Entry]] = {}
-    for before, after in steps:
+    for before, after, _ in steps:
         if after is not None:
             first, _ = ends.get(after.id, (before, after))
             ends[after.id] = (first, after)
@@ -87,9 +88,10 @@ def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine 
     insert_rows(connection, ledger_history, rows)
 
 
-def _write(connection: Connection, filing: Filing) -> None:
-    insert_rows(connection, ledger_entries, [entry_row(entry) for entry in filing.new()])
-    save_entries(connection, filing.changed())
+def _write(connection: Connection, filing: Filing, steps: Sequence[Step]) -> None:
+    new = [entry_row(after) for before, after, _ in steps if after and before is None]
+    insert_rows(connection, ledger_entries, new)
+    save_entries(connection, _ends(steps))
     append_lines(connection, filing.lines)
     if replaced := filing.replaced():
         old = ledger_letters.c.entry_id.in_(replaced)

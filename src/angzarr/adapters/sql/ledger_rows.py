@@ -18,7 +18,7 @@ from angzarr.analysis.entry import (
     Unreadable,
 )
 from angzarr.analysis.group import Group, GroupStatus
-from angzarr.dead_letters.codec import Form, decode, encode
+from angzarr.dead_letters.codec import decode, encode
 from angzarr.errors import DecodeError
 
 _FIELDS = tuple(field.name for field in fields(Entry))
@@ -41,7 +41,7 @@ def entry_from(row: Row[Any]) -> Entry:
 
 
 def letter_row(entry_id: str, failure: Failure) -> dict[str, Any]:
-    """Return *failure* as a row of ledger_letters: a letter in its binary wire form."""
+    """Return *failure* as a row of ledger_letters: a letter as JSON, which is read quickest."""
     if isinstance(failure, Unreadable):
         return {
             "entry_id": entry_id,
@@ -51,7 +51,7 @@ def letter_row(entry_id: str, failure: Failure) -> dict[str, Any]:
             "domain": failure.domain,
             "received_at": failure.received_at,
         }
-    body, content_type = encode(failure, Form.BINARY)
+    body, content_type = encode(failure)
     return {
         "entry_id": entry_id,
         "body": body,

@@ -63,6 +63,8 @@ class ValidText(TypeDecorator[str]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's signature
         """Return *value* with a mark where a character cannot be stored."""
+        if type(value) is str and value.isascii() and "\x00" not in value:
+            return value  # nearly every text: this is asked for each column
         return valid_text(str(value)) if value is not None else None
 
 
@@ -72,10 +74,9 @@ class Name(ValidText):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 - the same
         """Return *value* as `ValidText`, cut."""
-        valid = super().process_bind_param(value, dialect)
-        return valid[:LONGEST_NAME] if valid is not None else None
+        return stored_name(str(value)) if value is not None else None
 
 
 def stored_name(name: str) -> str:
@@ -85,7 +86,7 @@ def stored_name(name: str) -> str:
 
 def valid_text(text: str) -> str:
     """Return *text* with a mark where PostgreSQL cannot store a character."""
-    if text.isascii() and "\x00" not in text:  # nearly every text: this is asked for each column
+    if text.isascii() and "\x00" not in text:
         return text
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.contracts.ledger import letter_of
+from tests.hand_clock import START
+from tests.judging import evidence_of
+
+from angzarr.analysis import sieve
+from angzarr.analysis.entry import Unreadable
+from angzarr.analysis.evidence import Evidence
+from angzarr.analysis.rule_file import built_in_rules
+from angzarr.analysis.rules import PythonRule, decide
+from angzarr.analysis.sieve import Sieve
+from angzarr.dead_letters.letter import Reason
+
+RULES = built_in_rules()
+LETTERS = st.builds(
+    letter_of,
+    reason=st.sampled_from(Reason),
+    category=st.sampled_from(["transient", "validation", "unknown", "server", "own"]),
+    error_type=st.sampled_from(["", "KeyError", "shop.GiveUp", "MemoryError", "x" * 2_000]),
+    error_code=st.sampled_from(["", "HTTP_503", "SQLSTATE_28000", "TIME_LIMIT", "ENOENT"]),
+    error_message=st.sampled_from(["", "certificate has expired", "who knows"]),
+)
+
+
+@given(st.lists(LETTERS, max_size=5))
+def test_a_sieve_leaves_out_nothing_that_would_decide(letters):
+    mine = Sieve(RULES)
+    for letter in letters * 2:  # the second time it is remembered
+        evidence = evidence_of(letter)
+        assert decide(mine.rules_for(evidence), evidence) == decide(RULES, evidence)
+
+
+def test_most_rules_are_left_out_and_alike_failures_share_the_rest():
+    mine = Sieve(RULES)
+    first = mine.rules_for(evidence_of(letter_of("e1", category="transient")))
+    assert len(first) < len(RULES) / 2
+    assert mine.rules_for(evidence_of(letter_of("e2", category="transient"))) is first
+
+
+def test_rules_in_python_are_always_tried():
+    rule = PythonRule(name="mine", judge=lambda _letter, _evidence: None)
+    raw = Unreadable(
+        domain="order", raw=b"x", content_type="", problem="no letter", received_at=START
+    )
+    for evidence in (evidence_of(letter_of()), Evidence(failure=raw)):
+        assert rule in Sieve([*RULES, rule]).rules_for(evidence)
+
+
+def test_what_hostile_letters_make_it_remember_is_bounded(monkeypatch):
+    monkeypatch.setattr(sieve, "_MOST", 3)
+    mine = Sieve(RULES)
+    for number in range(20):
+        evidence = evidence_of(letter_of(error_type=f"E{number}"))
+        assert decide(mine.rules_for(evidence), evidence) == decide(RULES, evidence)
+        assert len(mine._left) <= 3
+    long = evidence_of(replace(letter_of(), error_code="x" * 2_000))
+    before = dict(mine._left)
+    mine.rules_for(long)
+    assert mine._left == before
