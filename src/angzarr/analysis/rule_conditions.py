@@ -195,9 +195,9 @@ CONDITIONS: Final[Mapping[str, _Known]] = {
     "replays_at_least": _Known(lambda e: e.replays, LEAST, "replays begun so far"),
     "failed_again": _Known(lambda e: e.failed_again, YES_NO, "whether its last replay failed"),
     "age_at_least": _Known(lambda e: _seconds(e.age), LEAST, "seconds since it failed last"),
-    "problem": _Known(lambda e: e.problem.value, one_of(*Problem), "what stands against a replay"),
+    "problem": _Known(lambda e: e.problem, one_of(*Problem), "what stands against a replay"),
     "dependency": _Known(
-        lambda e: e.dependency.value,
+        lambda e: e.dependency,
         one_of(*Health),
         "how the handler's dependencies are now, of all that is known",
     ),

@@ -5,6 +5,7 @@ This is what `migrations` lead to; whoever changes a table here adds a revision 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -61,11 +62,9 @@ class ValidText(TypeDecorator[str]):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's signature
-        """Return *value* with a mark where a character cannot be stored."""
-        if type(value) is str and value.isascii() and "\x00" not in value:
-            return value  # nearly every text: this is asked for each column
-        return valid_text(str(value)) if value is not None else None
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return what marks in a value where a character cannot be stored."""
+        return _valid
 
 
 class Name(ValidText):
@@ -74,9 +73,17 @@ class Name(ValidText):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 - the same
-        """Return *value* as `ValidText`, cut."""
-        return stored_name(str(value)) if value is not None else None
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:  # noqa: ARG002 - the same
+        """Return what does so, and cuts it."""
+        return _name_of
+
+
+def _valid(value: Any) -> str | None:
+    return valid_text(str(value)) if value is not None else None
+
+
+def _name_of(value: Any) -> str | None:
+    return stored_name(str(value)) if value is not None else None
 
 
 def stored_name(name: str) -> str:
