@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert
+from sqlalchemy import Connection, Dialect, Integer, Table, insert
 from sqlalchemy.exc import DBAPIError
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert *rows*, each with the same columns; by COPY on PostgreSQL.
 
-    Raises what SQLAlchemy raises for an INSERT, IntegrityError where a row is there already.
+    Raises what SQLAlchemy raises for an INSERT: IntegrityError where a row is there already,
+    DataError, TypeError or OverflowError for a value that no column can hold.
     """
     if not rows:
         return
@@ -24,32 +25,43 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 
 def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Send *rows* as one stream: no statement, no plan and no answer for each."""
-    quote = connection.dialect.identifier_preparer.quote
-    writers = [(name, _writer(connection, table, name)) for name in rows[0]]
-    columns = ", ".join(quote(name) for name, _ in writers)
-    statement = f"COPY {quote(table.name)} ({columns}) FROM STDIN"
+    dialect, names = connection.dialect, list(rows[0])
+    quote, error_of = dialect.identifier_preparer.quote, dialect.loaded_dbapi.Error
+    columns = ", ".join(map(quote, names))
+    statement = f"COPY {quote(table.name)} ({columns}) FROM STDIN (FORMAT BINARY)"
+    writers = [(name, _writer(table, name, dialect)) for name in names]
     lent: Any = connection.connection.dbapi_connection
     try:
         with lent.cursor() as cursor, cursor.copy(statement) as stream:
+            stream.set_types([_name_of(table, name, dialect) for name in names])
             for row in rows:
                 stream.write_row(
                     [write(row[name]) if write else row[name] for name, write in writers]
                 )
-    except connection.dialect.loaded_dbapi.Error as error:
+    except error_of as error:
         gone = bool(lent.closed)
         if gone:
             connection.invalidate(error)
         raise DBAPIError.instance(
-            statement,
-            None,
-            error,
-            connection.dialect.loaded_dbapi.Error,
-            connection_invalidated=gone,
-            dialect=connection.dialect,
+            statement, None, error, error_of, connection_invalidated=gone, dialect=dialect
         ) from error
 
 
-def _writer(connection: Connection, table: Table, name: str) -> Callable[[Any], Any] | None:
-    """Return what makes a value of a column what its database takes; None: it is that already."""
-    kind = table.c[name].type.dialect_impl(connection.dialect)
-    return kind.bind_processor(connection.dialect)
+def _name_of(table: Table, name: str, dialect: Dialect) -> str:
+    """Return the name of a column's type as PostgreSQL lists it, without a length."""
+    return table.c[name].type.compile(dialect).lower().partition("(")[0]
+
+
+def _writer(table: Table, name: str, dialect: Dialect) -> Callable[[Any], Any] | None:
+    """Return what makes a value what its column takes; None: it is that already."""
+    if type(table.c[name].type) is Integer:
+        return _int4
+    return table.c[name].type.dialect_impl(dialect).bind_processor(dialect)
+
+
+def _int4(number: int | None) -> int | None:
+    """Return *number*; raises OverflowError where psycopg would store another one."""
+    if number is not None and not -(2**31) <= number < 2**31:
+        msg = f"{number} is beyond what a column of 4 bytes can hold"
+        raise OverflowError(msg)
+    return number
