@@ -18,8 +18,9 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, insert, text
+from sqlalchemy import Engine, text
 
+from angzarr.adapters.sql.bulk import insert_rows
 from angzarr.adapters.sql.engine import build_engine, patient
 from angzarr.adapters.sql.ledger_rows import entry_row
 from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
@@ -89,9 +90,9 @@ def fill(engine: Engine, entries: int) -> None:
     with patient(engine) as slow, slow.connect() as connection:
         while some := list(islice(made, _STEP)):
             with connection.begin():
-                _write(connection, ledger_entries, [entry_row(one) for one in some])
-                _write(connection, ledger_letters, [_letter(one) for one in some])
-                _write(connection, ledger_history, [_line(one) for one in some])
+                insert_rows(connection, ledger_entries, [entry_row(one) for one in some])
+                insert_rows(connection, ledger_letters, [_letter(one) for one in some])
+                insert_rows(connection, ledger_history, [_line(one) for one in some])
         with connection.begin():
             r0004_counted.fill(connection)  # as an upgrade counts them
     if engine.dialect.name == "postgresql":
@@ -155,16 +156,3 @@ def _line(entry: Entry) -> dict[str, Any]:
         "entry_id": entry.id, "at": entry.last_failed_at, "who": "host-1", "what": "failed",
         "detail": "5 attempts used", "letter_id": entry.letter_id, "replay": 0,
     }  # fmt: skip
-
-
-def _write(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Write rows as fast as the database takes them."""
-    if connection.dialect.name == "sqlite":
-        connection.execute(insert(table), rows)
-        return
-    names = list(rows[0])
-    columns = ", ".join(f'"{name}"' for name in names)
-    cursor: Any = connection.connection.cursor()
-    with cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
-        for row in rows:
-            copy.write_row(list(row.values()))

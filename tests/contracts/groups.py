@@ -390,7 +390,7 @@ class GroupsContract:
         left = {entry.event_id for entry in everything(ledger)}
         assert left == {"failed", "waiting", "held", "retrying"}
         assert ledger.open(resolved.id) is None
-        assert ledger.find_by_letter(resolved.letter_id) is None
+        assert not ledger.find_by_letters([resolved.letter_id])
         assert ledger.open_group("resolved") is None
         assert_counts_are_exact(ledger)
 

@@ -14,7 +14,7 @@ import pytest
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import FailureClass, Status, Unreadable, entry_id_of
-from angzarr.analysis.ledger import Decided, EntryFilter, Ledger
+from angzarr.analysis.ledger import Answer, Decided, EntryFilter, Ledger
 from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.transition import UNDECIDED, Action, Decision
 from angzarr.analysis.verb import Act, Verb
@@ -597,9 +597,36 @@ class LedgerContract:
     def test_entry_is_found_by_each_of_its_letters(self, ledger):
         entry = ledger.add_failed_event(letter_of())
         ledger.add_failed_event(letter_of(replay=1))
-        for replay in (0, 1):
-            assert ledger.find_by_letter(letter_of(replay=replay).id).id == entry.id
-        assert ledger.find_by_letter("unknown\x00") is None
+        other = ledger.add_failed_event(letter_of("e2"))
+        asked = [letter_of().id, letter_of(replay=1).id, other.letter_id, "unknown\x00"]
+        found = ledger.find_by_letters(asked)
+        assert [found[one].id for one in asked[:3]] == [entry.id, entry.id, other.id]
+        assert "unknown\x00" not in found
+        assert not ledger.find_by_letters([])
+
+    def test_many_are_opened_at_once_each_with_what_is_its_own(self, ledger):
+        first, second = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
+        ledger.mark_retrying(
+            second.id, 1, revision=second.revision, by="me", lease=LEASE,
+            order=ReplayOrder(to_queue="elsewhere"),
+        )  # fmt: skip
+        found = ledger.open_all([first.id, second.id, "f" * 64])
+        assert found == {one.id: ledger.open(one.id) for one in (first, second)}
+        assert [found[one.id].failure.event.id for one in (first, second)] == ["e1", "e2"]
+        assert [len(found[one.id].history) for one in (first, second)] == [1, 2]
+        assert [found[one.id].order.to_queue for one in (first, second)] == ["", "elsewhere"]
+        assert not ledger.open_all([])
+
+    def test_answers_are_noted_together_and_each_only_where_it_fits(self, ledger):
+        entries = ledger.add_failed_events([letter_of("e1"), letter_of("e2"), letter_of("e3")])
+        for entry in entries[:2]:
+            ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="me", lease=LEASE)
+        answers = [Answer(entry.id, 1, "replay 1 (handled)") for entry in entries]
+        answers[1] = answers[1]._replace(status=Status.SKIPPED)
+        noted = ledger.note_answers([*answers, answers[0], Answer("f" * 64, 1, "nobody")])
+        assert noted == [True, True, False, False, False]
+        found = [ledger.open(entry.id).entry.status for entry in entries]
+        assert found == [Status.RESOLVED, Status.SKIPPED, Status.FAILED]
 
     def test_unknown_entry_is_none(self, ledger):
         assert ledger.open("f" * 64) is None

@@ -6,13 +6,14 @@ It must never let an answer go before the ledger has committed what it says.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from angzarr.analysis.entry import Status
 from angzarr.analysis.intake import BATCH
-from angzarr.analysis.ledger import Ledger
+from angzarr.analysis.ledger import Answer, Ledger
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 
 _log = logging.getLogger("angzarr.analysis")
@@ -39,20 +40,21 @@ class Answers:
         """Note a batch of answers."""
         if not self._answers:
             self._answers = self.outcomes.receive(limit=self.batch, wait=timedelta(0))
-        for outcome in self._answers:
-            self._note(outcome)
+        self._note([one for one in self._answers if one.outcome in _ENDINGS])
         if self._answers:
             self.outcomes.done(self._answers)
         taken, self._answers = len(self._answers), []
         return taken
 
-    def _note(self, outcome: ReplayOutcome) -> None:
-        status = _ENDINGS.get(outcome.outcome)
-        if status is None:
+    def _note(self, ended: Sequence[ReplayOutcome]) -> None:
+        if not ended:
             return
-        entry = self.ledger.find_by_letter(outcome.letter_id)
-        if entry is None:
-            _log.warning("a replay of the unknown letter %s was answered", outcome.letter_id)
-            return
-        by = f"replay {outcome.replay} ({outcome.outcome})"
-        self.ledger.mark_answered(entry.id, outcome.replay, by=by, status=status)
+        entries = self.ledger.find_by_letters({one.letter_id for one in ended})
+        answers = []
+        for one in ended:
+            if (entry := entries.get(one.letter_id)) is None:
+                _log.warning("a replay of the unknown letter %s was answered", one.letter_id)
+                continue
+            by = f"replay {one.replay} ({one.outcome})"
+            answers.append(Answer(entry.id, one.replay, by, _ENDINGS[one.outcome]))
+        self.ledger.note_answers(answers)

@@ -29,6 +29,16 @@ class Decided:
     decision: Decision
 
 
+class Answer(NamedTuple):
+    """How a replay ended well."""
+
+    entry_id: str
+    replay: int
+    #: Who stands in the history.
+    by: str
+    status: Status = Status.RESOLVED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFilter:
     """Which entries; None: any. Times bound `last_failed_at`: `since` ≤ it < `until`."""
@@ -180,11 +190,15 @@ class Ledger(Prunable, Protocol):
     def mark_published(self, entry_id: str, replay: int, /, *, answer_by: datetime) -> bool:
         """Note that the broker confirmed *replay*, if that is the replay under way."""
 
-    @abstractmethod
     def mark_answered(
         self, entry_id: str, replay: int, /, *, by: str, status: Status = Status.RESOLVED
     ) -> bool:
-        """Close the entry as *status* if *replay* is its last one and no letter answered it."""
+        """Note one answer; see `note_answers`."""
+        return self.note_answers([Answer(entry_id, replay, by, status)])[0]
+
+    @abstractmethod
+    def note_answers(self, answers: Sequence[Answer], /) -> list[bool]:
+        """Close each entry if the replay is its last one and no letter answered that."""
 
     @abstractmethod
     def mark_resolved(self, entry_id: str, resolved_by: str, /) -> bool:
@@ -195,12 +209,19 @@ class Ledger(Prunable, Protocol):
         """Note that the broker confirmed the compensation of an entry that waits for that."""
 
     @abstractmethod
-    def find_by_letter(self, letter_id: str, /) -> Entry | None:
-        """Return the entry in which this letter was filed."""
+    def find_by_letters(self, letter_ids: Collection[str], /) -> Mapping[str, Entry]:
+        """Return by letter the entry in which it was filed, as far as there is one."""
+
+    def open(self, entry_id: str, /) -> EntryDetail | None:
+        """Return one entry; see `open_all`."""
+        return self.open_all([entry_id]).get(entry_id)
 
     @abstractmethod
-    def open(self, entry_id: str, /) -> EntryDetail | None:
-        """Return the entry with its letter and its history, oldest line first."""
+    def open_all(self, entry_ids: Collection[str], /) -> Mapping[str, EntryDetail]:
+        """Return by id the entries with letter and history, oldest line first, where they are.
+
+        The letters of all of them are in memory at once: ask for few.
+        """
 
     @abstractmethod
     def get_failed_events(

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from angzarr.analysis import transition
-from angzarr.analysis.entry import Entry, Status
-from angzarr.analysis.ledger import Decided
+from angzarr.analysis.entry import Entry
+from angzarr.analysis.ledger import Answer, Decided
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import Change
 from angzarr.analysis.verb import Act, acted, compensation_sent
@@ -65,14 +65,10 @@ class Marking(ABC):
         )
         return changed is not None
 
-    def mark_answered(
-        self, entry_id: str, replay: int, *, by: str, status: Status = Status.RESOLVED
-    ) -> bool:
-        """Close an entry whose last replay ended well."""
-        changed = self._change_one(
-            entry_id, lambda entry, now: transition.answered(entry, replay, now, by, status)
-        )
-        return changed is not None
+    def note_answers(self, answers: Sequence[Answer]) -> list[bool]:
+        """Close entries whose last replay ended well."""
+        made = self._change_all([(one.entry_id, _answering(one)) for one in answers])
+        return [entry is not None for entry in made]
 
     def mark_resolved(self, entry_id: str, resolved_by: str) -> bool:
         """Close an entry on a person's word."""
@@ -96,6 +92,10 @@ def _deciding(one: Decided, by: str) -> Make:
         return transition.decided(entry, one.decision, now, by)
 
     return make
+
+
+def _answering(one: Answer) -> Make:
+    return lambda entry, now: transition.answered(entry, one.replay, now, one.by, one.status)
 
 
 def _acting(one: Act, by: str) -> Make:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
-from angzarr.analysis.entry import Entry, Failure, Status, payload_of
+from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status, payload_of
 from angzarr.analysis.filing import Undecided, as_stored
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.ledger import Ledger
@@ -45,6 +45,8 @@ class Waking:
     #: By entry: how often the broker refused its message alone.
     _tries: Counter[str] = field(default_factory=Counter, init=False)
     _store_away: PayloadStoreUnavailable | None = field(default=None, init=False)
+    #: The entries of this turn with their letters.
+    _opened: Mapping[str, EntryDetail] = field(default_factory=dict, init=False)
     #: Found in this turn, to be decided together at its end.
     _undecided: list[Undecided] = field(default_factory=list, init=False)
 
@@ -59,6 +61,7 @@ class Waking:
         refusals: list[Unavailable] = []
         self._store_away = None
         self._undecided = []
+        self._opened = self.ledger.open_all([entry.id for entry in due if _needs_letter(entry)])
         woken = 0
         for entry in sorted(due, key=lambda one: one.id in self._refused):
             try:
@@ -107,9 +110,9 @@ class Waking:
 
     def _act_on(self, entry: Entry) -> str:
         """Act on *entry*; return why a person must look at it, or an empty string."""
-        if entry.status is Status.RETRYING and entry.published_at is not None:
+        if not _needs_letter(entry):
             return f"no answer to replay {entry.replays} came in time"
-        found = self.ledger.open(entry.id)
+        found = self._opened.get(entry.id)
         if found is None or found.entry.revision != entry.revision:
             return ""
         if self._store_away and payload_of(found.failure):
@@ -133,3 +136,8 @@ class Waking:
             self._undecided.append(as_stored(entry, failure))
             return ""
         return self.replayer.replay(entry, failure, by=self.deciding.name)
+
+
+def _needs_letter(entry: Entry) -> bool:
+    """Tell whether something can be done for *entry*; the answer to a replay can only be missed."""
+    return entry.status is not Status.RETRYING or entry.published_at is None

@@ -507,10 +507,10 @@ def test_broker_away_sends_the_replay_later_under_the_same_number(world):
 
 def test_outcome_is_let_go_only_after_the_ledger_has_it(world):
     world.answer(world.replay_once())
-    find, world.ledger.find_by_letter = world.ledger.find_by_letter, None
+    find, world.ledger.find_by_letters = world.ledger.find_by_letters, None
     world.worker.step()
     assert not world.outcomes.let_go
-    world.ledger.find_by_letter = find
+    world.ledger.find_by_letters = find
     world.worker.step()
     assert len(world.outcomes.let_go) == 1
     assert world.entry.status is Status.RESOLVED

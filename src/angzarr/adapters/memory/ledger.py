@@ -74,25 +74,16 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             self._entries.update((entry.id, entry) for entry in taken)
             return taken
 
-    def find_by_letter(self, letter_id: str) -> Entry | None:
-        """Return the entry in which a letter was filed."""
+    def find_by_letters(self, letter_ids: Collection[str]) -> Mapping[str, Entry]:
+        """Return the entries in which letters were filed."""
         with self._lock:
-            owners = (entry_id for _, entry_id in self._letters.get(letter_id, ()))
-            return next((self._entries[entry_id] for entry_id in owners), None)
+            places = ((one, self._letters.get(one, ())) for one in letter_ids)
+            return {one: self._entries[entry_id] for one, found in places for _, entry_id in found}
 
-    def open(self, entry_id: str) -> EntryDetail | None:
-        """Return an entry with its letter and history."""
+    def open_all(self, entry_ids: Collection[str]) -> Mapping[str, EntryDetail]:
+        """Return entries with letter and history."""
         with self._lock:
-            if entry_id not in self._entries:
-                return None
-            entry = self._entries[entry_id]
-            return EntryDetail(
-                entry=entry,
-                failure=self._failures[entry_id],
-                history=tuple(self._history[entry_id]),
-                order=self._orders.get((entry_id, entry.replays), AS_IT_IS),
-                before=self._before(entry_id),
-            )
+            return {one: self._detail(one) for one in entry_ids if one in self._entries}
 
     def get_failed_events(
         self,
@@ -145,6 +136,16 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             oldest_open_at=min(
                 (entry.first_failed_at for entry in entries if entry.status in OPEN), default=None
             ),
+        )
+
+    def _detail(self, entry_id: str) -> EntryDetail:
+        entry = self._entries[entry_id]
+        return EntryDetail(
+            entry=entry,
+            failure=self._failures[entry_id],
+            history=tuple(self._history[entry_id]),
+            order=self._orders.get((entry_id, entry.replays), AS_IT_IS),
+            before=self._before(entry_id),
         )
 
     def _before(self, entry_id: str) -> DeadLetter | None:

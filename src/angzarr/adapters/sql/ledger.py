@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -23,10 +24,11 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_entries,
     ledger_history,
     ledger_letters,
+    stored_name,
 )
 from angzarr.adapters.sql.order_rows import read_orders, save_orders
 from angzarr.analysis import transition
-from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status
+from angzarr.analysis.entry import Entry, EntryDetail, Failure, HistoryLine, Status
 from angzarr.analysis.filing import Decider
 from angzarr.analysis.ledger import (
     ANY,
@@ -85,20 +87,27 @@ class SqlLedger(Marking, Ledger):
 
         return self._database.write(take)
 
-    def find_by_letter(self, letter_id: str) -> Entry | None:
-        """Return the entry in which a letter was filed."""
-        owner = select(ledger_history.c.entry_id).where(ledger_history.c.letter_id == letter_id)
-        wanted = select(ledger_entries).where(ledger_entries.c.id.in_(owner)).limit(1)
+    def find_by_letters(self, letter_ids: Collection[str]) -> Mapping[str, Entry]:
+        """Return the entries in which letters were filed."""
+        letter_id = ledger_history.c.letter_id
+        wanted = select(letter_id.label("of_letter"), ledger_entries).join_from(
+            ledger_history, ledger_entries, ledger_history.c.entry_id == ledger_entries.c.id
+        )
+        wanted = wanted.where(letter_id.in_(sorted(map(stored_name, letter_ids))))
 
-        def find(connection: Connection) -> Entry | None:
-            row = connection.execute(wanted).one_or_none()
-            return entry_from(row) if row is not None else None
+        def find(connection: Connection) -> dict[str, Entry]:
+            rows = connection.execute(wanted)
+            found = {row.of_letter: entry_from(row) for row in rows}
+            asked = ((one, found.get(stored_name(one))) for one in letter_ids)
+            return {one: entry for one, entry in asked if entry}
 
-        return self._database.read(find)
+        return self._database.read(find) if letter_ids else {}
 
-    def open(self, entry_id: str) -> EntryDetail | None:
-        """Return an entry with its letter and history."""
-        return self._database.read(lambda connection: _open(connection, entry_id))
+    def open_all(self, entry_ids: Collection[str]) -> Mapping[str, EntryDetail]:
+        """Return entries with letter and history."""
+        if not entry_ids:
+            return {}
+        return self._database.read(lambda connection: _open(connection, sorted(entry_ids)))
 
     def get_failed_events(
         self,
@@ -152,19 +161,23 @@ class SqlLedger(Marking, Ledger):
         return answers
 
 
-def _open(connection: Connection, entry_id: str) -> EntryDetail | None:
-    by_id = ledger_entries.c.id == entry_id
-    row = connection.execute(select(ledger_entries).where(by_id)).one_or_none()
-    if row is None:
-        return None
-    letters = select(ledger_letters).where(ledger_letters.c.entry_id == entry_id)
-    history = select(ledger_history).where(ledger_history.c.entry_id == entry_id)
-    lines = connection.execute(history.order_by(ledger_history.c.number))
-    order, before = read_orders(connection, entry_id, row.replays)
-    return EntryDetail(
-        entry=entry_from(row),
-        failure=failure_from(connection.execute(letters).one()),
-        history=tuple(line_from(line) for line in lines),
-        order=order,
-        before=before,
-    )
+def _open(connection: Connection, ids: Sequence[str]) -> dict[str, EntryDetail]:
+    by_id = ledger_entries.c.id.in_(ids)
+    found = [entry_from(row) for row in connection.execute(select(ledger_entries).where(by_id))]
+    letters = select(ledger_letters).where(ledger_letters.c.entry_id.in_(ids))
+    failures = {row.entry_id: failure_from(row) for row in connection.execute(letters)}
+    history = select(ledger_history).where(ledger_history.c.entry_id.in_(ids))
+    lines: dict[str, list[HistoryLine]] = defaultdict(list)
+    for row in connection.execute(history.order_by(ledger_history.c.number)):
+        lines[row.entry_id].append(line_from(row))
+    orders = read_orders(connection, {entry.id: entry.replays for entry in found})
+    return {
+        entry.id: EntryDetail(
+            entry=entry,
+            failure=failures[entry.id],
+            history=tuple(lines[entry.id]),
+            order=orders[entry.id][0],
+            before=orders[entry.id][1],
+        )
+        for entry in found
+    }

@@ -30,8 +30,9 @@ def entry_row(entry: Entry) -> dict[str, Any]:
 
 
 def entry_from(row: Row[Any]) -> Entry:
-    """Return a row of ledger_entries as an entry."""
-    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+    """Return a row of ledger_entries, which may have other columns besides, as an entry."""
+    columns = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
+    values = {name: columns[name] for name in _FIELDS}
     values["status"] = Status(values["status"])
     if values["failure_class"] is not None:
         values["failure_class"] = FailureClass(values["failure_class"])

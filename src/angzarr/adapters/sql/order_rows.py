@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select
+from sqlalchemy import Connection, Row, insert, select
 
 from angzarr.adapters.sql.job_tables import replay_orders
 from angzarr.analysis.entry import Entry
@@ -23,16 +23,24 @@ def save_orders(connection: Connection, changes: Sequence[Change]) -> None:
 
 
 def read_orders(
-    connection: Connection, entry_id: str, replay: int
-) -> tuple[ReplayOrder, DeadLetter | None]:
-    """Return the order of *replay*, the last one, and the letter before the newest edit."""
+    connection: Connection, replays: Mapping[str, int]
+) -> dict[str, tuple[ReplayOrder, DeadLetter | None]]:
+    """Return by entry the order of its last replay, and the letter before the newest edit.
+
+    *replays* is the number of the last replay, by entry.
+    """
+    found: dict[str, list[Row[Any]]] = {entry_id: [] for entry_id in replays}
     rows = replay_orders.c
-    either = or_(rows.replay == replay, rows.before.is_not(None))
-    wanted = select(replay_orders).where(rows.entry_id == entry_id, either)
-    found = connection.execute(wanted.order_by(rows.replay.desc()).limit(2)).all()
-    orders = [_order(row) for row in found]
-    last = orders[0] if found and found[0].replay == replay else AS_IT_IS
-    return last, next((one.before for one in orders if one.before), None)
+    wanted = select(replay_orders).where(rows.entry_id.in_(sorted(replays)))
+    for row in connection.execute(wanted.order_by(rows.replay.desc())):
+        found[row.entry_id].append(row)
+    return {one: _last_of(found[one], replay) for one, replay in replays.items()}
+
+
+def _last_of(rows: Sequence[Row[Any]], replay: int) -> tuple[ReplayOrder, DeadLetter | None]:
+    last = _order(rows[0]) if rows and rows[0].replay == replay else AS_IT_IS
+    edited = next((row for row in rows if row.before is not None), None)
+    return last, edited and _order(edited).before
 
 
 def _order(row: Row[Any]) -> ReplayOrder:
