@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, Final
 
-from angzarr import ledger_wiring, wiring
+from angzarr import wiring
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.alert_section import AlertSettings, WebhookSettings
 from angzarr.analysis.alert import Alert
@@ -20,6 +20,7 @@ from angzarr.analysis.alert_text import Speaker
 from angzarr.analysis.alerting import Alerting
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
+from angzarr.ledger_wiring import ALERTS, GROUPS, LEDGER, REPLAY_JOBS, open_part
 from angzarr.resilience.policies import named, policies_from
 from angzarr.settings import Settings
 from angzarr.turn_thread import TurnThread
@@ -88,10 +89,10 @@ def rules_of(given: AlertSettings) -> AlertRules:
 
 def _alerting(settings: Settings, broker: str) -> Alerting:
     given, doors = settings.analysis.alerts, ExitStack()
-    ledger = ledger_wiring.open_ledger(settings, broker)
-    alerts = ledger_wiring.open_alerts(settings, broker)
-    groups = ledger_wiring.open_groups(settings, broker)
-    jobs = ledger_wiring.open_replay_jobs(settings, broker)
+    ledger = open_part(LEDGER, settings, broker)
+    alerts = open_part(ALERTS, settings, broker)
+    groups = open_part(GROUPS, settings, broker)
+    jobs = open_part(REPLAY_JOBS, settings, broker)
     for one in (ledger, alerts, groups, jobs):
         doors.callback(one.close)
     return Alerting(
@@ -118,7 +119,7 @@ def _delivery(
 ) -> AlertDelivery:
     return AlertDelivery(
         sink=sink,
-        alerts=ledger_wiring.open_alerts(settings, broker),
+        alerts=open_part(ALERTS, settings, broker),
         breakers=InProcessBreakers(default=BREAKER),
         policy=patience(named(policies_from(settings.retry.policies), "webhook")),
         max_age=settings.analysis.alerts.max_age,

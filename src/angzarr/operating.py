@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from angzarr.analysis.write import Writes
 
 C = TypeVar("C")
+P = TypeVar("P")
 
 
 class Operating(Publishing):
@@ -86,11 +87,11 @@ class Operating(Publishing):
 
     def open_ledger(self) -> Ledger:
         """Return the ledger."""
-        return ledger_wiring.open_ledger(self.settings, self.broker_url)
+        return self._part(ledger_wiring.LEDGER)
 
     def open_alerts(self) -> Alerts:
         """Return the alerts about what is in the ledger."""
-        return ledger_wiring.open_alerts(self.settings, self.broker_url)
+        return self._part(ledger_wiring.ALERTS)
 
     def open_webhooks(self) -> Mapping[str, Sink]:
         """Return where alerts go besides the log, by name; raises MissingExtra."""
@@ -106,23 +107,26 @@ class Operating(Publishing):
 
     def open_writes(self) -> Writes:
         """Return what remembers the writes of the HTTP API."""
-        return ledger_wiring.open_writes(self.settings, self.broker_url)
+        return self._part(ledger_wiring.WRITES)
 
     def open_brake(self) -> Brake:
         """Return the brake of the ledger's replays."""
-        return ledger_wiring.open_brake(self.settings, self.broker_url)
+        return self._part(ledger_wiring.BRAKE)
 
     def open_replay_jobs(self) -> Any:
         """Return the replay jobs of the ledger."""
-        return ledger_wiring.open_replay_jobs(self.settings, self.broker_url)
+        return self._part(ledger_wiring.REPLAY_JOBS)
 
     def open_groups(self) -> Groups:
         """Return the groups of the ledger."""
-        return ledger_wiring.open_groups(self.settings, self.broker_url)
+        return self._part(ledger_wiring.GROUPS)
 
     def open_ledger_upkeep(self) -> LedgerUpkeep:
         """Return what looks after the ledger's tables."""
-        return ledger_wiring.open_ledger_upkeep(self.settings, self.broker_url)
+        return self._part(ledger_wiring.UPKEEP)
+
+    def _part(self, part: ledger_wiring.Part[P]) -> P:
+        return ledger_wiring.open_part(part, self.settings, self.broker_url)
 
     def open_publisher(self) -> Publisher:
         """Return what sends raw messages to this app's broker."""

@@ -78,7 +78,7 @@ class Ruling(Operating):
         """Return what finds out all that is known of failures; `peers` of it is to be closed."""
         self._load_tasks()
         return Gathering(
-            peers=ledger_wiring.open_peers(self.settings, self.broker_url),
+            peers=ledger_wiring.open_part(ledger_wiring.PEERS, self.settings, self.broker_url),
             obstacle=replayer.obstacle,
             clock=replayer.clock,
             breakers=self._breaker_look(replayer.clock),

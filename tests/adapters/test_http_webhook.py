@@ -242,7 +242,7 @@ def test_what_was_raised_reaches_a_receiver_that_settings_name(receive, tmp_path
         "analysis": {"alerts": {"webhooks": {"ops": ops}}},
         "retry": {"policies": {"webhook": {"base": 0.01, "max_delay": 0.01}}},
     })  # fmt: skip
-    store = ledger_wiring.open_alerts(settings, "amqp://")
+    store = ledger_wiring.open_part(ledger_wiring.ALERTS, settings, "amqp://")
     store.raise_([sighting_of("f1", "log", "ops", raised_at=datetime.now(UTC))])
     threads = alert_wiring.open_threads(settings, "amqp://")
     ops_thread = threads[-1]

@@ -142,8 +142,8 @@ def test_there_are_no_threads_where_alerts_are_off():
 def test_the_threads_raise_what_the_ledger_holds_and_deliver_it(tmp_path, caplog):
     settings = load({"ledger": f"sqlite:///{tmp_path / 'ledger.db'}"})
     ledger, store = (
-        ledger_wiring.open_ledger(settings, "amqp://"),
-        ledger_wiring.open_alerts(settings, "amqp://"),
+        ledger_wiring.open_part(ledger_wiring.LEDGER, settings, "amqp://"),
+        ledger_wiring.open_part(ledger_wiring.ALERTS, settings, "amqp://"),
     )
     ledger.add_failed_event(letter_of())
     threads = alert_wiring.open_threads(settings, "amqp://")

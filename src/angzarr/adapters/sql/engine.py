@@ -59,7 +59,7 @@ def build_engine(
     *power_safe* False lets SQLite keep its last commits in the page cache: they outlive the
     process but perhaps not a power cut, which is enough for claims (work is repeated, not lost).
     """
-    parsed = _parsed(url)
+    parsed = parsed_url(url)
     seconds = timeout.total_seconds()
     sqlite = parsed.get_backend_name() == "sqlite"
     engine = create_engine(
@@ -171,7 +171,8 @@ def _is_away(error: SQLAlchemyError) -> bool:
     return True
 
 
-def _parsed(url: str) -> URL:
+def parsed_url(url: str) -> URL:
+    """Return *url* with the driver that is used; raises ConfigurationError for any other's."""
     try:
         parsed = make_url(url)
     except ArgumentError as error:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine
 from angzarr.adapters.sql import alert_tables, brake_tables, job_tables, write_tables
 from angzarr.adapters.sql.engine import in_transaction, reading
 from angzarr.adapters.sql.ledger_upgrade import make_ready
+from angzarr.adapters.sql.shared_engine import ENGINES
 from angzarr.errors import LedgerUnavailable
 
 _Answer = TypeVar("_Answer")
@@ -25,9 +26,12 @@ class LedgerDatabase:
     left as they are, and those that are behind count as away. Safe to use from threads.
     """
 
-    def __init__(self, engine: Engine, *, migrate: bool = True) -> None:
+    def __init__(
+        self, engine: Engine, *, migrate: bool = True, close: Callable[[], None] | None = None
+    ) -> None:
         self.engine = engine
         self._migrate = migrate
+        self._close = close or engine.dispose
         self._ready = False
 
     def write(self, step: Callable[[Connection], _Answer]) -> _Answer:
@@ -41,10 +45,16 @@ class LedgerDatabase:
         return in_transaction(reading(self.engine), step, away=LedgerUnavailable)
 
     def close(self) -> None:
-        """Close the pooled connections."""
-        self.engine.dispose()
+        """Let the engine go: its connections are closed unless others use it too."""
+        self._close()
 
     def _prepare(self) -> None:
         if not self._ready:
             make_ready(self.engine, migrate=self._migrate)
             self._ready = True
+
+
+def open_database(url: str, *, migrate: bool = True) -> LedgerDatabase:
+    """Return the database at *url*, which shares its connections with others of this process."""
+    lent = ENGINES.borrow(url)
+    return LedgerDatabase(lent.engine, migrate=migrate, close=lent.close)

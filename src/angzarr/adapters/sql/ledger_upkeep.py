@@ -16,6 +16,7 @@ class SqlUpkeep(LedgerUpkeep):
 
     def __init__(self, database: LedgerDatabase) -> None:
         self._engine = database.engine
+        self._close = database.close
 
     def revision(self) -> Revision:
         """Return the revision of the tables."""
@@ -37,4 +38,4 @@ class SqlUpkeep(LedgerUpkeep):
 
     def close(self) -> None:
         """Close the pooled connections."""
-        self._engine.dispose()
+        self._close()
