@@ -73,6 +73,8 @@ _STATUS: Final = {
 
 
 _AT_A_TIME: Final = frozenset({Action.REPLAY, Action.WAIT})
+#: Statuses in which something is still to be done by itself at a time: no other entry wakes.
+WAKES: Final = frozenset({Status.FAILED, Status.WAITING, Status.RETRYING, Status.COMPENSATED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

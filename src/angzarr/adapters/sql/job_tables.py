@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import (
     Column,
     Float,
@@ -12,18 +14,12 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    text,
 )
 
-from angzarr.adapters.sql.ledger_tables import METADATA, Name, UtcTime, ValidText
+from angzarr.adapters.sql.ledger_tables import METADATA, a_name, a_number, a_text, a_time
 
-
-def _number(column: str) -> Column[int]:
-    return Column(column, Integer, nullable=False)
-
-
-def _text(column: str) -> Column[str]:
-    return Column(column, ValidText, nullable=False)
-
+_ENDED: Final = text("ended_at IS NOT NULL")
 
 #: One row a job; the columns are the fields of `ReplayJob` by name, and who works on it.
 replay_jobs = Table(
@@ -31,37 +27,38 @@ replay_jobs = Table(
     METADATA,
     Column("id", String(64), primary_key=True),
     # JSON.
-    _text("selection"),
-    _text("plan"),
-    _text("handlers"),
+    a_text("selection"),
+    a_text("plan"),
+    a_text("handlers"),
     # The fingerprint of the selection, or empty.
-    Column("fingerprint", Name, nullable=False),
-    Column("status", Name, nullable=False),
-    _text("said"),
-    _text("created_by"),
-    Column("created_at", UtcTime, nullable=False),
-    _text("note"),
-    _number("total"),
-    _number("sent"),
-    _number("handled"),
-    _number("failed"),
-    _number("refused"),
-    _number("unanswered"),
-    _number("round"),
-    _number("stage"),
-    _number("stage_sent"),
-    _number("stage_answered"),
-    _text("recent"),
+    a_name("fingerprint"),
+    a_name("status"),
+    a_text("said"),
+    a_text("created_by"),
+    a_time("created_at", nullable=False),
+    a_text("note"),
+    a_number("total"),
+    a_number("sent"),
+    a_number("handled"),
+    a_number("failed"),
+    a_number("refused"),
+    a_number("unanswered"),
+    a_number("round"),
+    a_number("stage"),
+    a_number("stage_sent"),
+    a_number("stage_answered"),
+    a_text("recent"),
     Column("tokens", Float, nullable=False),
-    Column("filled_at", UtcTime),
-    _text("approved_by"),
-    Column("ended_at", UtcTime),
-    _number("revision"),
+    a_time("filled_at"),
+    a_text("approved_by"),
+    a_time("ended_at"),
+    a_number("revision"),
     # Whoever works on it, and until when nobody else may.
     Column("engine", String(64)),
-    Column("leased_until", UtcTime),
+    a_time("leased_until"),
     Index("replay_jobs_by_time", "created_at", "id"),
     Index("replay_jobs_by_status", "status", "created_at", "id"),
+    Index("replay_jobs_ended", "ended_at", postgresql_where=_ENDED, sqlite_where=_ENDED),
 )
 
 #: The entries of each job, fixed when it begins. A removed entry keeps its row: it was chosen.
@@ -69,13 +66,13 @@ replay_job_items = Table(
     "replay_job_items",
     METADATA,
     Column("job_id", String(64), nullable=False),
-    _number("position"),
+    a_number("position"),
     Column("entry_id", String(64), nullable=False),
-    Column("chosen_as", Name, nullable=False),
-    Column("state", Name, nullable=False),
-    _number("replay"),
-    _number("round"),
-    _text("reason"),
+    a_name("chosen_as"),
+    a_name("state"),
+    a_number("replay"),
+    a_number("round"),
+    a_text("reason"),
     PrimaryKeyConstraint("job_id", "position"),
     Index("replay_job_items_by_state", "job_id", "state", "position"),
     Index("replay_job_items_by_entry", "entry_id"),
@@ -86,10 +83,10 @@ replay_job_history = Table(
     METADATA,
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("job_id", String(64), nullable=False, index=True),
-    Column("at", UtcTime, nullable=False),
-    _text("who"),
-    Column("what", Name, nullable=False),
-    _text("detail"),
+    a_time("at", nullable=False),
+    a_text("who"),
+    a_name("what"),
+    a_text("detail"),
 )
 
 #: What a replay was to be, where it was not the letter's message again.
@@ -97,13 +94,13 @@ replay_orders = Table(
     "replay_orders",
     METADATA,
     Column("entry_id", ForeignKey("ledger_entries.id", ondelete="CASCADE"), nullable=False),
-    _number("replay"),
-    _text("to_queue"),
-    _text("to_handler"),
+    a_number("replay"),
+    a_text("to_queue"),
+    a_text("to_handler"),
     # The edited letter and the one before in their binary wire form; NULL: it was not edited.
     Column("letter", LargeBinary),
     Column("before", LargeBinary),
-    _text("content_type"),
-    _text("said"),
+    a_text("content_type"),
+    a_text("said"),
     PrimaryKeyConstraint("entry_id", "replay"),
 )

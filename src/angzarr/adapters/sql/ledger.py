@@ -26,6 +26,7 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_letters,
     stored_name,
 )
+from angzarr.adapters.sql.ledger_waking import lock_due
 from angzarr.adapters.sql.order_rows import read_orders, save_orders
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, HistoryLine, Status
@@ -78,14 +79,9 @@ class SqlLedger(Marking, Ledger):
     def due(self, *, limit: int, lease: timedelta, besides: Collection[Status] = ()) -> list[Entry]:
         """Take entries whose time has come, passing over those another worker is taking."""
         now = self._clock.now()
-        wake_at = ledger_entries.c.wake_at
-        woken = select(ledger_entries).where(wake_at <= now).order_by(wake_at).limit(limit)
-        if besides:
-            woken = woken.where(ledger_entries.c.status.not_in(sorted(besides)))
 
         def take(connection: Connection) -> list[Entry]:
-            rows = connection.execute(woken.with_for_update(skip_locked=True))
-            found = [entry_from(row) for row in rows]
+            found = lock_due(connection, now, limit, besides)
             taken = [transition.leased(entry, now + lease) for entry in found]
             save_entries(connection, zip(found, taken, strict=True))
             return taken

@@ -33,7 +33,7 @@ METADATA = MetaData()
 #: Where the revision stands; not Alembic's default: other software may share the database.
 VERSION_TABLE: Final = "ledger_version"
 #: The revision of the tables below.
-HEAD: Final = "0010"
+HEAD: Final = "0011"
 
 #: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
 LONGEST_NAME: Final = 500
@@ -106,23 +106,28 @@ _CLOSED: Final = text("resolved_at IS NOT NULL")
 SOME_OPEN: Final = text("open_entries > 0")
 
 
-def _name(column: str) -> Column[str]:
+def a_name(column: str) -> Column[str]:
+    """Return a column of texts that are looked for."""
     return Column(column, Name, nullable=False)
 
 
-def _text(column: str) -> Column[str]:
+def a_text(column: str) -> Column[str]:
+    """Return a column of texts of any length."""
     return Column(column, ValidText, nullable=False)
 
 
-def _time(column: str, *, nullable: bool = True) -> Column[Any]:
+def a_time(column: str, *, nullable: bool = True) -> Column[Any]:
+    """Return a column of times."""
     return Column(column, UtcTime, nullable=nullable)
 
 
-def _number(column: str) -> Column[int]:
+def a_number(column: str) -> Column[int]:
+    """Return a column of small numbers."""
     return Column(column, Integer, nullable=False)
 
 
-def _count(column: str) -> Column[int]:
+def a_count(column: str) -> Column[int]:
+    """Return a column of numbers that may grow large."""
     return Column(column, BigInteger, nullable=False)
 
 
@@ -131,38 +136,38 @@ ledger_entries = Table(
     "ledger_entries",
     METADATA,
     Column("id", String(64), primary_key=True),
-    _name("handler_name"),
-    _name("event_id"),
-    _name("event_type"),
-    _name("domain"),
-    _name("tenant_id"),
-    _name("correlation_id"),
-    _name("reason"),
-    _name("category"),
-    _name("error_type"),
-    _name("error_code"),
-    _text("error_message"),
-    _name("fingerprint"),
-    _name("component_type"),
-    _name("worker"),
-    _name("version"),
-    _number("retry_count"),
-    _number("occurrences"),
-    _time("first_failed_at", nullable=False),
-    _time("last_failed_at", nullable=False),
-    _name("letter_id"),
-    _number("letter_replay"),
-    _name("status"),
+    a_name("handler_name"),
+    a_name("event_id"),
+    a_name("event_type"),
+    a_name("domain"),
+    a_name("tenant_id"),
+    a_name("correlation_id"),
+    a_name("reason"),
+    a_name("category"),
+    a_name("error_type"),
+    a_name("error_code"),
+    a_text("error_message"),
+    a_name("fingerprint"),
+    a_name("component_type"),
+    a_name("worker"),
+    a_name("version"),
+    a_number("retry_count"),
+    a_number("occurrences"),
+    a_time("first_failed_at", nullable=False),
+    a_time("last_failed_at", nullable=False),
+    a_name("letter_id"),
+    a_number("letter_replay"),
+    a_name("status"),
     Column("failure_class", Name),
     Column("hold", Name),
-    _text("evidence"),
-    _number("replays"),
-    _time("next_replay_at"),
-    _time("published_at"),
-    _time("wake_at"),
-    _text("resolved_by"),
-    _time("resolved_at"),
-    _number("revision"),
+    a_text("evidence"),
+    a_number("replays"),
+    a_time("next_replay_at"),
+    a_time("published_at"),
+    a_time("wake_at"),
+    a_text("resolved_by"),
+    a_time("resolved_at"),
+    a_number("revision"),
     Index("ledger_entries_by_time", "last_failed_at", "id"),
     Index("ledger_entries_by_status", "status", "last_failed_at", "id"),
     Index("ledger_entries_by_handler", "handler_name", "last_failed_at", "id"),
@@ -170,7 +175,7 @@ ledger_entries = Table(
     Index("ledger_entries_by_group", "fingerprint", "status", "last_failed_at", "id"),
     Index("ledger_entries_by_tenant_status", "tenant_id", "status", "last_failed_at", "id"),
     Index("ledger_entries_by_event", "event_id"),
-    Index("ledger_entries_to_wake", "wake_at", postgresql_where=_WAKES, sqlite_where=_WAKES),
+    Index("ledger_entries_due", "status", "wake_at", postgresql_where=_WAKES, sqlite_where=_WAKES),
     Index(
         "ledger_entries_open_since",
         "first_failed_at",
@@ -186,11 +191,11 @@ ledger_letters = Table(
     METADATA,
     Column("entry_id", ForeignKey("ledger_entries.id", ondelete="CASCADE"), primary_key=True),
     Column("body", LargeBinary, nullable=False),
-    _text("content_type"),
+    a_text("content_type"),
     # Set where the letter could not be read; then `body` is what was received.
     Column("problem", ValidText),
-    _text("domain"),
-    _time("received_at"),
+    a_text("domain"),
+    a_time("received_at"),
 )
 
 ledger_history = Table(
@@ -198,10 +203,10 @@ ledger_history = Table(
     METADATA,
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("entry_id", ForeignKey("ledger_entries.id", ondelete="CASCADE"), nullable=False),
-    _time("at", nullable=False),
-    _text("who"),
-    _name("what"),
-    _text("detail"),
+    a_time("at", nullable=False),
+    a_text("who"),
+    a_name("what"),
+    a_text("detail"),
     Column("letter_id", Name, index=True),
     Column("replay", Integer),
     UniqueConstraint("entry_id", "letter_id", "replay", name="ledger_history_one_line_a_letter"),
@@ -212,24 +217,24 @@ ledger_groups = Table(
     "ledger_groups",
     METADATA,
     Column("fingerprint", Name, primary_key=True),
-    _name("handler_name"),
-    _name("domain"),
-    _name("event_type"),
-    _name("reason"),
-    _name("error_type"),
-    _text("error_message"),
+    a_name("handler_name"),
+    a_name("domain"),
+    a_name("event_type"),
+    a_name("reason"),
+    a_name("error_type"),
+    a_text("error_message"),
     Column("failure_class", Name),
-    _name("latest_entry_id"),
-    _time("first_failed_at", nullable=False),
-    _time("last_failed_at", nullable=False),
-    _count("entries"),
-    _count("open_entries"),
-    _count("occurrences"),
-    _name("status"),
-    _name("owner"),
-    _text("note"),
-    _time("muted_until"),
-    _number("revision"),
+    a_name("latest_entry_id"),
+    a_time("first_failed_at", nullable=False),
+    a_time("last_failed_at", nullable=False),
+    a_count("entries"),
+    a_count("open_entries"),
+    a_count("occurrences"),
+    a_name("status"),
+    a_name("owner"),
+    a_text("note"),
+    a_time("muted_until"),
+    a_number("revision"),
     Index("ledger_groups_by_time", "last_failed_at", "fingerprint"),
     Index(
         "ledger_groups_open",
@@ -250,10 +255,10 @@ ledger_group_history = Table(
         nullable=False,
         index=True,
     ),
-    _time("at", nullable=False),
-    _text("who"),
-    _name("what"),
-    _text("detail"),
+    a_time("at", nullable=False),
+    a_text("who"),
+    a_name("what"),
+    a_text("detail"),
 )
 
 #: How many entries there are of each `Kind`, kept in the transactions that change them. `key` is
@@ -263,14 +268,14 @@ ledger_counts = Table(
     METADATA,
     Column("key", String(64), primary_key=True),
     Column("fingerprint", Name, nullable=False, index=True),
-    _name("domain"),
-    _name("handler_name"),
-    _name("event_type"),
-    _name("failure_class"),
-    _name("status"),
-    _count("entries"),
-    _count("occurrences"),
-    _count("replays"),
+    a_name("domain"),
+    a_name("handler_name"),
+    a_name("event_type"),
+    a_name("failure_class"),
+    a_name("status"),
+    a_count("entries"),
+    a_count("occurrences"),
+    a_count("replays"),
 )
 
 #: The revision of these tables: one row. It is as Alembic makes it.
