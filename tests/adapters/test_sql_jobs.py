@@ -7,6 +7,7 @@ from threading import Barrier
 import pytest
 from sqlalchemy import text
 from tests.contracts.jobs import CANARY, GROUP, JobsContract
+from tests.contracts.ledger import resolve
 
 from angzarr.adapters.sql import job_choosing
 from angzarr.adapters.sql.engine import build_engine
@@ -31,7 +32,7 @@ class SqlJobsContract(JobsContract):
     def test_an_entry_of_a_job_that_is_not_done_is_not_removed(self, jobs, hold, ledger, clock):
         (entry,) = hold(1)
         job = jobs.begin(Selection(entry_ids=(entry.id,)), CANARY, by="ann")
-        ledger.mark_resolved(entry.id, "ann")
+        resolve(ledger, entry.id, "ann")
         clock.sleep(timedelta(days=300))
         every = dict.fromkeys(Status, clock.now())
         assert ledger.prune(every, limit=10) == 0

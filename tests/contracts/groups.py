@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of
+from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of, resolve
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import OPEN, Status
@@ -100,7 +100,7 @@ class Hand:
 
     def resolve(self) -> None:
         for e in self._some()[:1]:
-            self.ledger.mark_resolved(e.id, "ann")
+            resolve(self.ledger, e.id, "ann")
 
     def _some(self):
         entries = list(self.ledger.get_failed_events(status=None, limit=50).entries)
@@ -172,7 +172,7 @@ class GroupsContract:
 
     def test_closed_entries_are_not_open(self, ledger):
         entry = ledger.add_failed_event(letter_of())
-        ledger.mark_resolved(entry.id, "ann")
+        resolve(ledger, entry.id, "ann")
         group = self.group_of(ledger, entry)
         assert (group.entries, group.open_entries, group.by_status) == (1, 0, {"resolved": 1})
 
@@ -270,7 +270,7 @@ class GroupsContract:
                 letter_of("e3", fingerprint="gc"),
             ]
         )  # fmt: skip
-        ledger.mark_resolved(closed.id, "ann")
+        resolve(ledger, closed.id, "ann")
         mine = Amendment(owner="ann", status=GroupStatus.ACKNOWLEDGED)
         ledger.amend("fa", mine, revision=1, by="ann")
         assert {group.fingerprint for group in ledger.get_groups(wanted).groups} == found
@@ -379,7 +379,7 @@ class GroupsContract:
         decide(ledger, waiting, REPLAY)
         decide(ledger, held)
         ledger.mark_retrying(retrying.id, 1, revision=1, by="me", lease=LEASE)
-        ledger.mark_resolved(resolved.id, "ann")
+        resolve(ledger, resolved.id, "ann")
         decide(ledger, skipped, replace(HOLD, action=Action.SKIP))
         decide(ledger, archived, replace(HOLD, action=Action.ARCHIVE))
         clock.sleep(timedelta(days=400))
@@ -396,7 +396,7 @@ class GroupsContract:
 
     def test_an_entry_is_kept_as_long_as_its_status_says(self, ledger, clock):
         resolved, archived = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
-        ledger.mark_resolved(resolved.id, "ann")
+        resolve(ledger, resolved.id, "ann")
         decide(ledger, archived, replace(HOLD, action=Action.ARCHIVE))
         assert ledger.prune(dict.fromkeys(Status, START), limit=10) == 0
         clock.sleep(timedelta(days=30))
@@ -426,7 +426,7 @@ class GroupsContract:
     def test_a_group_of_which_people_spoke_outlives_its_entries(self, ledger, clock):
         entry = ledger.add_failed_event(letter_of(fingerprint="f1"))
         ledger.amend("f1", FIXED, revision=1, by="ann")
-        ledger.mark_resolved(entry.id, "ann")
+        resolve(ledger, entry.id, "ann")
         clock.sleep(timedelta(days=300))
         assert ledger.prune(dict.fromkeys(Status, clock.now()), limit=10) == 1
         group = ledger.open_group("f1")
@@ -437,7 +437,7 @@ class GroupsContract:
     def test_workers_share_what_is_to_be_removed(self, ledger, clock):
         letters = [letter_of(f"e{n}", fingerprint=f"f{n % 3}") for n in range(40)]
         for entry in ledger.add_failed_events(letters):
-            ledger.mark_resolved(entry.id, "ann")
+            resolve(ledger, entry.id, "ann")
         clock.sleep(timedelta(days=300))
         barrier, every = threading.Barrier(4), dict.fromkeys(Status, clock.now())
 

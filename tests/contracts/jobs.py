@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of
+from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of, resolve
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import FailureClass, Status
@@ -125,7 +125,7 @@ class JobsContract:
     def test_without_a_status_what_is_settled_or_under_way_is_not_chosen(self, jobs, ledger, hold):
         skip = replace(HOLD, action="skip")
         skipped, resolved, retrying, free = hold(1, decision=skip) + hold(3)
-        ledger.mark_resolved(resolved.id, "ann")
+        resolve(ledger, resolved.id, "ann")
         ledger.mark_retrying(retrying.id, 1, revision=retrying.revision, by="ann", lease=LEASE)
         job = jobs.begin(GROUP, CANARY, by="ann")
         assert [one.entry_id for one in jobs.items(job.id)] == [free.id]
@@ -258,7 +258,7 @@ class JobsContract:
     def test_entries_that_changed_are_refused_with_the_reason(self, jobs, ledger, hold, send):
         changed, *rest = hold(3)
         job = jobs.begin(GROUP, AT_ONCE, by="ann")
-        ledger.mark_resolved(changed.id, "eve")
+        resolve(ledger, changed.id, "eve")
         assert send(job) == [entry.id for entry in rest]
         job = jobs.open_job(job.id)
         assert (job.sent, job.refused) == (2, 1)
@@ -268,7 +268,7 @@ class JobsContract:
     def test_a_job_of_nothing_but_refusals_is_done(self, jobs, ledger, hold, send):
         (only,) = hold(1)
         job = jobs.begin(GROUP, CANARY, by="ann")
-        ledger.mark_resolved(only.id, "eve")
+        resolve(ledger, only.id, "eve")
         assert send(job) == []
         assert jobs.open_job(job.id).status is JobStatus.DONE
 

@@ -46,6 +46,12 @@ def message_of(event_id: str = "e1", task: str = "orders.sync", **headers: objec
     )
 
 
+def resolve(ledger: Ledger, entry_id: str, by: str = "ann") -> bool:
+    """Resolve an entry as it is now, as *by* does who dealt with it by hand."""
+    revision = ledger.open(entry_id).entry.revision
+    return ledger.act([Act(entry_id=entry_id, revision=revision, verb=Verb.RESOLVE)], by=by)[0]
+
+
 def letter_of(event_id: str = "e1", replay: int = 0, **fields: object) -> DeadLetter:
     """A transient failure of *event_id* in its replay *replay*."""
     handler, domain = fields.get("handler", "orders.sync"), fields.get("domain", "order")
@@ -398,7 +404,7 @@ class LedgerContract:
         held, resolved = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
         decided = Decided(entry_id=held.id, revision=held.revision, decision=HOLD)
         ledger.decide([decided], by="me")
-        ledger.mark_resolved(resolved.id, "ann")
+        resolve(ledger, resolved.id, "ann")
         clock.sleep(timedelta(days=30))
         assert ledger.due(limit=10, lease=LEASE) == []
 
@@ -549,10 +555,11 @@ class LedgerContract:
 
     def test_person_resolves_an_entry_once(self, ledger):
         entry = ledger.add_failed_event(letter_of())
-        assert ledger.mark_resolved(entry.id, "ann")
-        assert not ledger.mark_resolved(entry.id, "bob")
+        assert resolve(ledger, entry.id, "ann")
+        assert not resolve(ledger, entry.id, "bob")
         assert ledger.open(entry.id).entry.resolved_by == "ann"
-        assert not ledger.mark_resolved("f" * 64, "ann")
+        unknown = Act(entry_id="f" * 64, revision=1, verb=Verb.RESOLVE)
+        assert ledger.act([unknown], by="ann") == [False]
 
     # -- what people do ------------------------------------------------------------------
 
@@ -695,13 +702,13 @@ class LedgerContract:
         for minutes in (2, 9, 5, 7):
             at = START - timedelta(minutes=minutes)
             ledger.add_failed_event(letter_of(f"e{minutes}", first_attempt_at=at))
-        ledger.mark_resolved(ledger.oldest_open()[0].id, "ada")
+        resolve(ledger, ledger.oldest_open()[0].id, "ada")
         assert [one.event_id for one in ledger.oldest_open(limit=2)] == ["e7", "e5"]
         assert [one.event_id for one in ledger.oldest_open()] == ["e7"]
 
     def test_failed_entries_are_shown_unless_another_status_is_asked_for(self, ledger):
         entry, _ = ledger.add_failed_events([letter_of("e1"), letter_of("e2")])
-        ledger.mark_resolved(entry.id, "ann")
+        resolve(ledger, entry.id, "ann")
         assert [e.event_id for e in ledger.get_failed_events().entries] == ["e2"]
         resolved = ledger.get_failed_events(status=Status.RESOLVED).entries
         assert [e.event_id for e in resolved] == ["e1"]

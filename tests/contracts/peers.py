@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.contracts.ledger import letter_of
+from tests.contracts.ledger import letter_of, resolve
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.ledger import Ledger
@@ -58,7 +58,7 @@ class PeersContract:
 
     def test_what_a_person_closed_says_nothing_of_the_dependency(self, peers, ledger):
         entry = ledger.add_failed_event(letter_of(fingerprint="crm"))
-        assert ledger.mark_resolved(entry.id, "ann")
+        assert resolve(ledger, entry.id, "ann")
         assert peers.fared([], ["crm"], LATELY).groups == {"crm": Fared(events=1)}
 
     def test_a_large_group_is_not_counted_to_its_end(self, peers, ledger):

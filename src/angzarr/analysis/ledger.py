@@ -161,7 +161,11 @@ class Ledger(Prunable, Protocol):
 
     @abstractmethod
     def act(self, acts: Sequence[Act], /, *, by: str) -> list[bool]:
-        """Do what a person says to each entry at the revision named, if its verb applies there."""
+        """Do what a person says to each entry at the revision named, if its verb applies there.
+
+        With `Verb.RESOLVE` this is the `mark_resolved` of spec A2; of a replay that was handled it
+        is `mark_answered`.
+        """
 
     @abstractmethod
     def due(self, *, limit: int, lease: timedelta, besides: Collection[Status] = ()) -> list[Entry]:
@@ -204,10 +208,6 @@ class Ledger(Prunable, Protocol):
     @abstractmethod
     def note_answers(self, answers: Sequence[Answer], /) -> list[bool]:
         """Close each entry if the replay is its last one and no letter answered that."""
-
-    @abstractmethod
-    def mark_resolved(self, entry_id: str, resolved_by: str, /) -> bool:
-        """Close the entry on a person's word, unless it is closed."""
 
     @abstractmethod
     def mark_compensated(self, entry_id: str, /) -> bool:

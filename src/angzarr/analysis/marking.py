@@ -70,13 +70,6 @@ class Marking(ABC):
         made = self._change_all([(one.entry_id, _answering(one)) for one in answers])
         return [entry is not None for entry in made]
 
-    def mark_resolved(self, entry_id: str, resolved_by: str) -> bool:
-        """Close an entry on a person's word."""
-        changed = self._change_one(
-            entry_id, lambda entry, now: transition.resolved(entry, now, resolved_by)
-        )
-        return changed is not None
-
     def mark_compensated(self, entry_id: str) -> bool:
         """Note that the compensation is with the broker."""
         return self._change_one(entry_id, compensation_sent) is not None

@@ -207,15 +207,6 @@ def answered(
     awaited = entry.status in {Status.RETRYING, Status.HELD, Status.ESCALATED}
     if not awaited or entry.replays != replay or entry.letter_replay >= replay:
         return None
-    return resolved(entry, now, by, status)
-
-
-def resolved(
-    entry: Entry, now: datetime, by: str, status: Status = Status.RESOLVED
-) -> Change | None:
-    """Return *entry* closed by *by*, unless it is closed."""
-    if entry.status in {Status.RESOLVED, status}:
-        return None
     changed = _changed(
         entry,
         status=status,

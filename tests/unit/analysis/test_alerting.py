@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.contracts.ledger import letter_of
+from tests.contracts.ledger import letter_of, resolve
 from tests.hand_clock import START, HandClock
 from tests.unit.analysis.alerted import (
     HOUR,
@@ -233,7 +233,7 @@ def test_old_entries_are_told_within_a_minute_without_those_of_muted_groups(site
     (raised,) = worker.look()
     assert (raised.kind, raised.count) == (Kind.OLDEST_TOO_OLD, 1)
     assert told.id[:12] in raised.todo
-    site.ledger.mark_resolved(told.id, "ada")
+    resolve(site.ledger, told.id, "ada")
     assert worker.look() == []
     site.clock.sleep(MINUTE)
     assert [one.resolved for one in worker.look()] == [True]

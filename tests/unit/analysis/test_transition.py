@@ -12,6 +12,7 @@ from tests.hand_clock import START
 
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Status
+from angzarr.analysis.verb import Verb, acted, compensation_sent
 
 LEASE = timedelta(seconds=30)
 WAIT = replace(REPLAY, action=transition.Action.WAIT)
@@ -22,7 +23,8 @@ steps = st.lists(
         st.tuples(st.just("retry"), st.integers(1, 4)),
         st.tuples(st.just("published"), st.integers(1, 4)),
         st.tuples(st.just("answered"), st.integers(1, 4)),
-        st.tuples(st.just("resolve"), st.just(None)),
+        st.tuples(st.just("act"), st.sampled_from(Verb)),
+        st.tuples(st.just("compensated"), st.just(None)),
         st.tuples(st.just("lease"), st.just(None)),
     ),
     max_size=25,
@@ -47,8 +49,9 @@ CHANGES = {
     "retry": lambda entry, replay: transition.retrying(entry, replay, START, "me", LEASE),
     "published": lambda entry, replay: transition.published(entry, replay, START, START + LEASE),
     "answered": lambda entry, replay: transition.answered(entry, replay, START, "replay"),
-    "resolve": lambda entry, _: transition.resolved(entry, START, "ann"),
-    "lease": lambda entry, _: (transition.leased(entry, START), None),
+    "act": lambda entry, verb: acted(entry, verb, START, "ann"),
+    "compensated": lambda entry, _: compensation_sent(entry, START),
+    "lease": lambda entry, _: (transition.leased(entry, START), None) if entry.wake_at else None,
 }
 
 
@@ -71,11 +74,12 @@ def test_every_history_keeps_the_rules(history):
             assert entry.replays == before.replays + 1
         waits_for_itself = entry.status in {Status.FAILED, Status.WAITING, Status.RETRYING}
         assert (entry.wake_at is not None) or not waits_for_itself
+        assert entry.wake_at is None or entry.status in transition.WAKES
 
 
 def test_letter_of_the_same_replay_does_not_undo_a_persons_decision():
     entry = transition.filed(letter_of(), START).entry
-    skipped = transition.resolved(entry, START, "ann", Status.SKIPPED).entry
+    skipped = acted(entry, Verb.SKIP, START, "ann").entry
     told = transition.failed_again(skipped, letter_of(domain="other"), START).entry
     assert (told.status, told.occurrences) == (Status.SKIPPED, 2)
     newer = transition.failed_again(told, letter_of(replay=1), START).entry

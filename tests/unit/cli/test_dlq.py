@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from tests.contracts.ledger import HOLD, letter_of, message_of
+from tests.contracts.ledger import HOLD, letter_of, message_of, resolve
 from tests.unit.cli.ledger_app import held
 from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, secret_letter
 
@@ -254,7 +254,7 @@ def test_replay_asks_first_and_takes_no_for_an_answer(app, ledger, run):
 def test_filter_replays_all_it_finds_that_can_be_replayed(app, ledger, run):
     for number in range(3):
         held(ledger, f"e{number}")
-    ledger.mark_resolved(held(ledger, "done").id, "ann")
+    resolve(ledger, held(ledger, "done").id, "ann")
     result = run("dlq", "replay", "--class", "code_defect", "--now", "--yes", "--json")
     assert result.exit_code == 0, result.output
     assert {one["event_id"] for one in json.loads(result.output)} == {"e0", "e1", "e2"}
@@ -278,7 +278,7 @@ def test_replay_must_be_told_which(app, run, arguments):
 def test_what_cannot_be_replayed_says_why_and_fails_the_command(app, ledger, run):
     task = held(ledger, message=message_of(task="os.system"))
     done = held(ledger, "e2")
-    ledger.mark_resolved(done.id, "ann")
+    resolve(ledger, done.id, "ann")
     result = run("dlq", "replay", task.id, done.id, "--now", "--yes")
     assert result.exit_code == 1
     assert "no handler is registered as 'os.system'" in result.output

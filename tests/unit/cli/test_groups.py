@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import update
 from tests.contracts.groups import decide
-from tests.contracts.ledger import letter_of
+from tests.contracts.ledger import letter_of, resolve
 
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
@@ -65,7 +65,7 @@ def filled(app):
         ]
     )
     decide(app.open_ledger(), first)
-    app.open_ledger().mark_resolved(first.id, "ann")
+    resolve(app.open_ledger(), first.id, "ann")
     return app
 
 
