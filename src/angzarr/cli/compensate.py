@@ -14,22 +14,13 @@ from angzarr.analysis.verb import Verb, refusal
 from angzarr.cli import entry_view
 from angzarr.cli.analyze import open_barred, open_compensator, open_replayer, person
 from angzarr.cli.application import load_application
-from angzarr.cli.completion import entry_ids
-from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered
+from angzarr.cli.entry_choice import bulk, chosen
 from angzarr.cli.entry_json import print_json
-from angzarr.cli.entry_verbs import NOTE
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
 
 @click.command()
-@click.argument("entries", nargs=-1, shell_complete=entry_ids)
-@filtered
-@STATUS
-@NOTE
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True)
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@JSON
+@bulk
 @click.pass_obj
 def compensate(
     app_name: str | None,

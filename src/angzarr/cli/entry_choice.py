@@ -12,7 +12,9 @@ import click
 from angzarr.analysis.choosing import choose
 from angzarr.analysis.entry import UNREADABLE, Entry, FailureClass, Status
 from angzarr.analysis.ledger import EntryFilter, Ledger
+from angzarr.analysis.verb import LONGEST_NOTE
 from angzarr.cli.application import Application
+from angzarr.cli.completion import entry_ids
 from angzarr.dead_letters.letter import Reason
 from angzarr.resilience.category import Category
 
@@ -45,9 +47,40 @@ STATUS: Final = click.option(
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
+def _short(_ctx: click.Context, _option: click.Parameter, note: str) -> str:
+    if len(note) > LONGEST_NOTE:
+        msg = f"a note has at most {LONGEST_NOTE} characters"
+        raise click.BadParameter(msg)
+    return note
+
+
+_BULK: Final = (
+    click.argument("entries", nargs=-1, shell_complete=entry_ids),
+    *_FILTERS,
+    STATUS,
+    click.option("--note", default="", callback=_short, help="Why; it stands in the history."),
+    click.option("--limit", type=click.IntRange(1), default=1000, show_default=True),
+    click.option("--dry-run", is_flag=True, help="Only show what would be done."),
+    click.option("--yes", is_flag=True, help="Do not ask."),
+    JSON,
+)
+
+
 def filtered(command: _F) -> _F:
     """Give *command* the options that name a filter."""
-    for option in reversed(_FILTERS):
+    return _with(command, _FILTERS)
+
+
+def bulk(command: _F) -> _F:
+    """Give *command*, which changes entries, what says which ones, why, and how it goes about it.
+
+    Options of the filter and `STATUS` are left to `chosen`.
+    """
+    return _with(command, _BULK)
+
+
+def _with(command: _F, options: Sequence[Callable[[_F], _F]]) -> _F:
+    for option in reversed(options):
         command = option(command)
     return command
 

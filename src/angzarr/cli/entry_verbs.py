@@ -8,12 +8,11 @@ import click
 
 from angzarr.analysis import entry_json
 from angzarr.analysis.choosing import act_on_all
-from angzarr.analysis.verb import LONGEST_NOTE, Verb, refusal
+from angzarr.analysis.verb import Verb, refusal
 from angzarr.cli import entry_view
 from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
-from angzarr.cli.completion import entry_ids
-from angzarr.cli.entry_choice import JSON, STATUS, chosen, filtered, opened
+from angzarr.cli.entry_choice import bulk, chosen, opened
 from angzarr.cli.entry_json import print_json
 
 #: What each verb is for, as its help says it, and what its table says of an entry.
@@ -26,30 +25,11 @@ _HELP: Final = {
 }
 
 
-def _short(_ctx: click.Context, _option: click.Parameter, note: str) -> str:
-    if len(note) > LONGEST_NOTE:
-        msg = f"a note has at most {LONGEST_NOTE} characters"
-        raise click.BadParameter(msg)
-    return note
-
-
-NOTE: Final = click.option(
-    "--note", default="", callback=_short, help="Why; it stands in the history."
-)
-
-
 def _command(verb: Verb) -> click.Command:
     text, done = _HELP[verb]
 
     @click.command(verb.value, help=f"{text} Exits with 1 if one of them could not be.")
-    @click.argument("entries", nargs=-1, shell_complete=entry_ids)
-    @filtered
-    @STATUS
-    @NOTE
-    @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True)
-    @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-    @click.option("--yes", is_flag=True, help="Do not ask.")
-    @JSON
+    @bulk
     @click.pass_obj
     def command(app_name: str | None, /, **options: Any) -> None:
         _run(app_name, verb, done, **options)
