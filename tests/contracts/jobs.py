@@ -179,11 +179,29 @@ class JobsContract:
         ]
         assert jobs.begin(GROUP, CANARY, by="ann", approval_over=3).status is JobStatus.DONE
 
-    def test_many_small_jobs_of_one_person_over_a_group_are_a_large_one(self, jobs, hold):
-        hold(4)
-        two = replace(GROUP, limit=2)
-        assert jobs.begin(two, CANARY, by="ann", approval_over=3).status is JobStatus.RUNNING
-        assert jobs.begin(GROUP, CANARY, by="ann", approval_over=3).status is JobStatus.PROPOSED
+    @pytest.mark.parametrize("by", ["ann", "Ann@elsewhere"])
+    def test_many_small_jobs_of_one_person_are_a_large_one(self, jobs, hold, by):
+        entries = hold(6)
+        for person, at in (("ann", 0), ("bob", 2)):
+            two = Selection(entry_ids=tuple(entry.id for entry in entries[at : at + 2]))
+            small = jobs.begin(two, CANARY, by=person, approval_over=3)
+            assert (small.status, small.total) == (JobStatus.RUNNING, 2)
+        job = jobs.begin(GROUP, CANARY, by=by, approval_over=3)
+        assert job.status is JobStatus.PROPOSED
+        assert "with 2 of other jobs" in job.said
+
+    def test_what_small_jobs_sent_counts_for_a_day(self, jobs, ledger, hold, send, clock):
+        hold(3)
+        small = jobs.begin(replace(GROUP, limit=2), AT_ONCE, by="ann", approval_over=2)
+        for entry_id in send(small):
+            ledger.mark_answered(entry_id, 1, by="replay 1 (handled)")
+        assert jobs.reconcile(small.id, "a").status is JobStatus.DONE
+        hold(2)
+        job = jobs.begin(GROUP, CANARY, by="ann", approval_over=3)
+        assert job.status is JobStatus.PROPOSED
+        jobs.cancel(job.id, by="ann")
+        clock.sleep(timedelta(days=1))
+        assert jobs.begin(GROUP, CANARY, by="ann", approval_over=3).status is JobStatus.RUNNING
 
     def test_one_entry_is_no_job_that_a_second_person_approves(self, jobs, hold):
         hold(1)

@@ -1,25 +1,54 @@
-"""Job marking: people's changes of a replay job, for every adapter that can change one."""
+"""Job marking: what people begin and change of replay jobs, for every adapter that keeps some."""
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
 from typing import TypeAlias
 
 from angzarr.analysis import job_rules
-from angzarr.analysis.job import ReplayJob
+from angzarr.analysis.job import JobPlan, ReplayJob, Selection
+from angzarr.clock import Clock
 
 #: From a job to what becomes of it; None: it stays as it is.
 JobRule: TypeAlias = Callable[[ReplayJob, datetime, str], ReplayJob | None]
 
 
 class JobMarking(ABC):
-    """The verbs of `ReplayJobs` that change one job if it is in the right state."""
+    """The verbs of `ReplayJobs` that begin a job, or change one that is in the right state."""
+
+    _clock: Clock
+
+    @abstractmethod
+    def _fill(self, fresh: ReplayJob, approval_over: int | None, /) -> ReplayJob:
+        """Store *fresh* as `job_rules.filled` says, or return the job that has its id."""
 
     @abstractmethod
     def _mark(self, job_id: str, rule: JobRule, by: str, /) -> ReplayJob | None:
         """Apply *rule* to a job atomically, and add to its history."""
+
+    def begin(
+        self,
+        selection: Selection,
+        plan: JobPlan,
+        *,
+        by: str,
+        note: str = "",
+        job_id: str = "",
+        approval_over: int | None = None,
+    ) -> ReplayJob:
+        """Choose the entries and store the job, in one transaction."""
+        fresh = ReplayJob(
+            id=job_id or uuid.uuid4().hex[:12],
+            selection=selection,
+            plan=plan,
+            created_by=by,
+            created_at=self._clock.now(),
+            note=note,
+        )
+        return self._fill(fresh, approval_over)
 
     def approve(self, job_id: str, *, by: str) -> ReplayJob | None:
         """Let a proposed job begin."""

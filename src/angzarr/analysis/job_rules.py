@@ -29,6 +29,7 @@ from angzarr.analysis.job import (
     JobStatus,
     ReplayJob,
 )
+from angzarr.analysis.job_approval import same_person, waits_for
 from angzarr.analysis.transition import DECIDED_BY_PEOPLE, NOT_REPLAYABLE
 from angzarr.resilience.breaker import Phase
 
@@ -87,15 +88,13 @@ def filled(
     """Return a new *job* with its entries chosen.
 
     *elsewhere*: how many more there are that belong to another job, and one such. *behind*: a job
-    that runs over the same group. *besides*: entries of its proposer's other unfinished jobs over
-    that group: who begins many small ones has begun a large one.
+    that runs over the same group. *besides*: `job_approval.besides`.
     """
     count, other = elsewhere
     said = f"{count} more are in job {other}, which is not finished" if count else ""
     called = {job.plan.to_handler} if job.plan.to_handler else {*handlers} - {""}
     job = replace(job, total=total, handlers=tuple(sorted(called)), said=said)
-    if total and approval_over is not None and total + besides > max(approval_over, 1):
-        waits = f"more than {approval_over} entries: a second person must approve"
+    if waits := waits_for(total, besides, approval_over):
         return replace(job, status=JobStatus.PROPOSED, said=_joined(said, waits))
     if total and behind:
         return replace(job, said=_joined(said, f"waits for job {behind} over the same group"))
@@ -185,18 +184,6 @@ def settled(job: ReplayJob, now: datetime) -> ReplayJob:
     if job.stage < len(job.plan.stages) and _is_over(job):
         return replace(job, stage=job.stage + 1, stage_sent=0, stage_answered=0, recent="", said="")
     return job
-
-
-def same_person(one: str, other: str) -> bool:
-    """Tell whether two names may be one person's: before an ``@`` they have the same login name.
-
-    A person is ``ada@host`` at a terminal, and what his token says in the dashboard.
-    """
-    return _login(one) == _login(other)
-
-
-def _login(name: str) -> str:
-    return name.partition("@")[0].strip().casefold()
 
 
 def approved(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:

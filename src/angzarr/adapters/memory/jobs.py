@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.analysis import job_rules, job_story
+from angzarr.analysis import job_approval, job_rules, job_story
 from angzarr.analysis.entry import Entry, HistoryLine, Status
 from angzarr.analysis.job import (
     OPEN_STATES,
@@ -17,7 +16,6 @@ from angzarr.analysis.job import (
     ItemState,
     JobItem,
     JobPage,
-    JobPlan,
     JobStatus,
     ReplayJob,
     ReplayJobs,
@@ -59,47 +57,6 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         self._jobs: dict[str, _Kept] = {}
 
     # -- people --------------------------------------------------------------------------
-
-    def begin(
-        self,
-        selection: Selection,
-        plan: JobPlan,
-        *,
-        by: str,
-        note: str = "",
-        job_id: str = "",
-        approval_over: int | None = None,
-    ) -> ReplayJob:
-        """Choose the entries and store the job."""
-        with self._lock:
-            if job_id in self._jobs:
-                return self._jobs[job_id].job
-            fits = self._fitting(selection)
-            free = [entry for entry in fits if not self._owner(entry.id)]
-            others = [owner for entry in fits if (owner := self._owner(entry.id))]
-            fresh = ReplayJob(
-                id=job_id or uuid.uuid4().hex[:12],
-                selection=selection,
-                plan=plan,
-                created_by=by,
-                created_at=self._clock.now(),
-                note=note,
-            )
-            job = job_rules.filled(
-                fresh,
-                total=len(free),
-                handlers={entry.handler_name for entry in free},
-                elsewhere=(len(others), next(iter(others), "")),
-                behind=self._ahead(fresh),
-                approval_over=approval_over,
-                besides=self._besides(fresh),
-            )
-            kept = _Kept(job=job, lines=[job_story.first_line(job)])
-            for position, entry in enumerate(free, 1):
-                kept.items[position] = JobItem(position, entry.id, ItemState.CHOSEN)
-                kept.chosen_as[position] = entry.status
-            self._jobs[job.id] = kept
-            return job
 
     def open_job(self, job_id: str) -> ReplayJob | None:
         """Return a job."""
@@ -210,6 +167,29 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
 
     # ------------------------------------------------------------------------------------
 
+    def _fill(self, fresh: ReplayJob, approval_over: int | None) -> ReplayJob:
+        with self._lock:
+            if fresh.id in self._jobs:
+                return self._jobs[fresh.id].job
+            fits = self._fitting(fresh.selection)
+            free = [entry for entry in fits if not self._owner(entry.id)]
+            others = [owner for entry in fits if (owner := self._owner(entry.id))]
+            job = job_rules.filled(
+                fresh,
+                total=len(free),
+                handlers={entry.handler_name for entry in free},
+                elsewhere=(len(others), next(iter(others), "")),
+                behind=self._ahead(fresh),
+                approval_over=approval_over,
+                besides=job_approval.besides((kept.job for kept in self._jobs.values()), fresh),
+            )
+            kept = _Kept(job=job, lines=[job_story.first_line(job)])
+            for position, entry in enumerate(free, 1):
+                kept.items[position] = JobItem(position, entry.id, ItemState.CHOSEN)
+                kept.chosen_as[position] = entry.status
+            self._jobs[job.id] = kept
+            return job
+
     def _back(self, item: JobItem) -> JobItem:
         return job_rules.put_back(item, self._seen(item.entry_id))
 
@@ -295,14 +275,6 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         ]
         same = [one for one in same if job.group and one.id != job.id]
         return min(same, key=lambda one: (one.created_at, one.id)).id if same else ""
-
-    def _besides(self, job: ReplayJob) -> int:
-        """Count the entries of its proposer's other unfinished jobs over the same group."""
-        others = [kept.job for kept in self._jobs.values() if kept.job.status in UNFINISHED]
-        whose = (job.group, job.created_by)
-        return sum(
-            one.total for one in others if job.group and (one.group, one.created_by) == whose
-        )
 
     def _is_free(self, kept: _Kept, engine: str, now: datetime) -> bool:
         if kept.engine != engine and kept.leased_until and kept.leased_until > now:

@@ -14,7 +14,6 @@ from sqlalchemy import (
     Select,
     and_,
     exists,
-    func,
     or_,
     select,
     update,
@@ -32,6 +31,7 @@ from angzarr.analysis.job import (
     JobStatus,
     ReplayJob,
 )
+from angzarr.analysis.job_approval import ADDED_UP
 from angzarr.analysis.job_rules import Answer, Seen
 from angzarr.analysis.job_work import Begun, Noted
 
@@ -72,17 +72,11 @@ def older_of_group(connection: Connection, job: ReplayJob) -> str:
     return connection.scalar(oldest) or ""
 
 
-def besides(connection: Connection, job: ReplayJob) -> int:
-    """Count the entries of its proposer's other unfinished jobs over the same group."""
-    if not job.group:
-        return 0
-    others = (
-        _jobs.fingerprint == job.group,
-        _jobs.created_by == job.created_by,
-        _jobs.status.in_(sorted(UNFINISHED)),
-        _jobs.id != job.id,
-    )
-    return connection.scalar(select(func.sum(_jobs.total)).where(*others)) or 0
+def others(connection: Connection, job: ReplayJob) -> list[ReplayJob]:
+    """Return the other jobs that nobody approved and that may count beside *job*."""
+    lately = or_(_jobs.status.in_(sorted(UNFINISHED)), _jobs.ended_at > job.created_at - ADDED_UP)
+    wanted = select(replay_jobs).where(lately, _jobs.approved_by == "", _jobs.id != job.id)
+    return [job_from(row) for row in connection.execute(wanted)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
@@ -22,17 +21,15 @@ from angzarr.adapters.sql.job_rows import (
 )
 from angzarr.adapters.sql.job_tables import replay_job_history, replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis import job_rules, job_story
+from angzarr.analysis import job_approval, job_rules, job_story
 from angzarr.analysis.entry import Entry, HistoryLine
 from angzarr.analysis.job import (
     ItemState,
     JobItem,
     JobPage,
-    JobPlan,
     JobStatus,
     ReplayJob,
     ReplayJobs,
-    Selection,
 )
 from angzarr.analysis.job_marking import JobMarking, JobRule
 from angzarr.analysis.job_work import Begun, JobWork, Noted
@@ -51,27 +48,6 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         self._clock = clock or SystemClock()
 
     # -- people --------------------------------------------------------------------------
-
-    def begin(
-        self,
-        selection: Selection,
-        plan: JobPlan,
-        *,
-        by: str,
-        note: str = "",
-        job_id: str = "",
-        approval_over: int | None = None,
-    ) -> ReplayJob:
-        """Choose the entries and store the job, in one transaction."""
-        fresh = ReplayJob(
-            id=job_id or uuid.uuid4().hex[:12],
-            selection=selection,
-            plan=plan,
-            created_by=by,
-            created_at=self._clock.now(),
-            note=note,
-        )
-        return self._database.write(lambda one: self._begin(one, fresh, approval_over))
 
     def open_job(self, job_id: str) -> ReplayJob | None:
         """Return a job."""
@@ -158,6 +134,9 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
 
     # ------------------------------------------------------------------------------------
 
+    def _fill(self, fresh: ReplayJob, approval_over: int | None) -> ReplayJob:
+        return self._database.write(lambda one: self._begin(one, fresh, approval_over))
+
     def _begin(
         self, connection: Connection, fresh: ReplayJob, approval_over: int | None
     ) -> ReplayJob:
@@ -168,15 +147,14 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
             return job_from(row) if row is not None else fresh
         chosen = Choosing(connection=connection, job_id=fresh.id)
         chosen.choose(fresh.selection)
-        before = job_working.older_of_group(connection, fresh)
         job = job_rules.filled(
             fresh,
             total=chosen.total,
             handlers=chosen.handlers,
             elsewhere=(chosen.elsewhere, chosen.other_job),
-            behind=before,
+            behind=job_working.older_of_group(connection, fresh),
             approval_over=approval_over,
-            besides=job_working.besides(connection, fresh),
+            besides=job_approval.besides(job_working.others(connection, fresh), fresh),
         )
         tell(connection, job.id, [job_story.first_line(job)])
         connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**job_row(job)))

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from angzarr.analysis.job import ItemState, JobStatus, ReplayJob
-from angzarr.analysis.job_rules import same_person
+from angzarr.analysis.job_approval import same_person
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import JobQuery
 from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId

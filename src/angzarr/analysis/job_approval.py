@@ -1,0 +1,57 @@
+"""Job approval: which replay jobs a second person must approve (spec A5). Pure.
+
+Who begins many small jobs has begun a large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from angzarr.analysis.job import UNFINISHED, JobStatus, ReplayJob
+from angzarr.analysis.recovery import AUTOMATIC
+
+#: How long a job that ended counts beside others of the person who began it.
+ADDED_UP: Final = timedelta(days=1)
+
+
+def waits_for(total: int, besides: int, approval_over: int | None) -> str:
+    """Say why a job of *total* entries waits for a second person, or nothing; one never does."""
+    if approval_over is None or total < 2 or total + besides <= approval_over:  # noqa: PLR2004
+        return ""
+    others = f", with {besides} of other jobs of the last day" if besides else ""
+    return f"more than {approval_over} entries{others}: a second person must approve"
+
+
+def besides(others: Iterable[ReplayJob], job: ReplayJob) -> int:
+    """Count the entries that *job*'s proposer has replayed, or will, without a second person.
+
+    Of a person: by all other jobs that are unfinished or ended within `ADDED_UP`, under any of the
+    person's names. Of the automatic recovery, which goes round nobody: by unfinished ones over the
+    same group.
+    """
+    counted = (one for one in others if one.id != job.id and _adds_up(one, job))
+    return sum(one.total - one.refused if one.ended_at is None else one.sent for one in counted)
+
+
+def _adds_up(one: ReplayJob, job: ReplayJob) -> bool:
+    if one.approved_by or one.status is JobStatus.PROPOSED:
+        return False
+    if AUTOMATIC in (one.created_by, job.created_by):
+        same = (one.created_by, one.group) == (job.created_by, job.group)
+        return same and one.status in UNFINISHED
+    lately = one.ended_at is None or one.ended_at > job.created_at - ADDED_UP
+    return lately and same_person(one.created_by, job.created_by)
+
+
+def same_person(one: str, other: str) -> bool:
+    """Tell whether two names may be one person's: before an ``@`` they have the same login name.
+
+    A person is ``ada@host`` at a terminal, and what his token says in the dashboard.
+    """
+    return _login(one) == _login(other)
+
+
+def _login(name: str) -> str:
+    return name.partition("@")[0].strip().casefold()
