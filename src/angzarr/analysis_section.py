@@ -25,6 +25,8 @@ def _kept(given: Any) -> Any:
 
 #: More than nothing, or for ever.
 Keep = Annotated[Annotated[Span, Field(gt=timedelta(0))] | None, BeforeValidator(_kept)]
+#: The same, of what the last day is judged by.
+KeepJobs = Annotated[Annotated[Span, Field(ge=timedelta(days=1))] | None, BeforeValidator(_kept)]
 
 
 class AutomaticSettings(Section):
@@ -72,6 +74,9 @@ class AnalysisSettings(Section):
     #: How long resolved, skipped and compensated entries are kept; None: for ever.
     keep_closed: Keep = Field(default=timedelta(days=30))
     keep_archived: Keep = Field(default=timedelta(days=180))
+    #: How long replay jobs are kept after they ended; None: for ever. No less than a day, by which
+    #: others are judged (`recovery.LEFT_TO_PEOPLE`, `job_approval.ADDED_UP`).
+    keep_jobs: KeepJobs = Field(default=timedelta(days=90))
     automatic: AutomaticSettings = AutomaticSettings()
     alerts: AlertSettings = AlertSettings()
     #: Replays of one entry after which neither the worker nor a job replays it; a person may.

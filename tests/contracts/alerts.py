@@ -97,6 +97,28 @@ class AlertsContract:
         alerts.raise_([Sighting(watch_of(name)) for name in names])
         assert len(alerts.watches([GROUP + name for name in names])) == 600
 
+    def test_closed_watches_come_in_order_and_are_forgotten(self, alerts):
+        closed = [watch_of(name, open={}) for name in ("f1", "f2", "f3", "f4")]
+        alerts.raise_([Sighting(one) for one in (*closed, watch_of("open"))])
+        first = alerts.closed_watches(limit=3)
+        assert [one.subject for one in first] == [one.subject for one in closed[:3]]
+        assert alerts.closed_watches(after=first[-1].subject, limit=3) == closed[3:]
+        assert alerts.forget_watches(closed[:2]) == 2
+        assert alerts.forget_watches(closed[:2]) == 0
+        assert alerts.closed_watches(limit=9) == closed[2:]
+        assert alerts.raise_([Sighting(watch_of("f1"), ())]) == []
+        assert alerts.watches([GROUP + "f1"])
+
+    def test_a_watch_that_changed_meanwhile_is_not_forgotten(self, alerts):
+        seen, now = watch_of(open={}), watch_of(revision=2, open={})
+        alerts.raise_([Sighting(seen)])
+        alerts.raise_([Sighting(now)])
+        assert alerts.forget_watches([seen]) == 0
+        assert alerts.watches([seen.subject]) == {seen.subject: now}
+        assert alerts.forget_watches([now]) == 1
+        assert alerts.raise_([Sighting(watch_of(revision=3))]) == []
+        assert alerts.watches([seen.subject]) == {}
+
     def test_open_watches_come_in_order_and_in_pages(self, alerts):
         alerts.raise_([Sighting(watch_of(name)) for name in ("c", "a", "b")])
         alerts.raise_([Sighting(watch_of("d", open={}))])

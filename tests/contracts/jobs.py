@@ -164,6 +164,93 @@ class JobsContract:
             begun = list(pool.map(lambda n: jobs.begin(GROUP, CANARY, by=f"p{n}"), range(4)))
         assert sum(job.total for job in begun) == 20
 
+    # -- retention -----------------------------------------------------------------------
+
+    @pytest.fixture
+    def ended(self, jobs, hold, send, ledger):
+        """Have a job of some entries begin, go on and end as *answer* says."""
+
+        def end(selection=GROUP, count=3, **begun):
+            hold(count)
+            job = jobs.begin(selection, AT_ONCE, by="ann", **begun)
+            for entry_id in send(job):
+                ledger.mark_answered(entry_id, 1, by="replay 1 (handled)")
+            done = jobs.reconcile(job.id, "a")
+            assert done.status is JobStatus.DONE
+            return done
+
+        return end
+
+    def test_ended_jobs_go_with_their_entries_and_histories(self, jobs, hold, ended, clock):
+        job = ended()
+        clock.sleep(timedelta(days=90))
+        assert jobs.prune(START, limit=10) == 0
+        assert jobs.prune(clock.now(), limit=10) == 4
+        assert jobs.open_job(job.id) is None
+        assert (jobs.items(job.id), jobs.job_history(job.id)) == ([], ())
+        assert jobs.prune(clock.now(), limit=10) == 0
+
+    def test_a_large_job_goes_in_batches_and_last_of_all_itself(self, jobs, ended, clock):
+        first = ended(count=3)
+        clock.sleep(timedelta(seconds=1))
+        second = ended(count=2)
+        clock.sleep(timedelta(days=1))
+        assert jobs.prune(clock.now(), limit=2) == 2
+        assert [item.position for item in jobs.items(first.id)] == [3]
+        assert jobs.open_job(first.id) == first
+        assert jobs.prune(clock.now(), limit=2) == 2
+        assert jobs.open_job(first.id) is None
+        assert jobs.open_job(second.id) == second
+        assert [jobs.prune(clock.now(), limit=2) for _ in range(3)] == [2, 1, 0]
+        assert jobs.get_jobs().jobs == ()
+
+    @pytest.mark.parametrize("verb", ["propose", "run", "pause", "halt"])
+    def test_no_unfinished_job_goes(self, jobs, ledger, hold, send, clock, verb):
+        hold(2)
+        job = jobs.begin(GROUP, CANARY, by="ann", approval_over=1 if verb == "propose" else None)
+        if verb == "pause":
+            jobs.pause(job.id, by="ann")
+        if verb == "halt":
+            send(job, limit=1)
+            ledger.add_failed_event(letter_of("e0", replay=1, fingerprint="g1"))
+            assert jobs.reconcile(job.id, "a").status is JobStatus.HALTED
+        clock.sleep(timedelta(days=900))
+        assert jobs.prune(clock.now(), limit=10) == 0
+        assert len(jobs.items(job.id)) == 2
+
+    def test_a_job_stays_until_all_that_it_sent_is_answered(self, jobs, ledger, hold, send, clock):
+        hold(2, group="")
+        job = jobs.begin(Selection(), CANARY, by="ann")
+        (entry_id,) = send(job, limit=1)
+        jobs.cancel(job.id, by="ann")
+        clock.sleep(timedelta(days=900))
+        assert jobs.prune(clock.now(), limit=10) == 0
+        ledger.mark_answered(entry_id, 1, by="replay 1 (handled)")
+        jobs.take("a", lease=JOB_LEASE, limit=10)
+        assert jobs.reconcile(job.id, "a").out == 0
+        assert jobs.prune(clock.now(), limit=10) == 3
+
+    def test_a_job_stays_while_its_group_has_open_entries(self, jobs, ledger, hold, ended, clock):
+        job = ended()
+        (again,) = hold(1)
+        clock.sleep(timedelta(days=900))
+        assert jobs.prune(clock.now(), limit=10) == 0
+        assert jobs.open_job(job.id) == job
+        resolve(ledger, again.id)
+        assert jobs.prune(clock.now(), limit=10) == 4
+
+    def test_an_entry_whose_job_is_gone_is_nobodys_and_may_be_in_another(
+        self, jobs, ledger, hold, ended, clock
+    ):
+        job = ended(Selection(entry_ids=tuple(entry.id for entry in hold(2))), 1, job_id="mine")
+        failed = ledger.add_failed_event(letter_of("e0", replay=2, fingerprint="g1"))
+        clock.sleep(timedelta(days=90))
+        assert jobs.prune(clock.now(), limit=10) == 3
+        assert jobs.owners([failed]) == {}
+        again = jobs.begin(GROUP, CANARY, by="bob", job_id=job.id)
+        assert (again.created_by, again.total) == ("bob", 2)
+        assert len(jobs.items(again.id)) == 2
+
     # -- people --------------------------------------------------------------------------
 
     def test_a_large_job_waits_for_a_second_person(self, jobs, hold):

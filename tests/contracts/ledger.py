@@ -15,7 +15,7 @@ from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import FailureClass, Status, Unreadable, entry_id_of
 from angzarr.analysis.ledger import Answer, Decided, EntryFilter, Ledger
-from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import UNDECIDED, Action, Decision
 from angzarr.analysis.verb import Act, Verb
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id, unreadable_letter_id
@@ -560,6 +560,20 @@ class LedgerContract:
         assert ledger.open(entry.id).entry.resolved_by == "ann"
         unknown = Act(entry_id="f" * 64, revision=1, verb=Verb.RESOLVE)
         assert ledger.act([unknown], by="ann") == [False]
+
+    def test_an_entry_that_went_leaves_no_order_of_a_replay_behind(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of())
+        order = ReplayOrder(to_queue="elsewhere")
+        ledger.mark_retrying(
+            entry.id, 1, revision=entry.revision, by="me", lease=LEASE, order=order
+        )
+        assert ledger.open(entry.id).order == order
+        ledger.mark_answered(entry.id, 1, by="replay 1 (handled)")
+        clock.sleep(timedelta(days=1))
+        assert ledger.prune({Status.RESOLVED: clock.now()}, limit=1) == 1
+        again = ledger.add_failed_event(letter_of())
+        ledger.mark_retrying(again.id, 1, revision=again.revision, by="me", lease=LEASE)
+        assert ledger.open(again.id).order == AS_IT_IS
 
     # -- what people do ------------------------------------------------------------------
 

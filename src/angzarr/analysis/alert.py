@@ -186,6 +186,14 @@ class Alerts(Protocol):
         """Return watches with open kinds whose subject is greater than *after*, in order."""
 
     @abstractmethod
+    def closed_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
+        """Return watches without open kinds whose subject is greater than *after*, in order."""
+
+    @abstractmethod
+    def forget_watches(self, watches: Sequence[Watch], /) -> int:
+        """Delete those of *watches* that did not change since; return how many."""
+
+    @abstractmethod
     def raise_(self, sightings: Sequence[Sighting], /) -> list[Alert]:
         """Store each sighting whose watch did not change since; return the alerts that are new.
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import ItemState, ReplayJob
+from angzarr.analysis.pruning import PrunableJobs
 
 
 class Begun(NamedTuple):
@@ -30,7 +31,7 @@ class Noted(NamedTuple):
     reason: str = ""
 
 
-class JobWork(Protocol):
+class JobWork(PrunableJobs, Protocol):
     """What an engine does with replay jobs; raises LedgerUnavailable when the database is away."""
 
     @abstractmethod

@@ -18,17 +18,18 @@ from angzarr.analysis.answers import Answers
 from angzarr.analysis.brake import asleep, why_not_at_all, why_not_by_itself, why_not_now
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.forgotten_watches import ForgottenWatches
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import Intake
 from angzarr.analysis.job import ReplayJobs
 from angzarr.analysis.job_runner import JobRunner
-from angzarr.analysis.pruning import Pruning, Retention
+from angzarr.analysis.pruning import ClosedEntries, EndedJobs, Pruning, Retention
 from angzarr.analysis.recovering import Recovering
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.target_phases import TargetPhases
 from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
-from angzarr.cli.application import Application
+from angzarr.cli.application import Application, JobStore
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.fleet import running_releases
@@ -99,13 +100,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                 ),
                 *_recovery(app, deciding, jobs, barred, doors),
                 runner,
-                Pruning(
-                    ledger=replayer.ledger,
-                    retention=Retention(
-                        closed=settings.keep_closed, archived=settings.keep_archived
-                    ),
-                    clock=replayer.clock,
-                ),
+                *_pruning(app, replayer, jobs, doors),
             ),
             name=name,
             chance=chance,
@@ -138,6 +133,25 @@ def _recovery(
             approval_over=settings.approvals.jobs_over,
         )
     ]
+
+
+def _pruning(
+    app: Application, replayer: Replayer, jobs: JobStore, doors: ExitStack
+) -> list[Pruning]:
+    """Return the duties that remove what is not kept any more."""
+    settings = app.settings.analysis
+    groups, alerts = app.open_groups(), app.open_alerts()
+    for one in (groups, alerts):
+        doors.callback(one.close)
+    removals = (
+        ClosedEntries(
+            ledger=replayer.ledger,
+            retention=Retention(closed=settings.keep_closed, archived=settings.keep_archived),
+        ),
+        EndedJobs(jobs=jobs, keep=settings.keep_jobs),
+        ForgottenWatches(alerts=alerts, groups=groups, jobs=jobs),
+    )
+    return [Pruning(removal=one, clock=replayer.clock) for one in removals]
 
 
 def _running(app: Application, handler: str) -> str:

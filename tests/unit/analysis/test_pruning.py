@@ -7,7 +7,10 @@ import pytest
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import OPEN, Status
-from angzarr.analysis.pruning import PAUSE, Pruning, Retention
+from angzarr.analysis.job_approval import ADDED_UP
+from angzarr.analysis.pruning import PAUSE, ClosedEntries, EndedJobs, Pruning, Retention
+from angzarr.analysis.recovery import LEFT_TO_PEOPLE, LONGEST_PAUSE
+from angzarr.errors import ConfigurationError
 from angzarr.settings import load
 
 NOTHING = timedelta(0)
@@ -28,7 +31,8 @@ class FakeLedger:
 
 
 def pruning(ledger, retention=A_MONTH, batch=10):
-    return Pruning(ledger=ledger, retention=retention, clock=HandClock(), batch=batch)
+    removal = ClosedEntries(ledger=ledger, retention=retention, batch=batch)
+    return Pruning(removal=removal, clock=HandClock())
 
 
 def test_nothing_open_is_ever_to_be_removed():
@@ -61,6 +65,27 @@ def test_a_look_that_finds_nothing_says_nothing(caplog):
     caplog.set_level(logging.INFO, "angzarr.analysis")
     assert pruning(FakeLedger(0)).turn(NOTHING) == 0
     assert caplog.messages == []
+
+
+def test_jobs_go_in_batches_some_time_after_their_end(caplog):
+    caplog.set_level(logging.INFO, "angzarr.analysis")
+    jobs, clock = FakeLedger(25), HandClock()
+    removal = EndedJobs(jobs=jobs, keep=timedelta(days=90), batch=10)
+    duty = Pruning(removal=removal, clock=clock)
+    assert [duty.turn(NOTHING) for _ in range(4)] == [10, 10, 5, 0]
+    assert set(jobs.asked) == {START - timedelta(days=90)}
+    assert caplog.messages == ["removed 25 replay jobs that ended long ago and entries of them"]
+    for_ever = Pruning(removal=EndedJobs(jobs=jobs, keep=None), clock=clock)
+    assert (for_ever.turn(NOTHING), len(jobs.asked)) == (0, 3)
+
+
+def test_jobs_are_kept_for_as_long_as_others_are_judged_by_them(monkeypatch):
+    monkeypatch.delenv("ANGZARR_CONFIG", raising=False)
+    assert load({}).analysis.keep_jobs == timedelta(days=90)
+    assert load({"analysis": {"keep_jobs": "for ever"}}).analysis.keep_jobs is None
+    with pytest.raises(ConfigurationError, match="keep_jobs"):
+        load({"analysis": {"keep_jobs": 3600}})
+    assert max(LEFT_TO_PEOPLE, ADDED_UP, LONGEST_PAUSE) <= timedelta(days=1)
 
 
 @pytest.mark.parametrize(

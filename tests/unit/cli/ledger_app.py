@@ -85,6 +85,7 @@ class FakeApp:
                 answer_deadline=timedelta(hours=1),
                 keep_closed=None,
                 keep_archived=None,
+                keep_jobs=None,
                 automatic=AutomaticSettings(),
                 most_replays=10,
                 approvals=types.SimpleNamespace(jobs_over=None),

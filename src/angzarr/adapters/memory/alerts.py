@@ -49,11 +49,19 @@ class MemoryAlerts(Alerts):
 
     def open_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
         """Return open watches in order."""
+        return self._behind(after, limit, is_open=True)
+
+    def closed_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
+        """Return closed watches in order."""
+        return self._behind(after, limit, is_open=False)
+
+    def forget_watches(self, watches: Sequence[Watch]) -> int:
+        """Delete watches that did not change."""
         with self._lock:
-            found = sorted(self._watches)
-            return [self._watches[one] for one in found if one > after and self._watches[one].open][
-                :limit
-            ]
+            same = [one for one in watches if self._revision(one.subject) == one.revision]
+            for one in same:
+                del self._watches[one.subject]
+            return len(same)
 
     def raise_(self, sightings: Sequence[Sighting]) -> list[Alert]:
         """Store the sightings that nobody was faster with."""
@@ -121,9 +129,17 @@ class MemoryAlerts(Alerts):
     def close(self) -> None:
         """Keep everything: there is nothing to let go."""
 
+    def _behind(self, after: str, limit: int, *, is_open: bool) -> list[Watch]:
+        with self._lock:
+            found = [self._watches[one] for one in sorted(self._watches) if one > after]
+            return [one for one in found if bool(one.open) is is_open][:limit]
+
+    def _revision(self, subject: str) -> int:
+        known = self._watches.get(subject)
+        return known.revision if known else 0
+
     def _store(self, watch: Watch) -> bool:
-        known = self._watches.get(watch.subject)
-        if (known.revision if known else 0) != watch.revision - 1:
+        if self._revision(watch.subject) != watch.revision - 1:
             return False
         self._watches[watch.subject] = watch
         return True

@@ -154,6 +154,22 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             now = self._clock.now()
             return self._save(kept, job_rules.noted(kept.job, found, said, now), now, engine)
 
+    def prune(self, before: datetime, *, limit: int) -> int:
+        """Remove jobs that ended long ago."""
+        with self._lock:
+            removed = 0
+            gone = [kept for kept in self._jobs.values() if self._may_go(kept.job, before)]
+            for kept in sorted(gone, key=_ended):
+                some = list(kept.items)[: limit - removed]
+                for position in some:
+                    del kept.items[position], kept.chosen_as[position]
+                removed += len(some)
+                if removed == limit:
+                    break
+                del self._jobs[kept.job.id]
+                removed += 1
+            return removed
+
     def owners(self, entries: Sequence[Entry]) -> Mapping[str, str]:
         """Return which job has which entry."""
         with self._lock:
@@ -189,6 +205,12 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
                 kept.chosen_as[position] = entry.status
             self._jobs[job.id] = kept
             return job
+
+    def _may_go(self, job: ReplayJob, before: datetime) -> bool:
+        if job.ended_at is None or job.ended_at >= before or job.out > 0:
+            return False
+        group = self._ledger.open_group(job.group)
+        return group is None or not group.open_entries
 
     def _back(self, item: JobItem) -> JobItem:
         return job_rules.put_back(item, self._seen(item.entry_id))
@@ -290,3 +312,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
 
 def _age(kept: _Kept) -> tuple[datetime, str]:
     return kept.job.created_at, kept.job.id
+
+
+def _ended(kept: _Kept) -> tuple[datetime, str]:
+    return kept.job.ended_at or kept.job.created_at, kept.job.id

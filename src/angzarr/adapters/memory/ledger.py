@@ -117,6 +117,7 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
                 del self._entries[entry.id], self._failures[entry.id], self._history[entry.id]
                 for places in self._letters.values():
                     places -= {place for place in places if place[1] == entry.id}
+                self._orders = {k: one for k, one in self._orders.items() if k[0] != entry.id}
                 self._count(Step(entry, None))
                 self._forget(entry.fingerprint)
             return len(gone)

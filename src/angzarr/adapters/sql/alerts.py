@@ -62,9 +62,20 @@ class SqlAlerts(Alerts):
 
     def open_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
         """Return open watches in order."""
-        wanted = select(ledger_alert_watches).where(_watches.open, _watches.subject > after)
-        ordered = wanted.order_by(_watches.subject).limit(limit)
-        return self._database.read(lambda one: [_watch(row) for row in one.execute(ordered)])
+        return self._behind(after, limit, is_open=True)
+
+    def closed_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
+        """Return closed watches in order."""
+        return self._behind(after, limit, is_open=False)
+
+    def forget_watches(self, watches: Sequence[Watch]) -> int:
+        """Delete watches that did not change, always in one order."""
+        ordered = sorted(watches, key=lambda one: one.subject)
+
+        def forget(connection: Connection) -> int:
+            return sum(_forget_watch(connection, watch) for watch in ordered)
+
+        return self._database.write(forget)
 
     def raise_(self, sightings: Sequence[Sighting]) -> list[Alert]:
         """Store the sightings that nobody was faster with, always in one order."""
@@ -142,6 +153,12 @@ class SqlAlerts(Alerts):
         """Close the pooled connections."""
         self._database.close()
 
+    def _behind(self, after: str, limit: int, *, is_open: bool) -> list[Watch]:
+        behind = (_watches.open.is_(is_open), _watches.subject > after)
+        wanted = select(ledger_alert_watches).where(*behind)
+        ordered = wanted.order_by(_watches.subject).limit(limit)
+        return self._database.read(lambda one: [_watch(row) for row in one.execute(ordered)])
+
     def _settle(self, delivery: Delivery, **values: Any) -> bool:
         return self._change(delivery, attempts=delivery.attempts + 1, **values)
 
@@ -166,6 +183,11 @@ def _store_watch(connection: Connection, watch: Watch) -> bool:
         return connection.execute(stored).first() is not None
     same = (_watches.subject == watch.subject) & (_watches.revision == watch.revision - 1)
     return connection.execute(update(ledger_alert_watches).where(same).values(**row)).rowcount == 1
+
+
+def _forget_watch(connection: Connection, watch: Watch) -> int:
+    same = (_watches.subject == watch.subject) & (_watches.revision == watch.revision)
+    return connection.execute(delete(ledger_alert_watches).where(same)).rowcount
 
 
 def _store_alerts(connection: Connection, raised: Sequence[Raised]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from sqlalchemy import Connection, and_, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql import job_working
+from angzarr.adapters.sql import job_pruning, job_working
 from angzarr.adapters.sql.job_choosing import Choosing
 from angzarr.adapters.sql.job_rows import (
     item_from,
@@ -125,6 +125,10 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
     ) -> ReplayJob | None:
         """Note what was sent and refused."""
         return self._step(job_id, engine, lambda one: one.note(noted, said))
+
+    def prune(self, before: datetime, *, limit: int) -> int:
+        """Remove jobs that ended long ago."""
+        return self._database.write(lambda one: job_pruning.prune(one, before, limit))
 
     def owners(self, entries: Sequence[Entry]) -> Mapping[str, str]:
         """Return which job has which entry."""
