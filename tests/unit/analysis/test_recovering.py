@@ -123,6 +123,18 @@ def test_a_release_that_mends_nothing_costs_one_replay_and_is_not_tried_again(wo
     assert job.status is JobStatus.HALTED
 
 
+def test_no_retention_lets_a_release_be_tried_again(world):
+    world.file(1, **DEFECT)
+    world.fixed_after.add("1.2")
+    world.later(**DEFECT)
+    (job,) = world.jobs_begun
+    assert (job.status, job.failed) == (JobStatus.DONE, 1)
+    world.clock.sleep(timedelta(days=900))
+    assert world.jobs.prune(world.clock.now(), limit=10) == 0
+    world.later(**DEFECT)
+    assert world.jobs_begun == (job,)
+
+
 def test_what_a_halted_one_left_is_taken_over_by_the_next(world):
     world.file(40, **DEFECT)
     world.fixed_after.add("1.2")
