@@ -275,6 +275,21 @@ class GroupsContract:
         ledger.amend("fa", mine, revision=1, by="ann")
         assert {group.fingerprint for group in ledger.get_groups(wanted).groups} == found
 
+    def test_the_oldest_open_entries_are_found_behind_those_of_muted_groups(self, ledger, clock):
+        for number, group in enumerate(("muted", "muted", "loud", "muted", "loud")):
+            at = START - timedelta(hours=9 - number)
+            ledger.add_failed_event(letter_of(f"e{number}", fingerprint=group, first_attempt_at=at))
+        until = START + timedelta(days=1)
+        ledger.amend("muted", Amendment(muted_until=until), revision=1, by="ann")
+
+        def oldest():
+            return [one.event_id for one in ledger.oldest_open(limit=2, unmuted=True)]
+
+        assert oldest() == ["e2", "e4"]
+        assert [one.event_id for one in ledger.oldest_open(limit=2)] == ["e0", "e1"]
+        clock.sleep(timedelta(days=1))
+        assert oldest() == ["e0", "e1"]
+
     # -- amending ------------------------------------------------------------------------
 
     def test_amendment_is_made_and_told(self, ledger):

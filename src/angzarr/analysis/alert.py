@@ -25,6 +25,7 @@ class Kind(StrEnum):
     OLDEST_TOO_OLD = "oldest_too_old"
     MANY_ATTEMPTS = "many_attempts"
     REPLAY_HALTED = "replay_halted"  # a replay job stopped itself
+    APPROVAL_WANTED = "approval_wanted"  # one waits for a second person
     DEAD_LETTER = "dead_letter"
     TEST = "test"  # a person tries whether alerts arrive
 

@@ -20,6 +20,13 @@ from angzarr.analysis.job import JobStatus, ReplayJob
 SLICES: Final = 4
 #: By severity; every other kind is an error.
 _WARNINGS: Final = frozenset({Kind.DEAD_LETTER})
+#: What a job in such a status is an alert of: it goes on only once a person says so.
+_JOB_KINDS: Final = {
+    JobStatus.HALTED: Kind.REPLAY_HALTED,
+    JobStatus.PROPOSED: Kind.APPROVAL_WANTED,
+}
+#: Jobs to look at.
+WAITING_JOBS: Final = tuple(_JOB_KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +137,35 @@ def see_oldest(watch: Watch, too_old: Sequence[Entry], now: datetime, rules: Ale
     return _stored(watch, _said(watch, found, now), [found])
 
 
-def see_job(watch: Watch, job: ReplayJob | None, now: datetime) -> Seen:
-    """Look at a replay job: each time that it halts is said once."""
-    kind = Kind.REPLAY_HALTED
-    if job is None or job.status is not JobStatus.HALTED:
-        return _over(watch, kind, now)
+def see_job(watch: Watch, job: ReplayJob | None, now: datetime, rules: AlertRules) -> Seen:
+    """Look at a replay job: each time that it halts is said once.
+
+    That it waits for a second person is said at once, and again as often as of old entries.
+    """
+    kind = _JOB_KINDS.get(job.status) if job else None
+    gone = _resolutions(watch, now, besides=kind)
+    over = {found.kind for found in gone}
+    after = replace(
+        watch,
+        open={one: since for one, since in watch.open.items() if one not in over},
+        said={one: at for one, at in watch.said.items() if one not in over},
+    )
+    if job is None or kind is None:
+        return _stored(watch, after, gone)
     halt = f"{JobStatus.HALTED} after {job.sent}"  # a job that went on has sent more
-    if watch.status == halt:
-        return Seen(watch)
-    found = Finding(kind, job.created_at, now, job.failed)
-    return _stored(watch, replace(_said(watch, found, now), status=halt), [found])
+    if kind is Kind.REPLAY_HALTED:
+        after, is_new = replace(after, status=halt), watch.status != halt
+    else:
+        is_new = kind not in after.said or now - after.said[kind] >= rules.oldest_after
+    if not is_new:
+        return _stored(watch, after, gone)
+    found = Finding(kind, job.created_at, now, _concerned(job))
+    return _stored(watch, _said(after, found, now), [*gone, found])
+
+
+def _concerned(job: ReplayJob) -> int:
+    """Return how many entries an alert of *job* speaks of."""
+    return job.failed if job.status is JobStatus.HALTED else job.total
 
 
 def is_muted(group: Group, now: datetime) -> bool:
@@ -232,8 +258,12 @@ def _over(watch: Watch, kind: Kind, now: datetime) -> Seen:
     return _stored(watch, after, _resolutions(watch, now))
 
 
-def _resolutions(watch: Watch, now: datetime) -> list[Finding]:
-    return [Finding(kind, since, now, 0, resolved=True) for kind, since in watch.open.items()]
+def _resolutions(watch: Watch, now: datetime, besides: Kind | None = None) -> list[Finding]:
+    return [
+        Finding(kind, since, now, 0, resolved=True)
+        for kind, since in watch.open.items()
+        if kind is not besides
+    ]
 
 
 def _sampled(watch: Watch, entries: int, now: datetime, rules: AlertRules) -> Watch:

@@ -84,6 +84,7 @@ class Speaker:
     ) -> Alert:
         """Return the alert about entries that nobody is done with; *more* than those exist."""
         count = f"{found.count} or more entries" if more else _many(found.count)
+        of_these = f"the {found.count} oldest by domain: " if more else ""
         spoken = Alert(
             id=alert_id(found.kind, LEDGER, revision),
             kind=found.kind,
@@ -97,7 +98,7 @@ class Speaker:
             text=_resolved(found)
             if found.resolved
             else f"{count} failed long ago and nobody is done with them"
-            f" ({_counted(one.domain for one in too_old)}). The oldest failed first at"
+            f" ({of_these}{_counted(one.domain for one in too_old)}). The oldest failed first at"
             f" {when(found.since)}: {name(too_old[0].error_type or too_old[0].reason)} in"
             f" {name(too_old[0].handler_name)}.",
             todo=""
@@ -119,12 +120,9 @@ class Speaker:
             since=found.since,
             last_at=found.last_at,
             count=found.count,
-            title=_title(found, f"Replay job {name(job_id)} stopped itself", plain=True),
-            text=_resolved(found) if job is None or found.resolved else _job_text(job),
-            todo=""
-            if found.resolved
-            else f"See why: angzarr dlq jobs show {_argument(job_id)}. Once the cause is gone:"
-            f" angzarr dlq jobs resume {_argument(job_id)}",
+            title=_title(found, _JOB_TITLES[found.kind].format(name(job_id)), plain=True),
+            text=_resolved(found) if job is None or found.resolved else _job_text(found.kind, job),
+            todo="" if found.resolved else _JOB_TODOS[found.kind].format(_argument(job_id)),
             resolved=found.resolved,
         )
         return self._linked(spoken)
@@ -209,13 +207,27 @@ def _argument(value: str) -> str:
     return shlex.quote(printable(value)[:LONGEST_MESSAGE])
 
 
-def _job_text(job: ReplayJob) -> str:
+_JOB_TITLES: Final = {
+    Kind.REPLAY_HALTED: "Replay job {} stopped itself",
+    Kind.APPROVAL_WANTED: "Replay job {} waits for approval",
+}
+_JOB_TODOS: Final = {
+    Kind.REPLAY_HALTED: "See why: angzarr dlq jobs show {0}. Once the cause is gone: angzarr dlq"
+    " jobs resume {0}",
+    Kind.APPROVAL_WANTED: "Look at it: angzarr dlq jobs show {0}. Then, as another person: angzarr"
+    " dlq jobs approve {0}, or: angzarr dlq jobs cancel {0}",
+}
+
+
+def _job_text(kind: Kind, job: ReplayJob) -> str:
     why = _cut(printable(job.said), LONGEST_MESSAGE)
-    because = f" It says: {why}" if why else ""
+    because = f" It says: {why}." if why else ""
+    began = f"{when(job.created_at)} by {name(job.created_by)}"
+    if kind is Kind.APPROVAL_WANTED:
+        return f"{_many(job.total)} to be replayed, proposed {began}; none is sent.{because}"
     return (
         f"Of {job.sent} entries sent out of {job.total}, {job.failed} failed again and"
-        f" {job.handled} were handled; the rest waits. Began {when(job.created_at)} by"
-        f" {name(job.created_by)}.{because}"
+        f" {job.handled} were handled; the rest waits. Began {began}.{because}"
     )
 
 

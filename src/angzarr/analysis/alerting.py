@@ -6,7 +6,8 @@ it did not see in one look it sees in a later one, so a crash costs time only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
@@ -23,6 +24,7 @@ from angzarr.analysis.alert import (
     Watch,
 )
 from angzarr.analysis.alert_rules import (
+    WAITING_JOBS,
     AlertRules,
     Finding,
     Seen,
@@ -38,19 +40,23 @@ from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.group import Group, Groups
 from angzarr.analysis.group_sweep import GroupSweep
-from angzarr.analysis.job import JobStatus, ReplayJob, ReplayJobs
+from angzarr.analysis.job import ReplayJob, ReplayJobs
 from angzarr.analysis.ledger import EntryFilter, Ledger
 from angzarr.clock import Clock
 from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.analysis")
 
 #: Newest entries of a group that are read for letters with many attempts.
 NEWEST: Final = 20
 #: Groups of which they are read in one look.
 LOOKED_INTO: Final = 20
-#: Settled groups and jobs looked at, open entries and halted jobs read, in one look.
+#: Settled groups and jobs looked at, and open entries read, in one look.
 SETTLED: Final = 50
 OLDEST: Final = 100
-JOBS: Final = 20
+#: Jobs on a page, and pages in one look.
+JOBS: Final = 100
+JOB_PAGES: Final = 10
 #: How often is looked for old entries, and alerts are forgotten.
 SLOW_EVERY: Final = timedelta(minutes=1)
 #: Within this span at most `at_once` new groups are told one by one; then a storm, as often.
@@ -109,6 +115,8 @@ class Alerting:
     #: Nobody has looked before: what is there is told at once, and not page by page.
     _first: bool = field(default=True, init=False)
     _sweep: GroupSweep = field(init=False)
+    #: Where the next look at jobs begins; empty: with the newest.
+    _jobs_after: str = field(default="", init=False)
     #: The last subject looked at of those whose cause may be gone.
     _settled: str = field(default="", init=False)
     _slow_at: datetime | None = field(default=None, init=False)
@@ -230,18 +238,33 @@ class Alerting:
         return self._of_group(seen, known, now)
 
     def _see_jobs(self, now: datetime) -> list[Sighting]:
-        halted = self.jobs.get_jobs((JobStatus.HALTED,), limit=JOBS).jobs
-        watches = self.alerts.watches([JOB + job.id for job in halted])
+        jobs = list(self._waiting_jobs())
+        watches = self.alerts.watches([JOB + job.id for job in jobs])
         seen = (
             self._see_job(watches.get(JOB + job.id, Watch(subject=JOB + job.id)), job.id, job, now)
-            for job in halted
+            for job in jobs
         )
         return [one for one in seen if one is not None]
+
+    def _waiting_jobs(self) -> Iterator[ReplayJob]:
+        """Return all jobs that a person must decide about; what is beyond the bound comes next."""
+        for _ in range(JOB_PAGES):
+            page = self.jobs.get_jobs(WAITING_JOBS, limit=JOBS, after=self._jobs_after)
+            self._jobs_after = page.next
+            yield from page.jobs
+            if not page.next:
+                return
+        if self.seldom.now("jobs"):
+            _log.warning(
+                "more than %s replay jobs are halted or wait for approval: alerts look at so many"
+                " at a time, the others come later; cancel what nobody wants",
+                f"{JOB_PAGES * JOBS:,}",
+            )
 
     def _see_job(
         self, watch: Watch, job_id: str, job: ReplayJob | None, now: datetime
     ) -> Sighting | None:
-        seen = see_job(watch, job, now)
+        seen = see_job(watch, job, now, self.rules)
         if seen.watch is watch:
             return None
 
@@ -254,20 +277,25 @@ class Alerting:
         entries = self.ledger.oldest_open(limit=OLDEST)
         oldest_at = entries[0].first_failed_at if entries else None
         self.meters.show(Depth(self._sweep.counted, oldest_at))
-        too_old = [one for one in entries if now - one.first_failed_at >= self.rules.oldest_after]
-        muted = self._muted({one.fingerprint for one in too_old}, now)
-        told = [one for one in too_old if one.fingerprint not in muted]
+        told = self._too_old(entries, now)
+        if muted := self._muted({one.fingerprint for one in told}, now):
+            # Behind them older ones of others may hide.
+            unmuted = self.ledger.oldest_open(limit=OLDEST, unmuted=True)
+            told = [one for one in self._too_old(unmuted, now) if one.fingerprint not in muted]
         watch = self.alerts.watches([LEDGER]).get(LEDGER, Watch(subject=LEDGER))
         seen = see_oldest(watch, told, now, self.rules)
         if seen.watch is watch:
             return []
-        more = len(too_old) == OLDEST
+        more = len(told) == OLDEST
 
         def speak(found: Finding) -> Alert:
             revision = seen.watch.revision
             return self.speaker.of_oldest(found, told, more=more, at=now, revision=revision)
 
         return [self._sighting(seen, speak)]
+
+    def _too_old(self, entries: Sequence[Entry], now: datetime) -> list[Entry]:
+        return [one for one in entries if now - one.first_failed_at >= self.rules.oldest_after]
 
     def _muted(self, fingerprints: set[str], now: datetime) -> set[str]:
         groups = (self.groups.open_group(one) for one in fingerprints)

@@ -244,8 +244,12 @@ class Ledger(Prunable, Protocol):
         """
 
     @abstractmethod
-    def oldest_open(self, *, limit: int = 1) -> list[Entry]:
-        """Return up to *limit* open entries, the one that failed first longest ago first."""
+    def oldest_open(self, *, limit: int = 1, unmuted: bool = False) -> list[Entry]:
+        """Return up to *limit* open entries, the one that failed first longest ago first.
+
+        With *unmuted* those of groups that are muted now are passed over; a store may look through
+        the 100,000 oldest and no further.
+        """
 
     @abstractmethod
     def get_failure_stats(self) -> FailureStats:

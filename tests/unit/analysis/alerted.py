@@ -106,4 +106,7 @@ class FakeJobs:
         return self.known.get(job_id)
 
     def get_jobs(self, statuses=(), /, *, limit: int = 50, after: str = "") -> JobPage:
-        return JobPage(jobs=tuple(one for one in self.known.values() if one.status in statuses))
+        found = [one for one in self.known.values() if one.status in statuses]
+        start = int(after or 0)
+        page = tuple(found[start : start + limit])
+        return JobPage(jobs=page, next=str(start + limit) if found[start + limit :] else "")

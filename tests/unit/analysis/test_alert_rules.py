@@ -320,15 +320,43 @@ def test_the_first_look_is_remembered_even_if_nothing_is_old():
 
 def test_each_halt_of_a_job_is_told_once():
     watch = Watch(subject=JOB + "job-1")
-    halted = see_job(watch, job_of(), START)
+    halted = see_job(watch, job_of(), START, RULES)
     assert kinds(halted) == [Kind.REPLAY_HALTED]
-    assert kinds(see_job(halted.watch, job_of(failed=6), START)) == []
-    once_more = see_job(halted.watch, job_of(sent=7), START)
+    assert kinds(see_job(halted.watch, job_of(failed=6), START, RULES)) == []
+    once_more = see_job(halted.watch, job_of(sent=7), START, RULES)
     assert kinds(once_more) == [Kind.REPLAY_HALTED]
 
 
 def test_a_job_that_goes_on_is_resolved():
-    halted = see_job(Watch(subject=JOB + "job-1"), job_of(), START)
-    over = see_job(halted.watch, job_of(status=JobStatus.RUNNING), START + MINUTE)
+    halted = see_job(Watch(subject=JOB + "job-1"), job_of(), START, RULES)
+    over = see_job(halted.watch, job_of(status=JobStatus.RUNNING), START + MINUTE, RULES)
     assert [(found.kind, found.resolved) for found in over.findings] == [(Kind.REPLAY_HALTED, True)]
-    assert kinds(see_job(over.watch, job_of(sent=7), START + 2 * MINUTE)) == [Kind.REPLAY_HALTED]
+    assert kinds(see_job(over.watch, job_of(sent=7), START + 2 * MINUTE, RULES)) == [
+        Kind.REPLAY_HALTED
+    ]
+
+
+def test_a_job_that_waits_for_approval_is_told_at_once_and_once_a_day():
+    watch, job = Watch(subject=JOB + "job-1"), job_of(status=JobStatus.PROPOSED, sent=0)
+    asked = see_job(watch, job, START, RULES)
+    (found,) = asked.findings
+    assert (found.kind, found.count) == (Kind.APPROVAL_WANTED, 100)
+    assert (found.since, found.severity) == (START - HOUR, Severity.ERROR)
+    assert kinds(see_job(asked.watch, job, START + 23 * HOUR, RULES)) == []
+    again = see_job(asked.watch, job, START + 24 * HOUR, RULES)
+    assert kinds(again) == [Kind.APPROVAL_WANTED]
+    for after in (job_of(status=JobStatus.RUNNING), job_of(status=JobStatus.CANCELLED), None):
+        over = see_job(again.watch, after, START + 25 * HOUR, RULES)
+        assert [(one.kind, one.resolved) for one in over.findings] == [(Kind.APPROVAL_WANTED, True)]
+        assert not over.watch.open
+
+
+def test_a_job_that_was_approved_and_halted_between_two_looks_tells_both():
+    asked = see_job(Watch(subject=JOB + "job-1"), job_of(status=JobStatus.PROPOSED), START, RULES)
+    halted = see_job(asked.watch, job_of(), START + MINUTE, RULES)
+    assert [(one.kind, one.resolved) for one in halted.findings] == [
+        (Kind.APPROVAL_WANTED, True),
+        (Kind.REPLAY_HALTED, False),
+    ]
+    assert set(halted.watch.open) == {Kind.REPLAY_HALTED}
+    assert see_job(halted.watch, job_of(), START + HOUR, RULES).watch is halted.watch

@@ -94,6 +94,7 @@ def test_old_entries_name_the_oldest():
     )
     more = SPEAKER.of_oldest(found, entries, more=True, at=START, revision=1)
     assert more.text.startswith("2 or more entries failed long ago")
+    assert "(the 2 oldest by domain: order: 2)" in more.text
 
 
 def test_a_halted_job_says_how_far_it_came_and_why():
@@ -102,8 +103,20 @@ def test_a_halted_job_says_how_far_it_came_and_why():
     assert as_text(alert) == (
         "Replay job job-1 stopped itself. Of 6 entries sent out of 100, 5 failed again and 1 were"
         " handled; the rest waits. Began 2026-01-01 11:00 UTC by ada@host. It says: 5 of the last 5"
-        " failed again See why: angzarr dlq jobs show job-1. Once the cause is gone: angzarr dlq"
+        " failed again. See why: angzarr dlq jobs show job-1. Once the cause is gone: angzarr dlq"
         " jobs resume job-1"
+    )
+
+
+def test_a_job_that_waits_for_approval_says_whose_it_is_and_how_large():
+    found = Finding(Kind.APPROVAL_WANTED, SINCE, LAST, 100)
+    job = job_of(said="more than 50 entries: a second person must approve", sent=0)
+    alert = SPEAKER.of_job(found, "job-1", job, at=START, revision=1)
+    assert as_text(alert) == (
+        "Replay job job-1 waits for approval. 100 entries to be replayed, proposed 2026-01-01 11:00"
+        " UTC by ada@host; none is sent. It says: more than 50 entries: a second person must"
+        " approve. Look at it: angzarr dlq jobs show job-1. Then, as another person: angzarr dlq"
+        " jobs approve job-1, or: angzarr dlq jobs cancel job-1"
     )
 
 

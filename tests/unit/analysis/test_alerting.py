@@ -22,7 +22,8 @@ from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.alert import Kind, Severity
 from angzarr.analysis.alert_rules import AlertRules
 from angzarr.analysis.alert_text import Speaker
-from angzarr.analysis.alerting import Alerting
+from angzarr.analysis.alerting import JOB_PAGES, JOBS, OLDEST, Alerting
+from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobStatus
 from angzarr.errors import LedgerUnavailable
 
@@ -249,6 +250,52 @@ def test_a_job_that_halts_is_told_each_time_and_resolved_when_it_goes_on(site):
     assert [one.resolved for one in worker.look()] == [True]
     site.jobs.put(job_of(sent=9))
     assert [one.kind for one in worker.look()] == [Kind.REPLAY_HALTED]
+
+
+def test_no_muted_entries_hide_an_old_one_of_others(site):
+    for number in range(OLDEST + 20):
+        site.ledger.add_failed_event(letter_of(f"m{number}", fingerprint="muted"))
+    site.clock.sleep(MINUTE)
+    late = site.clock.now()
+    site.ledger.add_failed_event(
+        letter_of("e1", fingerprint="loud", first_attempt_at=late, last_attempt_at=late)
+    )
+    site.ledger.amend(
+        "muted", Amendment(muted_until=START + timedelta(days=30)), revision=1, by="ann"
+    )
+    site.ledger.amend("loud", Amendment(status=GroupStatus.ACKNOWLEDGED), revision=1, by="ann")
+    site.clock.sleep(timedelta(days=2))
+    *_, old = site.worker(groups=site.ledger).look()
+    assert (old.kind, old.count, old.since) == (Kind.OLDEST_TOO_OLD, 1, late)
+
+
+def test_a_job_that_waits_for_approval_is_told_once_and_resolved(site):
+    site.jobs.put(job_of(status=JobStatus.PROPOSED))
+    worker = site.worker()
+    (asked,) = worker.look()
+    assert (asked.kind, asked.severity) == (Kind.APPROVAL_WANTED, Severity.ERROR)
+    assert worker.look() == []
+    site.jobs.put(job_of(status=JobStatus.RUNNING))
+    assert [one.resolved for one in worker.look()] == [True]
+
+
+def test_every_job_that_waits_for_a_person_is_told(site):
+    for number in range(2 * JOBS + 1):
+        site.jobs.put(
+            job_of(f"j{number}", status=(JobStatus.HALTED, JobStatus.PROPOSED)[number % 2])
+        )
+    assert len(site.worker().look()) == 2 * JOBS + 1
+
+
+def test_more_jobs_than_one_look_reads_come_later_and_the_log_says_so(site, caplog):
+    most = JOBS * JOB_PAGES
+    for number in range(most + 5):
+        site.jobs.put(job_of(f"j{number}"))
+    worker = site.worker()
+    assert len(worker.look()) == most
+    assert "more than 1,000 replay jobs are halted or wait for approval" in caplog.text
+    assert len(worker.look()) == 5
+    assert worker.look() == []
 
 
 def test_the_depth_of_all_groups_is_shown_after_each_sweep(site):

@@ -103,10 +103,12 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             found = [e for e in found if (e.last_failed_at, e.id) < behind]
         return page_of(found[: limit + 1], limit)
 
-    def oldest_open(self, *, limit: int = 1) -> list[Entry]:
+    def oldest_open(self, *, limit: int = 1, unmuted: bool = False) -> list[Entry]:
         """Return the open entries that failed first longest ago."""
         with self._lock:
             found = [entry for entry in self._entries.values() if entry.status in OPEN]
+            if unmuted:
+                found = [entry for entry in found if not self._is_muted(entry.fingerprint)]
         return sorted(found, key=lambda entry: entry.first_failed_at)[:limit]
 
     def prune(self, before: Mapping[Status, datetime], *, limit: int) -> int:
@@ -148,6 +150,11 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             order=self._orders.get((entry_id, entry.replays), AS_IT_IS),
             before=self._before(entry_id),
         )
+
+    def _is_muted(self, fingerprint: str) -> bool:
+        group = self.open_group(fingerprint)
+        until = group.muted_until if group else None
+        return until is not None and self._clock.now() < until
 
     def _before(self, entry_id: str) -> DeadLetter | None:
         edits = [key for key, order in self._orders.items() if key[0] == entry_id and order.before]

@@ -124,9 +124,10 @@ class SqlLedger(Marking, Ledger):
             lambda connection: read_page(connection, wanted, status, limit, behind)
         )
 
-    def oldest_open(self, *, limit: int = 1) -> list[Entry]:
+    def oldest_open(self, *, limit: int = 1, unmuted: bool = False) -> list[Entry]:
         """Return the open entries that failed first longest ago."""
-        return self._database.read(lambda connection: read_oldest_open(connection, limit))
+        at = self._clock.now() if unmuted else None
+        return self._database.read(lambda connection: read_oldest_open(connection, limit, at))
 
     def prune(self, before: Mapping[Status, datetime], *, limit: int) -> int:
         """Remove entries that were closed long ago."""

@@ -12,10 +12,10 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Subquery,
     and_,
     false,
     func,
-    literal_column,
     select,
     text,
 )
@@ -24,7 +24,12 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from angzarr.adapters.sql.ledger_merging import NEWEST, Parts, merged, oldest_of_newest, parts_of
 from angzarr.adapters.sql.ledger_paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger_rows import entry_from
-from angzarr.adapters.sql.ledger_tables import OPEN_ONLY, UtcTime, ledger_counts, ledger_entries
+from angzarr.adapters.sql.ledger_tables import (
+    OPEN_ONLY,
+    ledger_counts,
+    ledger_entries,
+    ledger_groups,
+)
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.ledger import (
     EXACT,
@@ -37,6 +42,10 @@ from angzarr.analysis.ledger import (
 )
 
 Columns: TypeAlias = ReadOnlyColumnCollection[str, Column[Any]]
+
+#: Oldest entries among which those of muted groups are passed over: what takes some tenths of a
+#: second.
+LOOKED_THROUGH: Final = 100_000
 
 _HEX: Final = re.compile("[0-9a-f]{1,64}")
 #: Whether this PostgreSQL orders hexadecimal as bytes: few languages do not ("aa" is å in Danish).
@@ -89,11 +98,31 @@ def _read(
     return page_of([entry_from(row) for row in connection.execute(page)], limit)
 
 
-def read_oldest_open(connection: Connection, limit: int) -> list[Entry]:
-    """Return the open entries that failed first longest ago."""
-    first = ledger_entries.c.first_failed_at
-    oldest = select(ledger_entries).where(OPEN_ONLY).order_by(first).limit(limit)
-    return [entry_from(row) for row in connection.execute(oldest)]
+def read_oldest_open(
+    connection: Connection, limit: int, unmuted_at: datetime | None = None
+) -> list[Entry]:
+    """Return the open entries that failed first longest ago.
+
+    With *unmuted_at* those of groups that are muted then are passed over, among `LOOKED_THROUGH`.
+    """
+    oldest = _oldest(connection, limit if unmuted_at is None else LOOKED_THROUGH)
+    wanted = select(oldest).order_by(oldest.c.first_failed_at).limit(limit)
+    if unmuted_at is not None:
+        muted = select(ledger_groups.c.fingerprint)
+        muted = muted.where(ledger_groups.c.muted_until > unmuted_at)
+        wanted = wanted.where(oldest.c.fingerprint.not_in(muted))
+    return [entry_from(row) for row in connection.execute(wanted)]
+
+
+def _oldest(connection: Connection, limit: int) -> Subquery:
+    """Return so many open entries, from the index of open ones; SQLite would rather sort all."""
+    hint = " INDEXED BY ledger_entries_open_since" if connection.dialect.name == "sqlite" else ""
+    names = ", ".join(column.name for column in ledger_entries.c)
+    oldest = text(
+        f"SELECT {names} FROM ledger_entries{hint} WHERE {OPEN_ONLY.text}"  # noqa: S608 - ours
+        " ORDER BY first_failed_at LIMIT :most"
+    )
+    return oldest.bindparams(most=limit).columns(*ledger_entries.c).subquery("oldest")
 
 
 def count_all(connection: Connection) -> FailureStats:
@@ -117,13 +146,8 @@ def count_all(connection: Connection) -> FailureStats:
 
 
 def _oldest_open(connection: Connection) -> datetime | None:
-    """Return the first failure of the oldest open entry, from the index of open ones."""
-    # SQLite would rather sort all that are open.
-    hint = " INDEXED BY ledger_entries_open_since" if connection.dialect.name == "sqlite" else ""
-    entries = text(f"ledger_entries{hint}")
-    since = literal_column("first_failed_at", UtcTime)
-    oldest = select(since).select_from(entries).where(OPEN_ONLY).order_by(since).limit(1)
-    found: datetime | None = connection.scalar(oldest)
+    """Return the first failure of the oldest open entry."""
+    found: datetime | None = connection.scalar(select(_oldest(connection, 1).c.first_failed_at))
     return found
 
 

@@ -1,9 +1,8 @@
-"""What is due while nearly all of it sleeps on: an index leads to it past all that does."""
+"""Questions that are asked all day read what they take and no more, whatever lies beside it."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from datetime import timedelta
 from zoneinfo import ZoneInfo
@@ -40,7 +39,7 @@ def rows(count: int) -> Iterator[dict[str, object]]:
         yield entry_row(entry) | done
 
 
-class WakingContract:
+class PlansContract:
     @pytest.fixture
     def clock(self):
         return HandClock()
@@ -58,9 +57,9 @@ class WakingContract:
 
     @pytest.fixture
     def asked(self, ledger, engine):
-        """Ask for what is due, and return the questions with their parameters."""
+        """Return what a verb of the ledger returns, and its questions with their parameters."""
 
-        def ask(besides):
+        def ask(verb):
             said = []
 
             def hear(_connection, _cursor, statement, parameters, *_rest):
@@ -69,7 +68,7 @@ class WakingContract:
 
             event.listen(engine, "before_cursor_execute", hear)
             try:
-                taken = ledger.due(limit=10, lease=LEASE, besides=besides)
+                taken = verb()
             finally:
                 event.remove(engine, "before_cursor_execute", hear)
             return taken, said
@@ -77,32 +76,44 @@ class WakingContract:
         return ask
 
     @pytest.mark.parametrize("scope", SCOPES)
-    def test_no_question_reads_more_than_it_takes(self, asked, engine, clock, scope):
+    def test_what_is_due_is_found_past_all_that_sleeps_on(
+        self, ledger, asked, engine, clock, scope
+    ):
         besides = asleep(BrakeState(scope=scope), QuietHours(place=UTC), clock.now())
-        taken, questions = asked(besides)
+        taken, questions = asked(lambda: ledger.due(limit=10, lease=LEASE, besides=besides))
         assert len(questions) == 4 - len(besides)
         assert not {one.status for one in taken} & besides
         if scope is Scope.ALL:
             assert {one.event_id for one in taken} == {"awake1", "awake2"}
         for question in questions:
             with engine.connect() as connection:
-                self.assert_reads_few(connection, *question)
+                self.assert_reads_few(connection, "ledger_entries_due", *question)
+
+    @pytest.mark.parametrize("limit", [1, 10])
+    def test_the_oldest_open_entries_come_from_their_index(self, ledger, asked, engine, limit):
+        taken, (question,) = asked(lambda: ledger.oldest_open(limit=limit))
+        assert len(taken) == limit
+        with engine.connect() as connection:
+            self.assert_reads_few(connection, "ledger_entries_open_since", *question)
 
 
-class TestSqliteWaking(WakingContract):
+class TestSqlitePlans(PlansContract):
     @pytest.fixture
     def engine(self, tmp_path):
         engine = build_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
         yield engine
         engine.dispose()
 
-    def assert_reads_few(self, connection, statement, parameters):
+    def assert_reads_few(self, connection, index, statement, parameters):
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-        (step,) = [row.detail for row in plan]  # no step that sorts
-        assert re.search(r"USING INDEX ledger_entries_due \(status=\? AND wake_at<\?\)", step)
+        steps = [one.detail for one in plan]
+        assert any(f"USING INDEX {index}" in step for step in steps)
+        if index == "ledger_entries_due":  # nothing is sorted
+            (step,) = steps
+            assert "(status=? AND wake_at<?)" in step
 
 
-class TestPostgresqlWaking(WakingContract):
+class TestPostgresqlPlans(PlansContract):
     @pytest.fixture
     def engine(self, postgresql_url):
         engine = build_engine(postgresql_url)
@@ -111,12 +122,12 @@ class TestPostgresqlWaking(WakingContract):
         METADATA.drop_all(engine)
         engine.dispose()
 
-    def assert_reads_few(self, connection, statement, parameters):
+    def assert_reads_few(self, connection, index, statement, parameters):
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
         found = connection.exec_driver_sql(explain, parameters).scalar()
         plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
         steps = list(steps_of(plan))
-        assert {one.get("Index Name") for one in steps} & {"ledger_entries_due"}
+        assert {one.get("Index Name") for one in steps} & {index}
         assert not {"Seq Scan", "Sort"} & {one["Node Type"] for one in steps}
         assert all(one["Actual Rows"] <= 10 for one in steps)
         assert not any(one.get("Rows Removed by Filter") for one in steps)
