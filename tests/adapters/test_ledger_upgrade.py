@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, column, event, func, insert, inspect, select, text, update
+from sqlalchemy import Engine, column, delete, event, func, insert, inspect, select, text, update
 from sqlalchemy import table as sa_table
 from tests.adapters.sql_ledger import Both
 from tests.contracts.groups import Hand, assert_counts_are_exact
@@ -22,11 +22,13 @@ from angzarr.adapters.sql.ledger_tables import (
     METADATA,
     ledger_counts,
     ledger_entries,
+    ledger_groups,
     ledger_history,
     ledger_letters,
     ledger_version,
 )
 from angzarr.adapters.sql.ledger_upkeep import SqlUpkeep
+from angzarr.adapters.sql.migrations.versions import r0004_counted
 from angzarr.analysis.entry import Status
 from angzarr.analysis.group import GroupFilter
 from angzarr.analysis.upkeep import Standing
@@ -101,6 +103,23 @@ def failing_at(beginning: str):
         yield
     finally:
         event.remove(Engine, "before_cursor_execute", fail)
+
+
+@contextmanager
+def once_after(engine: Engine, part: str, change):
+    """Run *change* on the connection that has just asked what holds *part*, once."""
+    left = [change]
+
+    def act(connection, _cursor, statement, *_rest):
+        if part in statement and left:
+            connection.execute(left.pop())
+
+    event.listen(engine, "after_cursor_execute", act)
+    try:
+        yield
+    finally:
+        event.remove(engine, "after_cursor_execute", act)
+    assert not left
 
 
 class UpgradeContract:
@@ -202,6 +221,59 @@ class UpgradeContract:
         ledger = Both(LedgerDatabase(engine), HandClock())
         assert_counts_are_exact(ledger)
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
+
+    @pytest.fixture
+    def uncounted(self, engine, filled):
+        """Tables with entries that are not counted yet, and the fingerprint of some of them."""
+        ledger_upgrade.make_ready(engine)
+        with engine.begin() as connection:
+            connection.execute(insert(ledger_entries), filled[ledger_entries])
+        return filled[ledger_entries][0]["fingerprint"]
+
+    @pytest.mark.parametrize("part", ["SELECT DISTINCT", "GROUP BY"])
+    def test_entries_that_go_while_they_are_counted_stop_no_upgrade(self, engine, uncounted, part):
+        gone = delete(ledger_entries).where(ledger_entries.c.fingerprint == uncounted)
+        with engine.begin() as connection, once_after(engine, part, gone):
+            r0004_counted.fill(connection)
+        ledger = Both(LedgerDatabase(engine))
+        others = {row.fingerprint for row in ledger.get_groups(GroupFilter(open_only=False)).groups}
+        with engine.connect() as connection:
+            left = set(connection.scalars(select(ledger_entries.c.fingerprint)))
+        assert others == left != set()
+        list(SqlUpkeep(LedgerDatabase(engine)).recount(mend=True))  # as the how-to asks for
+        assert_counts_are_exact(ledger)
+
+    def test_entries_that_go_and_come_while_they_are_counted_stop_no_upgrade(
+        self, engine, filled, uncounted
+    ):
+        mine = [one for one in filled[ledger_entries] if one["fingerprint"] == uncounted]
+        gone = delete(ledger_entries).where(ledger_entries.c.fingerprint == uncounted)
+        back = insert(ledger_entries).values(mine)
+        with (
+            engine.begin() as connection,
+            once_after(engine, "SELECT DISTINCT", gone),
+            once_after(engine, "GROUP BY", back),
+        ):
+            r0004_counted.fill(connection)
+        ledger = Both(LedgerDatabase(engine))
+        assert ledger.open_group(uncounted) is None
+        list(SqlUpkeep(LedgerDatabase(engine)).recount(mend=True))
+        assert ledger.open_group(uncounted).entries == len(mine)
+        assert_counts_are_exact(ledger)
+
+    def test_counting_once_more_changes_nothing(self, engine, uncounted):
+        tables = (ledger_groups, ledger_counts)
+
+        def counted():
+            with engine.begin() as connection:
+                r0004_counted.fill(connection)
+                return [
+                    sorted(map(tuple, connection.execute(select(table))), key=repr)
+                    for table in tables
+                ]
+
+        assert counted() == counted()
+        assert_counts_are_exact(Both(LedgerDatabase(engine)))
 
     def test_tables_that_are_there_already_get_the_indexes_that_are_not(self, engine, filled):
         make_first_tables(engine, filled)
