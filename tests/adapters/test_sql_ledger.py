@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import event, text, update
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.ledger import LedgerContract, letter_of
 
@@ -13,6 +13,7 @@ from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_tables import METADATA, ledger_letters
 from angzarr.analysis.entry import Unreadable
+from angzarr.analysis.ledger import EntryFilter
 from angzarr.errors import LedgerUnavailable
 
 END_OTHER_SESSIONS = """
@@ -107,6 +108,24 @@ class TestPostgresqlLedger(SqlLedgerContract):
             assert connection.execute(text(END_OTHER_SESSIONS)).all()
         other.dispose()
         assert ledger.open(entry.id).entry == entry
+
+    def test_a_page_that_takes_too_long_says_how_to_narrow_it(self, engine, ledger):
+        ledger.add_failed_event(letter_of())
+
+        def slow(connection, _cursor, statement, parameters, *_rest):
+            if "correlation_id = " in statement:
+                connection.exec_driver_sql("SET LOCAL statement_timeout = '10ms'")
+                return "SELECT pg_sleep(60)", ()
+            return statement, parameters
+
+        event.listen(engine, "before_cursor_execute", slow, retval=True)
+        try:
+            with pytest.raises(LedgerUnavailable, match=r"since, until\), a handler"):
+                ledger.get_failed_events(EntryFilter(correlation_id="c1"), status=None)
+        finally:
+            event.remove(engine, "before_cursor_execute", slow)
+        found = ledger.get_failed_events(EntryFilter(correlation_id="c1"), status=None)
+        assert len(found.entries) == 1
 
     def test_database_away_is_unavailable(self, postgresql_url, clock):
         away = urlsplit(postgresql_url)._replace(netloc=f"postgres@127.0.0.1:{unused_port()}")

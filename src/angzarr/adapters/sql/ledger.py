@@ -17,6 +17,7 @@ from angzarr.adapters.sql.ledger_filing import (
     save_changes,
     save_entries,
 )
+from angzarr.adapters.sql.ledger_patience import within_time
 from angzarr.adapters.sql.ledger_pruning import prune
 from angzarr.adapters.sql.ledger_queries import count_all, read_oldest_open, read_page
 from angzarr.adapters.sql.ledger_rows import entry_from, failure_from, line_from
@@ -120,9 +121,10 @@ class SqlLedger(Marking, Ledger):
     ) -> Page:
         """Return a page of entries."""
         behind = read_cursor(after) if after else None
-        return self._database.read(
-            lambda connection: read_page(connection, wanted, status, limit, behind)
-        )
+        with within_time():
+            return self._database.read(
+                lambda connection: read_page(connection, wanted, status, limit, behind)
+            )
 
     def oldest_open(self, *, limit: int = 1, unmuted: bool = False) -> list[Entry]:
         """Return the open entries that failed first longest ago."""
