@@ -12,7 +12,8 @@ from angzarr.analysis.evidence import DOUBT, MANY, Fit, Health, Problem
 from angzarr.analysis.filing import Undecided, as_stored
 from angzarr.analysis.gathering import FRESH, BreakerLook, Gathering
 from angzarr.analysis.peers import LATELY, PeersSeen
-from angzarr.analysis.transition import failed_again, filed, resolved
+from angzarr.analysis.transition import failed_again, filed
+from angzarr.analysis.verb import Verb, acted
 from angzarr.dead_letters.refusal import Distrusted, NoTarget
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Phase, Probe, State, Tally
@@ -192,7 +193,7 @@ def test_what_is_being_filed_counts_as_well_as_what_the_ledger_has():
 def test_what_was_handled_and_fails_again_is_no_longer_handled():
     place = Place(crm=State())
     was = filed(letter_of(), START).entry
-    was = resolved(was, START, "replay 1 (handled)").entry
+    was = acted(was, Verb.RESOLVE, START, "replay 1 (handled)").entry
     place.peers.fared = lambda *_: PeersSeen(
         handlers={"orders.sync": fared(events=3, failed=0, handled=2)}
     )
