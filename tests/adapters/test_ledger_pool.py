@@ -17,8 +17,8 @@ from angzarr.cli.analyze import open_worker
 from angzarr.cli.dashboard import open_desk
 from angzarr.errors import ConfigurationError
 
-#: The worker itself, what raises alerts, and what tells the log of them: one each at a time.
-THREADS = 3
+#: Those of the worker that file letters, what raises alerts, and what tells the log of them.
+THREADS = 4
 _CONNECTIONS = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = :name")
 
 
