@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from html import unescape
 
 import httpx
 
@@ -40,9 +41,8 @@ class Client:
         return self.ask("POST", path, **options)
 
     def submit(self, page, where, **fields):
-        """Send a form as the page *page* holds it."""
-        token = form_token(self.get(page).text)
-        return self.post(where, data={"form_token": token, **fields})
+        """Send a form as the page *page* holds it, with all that it hides."""
+        return self.post(where, data=hidden(self.get(page).text) | fields)
 
 
 def api(world: World, role: Role | None = Role.OPERATOR, **headers) -> Client:
@@ -59,4 +59,10 @@ def browser(world: World, role: Role = Role.OPERATOR) -> Client:
 
 
 def form_token(html):
-    return re.search(r'name="form_token" value="([^"]+)"', html).group(1)
+    return hidden(html)["form_token"]
+
+
+def hidden(html):
+    """What the forms of a page hold that nobody types."""
+    fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', html)
+    return {name: unescape(value) for name, value in fields}

@@ -77,6 +77,14 @@ def act_on_found(
     )
 
 
+def act_on(desk: Desk, entries: Sequence[Entry], asked: Asked) -> list[Result]:
+    """Do a verb to *entries* as they were seen."""
+    if asked.verb is Verb.COMPENSATE:
+        return [_compensate(desk, one, asked) for one in entries]
+    done = act_on_all(desk.ledger, asked.verb, entries, note=asked.note, by=asked.by.name)
+    return [Result(entry.id, problem) for entry, problem in done]
+
+
 def most_for(verb: Verb, limit: int) -> int:
     """Return how many entries one request takes where *limit* are asked for."""
     return min(limit, MOST_COMPENSATED) if verb is Verb.COMPENSATE else limit
@@ -101,7 +109,7 @@ def _act(desk: Desk, find: Callable[[], list[Entry]], asked: Asked, choice: Choi
         return _go_on(desk, asked, choice)
     entries = find()
     choice.make(entries)
-    return _do(desk, entries, asked)
+    return act_on(desk, entries, asked)
 
 
 def _go_on(desk: Desk, asked: Asked, choice: Choice) -> list[Result]:
@@ -117,15 +125,8 @@ def _go_on(desk: Desk, asked: Asked, choice: Choice) -> list[Result]:
         else:
             done = is_done(detail.entry, asked.verb)
             results[entry_id] = Result(entry_id, "" if done else CHANGED)
-    results |= {one.entry_id: one for one in _do(desk, unchanged, asked)}
+    results |= {one.entry_id: one for one in act_on(desk, unchanged, asked)}
     return [results[entry_id] for entry_id, _ in choice.kept or ()]
-
-
-def _do(desk: Desk, entries: Sequence[Entry], asked: Asked) -> list[Result]:
-    if asked.verb is Verb.COMPENSATE:
-        return [_compensate(desk, one, asked) for one in entries]
-    done = act_on_all(desk.ledger, asked.verb, entries, note=asked.note, by=asked.by.name)
-    return [Result(entry.id, problem) for entry, problem in done]
 
 
 def _compensate(desk: Desk, entry: Entry, asked: Asked) -> Result:

@@ -24,6 +24,7 @@ from angzarr.dashboard.pages import breakers as breaker_pages
 from angzarr.dashboard.pages import entries as entry_pages
 from angzarr.dashboard.pages import groups as group_pages
 from angzarr.dashboard.pages import jobs as job_pages
+from angzarr.dashboard.pages import many as many_pages
 from angzarr.dashboard.pages import session
 from angzarr.dashboard.pages.route import refused
 from angzarr.dashboard.problem import Problem, crash, problem_of
@@ -34,13 +35,14 @@ from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import AngzarrError
 from angzarr.resilience.limit import Limit
 
+_PAGES: Final = (session, many_pages, group_pages, entry_pages, job_pages, breaker_pages)
 #: All there is to ask for.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     about.health,
     about.see,
     jobs.approve,  # before what else is done to a job
     *(router for noun in (entries, groups, jobs, breakers) for router in (noun.see, noun.act)),
-    *(page.router for page in (session, group_pages, entry_pages, job_pages, breaker_pages)),
+    *(page.router for page in _PAGES),
 )
 _TOLD: Final = """\
 What a person can do with dead letters, for programs.

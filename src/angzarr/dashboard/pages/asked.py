@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from datetime import datetime
+from typing import Final, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from angzarr.analysis.verb import LONGEST_NOTE
+from angzarr.dashboard.api.asked import Filter
 from angzarr.dashboard.problem import Problem
+from angzarr.events.headers import time_of
 
+_FIELDS: Final = frozenset(Filter.model_fields)
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -25,6 +30,12 @@ def filled(model: type[M], request: Request, **more: str) -> M:
         return model.model_validate(known | more)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
+
+
+def filter_query(request: Request) -> str:
+    """Return the filter in the address of a page as a query; empty where it names nothing."""
+    given = request.query_params.items()
+    return urlencode([(name, value) for name, value in given if value and name in _FIELDS])
 
 
 def note_in(form: dict[str, str], most: int = LONGEST_NOTE) -> str:
@@ -42,3 +53,11 @@ def number_in(form: dict[str, str], name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004 - as databases
         raise Problem(422, "invalid", f"the form has no {name}: load its page again")
     return int(text)
+
+
+def moment_in(form: dict[str, str], name: str) -> datetime:
+    """Return the moment in a hidden field."""
+    moment = time_of(form.get(name, ""))
+    if moment is None:
+        raise Problem(422, "invalid", f"the form has no {name}: load its page again")
+    return moment

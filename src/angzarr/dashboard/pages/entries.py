@@ -17,7 +17,7 @@ from angzarr.dashboard.api.asked import EntryQuery
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import EntryId
 from angzarr.dashboard.look import detail_of, explanation_of, protection_of
-from angzarr.dashboard.pages.asked import filled, note_in, number_in
+from angzarr.dashboard.pages.asked import filled, filter_query, note_in, number_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
@@ -44,6 +44,8 @@ def list_entries(request: Request, desk: DeskHere) -> Response:
         statuses=list(Status),
         classes=list(FailureClass),
         next_page=next_query(request, page.next),
+        verbs=list(Verb),
+        acts_query=filter_query(request),
     )
 
 
@@ -83,8 +85,6 @@ def ask_act(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb) -> 
         request,
         "confirm_act.html",
         what=f"the failure of {entry.event_type or 'an unreadable event'} in {entry.handler_name}",
-        count=1,
-        most=1,
         verb=verb,
         back=f"/entries/{entry_id}",
         revision=entry.revision,

@@ -9,7 +9,6 @@ from fastapi import Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from angzarr.analysis.choosing import choose_for
 from angzarr.analysis.group import (
     LONGEST_NOTE,
     LONGEST_OWNER,
@@ -21,11 +20,10 @@ from angzarr.analysis.job import DEFAULT_STAGES, Selection
 from angzarr.analysis.job_dry_run import dry_run
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.verb import Verb
-from angzarr.dashboard import deeds, many
-from angzarr.dashboard.api.asked import MOST_AT_ONCE, GroupQuery, Plan
+from angzarr.dashboard import deeds
+from angzarr.dashboard.api.asked import GroupQuery, Plan
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import Fingerprint
-from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import group_of
 from angzarr.dashboard.pages.asked import filled, note_in, number_in
@@ -100,46 +98,6 @@ def amend_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> R
         by=caller_of(request),
     )
     return go(f"/groups/{fingerprint}?done=amended")
-
-
-@router.get("/groups/{fingerprint}/acts/{verb}")
-def ask_act(request: Request, desk: DeskHere, fingerprint: Fingerprint, verb: Verb) -> Response:
-    """Ask whether a verb is meant for the entries of a group."""
-    group = group_of(desk, fingerprint)
-    operator_of(request)
-    most = many.most_for(verb, MOST_AT_ONCE)
-    found = choose_for(desk.ledger, EntryFilter(fingerprint=fingerprint), None, verb, most)
-    return render(
-        request,
-        "confirm_act.html",
-        what=f"{len(found)} entries of {group.error_type} in {group.handler_name}",
-        count=len(found),
-        most=most,
-        verb=verb,
-        back=f"/groups/{fingerprint}",
-        revision=None,
-    )
-
-
-@router.post("/groups/{fingerprint}/acts/{verb}")
-def act_on_group(
-    request: Request, desk: DeskHere, fingerprint: Fingerprint, verb: Verb
-) -> Response:
-    """Do a verb to the entries of a group that it applies to."""
-    group_of(desk, fingerprint)
-    results = many.act_on_found(
-        desk,
-        EntryFilter(fingerprint=fingerprint),
-        None,
-        many.Asked(verb, note_in(form_of(request)), caller_of(request)),
-        Choice(),
-        limit=MOST_AT_ONCE,
-    )
-    refused = [one.problem for one in results if one.problem]
-    if refused:
-        msg = f"{len(results) - len(refused)} done, {len(refused)} not: {refused[0]}"
-        raise Problem(409, "does-not-apply", msg)
-    return go(f"/groups/{fingerprint}?done={verb}")
 
 
 @router.get("/groups/{fingerprint}/replay")

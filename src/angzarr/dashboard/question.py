@@ -1,0 +1,64 @@
+"""Question: what a confirmation asks about, so that nothing else is done when it is answered."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from angzarr.analysis.choosing import choose_for
+from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.verb import Verb
+from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.many import Result, most_for, obstacle
+
+
+class About(NamedTuple):
+    """Of which entries is asked, and what is to be done to them."""
+
+    wanted: EntryFilter
+    status: Status | None
+    verb: Verb
+    #: That many at most, those that failed last.
+    limit: int
+
+
+class Question(NamedTuple):
+    """The entries of which a person is asked; none of them failed at `until` or later."""
+
+    until: datetime
+    #: To these it would be done.
+    entries: tuple[Entry, ...]
+    #: To these the verb applies, and still it would not be done.
+    refused: tuple[Result, ...]
+    #: They are as many as are done at once: there may be more.
+    is_full: bool
+
+    @property
+    def mark(self) -> str:
+        """The same for the same entries, in whatever state they are."""
+        ids = "\n".join(sorted(entry.id for entry in self.entries))
+        return hashlib.sha256(ids.encode()).hexdigest()
+
+
+def moment_of(desk: Desk) -> datetime:
+    """Return the moment just behind now: what has failed by now failed before it."""
+    return desk.clock.now() + timedelta.resolution
+
+
+def question_of(desk: Desk, about: About, until: datetime) -> Question:
+    """Return what is asked *about* the entries that failed before *until*; changes nothing."""
+    ends = min(until, about.wanted.until or until)
+    most = most_for(about.verb, about.limit)
+    found = choose_for(
+        desk.ledger, replace(about.wanted, until=ends), about.status, about.verb, most
+    )
+    told = [(entry, obstacle(desk, entry, about.verb)) for entry in found]
+    return Question(
+        until=ends,
+        entries=tuple(entry for entry, why in told if not why),
+        refused=tuple(Result(entry.id, why) for entry, why in told if why),
+        is_full=len(found) == most,
+    )
