@@ -309,6 +309,19 @@ class JobsContract:
         told = [(line.who, line.what) for line in jobs.job_history(job.id)]
         assert told[1:] == [("ann", "paused"), ("bob", "resumed"), ("bob", "cancelled")]
 
+    @pytest.mark.parametrize("verb", ["approve", "pause", "resume", "cancel"])
+    def test_a_verb_is_done_to_the_job_that_was_seen(self, jobs, hold, verb):
+        hold(2)
+        job = jobs.begin(GROUP, CANARY, by="ann", approval_over=1 if verb == "approve" else None)
+        if verb == "resume":
+            job = jobs.pause(job.id, by="ann")
+        do = getattr(jobs, verb)
+        assert do(job.id, by="bob", revision=job.revision - 1) is None
+        assert do(job.id, by="bob", revision=job.revision + 1) is None
+        assert jobs.open_job(job.id) == job
+        done = do(job.id, by="bob", revision=job.revision)
+        assert done.revision > job.revision
+
     def test_jobs_are_paged_newest_first(self, jobs, hold, clock):
         begun = []
         for number in range(5):

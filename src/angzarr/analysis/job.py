@@ -188,7 +188,10 @@ class JobItem(NamedTuple):
 
 
 class ReplayJobs(Protocol):
-    """What people do with replay jobs; raises LedgerUnavailable when the database is away."""
+    """What people do with replay jobs; raises LedgerUnavailable when the database is away.
+
+    A verb that names a *revision* is done to the job as it is there, and to none that went on.
+    """
 
     @abstractmethod
     def begin(
@@ -224,19 +227,19 @@ class ReplayJobs(Protocol):
         """Return entries of a job in one of *states*, in its order, behind position *after*."""
 
     @abstractmethod
-    def approve(self, job_id: str, /, *, by: str) -> ReplayJob | None:
+    def approve(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Let a proposed job begin; None for any other, and for the person who proposed it."""
 
     @abstractmethod
-    def pause(self, job_id: str, /, *, by: str) -> ReplayJob | None:
+    def pause(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Let nothing more begin until it is resumed; None unless it runs."""
 
     @abstractmethod
-    def resume(self, job_id: str, /, *, by: str) -> ReplayJob | None:
+    def resume(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Go on with a paused or halted job, in a new canary; None for any other."""
 
     @abstractmethod
-    def cancel(self, job_id: str, /, *, by: str) -> ReplayJob | None:
+    def cancel(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """End an unfinished job; what is under way is answered, nothing more begins."""
 
     @abstractmethod

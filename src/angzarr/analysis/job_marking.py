@@ -50,18 +50,27 @@ class JobMarking(ABC):
         )
         return self._fill(fresh, approval_over)
 
-    def approve(self, job_id: str, *, by: str) -> ReplayJob | None:
+    def approve(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Let a proposed job begin."""
-        return self._mark(job_id, job_rules.approved, by)
+        return self._mark(job_id, _seen_at(revision, job_rules.approved), by)
 
-    def pause(self, job_id: str, *, by: str) -> ReplayJob | None:
+    def pause(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Let nothing more begin."""
-        return self._mark(job_id, job_rules.paused, by)
+        return self._mark(job_id, _seen_at(revision, job_rules.paused), by)
 
-    def resume(self, job_id: str, *, by: str) -> ReplayJob | None:
+    def resume(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Go on in a new canary."""
-        return self._mark(job_id, job_rules.resumed, by)
+        return self._mark(job_id, _seen_at(revision, job_rules.resumed), by)
 
-    def cancel(self, job_id: str, *, by: str) -> ReplayJob | None:
+    def cancel(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """End a job."""
-        return self._mark(job_id, job_rules.cancelled, by)
+        return self._mark(job_id, _seen_at(revision, job_rules.cancelled), by)
+
+
+def _seen_at(revision: int | None, rule: JobRule) -> JobRule:
+    """Return *rule* for a job that is as it was seen; None: however it is."""
+
+    def make(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
+        return rule(job, now, by) if revision in {None, job.revision} else None
+
+    return make

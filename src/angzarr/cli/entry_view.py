@@ -46,10 +46,10 @@ _COLOURS: Final = {
 }
 
 
-def console() -> Console:
+def console(*, err: bool = False) -> Console:
     """Return the console of this terminal, or a wide one where there is none."""
-    terminal = Console(highlight=False)
-    return terminal if terminal.is_terminal else Console(highlight=False, width=_WIDTH)
+    terminal = Console(highlight=False, stderr=err)
+    return terminal if terminal.is_terminal else Console(highlight=False, width=_WIDTH, stderr=err)
 
 
 def safe(value: object, style: str = "") -> Text:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
 from typing import Final
 
 from rich.console import Console
@@ -11,12 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from angzarr.analysis.entry import HistoryLine
-from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob
+from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
 from angzarr.analysis.replay_order import ReplayOrder
-from angzarr.cli.entry_view import console, safe
+from angzarr.cli.entry_view import SHORT_ID, console, safe
 
 #: Seconds between two looks at a job that is followed.
 LOOK: Final = 0.5
+#: Entries of a job that are named.
+_NAMED: Final = 20
 
 _COLOURS: Final = {
     JobStatus.RUNNING: "cyan",
@@ -60,10 +64,14 @@ def print_page(page: JobPage) -> None:
 
 
 def print_detail(
-    job: ReplayJob, history: Sequence[HistoryLine], refused: Sequence[JobItem]
+    job: ReplayJob,
+    history: Sequence[HistoryLine],
+    refused: Sequence[JobItem],
+    *,
+    err: bool = False,
 ) -> None:
     """Print everything about a job."""
-    out = console()
+    out = console(err=err)
     plan = job.plan
     rate = "no limit" if plan.rate is None else f"{plan.rate:g} a second"
     stages = ", ".join(map(str, (*plan.stages, "all")))
@@ -75,7 +83,7 @@ def print_detail(
         f" {plan.halt_share:.0%}",
         "stage": f"{job.stage + 1} of {len(plan.stages) + 1}, round {job.round}",
         "sent to": str(ReplayOrder(to_queue=plan.to_queue, to_handler=plan.to_handler)),
-        "group": job.group,
+        "chosen": _chosen(job.selection),
         "handlers": ", ".join(job.handlers),
         "begun": f"{_time(job.created_at)} by {job.created_by}",
         "approved": job.approved_by,
@@ -89,6 +97,24 @@ def print_detail(
         out.print(safe(f"  {_time(line.at)}  {line.who}  {line.what}  {line.detail}"))
     for one in refused:
         out.print(safe(f"  refused {one.entry_id[:12]}: {one.reason}"))
+
+
+def _chosen(selection: Selection) -> str:
+    """Return in one line which entries a job was to replay."""
+    if selection.entry_ids:
+        shown = ", ".join(one[:SHORT_ID] for one in selection.entry_ids[:_NAMED])
+        more = len(selection.entry_ids) - _NAMED
+        return f"entries {shown}" + (f" and {more} more" if more > 0 else "")
+    wanted = asdict(selection.wanted) | {"status": selection.status, "at most": selection.limit}
+    return ", ".join(
+        f"{name.replace('_', ' ')} {_said(value)}"
+        for name, value in wanted.items()
+        if value not in (None, "")
+    )
+
+
+def _said(value: object) -> str:
+    return _time(value) if isinstance(value, datetime) else str(value)
 
 
 def line_of(job: ReplayJob) -> str:

@@ -113,22 +113,64 @@ def _verb(name: str, said: str, help_: str, can: str) -> None:
     def command(app_name: str | None, job: str, *, as_json: bool) -> None:
         with opened(app_name) as store:
             before = found(store, job)
-            verb: Callable[..., ReplayJob | None] = getattr(store, name)
-            after = verb(job, by=person())
+            after = _steer(store, name)(job, by=person())
         if after is None:
             msg = f"job {job} is {before.status}: {can}"
             raise click.ClickException(msg)
-        if as_json:
-            print_json(job_json.job_json(after))
-        else:
-            click.echo(f"job {job} is {said}")
+        _tell(after, said, as_json=as_json)
+
+
+def _asking_verb(name: str, said: str, help_: str, can: str) -> None:
+    """Add the command *name*, which shows the job and asks; it is done to what was shown."""
+
+    @jobs.command(name, help=help_)
+    @click.argument("job")
+    @click.option("--yes", is_flag=True, help="Do not ask.")
+    @JSON
+    @click.pass_obj
+    def command(app_name: str | None, job: str, *, yes: bool, as_json: bool) -> None:
+        with opened(app_name) as store:
+            shown = found(store, job)
+            if not yes:
+                job_view.print_detail(shown, store.job_history(job), (), err=True)
+                what = f"{name.capitalize()} this job of {shown.total} entries?"
+                click.confirm(what, abort=True, err=True)
+            after = _steer(store, name)(job, by=person(), revision=_at(shown))
+            if after is None and _at(shown) not in {None, found(store, job).revision}:
+                msg = f"job {job} changed meanwhile: look at it again"
+                raise click.ClickException(msg)
+        if after is None:
+            msg = f"job {job} is {shown.status}: {can}"
+            raise click.ClickException(msg)
+        _tell(after, said, as_json=as_json)
+
+
+def _steer(store: ReplayJobs, name: str) -> Callable[..., ReplayJob | None]:
+    steer: Callable[..., ReplayJob | None] = getattr(store, name)
+    return steer
+
+
+def _at(shown: ReplayJob) -> int | None:
+    """Return the revision that must still hold; None: the job runs, and each step is one."""
+    return None if shown.status is JobStatus.RUNNING else shown.revision
+
+
+def _tell(job: ReplayJob, said: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job_json.job_json(job))
+    else:
+        click.echo(f"job {job.id} is {said}")
 
 
 _verb("pause", "paused", "Let nothing more of JOB begin until it is resumed.",
       "only a running job can be paused")  # fmt: skip
 _verb("resume", "running", "Go on with a paused or halted JOB, in a new canary.",
       "only a paused or halted job can be resumed")  # fmt: skip
-_verb("cancel", "cancelled", "End JOB; what is under way is still answered.",
-      "only an unfinished job can be cancelled")  # fmt: skip
-_verb("approve", "approved", "Let JOB, which somebody else proposed, begin.",
-      "only a proposed job can be approved, and not by the person who proposed it")  # fmt: skip
+_asking_verb("cancel", "cancelled", "Show and end JOB; what is under way is still answered.",
+             "only an unfinished job can be cancelled")  # fmt: skip
+_asking_verb(
+    "approve",
+    "approved",
+    "Show JOB, which somebody else proposed, and let it begin.",
+    "only a proposed job can be approved, and not by the person who proposed it",
+)

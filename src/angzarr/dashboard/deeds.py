@@ -52,26 +52,34 @@ def compensate(desk: Desk, entry: Entry, note: str, *, by: Caller) -> tuple[str,
         return "not begun: its payload cannot be had now", False
 
 
+def job_id_of(selection: Selection, plan: JobPlan, *, by: Caller, note: str, key: str) -> str:
+    """Return the id of the job that a caller asks for under *key*."""
+    asked = repr((by.name, key, selection, plan, note))
+    return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def begin_job(
     desk: Desk, selection: Selection, plan: JobPlan, *, by: Caller, note: str, key: str | None
 ) -> ReplayJob:
     """Begin a replay job; the same *key* of one caller for the same job twice is one job."""
-    asked = repr((by.name, key, selection, plan, note))
-    named = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    job_id = named if key else secrets.token_hex(16)
+    job_id = job_id_of(selection, plan, by=by, note=note, key=key) if key else secrets.token_hex(16)
     return desk.jobs.begin(
         selection, plan, by=by.name, note=note, job_id=job_id, approval_over=desk.approval_over
     )
 
 
-def steer_job(desk: Desk, job_id: str, how: str, *, by: Caller) -> ReplayJob:
-    """Pause, resume, cancel or approve a job; return it as it is then."""
+def steer_job(
+    desk: Desk, job_id: str, how: str, *, by: Caller, revision: int | None = None
+) -> ReplayJob:
+    """Pause, resume, cancel or approve a job as it was seen at *revision*; return it as it is."""
     jobs = desk.jobs
     steers = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}
     job = job_of(desk, job_id)
-    done = (steers | {"approve": jobs.approve})[how](job_id, by=by.name)
+    done = (steers | {"approve": jobs.approve})[how](job_id, by=by.name, revision=revision)
     if done is not None:
         return done
+    if revision not in {None, job_of(desk, job_id).revision}:
+        raise stale("job")
     if how == "approve" and job.status is JobStatus.PROPOSED:
         raise Problem(409, "own-proposal", "somebody else must approve it: you proposed it")
     raise Problem(409, "does-not-apply", f"a job that is {job.status} cannot {how}")

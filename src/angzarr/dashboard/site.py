@@ -25,7 +25,7 @@ from angzarr.dashboard.pages import entries as entry_pages
 from angzarr.dashboard.pages import groups as group_pages
 from angzarr.dashboard.pages import jobs as job_pages
 from angzarr.dashboard.pages import many as many_pages
-from angzarr.dashboard.pages import session
+from angzarr.dashboard.pages import session, steering
 from angzarr.dashboard.pages.route import refused
 from angzarr.dashboard.problem import Problem, crash, problem_of
 from angzarr.dashboard.sessions import Sessions
@@ -35,7 +35,11 @@ from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import AngzarrError
 from angzarr.resilience.limit import Limit
 
-_PAGES: Final = (session, many_pages, group_pages, entry_pages, job_pages, breaker_pages)
+_PAGES: Final = (
+    *(session, many_pages, group_pages, entry_pages, job_pages),
+    steering,  # behind what is besides to see of a job
+    breaker_pages,
+)
 #: All there is to ask for.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     about.health,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
@@ -11,6 +11,7 @@ from tests.unit.cli.ledger_app import held
 
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.ledger import EntryFilter
 from angzarr.cli import entry_replay, job_view
 from angzarr.cli.analyze import open_worker
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
@@ -160,7 +161,10 @@ def test_a_person_pauses_resumes_and_cancels(ledger, run, jobs):
     assert again.exit_code == 1
     assert "is paused: only a running job can be paused" in again.output
     assert "is running" in run("dlq", "jobs", "resume", job_id).output
-    assert "is cancelled" in run("dlq", "jobs", "cancel", job_id).output
+    asked = run("dlq", "jobs", "cancel", job_id, input="n\n")
+    assert "Cancel this job of 3 entries?" in asked.output
+    assert (asked.exit_code, jobs.open_job(job_id).status) == (1, JobStatus.RUNNING)
+    assert "is cancelled" in run("dlq", "jobs", "cancel", job_id, "--yes").output
     assert run("dlq", "jobs", "watch", job_id).exit_code == 4
     shown = run("dlq", "jobs", "show", job_id).output
     assert "cancelled by" in shown
@@ -172,10 +176,41 @@ def test_a_large_job_is_proposed_and_not_approved_by_its_author(app, ledger, run
     three(ledger)
     job = begun(run)
     assert job["status"] == "proposed"
-    refused = run("dlq", "jobs", "approve", job["id"])
+    refused = run("dlq", "jobs", "approve", job["id"], "--yes")
     assert refused.exit_code == 1
     assert "not by the person who proposed it" in refused.output
     assert run("dlq", "jobs", "watch", job["id"]).exit_code == 5
+
+
+@pytest.fixture
+def proposed(ledger, jobs):
+    """A job that somebody else proposed."""
+    three(ledger)
+    wanted = Selection(wanted=EntryFilter(domain="order", until=datetime(2030, 1, 1, tzinfo=UTC)))
+    plan = JobPlan(stages=(2,), to_queue="spare")
+    return jobs.begin(wanted, plan, by="somebody else", note="bank", approval_over=1)
+
+
+def test_whoever_approves_is_shown_what_and_asked(run, jobs, proposed):
+    asked = run("dlq", "jobs", "approve", proposed.id, input="n\n")
+    for told in (
+        "domain order, until 2030-01-01 00:00:00 UTC", "stages 2, all", "bank",
+        "to queue spare", "by somebody else", "Approve this job of 3 entries?",
+    ):  # fmt: skip
+        assert told in asked.output, told
+    assert asked.exit_code == 1
+    assert jobs.open_job(proposed.id).status is JobStatus.PROPOSED
+    assert "is approved" in run("dlq", "jobs", "approve", proposed.id, input="y\n").output
+    assert jobs.open_job(proposed.id).status is JobStatus.RUNNING
+
+
+def test_a_job_that_changed_while_its_approver_thought_is_not_approved(
+    run, jobs, proposed, monkeypatch
+):
+    monkeypatch.setattr("click.confirm", lambda *_, **__: jobs.cancel(proposed.id, by="ann"))
+    result = run("dlq", "jobs", "approve", proposed.id)
+    assert result.exit_code == 1
+    assert "changed meanwhile: look at it again" in result.output
 
 
 def test_show_tells_what_was_refused_and_why(app, ledger, run, at_work):

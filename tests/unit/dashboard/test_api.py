@@ -296,15 +296,40 @@ def test_a_large_job_waits_for_another_persons_approval(world, group):
     path = f"{PREFIX}/jobs/{job['id']}/approve"
     assert job["status"] == "proposed"
     assert client.post(path).status_code == 403
-    done = api(world, Role.APPROVER).post(path).json()
+    seen = client.get(f"{PREFIX}/jobs/{job['id']}").headers["etag"]
+    done = api(world, Role.APPROVER).post(path, headers={"If-Match": seen}).json()
     assert (done["status"], done["approved_by"]) == ("running", "approver@test")
+
+
+@pytest.mark.parametrize("shown", [{}, {"If-Match": "*"}])
+def test_nobody_approves_what_he_has_not_seen(world, group, shown):
+    world.approval_over = 2
+    job = api(world).post(f"{PREFIX}/jobs", json={"filter": {"fingerprint": group}}).json()
+    path, approver = f"{PREFIX}/jobs/{job['id']}/approve", api(world, Role.APPROVER)
+    answer = approver.post(path, headers=shown)
+    assert (answer.status_code, problem(answer)) == (428, "if-match-missing")
+    answer = approver.post(path, headers={"If-Match": '"7"'})
+    assert (answer.status_code, problem(answer)) == (412, "stale")
+    assert world.jobs.all[job["id"]].status is JobStatus.PROPOSED
+
+
+@pytest.mark.parametrize("how", ["pause", "cancel"])
+def test_a_job_is_steered_as_it_was_seen_where_its_caller_says_so(world, client, group, how):
+    begun = client.post(f"{PREFIX}/jobs", json={"filter": {"fingerprint": group}})
+    path = f"{begun.headers['location']}/{how}"
+    stale = client.post(path, headers={"If-Match": '"7"'})
+    assert (stale.status_code, problem(stale)) == (412, "stale")
+    assert world.jobs.all[begun.json()["id"]].status is JobStatus.RUNNING
+    done = client.post(path, headers={"If-Match": begun.headers["etag"]})
+    assert done.status_code == 200
+    assert done.headers["etag"] != begun.headers["etag"]
 
 
 def test_nobody_approves_what_he_proposed(world, group):
     world.approval_over = 2
     approver = api(world, Role.APPROVER)
     job = approver.post(f"{PREFIX}/jobs", json={"filter": {"fingerprint": group}}).json()
-    answer = approver.post(f"{PREFIX}/jobs/{job['id']}/approve")
+    answer = approver.post(f"{PREFIX}/jobs/{job['id']}/approve", headers={"If-Match": '"1"'})
     assert (answer.status_code, problem(answer)) == (409, "own-proposal")
     assert world.jobs.all[job["id"]].status is JobStatus.PROPOSED
 

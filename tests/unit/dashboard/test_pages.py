@@ -19,7 +19,7 @@ from angzarr.dashboard_section import Role
 from angzarr.errors import ConfigurationError, LedgerUnavailable
 from angzarr.events.event import Event
 from contracts.ledger import letter_of
-from dashboard_caller import browser
+from dashboard_caller import browser, hidden
 from dashboard_world import World
 from hand_clock import START
 
@@ -175,11 +175,45 @@ def test_a_replay_of_a_group_shows_its_count_and_begins_once(world, person, grou
         "stages": "1, 2", "rate": "", "in_flight": "5", "halt_percent": "50",
         "note": "fixed", "form_key": re.search(r'form_key" value="(\w+)"', page).group(1),
     }  # fmt: skip
-    answers = [person.submit(path, path, **form) for _ in range(2)]
+    form = hidden(page) | form
+    answers = [person.post(path, data=form) for _ in range(2)]
     assert len({one.headers["location"] for one in answers}) == 1
     (job,) = world.jobs.all.values()
     assert (job.plan.stages, job.plan.rate, job.plan.halt_share) == ((1, 2), None, 0.5)
     assert job.created_by == "operator@test"
+
+
+def test_a_form_sent_twice_is_one_job_however_far_that_is(world, person, group):
+    path = f"/groups/{group}/replay"
+    form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20", "stages": "1"}
+    first = person.post(path, data=form)
+    for entry in world.ledger.get_failed_events(status=None).entries:
+        world.ledger.mark_resolved(entry.id, "the job")
+    assert person.post(path, data=form).headers["location"] == first.headers["location"]
+
+
+def test_a_replay_of_others_than_were_counted_is_asked_for_again(world, person, group):
+    path = f"/groups/{group}/replay"
+    form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20", "note": "typed"}
+    entry = world.ledger.get_failed_events(status=None).entries[0]
+    world.ledger.mark_resolved(entry.id, "somebody")
+    answer = person.post(path, data=form)
+    assert answer.status_code == 412
+    assert "<strong>2</strong> entries" in answer.text
+    assert "typed</textarea>" in answer.text
+    assert world.jobs.all == {}
+    again = person.post(path, data=form | hidden(answer.text))
+    assert again.status_code == 303
+    assert [job.total for job in world.jobs.all.values()] == [2]
+
+
+def test_a_replay_leaves_alone_what_failed_since_the_question(world, person, group):
+    path = f"/groups/{group}/replay"
+    form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20"}
+    world.clock.sleep(timedelta(seconds=1))
+    world.ledger.add_failed_event(letter_of("late", last_attempt_at=world.clock.now()))
+    assert person.post(path, data=form).status_code == 303
+    assert [job.total for job in world.jobs.all.values()] == [3]
 
 
 @pytest.mark.parametrize(
@@ -257,27 +291,6 @@ def test_a_page_without_scripts_reloads_itself_while_a_job_runs(world, person, j
     assert '<noscript><meta http-equiv="refresh"' in person.get("/jobs/j1").text
     world.jobs.put(job, status=JobStatus.DONE)
     assert "refresh" not in person.get("/jobs/j1").text
-
-
-def test_a_job_is_paused_and_resumed_by_its_page(world, person, job):
-    for how, status in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
-        assert person.submit("/jobs/j1", f"/jobs/j1/{how}").status_code == 303
-        assert world.jobs.all["j1"].status == status
-
-
-def test_a_proposed_job_is_approved_by_another_person(world, group):
-    world.approval_over = 2
-    operator, approver = browser(world), browser(world, Role.APPROVER)
-    path = f"/groups/{group}/replay"
-    form = {"stages": "1", "rate": "", "in_flight": "5", "halt_percent": "20", "form_key": "k"}
-    where = operator.submit(path, path, **form).headers["location"]
-    assert "<button>Approve" not in operator.get(where).text
-    assert "anybody with the role approver, except operator@test" in operator.get(where).text
-    assert operator.submit(where, f"{where}/approve").status_code == 403
-    assert "Approve" in approver.get(where).text
-    assert approver.submit(where, f"{where}/approve").status_code == 303
-    (job,) = world.jobs.all.values()
-    assert (job.status, job.approved_by) == (JobStatus.RUNNING, "approver@test")
 
 
 def test_too_many_open_streams_of_one_caller_are_refused(world, person, job):

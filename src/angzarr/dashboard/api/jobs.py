@@ -13,6 +13,7 @@ from angzarr.analysis.job import ItemState
 from angzarr.analysis.job_dry_run import dry_run
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import JobQuery, NewJob
+from angzarr.dashboard.api.entries import IfMatch
 from angzarr.dashboard.api.route import (
     PREFIX,
     CallerHere,
@@ -26,7 +27,8 @@ from angzarr.dashboard.api.route import (
 from angzarr.dashboard.api.shapes import DryRunShape, JobDetailShape, JobPageShape, JobShape
 from angzarr.dashboard.look import job_of
 from angzarr.dashboard.paging import next_link, page_after, sealed
-from angzarr.dashboard.revision import tag_of
+from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.revision import seen, tag_of
 
 see = seeing("jobs")
 act = acting("jobs")
@@ -34,6 +36,7 @@ approve = approving("jobs")
 #: Entries that a job did not send and that are named.
 REFUSED_SHOWN: Final = 100
 _NONE: Final = problems({404: "There is no such job."})
+_STALE: Final = problems({400: "If-Match is no ETag.", 412: "It went on meanwhile."})
 JobId = Annotated[str, Path(pattern=r"^[0-9A-Za-z_-]{1,64}$")]
 
 
@@ -84,20 +87,34 @@ def begin_job(
     return answer(job_json.job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
 
 
-@act.post("/jobs/{job_id}/{how}", response_model=JobShape, responses=_NONE)
+@act.post("/jobs/{job_id}/{how}", response_model=JobShape, responses={**_NONE, **_STALE})
 def steer_job(
     desk: DeskHere,
     caller: CallerHere,
     job_id: JobId,
     how: Literal["pause", "resume", "cancel"],
+    if_match: IfMatch = None,
 ) -> Response:
-    """Pause a job, go on with it in a new canary, or end it."""
-    job = deeds.steer_job(desk, job_id, how, by=caller)
+    """Pause a job, go on with it in a new canary, or end it.
+
+    The revision of a job that runs goes up with each step: `If-Match` is for one at rest.
+    """
+    job = deeds.steer_job(desk, job_id, how, by=caller, revision=seen(if_match))
     return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})
 
 
-@approve.post("/jobs/{job_id}/approve", response_model=JobShape, responses=_NONE)
-def approve_job(desk: DeskHere, caller: CallerHere, job_id: JobId) -> Response:
-    """Let a job begin that somebody else proposed."""
-    job = deeds.steer_job(desk, job_id, "approve", by=caller)
+@approve.post(
+    "/jobs/{job_id}/approve",
+    response_model=JobShape,
+    responses={**_NONE, **_STALE, **problems({428: "If-Match is missing, or is *."})},
+)
+def approve_job(
+    desk: DeskHere, caller: CallerHere, job_id: JobId, if_match: IfMatch = None
+) -> Response:
+    """Let a job begin that somebody else proposed; `If-Match` names what you saw of it."""
+    revision = seen(if_match)
+    if revision is None:
+        msg = "send If-Match with the ETag of the job that you looked at: nobody approves unseen"
+        raise Problem(428, "if-match-missing", msg)
+    job = deeds.steer_job(desk, job_id, "approve", by=caller, revision=revision)
     return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})

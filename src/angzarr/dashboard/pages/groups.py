@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from fastapi import Request
@@ -17,7 +17,7 @@ from angzarr.analysis.group import (
     GroupStatus,
 )
 from angzarr.analysis.job import DEFAULT_STAGES, Selection
-from angzarr.analysis.job_dry_run import dry_run
+from angzarr.analysis.job_dry_run import DryRun, dry_run
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.verb import Verb
 from angzarr.dashboard import deeds
@@ -26,10 +26,11 @@ from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import Fingerprint
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import group_of
-from angzarr.dashboard.pages.asked import filled, note_in, number_in
+from angzarr.dashboard.pages.asked import filled, moment_in, note_in, number_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.question import moment_of
 from angzarr.errors import ConfigurationError
 
 router = pages()
@@ -115,15 +116,24 @@ def replay_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> 
         plan = _plan_in(form).plan()
     except (ValidationError, ValueError) as error:
         return _replay_form(request, desk, group, form, _why(error))
-    job = deeds.begin_job(
-        desk,
-        Selection(wanted=EntryFilter(fingerprint=fingerprint)),
-        plan,
-        by=caller_of(request),
-        note=note_in(form),
-        key=form.get("form_key"),
-    )
+    caller, note, key = caller_of(request), note_in(form), form.get("form_key", "")
+    selection = _selection(fingerprint, min(moment_in(form, "until"), moment_of(desk)))
+    begun = desk.jobs.open_job(deeds.job_id_of(selection, plan, by=caller, note=note, key=key))
+    if begun is None and _counted(desk, selection)[1] != form.get("seen"):
+        msg = "nothing was begun: by now it is about other entries, look again"
+        return _replay_form(request, desk, group, form, msg, status=412)
+    job = deeds.begin_job(desk, selection, plan, by=caller, note=note, key=key)
     return go(f"/jobs/{job.id}")
+
+
+def _selection(fingerprint: str, until: datetime) -> Selection:
+    return Selection(wanted=EntryFilter(fingerprint=fingerprint, until=until))
+
+
+def _counted(desk: Desk, selection: Selection) -> tuple[DryRun, str]:
+    """Return what a replay would send, and what its form remembers of that."""
+    told = dry_run(desk.replayer, selection, desk.most_replays)
+    return told, f"{told.would_send}-{told.looked_at}"
 
 
 def _replay_form(
@@ -132,9 +142,11 @@ def _replay_form(
     group: Group,
     form: dict[str, str] | None = None,
     problem: str = "",
+    *,
+    status: int = 422,
 ) -> Response:
-    wanted = Selection(wanted=EntryFilter(fingerprint=group.fingerprint))
-    told = dry_run(desk.replayer, wanted, desk.most_replays)
+    until = moment_of(desk)
+    told, seen = _counted(desk, _selection(group.fingerprint, until))
     plan = {
         "stages": ", ".join(map(str, DEFAULT_STAGES)),
         "rate": "50",
@@ -145,10 +157,10 @@ def _replay_form(
     return render(
         request,
         "replay.html",
-        status=422 if problem else 200,
+        status=status if problem else 200,
         group=group,
         told=told,
-        plan=plan | (form or {}),
+        plan=plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
         problem=problem,
     )
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Final
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from angzarr.analysis.job import ItemState, JobStatus, ReplayJob
-from angzarr.analysis.job_approval import same_person
-from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import JobQuery
 from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId
 from angzarr.dashboard.api.route import DeskHere
@@ -21,11 +19,10 @@ from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import job_of
 from angzarr.dashboard.pages.asked import filled
 from angzarr.dashboard.pages.paper import write
-from angzarr.dashboard.pages.route import caller_of, go, pages, render
+from angzarr.dashboard.pages.route import caller_of, pages, render
+from angzarr.dashboard.pages.steering import ASKS, stand, steers
 from angzarr.dashboard.paging import next_query, page_after
-from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.streams import Streams
-from angzarr.dashboard_section import Role
 
 router = pages()
 _ON_A_PAGE: Final = 50
@@ -38,13 +35,6 @@ LOOK_SELDOM: Final = timedelta(seconds=10)
 LONGEST_STREAM: Final = timedelta(minutes=15)
 #: In these a job does nothing more by itself.
 _AT_REST: Final = frozenset({JobStatus.CANCELLED, JobStatus.DONE})
-#: What a person can do to a job, by its status.
-_STEERS: Final = {
-    JobStatus.PROPOSED: ("approve", "cancel"),
-    JobStatus.RUNNING: ("pause", "cancel"),
-    JobStatus.PAUSED: ("resume", "cancel"),
-    JobStatus.HALTED: ("resume", "cancel"),
-}
 
 
 @router.get("/jobs")
@@ -67,25 +57,12 @@ def show_job(request: Request, desk: DeskHere, job_id: JobId) -> Response:
         "job.html",
         job=job,
         live=job.status not in _AT_REST,
-        steers=_steers(request, job),
+        steers=steers(caller_of(request), job),
+        asks=ASKS,
+        stand=stand,
         refused=desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN),
         history=desk.jobs.job_history(job_id),
     )
-
-
-@router.post("/jobs/{job_id}/{how}")
-def steer_job(
-    request: Request,
-    desk: DeskHere,
-    job_id: JobId,
-    how: Literal["pause", "resume", "cancel", "approve"],
-) -> Response:
-    """Pause a job, go on with it, or end it."""
-    caller = caller_of(request)
-    if how == "approve" and not caller.role.covers(Role.APPROVER):
-        raise Problem(403, "role", f"approving takes the role {Role.APPROVER}")
-    deeds.steer_job(desk, job_id, how, by=caller)
-    return go(f"/jobs/{job_id}?done={how}")
 
 
 @router.get("/jobs/{job_id}/events")
@@ -94,13 +71,6 @@ async def follow_job(request: Request, desk: DeskHere, job_id: JobId) -> Respons
     job = await run_in_threadpool(job_of, desk, job_id)
     streams: Streams = request.app.state.streams
     return streams.held(caller_of(request).name, _steps(request, desk, job, streams))
-
-
-def _steers(request: Request, job: ReplayJob) -> tuple[str, ...]:
-    """Return what the caller can do to *job*."""
-    caller = caller_of(request)
-    approves = caller.role.covers(Role.APPROVER) and not same_person(caller.name, job.created_by)
-    return tuple(one for one in _STEERS.get(job.status, ()) if one != "approve" or approves)
 
 
 async def _steps(

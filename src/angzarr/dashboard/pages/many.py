@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fastapi import Request
 from starlette.responses import Response
@@ -111,18 +111,24 @@ def _act(request: Request, desk: Desk, about: About, place: _Place) -> Response:
 
 
 def _form(
-    request: Request, question: Question, about: About, place: _Place, **more: Any
+    request: Request,
+    question: Question,
+    about: About,
+    place: _Place,
+    *,
+    status: int = 200,
+    note: str = "",
 ) -> Response:
     query = f"?{request.url.query}" if request.url.query else ""
-    told = {"status": 200, "note": ""} | more
     return render(
         request,
         "confirm_many.html",
+        status=status,
         question=question,
         verb=about.verb,
         place=place,
         action=f"{request.url.path}{query}",
         named=_NAMED,
-        is_changed=told["status"] == _OTHERS,
-        **told,
+        note=note,
+        is_changed=status == _OTHERS,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
@@ -12,6 +13,7 @@ from markupsafe import Markup
 
 from angzarr.ages import ago
 from angzarr.analysis.entry_json import json_text
+from angzarr.analysis.ledger import EntryFilter
 from angzarr.printable import printable
 
 #: Characters of one value that a page shows; the API gives the whole.
@@ -48,9 +50,20 @@ def _environment() -> Environment:
         "iso": _iso,
         "utc": _utc,
         "json": lambda value: json_text(value, indent=2),
+        "chosen": _chosen,
         "segment": lambda value: quote(str(value), safe=""),
     }
     return made
+
+
+def _chosen(wanted: EntryFilter) -> list[tuple[str, str]]:
+    """Return what a filter names, as a person reads it."""
+    named = ((one.name, getattr(wanted, one.name)) for one in fields(wanted))
+    return [
+        (name, _utc(value) if isinstance(value, datetime) else str(value))
+        for name, value in named
+        if value not in (None, "")
+    ]
 
 
 def _iso(at: datetime) -> str:
