@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 
+from angzarr.adapters.memory.alerts import MemoryAlerts
+from angzarr.adapters.memory.brake import MemoryBrake
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
 from angzarr.adapters.memory.ledger import MemoryLedger
@@ -50,6 +52,10 @@ class World:
         self.groups = self.ledger
         self.jobs = Jobs(self.ledger, self.clock)
         self.writes = MemoryWrites(self.clock)
+        self.brake = MemoryBrake(self.clock)
+        self.alerts = MemoryAlerts(self.clock)
+        #: By name.
+        self.webhooks = {}
         touchy = BreakerSettings(min_calls=2, failures_in_a_row=2)
         self.breakers = InProcessBreakers({"crm": touchy}, default=touchy, clock=self.clock)
 
@@ -85,6 +91,9 @@ class World:
             groups=self.groups,
             jobs=self.jobs,
             writes=self.writes,
+            brake=self.brake,
+            alerts=self.alerts,
+            webhooks=lambda: self.webhooks,
             classifier=Classifier(
                 rules=built_in_rules(),
                 pauses=Pauses(backoff=AnalysisSettings().replay_backoff(), chance=lambda: 0.0),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 from rich.table import Table
 
 from angzarr.analysis.alert import LONGEST_PAGE, Alert, Listed, Severity
-from angzarr.analysis.alert_body import generic_json
 from angzarr.analysis.alert_delivery import Answer, Sink
-from angzarr.analysis.alert_text import trial_alert, when
+from angzarr.analysis.alert_json import answers_json, listed_json, still_open
+from angzarr.analysis.alert_text import when
+from angzarr.analysis.alert_trial import chosen, try_alert
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
@@ -36,12 +36,14 @@ def list_(app_name: str | None, limit: int, *, as_json: bool) -> None:
     store = load_application(app_name).open_alerts()
     try:
         found = store.get_alerts(limit=limit)
+        open_ = still_open(store, found)
     finally:
         store.close()
     if as_json:
-        print_json({"alerts": [_json(one) for one in found]})
+        told = [listed_json(one, is_open=one.alert.id in open_) for one in found]
+        print_json({"alerts": told})
     else:
-        _print(found)
+        _print(found, open_)
 
 
 @alerts.command()
@@ -53,40 +55,18 @@ def test(app_name: str | None, name: str | None, *, as_json: bool) -> None:
 
     Exits with 1 if one of them did not take it.
     """
-    sinks = _chosen(load_application(app_name).open_webhooks(), name)
-    alert = trial_alert(SystemClock().now(), uuid.uuid4().hex)
-    answers = {sink.name: _try(sink, alert) for sink in sinks}
+    try:
+        sinks = chosen(load_application(app_name).open_webhooks(), name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    alert, answers = try_alert(sinks, SystemClock())
     if as_json:
-        print_json({
-            name: {"arrived": answer.arrived, "problem": answer.problem or None,
-                   "seconds": answer.took.total_seconds()}
-            for name, answer in answers.items()
-        })  # fmt: skip
+        print_json(answers_json(answers))
     else:
-        for sink in sinks:
-            _say(sink, answers[sink.name], alert)
+        for known, answer in answers.items():
+            _say(sinks[known], answer, alert)
     if not all(answer.arrived for answer in answers.values()):
         raise SystemExit(1)
-
-
-def _chosen(sinks: Mapping[str, Sink], name: str | None) -> list[Sink]:
-    if not sinks:
-        msg = (
-            "this app has no webhooks: name one in analysis.alerts.webhooks, e.g."
-            " ops: {url: https://…, secrets: [whsec_…]}"
-        )
-        raise click.ClickException(msg)
-    if name is not None and name not in sinks:
-        msg = f"there is no webhook {printable(name)!r}; known are: {', '.join(sorted(sinks))}"
-        raise click.UsageError(msg)
-    return [sink for known, sink in sinks.items() if name in (None, known)]
-
-
-def _try(sink: Sink, alert: Alert) -> Answer:
-    try:
-        return sink.send(alert)
-    finally:
-        sink.close()
 
 
 def _say(sink: Sink, answer: Answer, alert: Alert) -> None:
@@ -95,13 +75,13 @@ def _say(sink: Sink, answer: Answer, alert: Alert) -> None:
     click.echo(printable(f"{sink.name} ({sink.place}): {what} ({took})"))
 
 
-def _print(found: Sequence[Listed]) -> None:
+def _print(found: Sequence[Listed], open_: frozenset[str]) -> None:
     out = console()
     if not found:
         out.print("no alerts")
         return
     table = Table()
-    for name in ("raised", "severity", "alert", "count", "delivered"):
+    for name in ("raised", "severity", "open", "alert", "count", "delivered"):
         table.add_column(name, no_wrap=name == "raised")
     for alert, deliveries in found:
         told = ", ".join(
@@ -111,16 +91,7 @@ def _print(found: Sequence[Listed]) -> None:
         severity = "resolved" if alert.resolved else alert.severity.value
         colour = "green" if alert.resolved else _COLOURS[alert.severity]
         table.add_row(
-            safe(when(alert.raised_at)), safe(severity, colour), safe(alert.title),
-            safe(alert.count), safe(told),
+            safe(when(alert.raised_at)), safe(severity, colour),
+            "yes" if alert.id in open_ else "", safe(alert.title), safe(alert.count), safe(told),
         )  # fmt: skip
     out.print(table)
-
-
-def _json(one: Listed) -> dict[str, object]:
-    told = generic_json(one.alert)
-    deliveries = [
-        {"sink": d.sink, "fate": d.fate.value, "attempts": d.attempts, "problem": d.problem or None}
-        for d in one.deliveries
-    ]
-    return {**told["data"], "raised_at": told["timestamp"], "deliveries": deliveries}

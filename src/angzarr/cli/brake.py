@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from angzarr.analysis.brake import Brake, BrakeState, Scope
+from angzarr.analysis.brake_json import standing_json, state_json
 from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
@@ -74,7 +75,7 @@ def history(app_name: str | None, *, as_json: bool) -> None:
     with _brake(app_name) as found:
         states = found.brake_history(_SHOWN)
     if as_json:
-        print_json([_json(state) for state in states])
+        print_json([state_json(state) for state in states])
         return
     for state in states:
         console().print(safe(_line(state)))
@@ -92,7 +93,7 @@ def _brake(app_name: str | None) -> Iterator[Brake]:
 def _tell(state: BrakeState, *, as_json: bool) -> None:
     now = datetime.now(UTC)
     if as_json:
-        print_json(_json(state) | {"holds": state.holds(now).value})
+        print_json(standing_json(state, now))
         return
     console().print(safe(_HELD[state.holds(now)]))
     if state.at is not None:
@@ -103,13 +104,3 @@ def _line(state: BrakeState) -> str:
     why = f": {state.why}" if state.why else ""
     ends = f", until {moment(state.until)}" if state.until else ""
     return f"{moment(state.at)}  {state.scope}{ends}  by {state.by}{why}"
-
-
-def _json(state: BrakeState) -> dict[str, Any]:
-    return {
-        "scope": state.scope.value,
-        "by": state.by,
-        "why": state.why,
-        "at": state.at.isoformat() if state.at else None,
-        "until": state.until.isoformat() if state.until else None,
-    }

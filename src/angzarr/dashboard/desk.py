@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from angzarr.analysis.alert import Alerts
+from angzarr.analysis.alert_delivery import Sink
+from angzarr.analysis.brake import Brake
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.gathering import Gathering
@@ -26,6 +29,10 @@ class Desk:
     groups: Groups
     jobs: ReplayJobs
     writes: Writes
+    brake: Brake
+    alerts: Alerts
+    #: Where alerts go besides the log, by name; raises MissingExtra.
+    webhooks: Callable[[], Mapping[str, Sink]]
     #: Which class entries would have now, and all that is known of them.
     classifier: Classifier
     gathering: Gathering

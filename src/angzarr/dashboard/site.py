@@ -15,11 +15,14 @@ from starlette.staticfiles import StaticFiles
 from angzarr import __version__
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dashboard.access import Access
-from angzarr.dashboard.api import about, breakers, entries, groups, jobs
+from angzarr.dashboard.api import about, alerts, brake, breakers, entries, groups, jobs
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.api.shapes import ProblemShape
+from angzarr.dashboard.brake_light import BrakeLight
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.door import Door
+from angzarr.dashboard.pages import alerts as alert_pages
+from angzarr.dashboard.pages import brake as brake_pages
 from angzarr.dashboard.pages import breakers as breaker_pages
 from angzarr.dashboard.pages import entries as entry_pages
 from angzarr.dashboard.pages import groups as group_pages
@@ -35,17 +38,18 @@ from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import AngzarrError
 from angzarr.resilience.limit import Limit
 
+_NOUNS: Final = (entries, groups, jobs, breakers, brake, alerts)
 _PAGES: Final = (
     *(session, many_pages, group_pages, entry_pages, job_pages),
     steering,  # behind what is besides to see of a job
-    breaker_pages,
+    *(breaker_pages, brake_pages, alert_pages),
 )
 #: All there is to ask for.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     about.health,
     about.see,
     jobs.approve,  # before what else is done to a job
-    *(router for noun in (entries, groups, jobs, breakers) for router in (noun.see, noun.act)),
+    *(router for noun in _NOUNS for router in (noun.see, noun.act)),
     *(page.router for page in _PAGES),
 )
 _TOLD: Final = """\
@@ -89,6 +93,7 @@ def build_api(desk: Desk, door: Door, streams: Streams) -> FastAPI:
     app.state.desk = desk
     app.state.door = door
     app.state.streams = streams
+    app.state.brake_light = BrakeLight(desk.brake, desk.clock)
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/static", StaticFiles(packages=[("angzarr.dashboard", "static")]), name="static")

@@ -57,6 +57,12 @@ def test_alerts_are_json_for_programs(run, store):
     ]
 
 
+def test_an_alert_whose_cause_is_not_known_to_be_gone_is_open(run, store):
+    store.raise_([sighting_of("f1"), sighting_of("f2", resolved=True)])
+    told = json.loads(run("dlq", "alerts", "list", "--json").output)["alerts"]
+    assert {one["group"]: one["open"] for one in told} == {"f1": True, "f2": False}
+
+
 def test_what_a_letter_says_moves_no_terminal(run, store):
     store.raise_([sighting_of("f1", title="\x1b[2J[red]x[/red]")])
     shown = run("dlq", "alerts", "list").output

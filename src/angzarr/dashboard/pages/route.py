@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 
 from angzarr.dashboard.access import LOCAL, Access, Caller
+from angzarr.dashboard.brake_light import BrakeLight
 from angzarr.dashboard.door import Door
 from angzarr.dashboard.pages.paper import write
 from angzarr.dashboard.problem import Problem, problem_of
@@ -68,16 +69,23 @@ def pages(*, is_open: bool = False) -> APIRouter:
     return APIRouter(route_class=kind, include_in_schema=False)
 
 
-def render(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """Return a page; what it shows of its caller comes from the request."""
+def render(
+    request: Request, template: str, *, status: int = 200, waits: bool = True, **values: Any
+) -> Response:
+    """Return a page; what it shows of its caller comes from the request.
+
+    It asks how the brake stands, unless it must not wait.
+    """
     caller: Caller | None = getattr(request.state, "caller", None)
     door: Door = request.app.state.door
     acts = caller is not None and caller.role.covers(Role.OPERATOR)
     kind, whose = _holder(request, door.access)
+    light: BrakeLight = request.app.state.brake_light
     html = write(
         template,
         caller=caller,
         can_act=acts,
+        brake=light.look() if caller and waits else light.last(),
         has_login=not door.access.is_open,
         form_token=door.access.sessions.form_token(kind, whose),
         form_key=secrets.token_hex(16),
@@ -106,7 +114,8 @@ def set_cookie(request: Request, response: Response, name: str, value: str) -> N
 
 def refused(request: Request, problem: Problem) -> Response:
     """Return *problem* as a page."""
-    response = render(request, "problem.html", status=problem.status, problem=problem)
+    status = problem.status
+    response = render(request, "problem.html", status=status, waits=False, problem=problem)
     response.headers.update(problem.headers)
     return response
 

@@ -1,0 +1,104 @@
+"""Alerts over HTTP: what people were told, and whether it would arrive (spec A5)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import Field
+from starlette.responses import Response
+
+from angzarr.analysis.alert import LONGEST_PAGE, Fate, Kind, Severity
+from angzarr.analysis.alert_json import answers_json, listed_json, still_open
+from angzarr.analysis.alert_trial import chosen, try_alert
+from angzarr.dashboard.api.route import DeskHere, acting, answer, problems, seeing
+from angzarr.dashboard.api.shapes import Asked, Shape, Text
+from angzarr.dashboard.problem import Problem
+
+see = seeing("alerts")
+act = acting("alerts")
+
+
+class DeliveryShape(Shape):
+    """How the delivery of an alert to one receiver stands."""
+
+    sink: str
+    fate: Fate
+    attempts: int
+    problem: str | None
+
+
+class AlertShape(Shape):
+    """An alert as it was raised; `open`: its cause is not known to be gone."""
+
+    id: str
+    key: str
+    kind: Kind
+    severity: Severity
+    resolved: bool
+    open: bool
+    title: str
+    text: str
+    todo: str
+    link: str | None
+    raised_at: datetime
+    since: datetime
+    last_at: datetime
+    count: int
+    group: str | None
+    domain: str | None
+    handler: str | None
+    error_type: str | None
+    deliveries: list[DeliveryShape]
+
+
+class AlertsShape(Shape):
+    """The alerts that were raised last, newest first."""
+
+    alerts: list[AlertShape]
+
+
+class AlertQuery(Asked):
+    """Which of the alerts that were raised last."""
+
+    limit: int = Field(default=50, ge=1, le=LONGEST_PAGE, description="So many are looked at.")
+    open: bool | None = Field(default=None, description="Only those that are open, or are not.")
+
+
+class Trial(Asked):
+    """A test alert; without a name to every webhook."""
+
+    name: Text | None = None
+
+
+class AnswerShape(Shape):
+    """What came of sending one alert."""
+
+    arrived: bool
+    problem: str | None
+    seconds: float
+
+
+@see.get("/alerts", response_model=AlertsShape)
+def list_alerts(desk: DeskHere, asked: Annotated[AlertQuery, Query()]) -> Response:
+    """List alerts, the one raised last first, and how their deliveries stand."""
+    found = desk.alerts.get_alerts(limit=asked.limit)
+    ids = still_open(desk.alerts, found)
+    told = [listed_json(one, is_open=one.alert.id in ids) for one in found]
+    return answer({"alerts": [one for one in told if asked.open in {None, one["open"]}]})
+
+
+@act.post(
+    "/alerts/test",
+    response_model=dict[str, AnswerShape],
+    responses=problems({409: "This app has no webhooks."}),
+)
+def try_alerts(desk: DeskHere, asked: Trial) -> Response:
+    """Send a signed test alert to each webhook and say what came back."""
+    try:
+        sinks = chosen(desk.webhooks(), asked.name)
+    except ValueError as error:
+        raise Problem(422, "invalid", str(error)) from error
+    _, answers = try_alert(sinks, desk.clock)
+    return answer(answers_json(answers))

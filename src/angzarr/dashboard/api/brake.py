@@ -1,0 +1,92 @@
+"""The brake over HTTP: how it stands, pull, release (issue: the global brake)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from angzarr.analysis.brake import BrakeState, Scope
+from angzarr.analysis.brake_json import standing_json, state_json
+from angzarr.analysis.verb import LONGEST_NOTE
+from angzarr.dashboard import braking
+from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, seeing
+from angzarr.dashboard.api.shapes import Asked, Moment, Shape
+from angzarr.dashboard.brake_light import BrakeLight
+from angzarr.dashboard.desk import Desk
+
+see = seeing("brake")
+act = acting("brake")
+_Why = Annotated[str, Field(max_length=LONGEST_NOTE)]
+
+
+class BrakePut(Shape):
+    """How somebody put the brake."""
+
+    scope: Scope
+    by: str
+    why: str
+    at: Moment | None
+    until: Moment | None
+
+
+class BrakeShape(BrakePut):
+    """How the brake stands; `holds` is what it holds now."""
+
+    holds: Scope
+
+
+class BrakeDetailShape(BrakeShape):
+    """How the brake stands, and how it stood, oldest first."""
+
+    history: list[BrakePut]
+
+
+class Pull(Asked):
+    """`automatic`: nothing is replayed by itself; `all`: nor what people asked for."""
+
+    scope: Literal["automatic", "all"] = "automatic"
+    why: _Why = ""
+    #: When it lets go by itself.
+    until: Moment | None = None
+
+
+class Release(Asked):
+    """Why replays may go on."""
+
+    why: _Why = ""
+
+
+def light_of(request: Request) -> BrakeLight:
+    """Return what shows the brake on pages."""
+    light: BrakeLight = request.app.state.brake_light
+    return light
+
+
+LightHere = Annotated[BrakeLight, Depends(light_of)]
+
+
+@see.get("/brake", response_model=BrakeDetailShape)
+def show_brake(desk: DeskHere) -> Response:
+    """Return how the brake stands, and who moved it lately."""
+    history = [state_json(one) for one in desk.brake.brake_history(braking.TOLD)]
+    return answer(_told(desk, desk.brake.state()) | {"history": history})
+
+
+@act.post("/brake/pull", response_model=BrakeShape)
+def pull_brake(desk: DeskHere, light: LightHere, caller: CallerHere, asked: Pull) -> Response:
+    """Stop replays for every analysis worker; one that holds is never weakened."""
+    scope = Scope(asked.scope)
+    return answer(_told(desk, braking.pull(desk, light, scope, asked.why, asked.until, by=caller)))
+
+
+@act.post("/brake/release", response_model=BrakeShape)
+def release_brake(desk: DeskHere, light: LightHere, caller: CallerHere, asked: Release) -> Response:
+    """Let replays go on."""
+    return answer(_told(desk, braking.release(desk, light, asked.why, by=caller)))
+
+
+def _told(desk: Desk, state: BrakeState) -> dict[str, Any]:
+    return standing_json(state, desk.clock.now())

@@ -1,0 +1,40 @@
+"""The page of alerts: what people were told lately, and which of it is not over."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import Request
+from starlette.responses import Response
+
+from angzarr.analysis.alert import GROUP, JOB, Alert
+from angzarr.analysis.alert_json import still_open
+from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard.pages.route import pages, render
+
+router = pages()
+#: Alerts that are looked at, those raised last.
+_SHOWN: Final = 200
+
+
+@router.get("/alerts")
+def list_alerts(request: Request, desk: DeskHere) -> Response:
+    """Show alerts that are open, then those that are over."""
+    found = desk.alerts.get_alerts(limit=_SHOWN)
+    ids = still_open(desk.alerts, found)
+    return render(
+        request,
+        "alerts.html",
+        open_=[one for one in found if one.alert.id in ids],
+        past=[one for one in found if one.alert.id not in ids],
+        most=_SHOWN,
+        is_full=len(found) == _SHOWN,
+        where=_where,
+    )
+
+
+def _where(alert: Alert) -> str:
+    """Return the kind of page that is about what an alert is about, if there is one."""
+    kind, name = alert.subject.partition(":")[::2]
+    kinds = {GROUP: "groups", JOB: "jobs"}
+    return kinds.get(f"{kind}:", "") if name else ""

@@ -1,0 +1,86 @@
+"""Pages of the brake: how it stands, pulling it, and releasing the pull that was seen."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from fastapi import Request
+from starlette.responses import Response
+
+from angzarr.analysis.brake import BrakeState, Scope
+from angzarr.dashboard import braking
+from angzarr.dashboard.api.brake import LightHere
+from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard.pages.asked import note_in
+from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
+from angzarr.dashboard.problem import Problem
+
+router = pages()
+_CHANGED: Final = 412
+_SCOPES: Final = {"automatic": Scope.AUTOMATIC, "all": Scope.ALL}
+#: When it may let go by itself.
+_ENDS: Final = {
+    "": None,
+    "15 minutes": timedelta(minutes=15),
+    "1 hour": timedelta(hours=1),
+    "8 hours": timedelta(hours=8),
+    "1 day": timedelta(days=1),
+}
+
+
+@router.get("/brake")
+def show_brake(request: Request, desk: DeskHere, light: LightHere) -> Response:
+    """Show how the brake stands and who moved it lately."""
+    light.show(desk.brake.state())
+    return render(
+        request,
+        "brake.html",
+        history=tuple(reversed(desk.brake.brake_history(braking.TOLD))),
+        ends=[one for one in _ENDS if one],
+    )
+
+
+@router.post("/brake/pull")
+def pull_brake(request: Request, desk: DeskHere, light: LightHere) -> Response:
+    """Pull the brake."""
+    form = form_of(request)
+    scope, ends = form.get("scope", ""), form.get("ends", "")
+    if scope not in _SCOPES or ends not in _ENDS:
+        raise Problem(422, "invalid", "the form holds what its page did not offer")
+    span = _ENDS[ends]
+    until = desk.clock.now() + span if span else None
+    braking.pull(desk, light, _SCOPES[scope], note_in(form), until, by=caller_of(request))
+    return go("/brake?done=pull")
+
+
+@router.get("/brake/release")
+def ask_release(request: Request, desk: DeskHere) -> Response:
+    """Ask whether replays are to go on."""
+    operator_of(request)
+    return _question(request, desk.brake.state())
+
+
+@router.post("/brake/release")
+def release_brake(request: Request, desk: DeskHere, light: LightHere) -> Response:
+    """Release the brake as its page showed it; where somebody moved it since, ask again."""
+    form, state = form_of(request), desk.brake.state()
+    if form.get("seen") != _seen(state):
+        return _question(request, state, status=_CHANGED)
+    braking.release(desk, light, note_in(form), by=caller_of(request))
+    return go("/brake?done=release")
+
+
+def _question(request: Request, state: BrakeState, *, status: int = 200) -> Response:
+    return render(
+        request,
+        "confirm_release.html",
+        status=status,
+        state=state,
+        seen=_seen(state),
+        is_changed=status == _CHANGED,
+    )
+
+
+def _seen(state: BrakeState) -> str:
+    return state.at.isoformat() if state.at else "never"
