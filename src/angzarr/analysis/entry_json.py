@@ -17,7 +17,7 @@ from angzarr.analysis.entry import Entry, EntryDetail, Unreadable
 from angzarr.analysis.ledger import FailureStats, Page
 
 #: How the ledger works inside is nobody else's business.
-_PRIVATE: Final = ("wake_at", "letter_replay", "published_at")
+PRIVATE: Final = ("wake_at", "letter_replay", "published_at")
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
@@ -38,7 +38,7 @@ def _finite(value: object) -> object:
 
 def entry_json(entry: Entry) -> dict[str, Any]:
     """Return *entry* as a JSON object."""
-    fields = {name: value for name, value in asdict(entry).items() if name not in _PRIVATE}
+    fields = {name: value for name, value in asdict(entry).items() if name not in PRIVATE}
     return fields | {"projection_name": entry.projection_name}
 
 

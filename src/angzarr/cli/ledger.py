@@ -1,4 +1,4 @@
-"""angzarr ledger: the ledger's own tables: upgrade them, check them, count anew."""
+"""angzarr ledger: its tables (upgrade them, check them, count anew), and all that is in them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from angzarr.analysis.upkeep import LedgerUpkeep, Revision, Standing
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
+from angzarr.cli.ledger_export import export
 from angzarr.printable import printable
 
 _SAYS = {
@@ -23,7 +24,10 @@ _SAYS = {
 
 @click.group()
 def ledger() -> None:
-    """Tables of the ledger: their revision, upgrades, checks, counts."""
+    """Look after the ledger: revision of its tables, upgrades, checks, counts, export."""
+
+
+ledger.add_command(export)
 
 
 @ledger.command()

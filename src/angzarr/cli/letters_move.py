@@ -132,7 +132,8 @@ def export(
 ) -> None:
     """Write dead letters as lines of JSON; they stay in their queue unless --drain is said.
 
-    With --drain a letter is let go once its line is on the disk.
+    With --drain a letter is let go once its line is on the disk. What was filed already is in the
+    ledger: `angzarr ledger export` writes entries and, with --letters, lines like these.
     """
     if target == "-" and (drain or as_json):
         msg = "--drain and --json need a file: name one with --to"

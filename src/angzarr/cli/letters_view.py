@@ -25,11 +25,11 @@ Tell = Callable[[int], None]
 
 
 @contextmanager
-def progress(doing: str, total: int | None, *, bar: bool) -> Iterator[Tell]:
-    """Give what is told how many letters were taken: a bar on a terminal, else a line at times."""
+def progress(doing: str, total: int | None, *, bar: bool, what: str = "letters") -> Iterator[Tell]:
+    """Give what is told how many were taken: a bar on a terminal, else a line at times."""
     console = Console(stderr=True)
     if not (bar and console.is_terminal):
-        yield _lines(doing, total)
+        yield _lines(doing, total, what)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -86,14 +86,14 @@ def account_json(account: Account, *, stopped: bool) -> dict[str, Any]:
     }
 
 
-def _lines(doing: str, total: int | None) -> Tell:
+def _lines(doing: str, total: int | None, what: str) -> Tell:
     seldom = Seldom(_NOW_AND_THEN, time.monotonic)
     seldom.now()  # what takes no longer needs no line
 
     def tell(taken: int) -> None:
         if seldom.now():
             of = f" of about {_at_least(total, taken)}" if total is not None else ""
-            click.echo(f"{doing}: {taken}{of} letters", err=True)
+            click.echo(f"{doing}: {taken}{of} {what}", err=True)
 
     return tell
 

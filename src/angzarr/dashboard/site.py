@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from angzarr import __version__
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dashboard.access import Access
-from angzarr.dashboard.api import about, alerts, brake, breakers, entries, groups, jobs
+from angzarr.dashboard.api import about, alerts, brake, breakers, entries, export, groups, jobs
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.api.shapes import ProblemShape
 from angzarr.dashboard.brake_light import BrakeLight
@@ -25,6 +25,7 @@ from angzarr.dashboard.pages import alerts as alert_pages
 from angzarr.dashboard.pages import brake as brake_pages
 from angzarr.dashboard.pages import breakers as breaker_pages
 from angzarr.dashboard.pages import entries as entry_pages
+from angzarr.dashboard.pages import export as export_pages
 from angzarr.dashboard.pages import groups as group_pages
 from angzarr.dashboard.pages import jobs as job_pages
 from angzarr.dashboard.pages import many as many_pages
@@ -40,7 +41,7 @@ from angzarr.resilience.limit import Limit
 
 _NOUNS: Final = (entries, groups, jobs, breakers, brake, alerts)
 _PAGES: Final = (
-    *(session, many_pages, group_pages, entry_pages, job_pages),
+    *(session, many_pages, export_pages, group_pages, entry_pages, job_pages),
     steering,  # behind what is besides to see of a job
     *(breaker_pages, brake_pages, alert_pages),
 )
@@ -48,6 +49,7 @@ _PAGES: Final = (
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     about.health,
     about.see,
+    export.see,  # before what one entry is asked by
     jobs.approve,  # before what else is done to a job
     *(router for noun in _NOUNS for router in (noun.see, noun.act)),
     *(page.router for page in _PAGES),

@@ -1,12 +1,13 @@
-"""Streams: connections that stay open while a page is looked at; few for each caller."""
+"""Streams: connections that stay open while a page is looked at, or much is read; few for each."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -16,17 +17,18 @@ from angzarr.dashboard.problem import Problem
 #: A browser opens no more than six to one server by itself.
 MOST_EACH: Final = 20
 
-
 #: Of all callers: a quarter of the connections that the server takes.
 MOST_OPEN: Final = 50
+#: Events as they happen, or what is read as fast as it is taken.
+Told: TypeAlias = AsyncIterator[str] | Iterator[bytes]
 _BREATH: Final = timedelta(seconds=1)
 
 
 class Stream(StreamingResponse):
     """A stream that is counted from when it is granted until it ends."""
 
-    def __init__(self, told: AsyncIterator[str], streams: Streams, caller: str) -> None:
-        super().__init__(told, media_type="text/event-stream")
+    def __init__(self, told: Told, streams: Streams, caller: str, **options: Any) -> None:
+        super().__init__(told, **options)
         self._streams, self._caller = streams, caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,21 +44,27 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self.ending = False
 
-    def held(self, caller: str, told: AsyncIterator[str]) -> Stream:
-        """Return *told* as one more stream of *caller*; raises Problem 429."""
-        if self._open[caller] >= MOST_EACH or self._open.total() >= MOST_OPEN:
-            msg = "too many pages are followed at once: close some"
-            raise Problem(429, "too-many", msg, headers={"Retry-After": "30"})
-        self._open[caller] += 1
-        return Stream(told, self, caller)
+    def held(self, caller: str, told: Told, **options: Any) -> Stream:
+        """Return *told* as one more stream of *caller*; raises Problem 429.
+
+        *options* are those of starlette's StreamingResponse.
+        """
+        with self._lock:
+            if self._open[caller] >= MOST_EACH or self._open.total() >= MOST_OPEN:
+                msg = "too many pages are followed, or exports written, at once: end some"
+                raise Problem(429, "too-many", msg, headers={"Retry-After": "30"})
+            self._open[caller] += 1
+        return Stream(told, self, caller, **options)
 
     def release(self, caller: str) -> None:
         """Let one stream of *caller* go."""
-        self._open[caller] -= 1
-        if not self._open[caller]:
-            del self._open[caller]
+        with self._lock:
+            self._open[caller] -= 1
+            if not self._open[caller]:
+                del self._open[caller]
 
     async def rest(self, pause: timedelta) -> None:
         """Wait for *pause*, or until all streams end."""

@@ -75,8 +75,11 @@ def test_a_viewer_moves_no_brake(world, how):
 def test_every_page_says_that_the_brake_is_pulled_by_whom_since_when_and_why(world, person):
     (entry,) = world.file(1)
     person.submit("/brake", "/brake/pull", scope="all", ends="1 hour", note="the CRM <b>is</b> ill")
-    for path in ("/groups", "/entries", f"/entries/{entry.id}", "/jobs", "/breakers", "/brake",
-                 "/alerts", f"/entries/{'0' * 64}", f"/groups/{entry.fingerprint}/replay"):  # fmt: skip
+    paths = (
+        "/groups", "/entries", f"/entries/{entry.id}", "/jobs", "/breakers", "/brake", "/alerts",
+        f"/entries/{'0' * 64}", f"/groups/{entry.fingerprint}/replay",
+    )  # fmt: skip
+    for path in paths:
         page = person.get(path).text
         said = page[page.index('id="brake"') :][:700]
         for word in ("jobs and compensations included", "2026-01-01 12:00:00 UTC", "operator@test",

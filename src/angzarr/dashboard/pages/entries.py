@@ -16,6 +16,7 @@ from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import EntryQuery
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import EntryId
+from angzarr.dashboard.exporting import EXPORTED
 from angzarr.dashboard.look import detail_of, explanation_of, protection_of
 from angzarr.dashboard.pages.asked import filled, filter_query, note_in, number_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
@@ -36,6 +37,7 @@ def list_entries(request: Request, desk: DeskHere) -> Response:
             asked.wanted(), status=asked.status, limit=_ON_A_PAGE, after=after
         ),
     )
+    named = filter_query(request)
     return render(
         request,
         "entries.html",
@@ -45,7 +47,9 @@ def list_entries(request: Request, desk: DeskHere) -> Response:
         classes=list(FailureClass),
         next_page=next_query(request, page.next),
         verbs=list(Verb),
-        acts_query=filter_query(request),
+        acts_query=named,
+        export_query=f"{named}&" if named else "",
+        exported=EXPORTED,
     )
 
 

@@ -70,7 +70,8 @@ async def follow_job(request: Request, desk: DeskHere, job_id: JobId) -> Respons
     """Tell a page of each step of a job, until the job rests or the page is gone."""
     job = await run_in_threadpool(job_of, desk, job_id)
     streams: Streams = request.app.state.streams
-    return streams.held(caller_of(request).name, _steps(request, desk, job, streams))
+    steps = _steps(request, desk, job, streams)
+    return streams.held(caller_of(request).name, steps, media_type="text/event-stream")
 
 
 async def _steps(

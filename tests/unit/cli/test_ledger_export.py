@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from contextlib import contextmanager
+
+import pytest
+from tests.contracts.ledger import letter_of
+
+from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.cli import ledger_export
+from angzarr.dead_letters.lines import from_line
+from angzarr.errors import LedgerUnavailable
+
+
+@pytest.fixture
+def out(tmp_path):
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out" / "entries"
+
+
+@pytest.fixture
+def filed(ledger):
+    return ledger.add_failed_events([letter_of(f"e{n}") for n in range(5)])
+
+
+def export(run, *options):
+    result = run("ledger", "export", *options)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_entries_are_written_as_lines_of_json(run, out, filed):
+    result = export(run, "--to", str(out))
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {one["id"] for one in lines} == {one.id for one in filed}
+    assert "exported 5 entries" in result.stderr
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_entries_are_written_as_csv_to_standard_output(run, filed):
+    result = export(run, "--format", "csv")
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    assert sorted(one["event_id"] for one in rows) == [f"e{n}" for n in range(5)]
+    assert rows[0]["handler_name"] == "orders.sync"
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [(["--event", "e1"], 1), (["--status", "held"], 0), (["--limit", "2"], 2), ([], 5)],
+)
+def test_the_filters_are_those_of_list(run, filed, options, count):
+    assert len(export(run, *options).stdout.splitlines()) == count
+
+
+def test_letters_can_be_imported_again(app, run, out, filed, tmp_path):
+    export(run, "--letters", "--to", str(out))
+    folder = tmp_path / "spool"
+    imported = run("dlq", "import", str(out), "--to", f"spool://{folder}")
+    assert "imported 5 letters" in imported.output
+    again = run("dlq", "export", "--from", f"spool://{folder}", "--domain", "order")
+    back = [from_line(line.encode()).letter for line in again.stdout.splitlines()]
+    assert {one.id for one in back} == {one.letter_id for one in filed}
+    assert {one.event.id for one in back} == {f"e{n}" for n in range(5)}
+
+
+def test_letters_are_no_csv(run, filed):
+    result = run("ledger", "export", "--letters", "--format", "csv")
+    assert result.exit_code == 2
+    assert "JSON lines" in result.output
+
+
+def test_all_pages_are_read_and_none_is_kept(run, out, filed, monkeypatch):
+    """Pages of two, each asked for once what it follows was written."""
+    monkeypatch.setattr("angzarr.analysis.choosing.LONGEST_PAGE", 2)
+    get, asked = SqlLedger.get_failed_events, []
+
+    def counted(*arguments, **options):
+        asked.append(options["after"])
+        return get(*arguments, **options)
+
+    monkeypatch.setattr(SqlLedger, "get_failed_events", counted)
+    export(run, "--to", str(out))
+    assert len(out.read_text().splitlines()) == 5
+    assert len(set(asked)) == 3
+
+
+def test_a_ledger_that_goes_away_amid_it_leaves_no_half_file(run, out, filed, monkeypatch):
+    monkeypatch.setattr("angzarr.analysis.choosing.LONGEST_PAGE", 2)
+    get = SqlLedger.get_failed_events
+
+    def goes_away(*arguments, **options):
+        if options["after"]:
+            raise LedgerUnavailable("the ledger is away")
+        return get(*arguments, **options)
+
+    monkeypatch.setattr(SqlLedger, "get_failed_events", goes_away)
+    result = run("ledger", "export", "--to", str(out))
+    assert result.exit_code == 1
+    assert list(out.parent.iterdir()) == []
+
+
+def test_an_export_that_is_stopped_says_so_and_leaves_nothing(run, out, filed, monkeypatch):
+    stop = threading.Event()
+    stop.set()
+
+    @contextmanager
+    def stopped():
+        yield stop
+
+    monkeypatch.setattr(ledger_export, "stopped_by_signal", stopped)
+    result = run("ledger", "export", "--to", str(out))
+    assert result.exit_code == 1
+    assert "stopped after 0 entries" in result.output
+    assert list(out.parent.iterdir()) == []
+
+
+def test_a_file_that_exists_stays_as_it_is(run, out, filed):
+    out.write_text("mine")
+    result = run("ledger", "export", "--to", str(out))
+    assert result.exit_code == 1
+    assert "it exists; name another" in result.output
+    assert out.read_text() == "mine"

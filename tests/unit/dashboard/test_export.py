@@ -1,0 +1,128 @@
+"""Entries and letters as a stream: what it holds, for whom, and how it breaks off."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+
+import pytest
+
+from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.streams import MOST_EACH
+from angzarr.dashboard_section import Role
+from angzarr.dead_letters.lines import from_line
+from angzarr.errors import LedgerUnavailable
+from dashboard_caller import api, browser
+
+EXPORT = f"{PREFIX}/entries/export"
+
+
+@pytest.fixture
+def client(world):
+    return api(world, Role.VIEWER)
+
+
+def test_entries_are_lines_of_json_or_csv(world, client):
+    filed = {one.id for one in world.file(5)}
+    answer = client.get(EXPORT)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert {json.loads(line)["id"] for line in answer.text.splitlines()} == filed
+    answer = client.get(f"{EXPORT}?format=csv")
+    assert answer.headers["content-disposition"] == 'attachment; filename="angzarr-entries.csv"'
+    assert {row["id"] for row in csv.DictReader(answer.text.splitlines())} == filed
+
+
+@pytest.mark.parametrize(
+    ("query", "count"), [("event_id=e1", 1), ("status=held", 0), ("limit=2", 2), ("domain=x", 0)]
+)
+def test_the_filter_is_that_of_the_list(world, client, query, count):
+    world.file(3)
+    assert len(client.get(f"{EXPORT}?{query}").text.splitlines()) == count
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=100001", "limit=0", "format=xlsx", "letters=true&format=csv", "after=x"]
+)
+def test_what_cannot_be_exported_is_refused(client, query):
+    assert client.get(f"{EXPORT}?{query}").status_code == 422
+
+
+def test_letters_are_for_operators_and_can_be_imported(world, client):
+    world.file(2)
+    refused = client.get(f"{EXPORT}?letters=true")
+    assert (refused.status_code, refused.json()["type"].split(":")[-1]) == (403, "role")
+    answer = api(world).get(f"{EXPORT}?letters=true")
+    letters = [from_line(line.encode()).letter for line in answer.text.splitlines()]
+    assert sorted(one.event.id for one in letters) == ["e0", "e1"]
+
+
+def test_a_ledger_that_is_away_is_told_before_the_first_byte(world, client, monkeypatch):
+    monkeypatch.setattr(world.ledger, "get_failed_events", away)
+    assert client.get(f"{EXPORT}?format=csv").status_code == 503
+
+
+def away(*_arguments, **_options):
+    raise LedgerUnavailable("away")
+
+
+def test_an_export_that_breaks_off_never_looks_whole(world, client, monkeypatch):
+    """The second page cannot be read: no end is sent, and the place of the stream is free."""
+    monkeypatch.setattr("angzarr.analysis.choosing.LONGEST_PAGE", 2)
+    world.file(3)
+    get = world.ledger.get_failed_events
+
+    def goes_away(*arguments, **options):
+        return away() if options["after"] else get(*arguments, **options)
+
+    monkeypatch.setattr(world.ledger, "get_failed_events", goes_away)
+    ended = []
+    client.app = ends(world.app, ended)
+    client.get(EXPORT)
+    (how,) = ended
+    assert issubclass(how, Exception)
+    assert not world.app._app.state.streams._open
+
+
+def ends(app, ended):
+    """Note how *app* ends an answer: by its last part, or by an error."""
+
+    async def watched(scope, receive, send):
+        async def part(message):
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                ended.append(None)
+
+        try:
+            await app(scope, receive, part)
+        except Exception as error:
+            ended.append(type(error))
+            raise
+
+    return watched
+
+
+def test_few_exports_are_written_at_once(world, client):
+    world.file(1)
+    streams = world.app._app.state.streams
+    streams._open["viewer@test"] = MOST_EACH
+    assert client.get(EXPORT).status_code == 429
+    del streams._open["viewer@test"]
+    assert client.get(EXPORT).status_code == 200
+    assert not streams._open
+
+
+def test_the_page_of_entries_links_to_what_it_shows(world):
+    world.file(3)
+    person = browser(world)
+    page = person.get("/entries?event_id=e1&status=").text
+    links = [html.unescape(one) for one in re.findall(r'href="(/entries/export[^"]+)"', page)]
+    assert len(links) == 3
+    for link in links:
+        *_, line = lines = person.get(link).text.splitlines()
+        assert "OrderPlaced" in line
+        assert len(lines) == (2 if "csv" in link else 1)
+    viewer = browser(world, Role.VIEWER)
+    assert "letters=true" not in viewer.get("/entries").text
+    assert viewer.get("/entries/export?letters=true").status_code == 403
