@@ -6,15 +6,21 @@ import csv
 import html
 import json
 import re
+import threading
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, IncompleteRead
 
 import pytest
 
 from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.streams import MOST_EACH
 from angzarr.dashboard_section import Role
 from angzarr.dead_letters.lines import from_line
 from angzarr.errors import LedgerUnavailable
 from dashboard_caller import api, browser
+from dashboard_world import TOKENS
+from polling import wait_until
 
 EXPORT = f"{PREFIX}/entries/export"
 
@@ -67,9 +73,10 @@ def away(*_arguments, **_options):
     raise LedgerUnavailable("away")
 
 
-def test_an_export_that_breaks_off_never_looks_whole(world, client, monkeypatch):
-    """The second page cannot be read: no end is sent, and the place of the stream is free."""
+def test_an_export_that_breaks_off_never_looks_whole(world, monkeypatch):
+    """The second page cannot be read: the connection of a real server ends without the end."""
     monkeypatch.setattr("angzarr.analysis.choosing.LONGEST_PAGE", 2)
+    monkeypatch.setattr("angzarr.dashboard.exporting._CHUNK", 1)
     world.file(3)
     get = world.ledger.get_failed_events
 
@@ -77,30 +84,28 @@ def test_an_export_that_breaks_off_never_looks_whole(world, client, monkeypatch)
         return away() if options["after"] else get(*arguments, **options)
 
     monkeypatch.setattr(world.ledger, "get_failed_events", goes_away)
-    ended = []
-    client.app = ends(world.app, ended)
-    client.get(EXPORT)
-    (how,) = ended
-    assert issubclass(how, Exception)
+    with served(world) as port, closing(HTTPConnection("127.0.0.1", port, timeout=10)) as asking:
+        asking.request("GET", EXPORT, headers={"X-API-Key": TOKENS[Role.VIEWER]})
+        answer = asking.getresponse()
+        assert answer.status == 200
+        with pytest.raises(IncompleteRead) as broken:
+            answer.read()
+    assert broken.value.partial.count(b"\n") == 2
     assert not world.app._app.state.streams._open
 
 
-def ends(app, ended):
-    """Note how *app* ends an answer: by its last part, or by an error."""
-
-    async def watched(scope, receive, send):
-        async def part(message):
-            await send(message)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                ended.append(None)
-
+@contextmanager
+def served(world):
+    server = server_of(world.site)
+    with bind("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
         try:
-            await app(scope, receive, part)
-        except Exception as error:
-            ended.append(type(error))
-            raise
-
-    return watched
+            wait_until(lambda: server.started)
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(20)
 
 
 def test_few_exports_are_written_at_once(world, client):
