@@ -19,7 +19,7 @@ from angzarr.cli.analyze import stopped_by_signal
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import STATUS, filter_of, filtered, opened, status_of
 from angzarr.cli.letters_view import Tell, progress
-from angzarr.cli.whole_file import whole_file
+from angzarr.cli.new_file import new_file
 
 
 @click.command()
@@ -56,7 +56,7 @@ def export(
             if target == "-":
                 _write(sys.stdout.buffer, lines)
             else:
-                with whole_file(Path(target)) as file:
+                with new_file(Path(target)) as file:
                     _write(file, lines)
     click.echo(f"exported {counted.number} entries", err=True)
 

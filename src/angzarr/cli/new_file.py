@@ -1,4 +1,4 @@
-"""Whole file: one that has its name once it is written to the end, and else never was there."""
+"""New file: it has its name once it is written to the end, and else it never was there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import BinaryIO
 
 import click
 
+from angzarr.adapters.files.whole_files import opened
+
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def new_file(path: Path) -> Iterator[BinaryIO]:
     """Give a file for its owner alone that is called *path* once the block ends well.
 
     A file that exists is never replaced. A process that is killed leaves a `.NAME.….part`.
@@ -54,12 +56,8 @@ def _rename(part: Path, path: Path) -> None:
         if path.exists():
             raise FileExistsError(path) from None
         part.rename(path)
-    with suppress(OSError):  # the name too, where the system can
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    with suppress(OSError), opened(path.parent) as folder:  # the name too, where the system can
+        os.fsync(folder)
 
 
 def _refused(path: Path, why: str) -> click.ClickException:

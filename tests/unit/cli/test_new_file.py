@@ -5,7 +5,7 @@ from contextlib import suppress
 import click
 import pytest
 
-from angzarr.cli.whole_file import whole_file
+from angzarr.cli.new_file import new_file
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def names(path):
 
 
 def test_a_file_has_its_name_once_it_is_whole(path):
-    with whole_file(path) as file:
+    with new_file(path) as file:
         file.write(b"half")
         file.flush()
         assert not path.exists()
@@ -29,7 +29,7 @@ def test_a_file_has_its_name_once_it_is_whole(path):
 
 
 def test_what_breaks_off_leaves_nothing(path):
-    with suppress(KeyError), whole_file(path) as file:
+    with suppress(KeyError), new_file(path) as file:
         file.write(b"half")
         raise KeyError
     assert names(path) == []
@@ -39,9 +39,9 @@ def test_what_breaks_off_leaves_nothing(path):
 def test_a_file_that_somebody_else_made_is_never_replaced(path, monkeypatch, links):
     if not links:
         monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
-    with pytest.raises(click.ClickException, match="it exists by now"), whole_file(path):
+    with pytest.raises(click.ClickException, match="it exists by now"), new_file(path):
         path.write_bytes(b"theirs")
-    with pytest.raises(click.ClickException, match="it exists; name another"), whole_file(path):
+    with pytest.raises(click.ClickException, match="it exists; name another"), new_file(path):
         pytest.fail("it was opened")
     assert path.read_bytes() == b"theirs"
     assert names(path) == ["out.csv"]
@@ -51,9 +51,9 @@ def refuse(*_):
     raise OSError(95, "Operation not supported")
 
 
-def test_a_file_system_without_links_has_whole_files_too(path, monkeypatch):
+def test_a_file_system_without_links_has_new_files_too(path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
-    with whole_file(path) as file:
+    with new_file(path) as file:
         file.write(b"all")
     assert path.read_bytes() == b"all"
     assert names(path) == ["out.csv"]
@@ -61,5 +61,5 @@ def test_a_file_system_without_links_has_whole_files_too(path, monkeypatch):
 
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
     gone = tmp_path / "gone" / "out"
-    with pytest.raises(click.ClickException, match="cannot be written: No such"), whole_file(gone):
+    with pytest.raises(click.ClickException, match="cannot be written: No such"), new_file(gone):
         pytest.fail("it was opened")

@@ -1,0 +1,118 @@
+"""Replays begun over HTTP and carried out by real analysis workers and a real worker."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections import Counter
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+
+from angzarr.analysis.entry import Status
+from angzarr.analysis.job import JobPlan, JobStatus
+from angzarr.analysis.ledger import Decided
+from angzarr.cli.dashboard import open_desk
+from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.serving import bind, server_of
+from angzarr.dashboard.site import build_site
+from angzarr.dashboard_section import DashboardSettings
+from system.analysts import analysts
+from system.conftest import wait_for
+from system.test_replay_jobs import GROUP, HOLD, letter_of
+
+COUNT = 5
+
+
+@pytest.fixture
+def site(make_site, tmp_path, redis_url):
+    ledger = {"ANGZARR_LEDGER": f"sqlite:///{tmp_path}/ledger.db"}
+    site = make_site(broker=redis_url, ROAD_LEASE="1", ROAD_ASYNC="1", **ledger)
+    site.forget_letters("thing")
+    return site
+
+
+@pytest.fixture
+def held(site):
+    """Ids of held entries, whose cause is gone."""
+    with closing(site.app.open_ledger()) as ledger:
+        entries = ledger.add_failed_events([letter_of(site, n, "fine") for n in range(COUNT)])
+        held = [Decided(entry_id=e.id, revision=e.revision, decision=HOLD) for e in entries]
+        ledger.decide(held, by="me")
+        return [entry.id for entry in entries]
+
+
+@contextmanager
+def dashboard(app):
+    """Serve *app*'s dashboard; give what asks its API."""
+    with ExitStack() as doors:
+        site = build_site(open_desk(app, doors), DashboardSettings())
+        listener = doors.enter_context(bind("127.0.0.1", 0))
+        server = server_of(site)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        wait_for(lambda: server.started, what="the dashboard to serve")
+        try:
+            yield lambda path, body=None: ask(listener.getsockname()[1], path, body)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+
+
+def ask(port, path, body):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{PREFIX}{path}",
+        data=json.dumps(body).encode() if body is not None else None,
+        headers={"Content-Type": "application/json", "Idempotency-Key": "k"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own
+        return json.load(answer)
+
+
+def statuses(site):
+    with closing(site.app.open_ledger()) as ledger:
+        return ledger.get_failure_stats().by_status
+
+
+def test_a_job_begun_over_http_is_carried_out_and_followed_there(site, held):
+    with (
+        site.worker(pool="solo"),
+        analysts(site) as start,
+        dashboard(site.app) as api,
+    ):
+        start()
+        body = {"filter": {"fingerprint": "g1"}, "plan": {"stages": [1]}, "note": "well again"}
+        job = api("/jobs", body)
+        assert api("/jobs", body)["id"] == job["id"]
+        told = wait_for(lambda: over(api(f"/jobs/{job['id']}")), 30, "the job")
+        assert (told["status"], told["total"], told["handled"]) == ("done", COUNT, COUNT)
+        assert [line["what"] for line in told["history"]] == [
+            "running", "stage 2", "done"
+        ]  # fmt: skip
+        for one in held:
+            assert api(f"/entries/{one}")["resolved_by"] == "replay 1 (handled)"
+    assert Counter(line["n"] for line in site.ran("handle")) == dict.fromkeys(range(COUNT), 1)
+    assert statuses(site) == {Status.RESOLVED: COUNT}
+
+
+def over(job):
+    return job if job["status"] not in {"running", "proposed"} else None
+
+
+def test_a_job_that_sends_to_another_handler_resolves_the_entries(site, held):
+    plan = JobPlan(stages=(1,), to_handler="road_app.handle_async")
+    with (
+        site.worker(pool="solo"),
+        analysts(site) as start,
+        closing(site.app.open_replay_jobs()) as jobs,
+    ):
+        start()
+        job = jobs.begin(GROUP, plan, by="ann")
+        wait_for(lambda: jobs.open_job(job.id).status is not JobStatus.RUNNING, 30, "the job")
+        done = jobs.open_job(job.id)
+    assert (done.status, done.handled, done.said) == (JobStatus.DONE, COUNT, "")
+    ran = Counter(line["n"] for line in site.ran("handle_async"))
+    assert ran == dict.fromkeys(range(COUNT), 1)
+    assert site.ran("handle") == []
+    assert statuses(site) == {Status.RESOLVED: COUNT}
