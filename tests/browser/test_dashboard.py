@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
+from angzarr.analysis.brake import Scope
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import JobStatus
+from angzarr.analysis.ledger import EntryFilter
 from angzarr.dashboard_section import Role
 from angzarr.events.event import Event
+from contracts.alerts import sighting_of
 from contracts.ledger import letter_of
 
 EVIL = "<script>window.evil = 1</script><img src=x onerror='window.evil=1'>\u202egpj.exe"
@@ -80,6 +85,57 @@ def test_an_entry_is_shown_whole_and_skipped_after_a_question(visit, world):
     assert world.ledger.open(entry.id).entry.status is Status.SKIPPED
 
 
+def test_a_group_is_skipped_after_a_question_and_asked_about_again_if_it_grew(visit, world, group):
+    page = visit.login()
+    page.get_by_role("link", name="TimeoutError").click()
+    page.get_by_role("link", name="Skip…").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(
+        "Skip 8 entries of TimeoutError in orders.sync?"
+    )
+    world.ledger.add_failed_event(letter_of("late"))
+    page.get_by_label("Why").fill("tests")
+    page.get_by_role("button", name="Skip 8 entries").click()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was done")
+    visit.complaints.clear()  # Chromium tells of the 412
+    expect(page.get_by_label("Why")).to_have_value("tests")
+    page.get_by_role("button", name="Skip 9 entries").click()
+    expect(page.locator("#results")).to_have_text(re.compile(r"Done\s*9\s*Not done\s*0"))
+    assert world.ledger.get_failure_stats().by_status == {"skipped": 9}
+
+
+def test_a_job_is_ended_after_a_question_that_shows_it(visit, world, group):
+    world.jobs.begin(all_of(group), plan(), by="ada", job_id="j1")
+    page = visit.login()
+    visit.go("/jobs/j1")
+    page.get_by_role("link", name="Cancel…").click()
+    expect(page.get_by_text("it cannot be resumed")).to_be_visible()
+    expect(page.get_by_role("link", name=group)).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#progress .badge")).to_have_text("cancelled")
+
+
+def test_the_brake_is_pulled_seen_everywhere_and_released(visit, world, group):
+    page = visit.login()
+    page.get_by_role("link", name="Brake").click()
+    page.get_by_label("Why").fill("the CRM is ill")
+    page.get_by_role("button", name="Pull the brake").click()
+    page.get_by_role("link", name="Groups", exact=True).click()
+    expect(page.locator("#brake")).to_contain_text("by operator@test: the CRM is ill")
+    page.get_by_role("link", name="Release…").click()
+    page.get_by_role("button", name="Release").click()
+    expect(page.locator("#brake")).to_have_count(0)
+    assert world.brake.state().scope is Scope.NOTHING
+
+
+def test_entries_are_taken_along_as_a_file(visit, group):
+    page = visit.login()
+    visit.go("/entries?domain=order")
+    with page.expect_download() as taken:
+        page.get_by_role("link", name="CSV").click()
+    assert taken.value.suggested_filename == "angzarr-entries.csv"
+    assert len(taken.value.path().read_text().splitlines()) == 9
+
+
 def test_a_hostile_letter_runs_nothing(visit, world):
     event = Event(id="evil", type=EVIL, data={EVIL: EVIL}, domain="order", tenant_id=EVIL)
     letter = letter_of("evil", event=event, error_type=EVIL, error_message=EVIL, error_stack=EVIL)
@@ -134,9 +190,13 @@ def test_every_page_fits_a_telephone_in_the_dark_too(open_visit, world, group, s
     entry = world.ledger.get_failed_events(status=None).entries[0]
     job = world.jobs.begin(selection(entry), plan(), by="ada", job_id="j1")
     world.jobs.put(job, status=JobStatus.DONE)
-    paths = ["/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries",
+    world.jobs.begin(all_of(group), plan(), by="ada", job_id="j2")
+    world.brake.put(Scope.ALL, by="ada", why="the CRM is ill" * 9)
+    world.alerts.raise_([sighting_of("f1", "ops"), sighting_of("f2", resolved=True)])
+    paths = ["/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries?domain=order",
              f"/entries/{entry.id}", f"/entries/{entry.id}/explanation", "/jobs",
-             "/jobs/j1", "/breakers"]  # fmt: skip
+             "/jobs/j1", "/breakers", f"/groups/{group}/acts/compensate", "/jobs/j2/cancel",
+             "/brake", "/brake/release", "/alerts"]  # fmt: skip
     for path in paths:
         visit.go(path)
         width = page.evaluate("document.documentElement.scrollWidth")
@@ -148,6 +208,12 @@ def selection(entry):
     from angzarr.analysis.job import Selection
 
     return Selection(entry_ids=(entry.id,))
+
+
+def all_of(group):
+    from angzarr.analysis.job import Selection
+
+    return Selection(wanted=EntryFilter(fingerprint=group))
 
 
 def plan():
@@ -189,7 +255,8 @@ def test_a_viewer_sees_no_button_that_acts(open_visit, world, group):
 
 def test_every_field_has_a_label(visit, group):
     page = visit.login()
-    for path in ("/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries"):
+    for path in ("/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries", "/brake",
+                 f"/groups/{group}/acts/skip", "/brake/release"):  # fmt: skip
         visit.go(path)
         assert page.evaluate(UNLABELLED) == 0
 

@@ -140,7 +140,7 @@ def test_a_question_says_which_have_a_compensation_and_which_not(world, person):
     can, cannot = world.file(2)[0], world.ledger.add_failed_event(letter_of("x", handler="other"))
     page = person.get(UNDO).text
     assert "Compensate 2 entries" in page
-    assert "1 more are left alone" in page
+    assert "1 more is left alone" in page
     assert "other names no compensation" in page
     told = person.post(UNDO, data=hidden(page)).text
     assert "<dt>Done</dt><dd>2</dd>" in told
