@@ -213,6 +213,20 @@ def test_a_job_that_changed_while_its_approver_thought_is_not_approved(
     assert "changed meanwhile: look at it again" in result.output
 
 
+def test_a_job_that_somebody_had_in_hand_meanwhile_is_not_cancelled(run, ledger, jobs, monkeypatch):
+    three(ledger)
+    job_id = begun(run)["id"]
+    jobs.pause(job_id, by="ann")
+
+    def think(*_, **__):
+        jobs.resume(job_id, by="bob")
+        jobs.pause(job_id, by="bob")
+
+    monkeypatch.setattr("click.confirm", think)
+    assert "changed meanwhile" in run("dlq", "jobs", "cancel", job_id).output
+    assert jobs.open_job(job_id).status is JobStatus.PAUSED
+
+
 def test_show_tells_what_was_refused_and_why(app, ledger, run, at_work):
     held(ledger, "e1")
     held(ledger, "odd", message=message_of("odd", task="os.system"))
