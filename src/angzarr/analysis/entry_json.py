@@ -9,7 +9,7 @@ import base64
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,12 @@ from angzarr.analysis.entry import Entry, EntryDetail, Unreadable
 from angzarr.analysis.ledger import FailureStats, Page
 
 #: How the ledger works inside is nobody else's business.
-PRIVATE: Final = ("wake_at", "letter_replay", "published_at")
+_PRIVATE: Final = ("wake_at", "letter_replay", "published_at")
+#: What is told of an entry, in this order; new ones come at the end.
+FIELDS: Final = (
+    *(one.name for one in fields(Entry) if one.name not in _PRIVATE),
+    "projection_name",
+)
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
@@ -38,8 +43,7 @@ def _finite(value: object) -> object:
 
 def entry_json(entry: Entry) -> dict[str, Any]:
     """Return *entry* as a JSON object."""
-    fields = {name: value for name, value in asdict(entry).items() if name not in PRIVATE}
-    return fields | {"projection_name": entry.projection_name}
+    return {name: getattr(entry, name) for name in FIELDS}
 
 
 def page_json(page: Page) -> dict[str, Any]:

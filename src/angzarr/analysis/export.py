@@ -9,13 +9,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from angzarr.analysis.entry import Entry, Failure, Unreadable
-from angzarr.analysis.entry_json import PRIVATE, entry_json, json_text
+from angzarr.analysis.entry_json import FIELDS, entry_json, json_text
 from angzarr.analysis.ledger import Ledger
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode
 from angzarr.dead_letters.lines import to_line
@@ -30,11 +29,8 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-#: Columns of CSV, in this order; new ones come at the end.
-COLUMNS: Final = (
-    *(one.name for one in fields(Entry) if one.name not in PRIVATE),
-    "projection_name",
-)
+#: Letters that are in memory at a time; one has 32 MiB at most.
+_AT_ONCE: Final = 20
 #: A spreadsheet takes a cell that begins with one of these for a formula (OWASP, CSV Injection).
 _FORMULA: Final = frozenset("=+-@|%\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
                             "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}")  # fmt: skip
@@ -45,7 +41,7 @@ _TEXT_MARK: Final = "'"
 def entry_lines(entries: Iterable[Entry], form: Format) -> Iterator[bytes]:
     """Return *entries* as lines with their ends; CSV has its columns first."""
     if form is Format.CSV:
-        return chain([_row(COLUMNS)], (_cells(entry) for entry in entries))
+        return chain([_row(FIELDS)], (_cells(entry) for entry in entries))
     return (json_text(entry_json(entry)).encode() + b"\n" for entry in entries)
 
 
@@ -54,8 +50,12 @@ def letter_lines(ledger: Ledger, entries: Iterable[Entry]) -> Iterator[bytes]:
 
     An entry that was removed meanwhile has none any more.
     """
-    details = (ledger.open(entry.id) for entry in entries)
-    return (to_line(_receipt(one.failure)) for one in details if one is not None)
+    left = iter(entries)
+    while some := list(islice(left, _AT_ONCE)):
+        details = ledger.open_all([entry.id for entry in some])
+        for entry in some:
+            if entry.id in details:
+                yield to_line(_receipt(details[entry.id].failure))
 
 
 def _receipt(failure: Failure) -> Receipt:
@@ -78,7 +78,7 @@ def _receipt(failure: Failure) -> Receipt:
 
 def _cells(entry: Entry) -> bytes:
     told = entry_json(entry)
-    return _row(_cell(told[name]) for name in COLUMNS)
+    return _row(_cell(told[name]) for name in FIELDS)
 
 
 def _cell(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from angzarr.analysis.brake import Brake, BrakeState
 from angzarr.clock import Clock
-from angzarr.errors import Unavailable
+from angzarr.errors import AngzarrError
 
 #: How old it may be, and how long a ledger that was away is not asked again.
 FRESH: Final = timedelta(seconds=2)
@@ -32,7 +32,7 @@ class BrakeLight:
             return self._known
         try:
             self.show(self.brake.state())
-        except Unavailable:
+        except AngzarrError:  # the page itself says what is wrong, if it needs the ledger
             self._ask_at = self.clock.now() + AWAY
         finally:
             self._asking.release()

@@ -12,8 +12,8 @@ from tests.hand_clock import START
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.entry import Unreadable
-from angzarr.analysis.entry_json import entry_json, json_text
-from angzarr.analysis.export import COLUMNS, Format, entry_lines, letter_lines
+from angzarr.analysis.entry_json import FIELDS, entry_json, json_text
+from angzarr.analysis.export import Format, entry_lines, letter_lines
 from angzarr.dead_letters.lines import from_line
 
 #: What makes a spreadsheet calculate; a cell may begin with none of it, after blanks neither.
@@ -45,9 +45,9 @@ def test_a_line_of_json_is_what_list_tells_of_an_entry(ledger):
 
 def test_csv_has_every_field_that_json_has(ledger):
     (entry,) = filed(ledger, letter_of("e1"))
-    assert set(COLUMNS) == set(entry_json(entry))
+    assert set(FIELDS) == set(entry_json(entry))
     (told,) = cells([entry])
-    assert list(told) == list(COLUMNS)
+    assert list(told) == list(FIELDS)
     assert (told["event_id"], told["occurrences"]) == ("e1", "1")
     assert told["first_failed_at"] == "2026-01-01T11:55:00+00:00"
     assert (told["status"], told["failure_class"]) == ("failed", "")

@@ -137,6 +137,16 @@ def test_compensations_that_are_only_begun_are_told_from_those_done(world, clien
     assert "not known" in told["results"][2]["problem"]
 
 
+def test_a_dry_run_says_which_have_no_compensation(world, client):
+    can, cannot = world.file(1)[0], world.ledger.add_failed_event(letter_of("x", handler="other"))
+    dry = skip(3) | {"verb": "compensate", "dry_run": True}
+    results = client.post(f"{PREFIX}/acts", json=dry).json()["results"]
+    told = {one["id"]: one["problem"] for one in results}
+    assert told[can.id] is None
+    assert "other names no compensation" in told[cannot.id]
+    assert world.sent == []
+
+
 def test_no_more_is_compensated_at_once_than_can_be_waited_for(world, client):
     named = {"verb": "compensate", "entry_ids": [f"{n:064x}" for n in range(MOST_COMPENSATED + 1)]}
     assert client.post(f"{PREFIX}/acts", json=named).status_code == 422
