@@ -9,9 +9,11 @@ from datetime import timedelta
 
 import pytest
 
+from angzarr.analysis.choosing import act_on_all
 from angzarr.analysis.entry import Status, Unreadable
 from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobStatus
+from angzarr.analysis.verb import Verb
 from angzarr.dashboard.pages.paper import LONGEST_SHOWN
 from angzarr.dashboard.serving import _MOST_CONNECTIONS
 from angzarr.dashboard.streams import MOST_EACH, MOST_OPEN, Streams
@@ -187,8 +189,8 @@ def test_a_form_sent_twice_is_one_job_however_far_that_is(world, person, group):
     path = f"/groups/{group}/replay"
     form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20", "stages": "1"}
     first = person.post(path, data=form)
-    for entry in world.ledger.get_failed_events(status=None).entries:
-        world.ledger.mark_resolved(entry.id, "the job")
+    entries = world.ledger.get_failed_events(status=None).entries
+    act_on_all(world.ledger, Verb.RESOLVE, entries, by="the job")
     assert person.post(path, data=form).headers["location"] == first.headers["location"]
 
 
@@ -196,7 +198,7 @@ def test_a_replay_of_others_than_were_counted_is_asked_for_again(world, person, 
     path = f"/groups/{group}/replay"
     form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20", "note": "typed"}
     entry = world.ledger.get_failed_events(status=None).entries[0]
-    world.ledger.mark_resolved(entry.id, "somebody")
+    act_on_all(world.ledger, Verb.RESOLVE, [entry], by="somebody")
     answer = person.post(path, data=form)
     assert answer.status_code == 412
     assert "<strong>2</strong> entries" in answer.text
