@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import Field, SecretStr, field_validator
 
+from angzarr.analysis.recovery import AUTOMATIC
 from angzarr.sections import Section
 
 #: Shorter ones can be guessed.
@@ -50,6 +51,9 @@ class DashboardToken(Section):
     def _is_name(cls, given: str) -> str:
         if not _NAME.match(given):
             msg = "a name has up to 64 letters, digits, dots, dashes, underscores and @"
+            raise ValueError(msg)
+        if given.partition("@")[0].casefold() == AUTOMATIC:
+            msg = f"is what angzarr calls itself in the audit: a person has a name besides {given}"
             raise ValueError(msg)
         return given
 

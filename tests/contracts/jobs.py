@@ -338,6 +338,15 @@ class JobsContract:
         assert seen[0] == begun[-1]
         assert jobs.get_jobs((JobStatus.DONE,)).jobs == ()
 
+    def test_jobs_of_one_group_and_of_none_are_found(self, jobs, hold):
+        named = hold(1, group="g2")[0].id
+        hold(2)
+        mine = jobs.begin(GROUP, CANARY, by="ann")
+        of_ids = jobs.begin(Selection(entry_ids=(named,)), CANARY, by="ann")
+        assert [job.id for job in jobs.get_jobs(group=mine.group).jobs] == [mine.id]
+        assert [job.id for job in jobs.get_jobs(group="").jobs] == [of_ids.id]
+        assert jobs.get_jobs(group="unknown").jobs == ()
+
     # -- engines -------------------------------------------------------------------------
 
     def test_stages_go_on_as_entries_are_answered(self, jobs, ledger, hold, send):

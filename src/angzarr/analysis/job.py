@@ -216,9 +216,19 @@ class ReplayJobs(Protocol):
 
     @abstractmethod
     def get_jobs(
-        self, statuses: Sequence[JobStatus] = (), /, *, limit: int = 50, after: str = ""
+        self,
+        statuses: Sequence[JobStatus] = (),
+        /,
+        *,
+        group: str | None = None,
+        limit: int = 50,
+        after: str = "",
     ) -> JobPage:
-        """Return a page of jobs in one of *statuses* (none named: any); ValueError: no cursor."""
+        """Return a page of jobs in one of *statuses* (none named: any), newest first.
+
+        With *group*, those alone that were begun for this fingerprint; empty: for no one group.
+        Raises ValueError on a cursor that is none.
+        """
 
     @abstractmethod
     def items(

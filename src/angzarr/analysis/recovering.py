@@ -40,8 +40,9 @@ from angzarr.seldom import Seldom
 LOOK_EVERY: Final = timedelta(seconds=30)
 #: Groups looked at in one turn; the next turn goes on behind them.
 GROUPS: Final = 50
-#: Held entries of a group among which samples are chosen, and jobs among which its own are.
+#: Held entries of a group among which samples are chosen.
 HELD: Final = 50
+#: Jobs looked at: the last ones of the group, and the last ones over no one group.
 JOBS: Final = 1000
 
 
@@ -84,8 +85,8 @@ class Recovering:
             [as_stored(one.entry, one.failure) for one in found]
         )
         gone = [pair for pair in zip(found, evidence, strict=True) if self._is_gone(pair[1])]
-        jobs = self.jobs.get_jobs(limit=JOBS).jobs if gone else ()
-        return sum(self._recover(one.entry, known, jobs, now) for one, known in gone)
+        of_none = self.jobs.get_jobs(group="", limit=JOBS).jobs if gone else ()
+        return sum(self._recover(one.entry, known, of_none, now) for one, known in gone)
 
     def _samples(self) -> list[EntryDetail]:
         page = self.groups.get_groups(OPEN_GROUPS, limit=GROUPS, after=self._after)
@@ -116,11 +117,12 @@ class Recovering:
         return self.deciding.classify(evidence).action is Action.REPLAY
 
     def _recover(
-        self, entry: Entry, evidence: Evidence, jobs: Sequence[ReplayJob], now: datetime
+        self, entry: Entry, evidence: Evidence, of_none: Sequence[ReplayJob], now: datetime
     ) -> bool:
         """Begin a job for what is like *entry*, if one may begin; one group stops no other."""
         try:
-            return self._begin_next(entry, evidence, jobs, now)
+            of_its_own = self.jobs.get_jobs(group=entry.fingerprint, limit=JOBS).jobs
+            return self._begin_next(entry, evidence, [*of_none, *of_its_own], now)
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 - the other groups are to be looked at

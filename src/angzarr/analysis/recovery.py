@@ -54,14 +54,14 @@ def samples(held: Iterable[Entry], most_replays: int) -> list[Entry]:
 
 
 def of_group(jobs: Iterable[ReplayJob], entry: Entry) -> list[ReplayJob]:
-    """Return which of *jobs*, newest first, may be about *entry*'s group, the last one last."""
+    """Return which of *jobs* may be about *entry*'s group, the last one last."""
     found = [
         job
         for job in jobs
         if job.selection.wanted.fingerprint in {None, entry.fingerprint}
         and entry.handler_name in job.handlers
     ]
-    return found[::-1]
+    return sorted(found, key=lambda job: (job.created_at, job.id))
 
 
 def left_to_people(jobs: Iterable[ReplayJob], now: datetime) -> bool:

@@ -12,10 +12,11 @@ from tests.contracts.ledger import HOLD, letter_of, message_of
 from tests.hand_clock import START
 from tests.unit.analysis.test_job_runner import JobWorld
 
+from angzarr.analysis import recovering
 from angzarr.analysis.entry import Hold, Status
 from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.ledger import Decided
+from angzarr.analysis.ledger import Decided, EntryFilter
 from angzarr.analysis.recovering import LOOK_EVERY, Recovering
 from angzarr.analysis.recovery import (
     AUTOMATIC,
@@ -149,6 +150,23 @@ def test_what_a_halted_one_left_is_taken_over_by_the_next(world):
         JobStatus.DONE,
         40,
     )
+
+
+def test_many_jobs_of_others_hide_no_earlier_one_of_the_group(world, monkeypatch):
+    monkeypatch.setattr(recovering, "JOBS", 3)
+    world.file(40, **DEFECT)
+    world.fixed_after.add("1.2")
+    world.later(**DEFECT | {"version": "1.3"})
+    assert [job.status for job in world.jobs_begun] == [JobStatus.HALTED]
+    for number in range(9):
+        world.clock.sleep(timedelta(seconds=1))
+        wanted = EntryFilter(fingerprint=f"g{number + 2}")
+        world.jobs.begin(Selection(wanted=wanted), JobPlan(), by="ann")
+    world.fixed_after.add("1.3")
+    world.release = "1.4"
+    world.later()
+    mine = world.jobs.get_jobs(group="g1").jobs
+    assert [job.status for job in mine] == [JobStatus.DONE, JobStatus.CANCELLED]
 
 
 def test_a_target_that_is_there_again_is_enough(world):

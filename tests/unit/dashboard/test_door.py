@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from angzarr.dashboard import connections, problem
 from angzarr.dashboard.access import Access, hash_of
@@ -105,6 +106,12 @@ def test_a_login_leads_back_to_the_page_with_its_query(world):
 def test_the_hash_of_a_word_that_all_guess_is_refused(word):
     with pytest.raises(ValueError, match="all guess"):
         DashboardToken(name="ada", role=Role.VIEWER, sha256=hash_of(word))
+
+
+@pytest.mark.parametrize("name", ["automatic", "Automatic@host"])
+def test_nobody_is_called_what_angzarr_calls_itself(name):
+    with pytest.raises(ValidationError, match="what angzarr calls itself"):
+        DashboardToken(name=name, role=Role.OPERATOR, sha256="a" * 64)
 
 
 @pytest.mark.parametrize("name", ["", "*", "https://a.b", "a.b:80", "a/b", "a b", "a..b", "a\n"])

@@ -65,13 +65,19 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             return kept.job if kept else None
 
     def get_jobs(
-        self, statuses: Sequence[JobStatus] = (), *, limit: int = 50, after: str = ""
+        self,
+        statuses: Sequence[JobStatus] = (),
+        *,
+        group: str | None = None,
+        limit: int = 50,
+        after: str = "",
     ) -> JobPage:
         """Return a page of jobs."""
         behind = read_cursor(after) if after else None
         with self._lock:
             jobs = [kept.job for kept in self._jobs.values()]
         jobs = [job for job in jobs if not statuses or job.status in statuses]
+        jobs = [job for job in jobs if group is None or job.group == group]
         jobs.sort(key=lambda job: (job.created_at, job.id), reverse=True)
         if behind is not None:
             jobs = [job for job in jobs if (job.created_at, job.id) < behind]

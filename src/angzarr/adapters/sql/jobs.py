@@ -60,12 +60,19 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         return self._database.read(read)
 
     def get_jobs(
-        self, statuses: Sequence[JobStatus] = (), *, limit: int = 50, after: str = ""
+        self,
+        statuses: Sequence[JobStatus] = (),
+        *,
+        group: str | None = None,
+        limit: int = 50,
+        after: str = "",
     ) -> JobPage:
         """Return a page of jobs."""
         wanted = select(replay_jobs).order_by(_columns.created_at.desc(), _columns.id.desc())
         if statuses:
             wanted = wanted.where(_columns.status.in_(sorted(statuses)))
+        if group is not None:
+            wanted = wanted.where(_columns.fingerprint == group)
         if after:
             at, job_id = read_cursor(after)
             same = and_(_columns.created_at == at, _columns.id < job_id)

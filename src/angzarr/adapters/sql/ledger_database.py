@@ -7,16 +7,12 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from angzarr.adapters.sql import alert_tables, brake_tables, job_tables, write_tables
 from angzarr.adapters.sql.engine import in_transaction, reading
 from angzarr.adapters.sql.ledger_upgrade import make_ready
 from angzarr.adapters.sql.shared_engine import ENGINES
 from angzarr.errors import LedgerUnavailable
 
 _Answer = TypeVar("_Answer")
-
-#: Modules whose tables must be known before any is created. Each table is also one of a revision.
-TABLES = (alert_tables, brake_tables, job_tables, write_tables)
 
 
 class LedgerDatabase:

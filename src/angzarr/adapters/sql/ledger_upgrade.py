@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, func, insert, inspect, select, text
 
+from angzarr.adapters.sql import alert_tables, brake_tables, job_tables, write_tables
 from angzarr.adapters.sql.engine import (
     CREATE_LOCK,
     address,
@@ -25,6 +26,9 @@ from angzarr.adapters.sql.engine import (
 from angzarr.adapters.sql.ledger_tables import HEAD, METADATA, ledger_entries, ledger_version
 from angzarr.analysis.upkeep import Revision, Standing
 from angzarr.errors import LedgerUnavailable
+
+#: Modules whose tables must be known before any is created. Each table is also one of a revision.
+TABLES: Final = (alert_tables, brake_tables, job_tables, write_tables)
 
 _SCRIPTS: Final = Path(__file__).parent / "migrations"
 #: Databases made before there were revisions have these tables and no version.
