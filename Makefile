@@ -20,6 +20,9 @@ UV := build/uv/bin/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --custom-compile-command "make pins"
 
+# Tests start hundreds of processes: each would compile our sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify check unit bench chaos corpus corpus-score chart docs image clean \
 	browser env servers-up servers-down wire wire-check pins

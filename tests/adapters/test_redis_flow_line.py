@@ -289,14 +289,16 @@ def test_what_is_wrong_with_one_step_does_not_make_the_store_away(fleet):
     assert fleet.line.ask(lambda: "well", "otherwise") == "well"
 
 
-def test_a_store_that_comes_back_is_found_without_a_caller(make_redis, make_fleet):
+def test_a_store_that_comes_back_is_found_without_a_caller(make_redis, make_fleet, caplog):
+    caplog.set_level(logging.WARNING)
     server = make_redis()
     fleet = make_fleet(server.url)
     fleet.start()
     server.kill()
     wait_until(lambda: fleet.line.away, "the thread saw that it is away")
     server.start()
-    wait_until(lambda: not fleet.line.away, "the thread saw that it is back")
+    wait_until(lambda: "flow_store_back: " in caplog.text, "the thread said that it is back")
+    assert not fleet.line.away
     fleet.change("crm")
     wait_until(lambda: heard_of(fleet, "mail"), "the bell rings again")
 

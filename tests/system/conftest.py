@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 import pytest
@@ -26,16 +27,24 @@ HERE = Path(__file__).parent
 PATH = os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH"))))
 
 #: Characters of its workers' log that a failed test shows.
-LAST_WORDS = 8_000
+LAST_WORDS = 32_000
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """A fixture that has something to show when its test fails."""
+
+    def text(self) -> str: ...
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Show what the workers of a failed test said last: where it failed, nobody can look."""
     report = yield
-    site = getattr(item, "funcargs", {}).get("site")
-    if call.when == "call" and report.failed and isinstance(site, Site):
-        report.sections.append(("The workers' last words", site.text()[-LAST_WORDS:]))
+    if call.when == "call" and report.failed:
+        for told in getattr(item, "funcargs", {}).values():
+            if isinstance(told, Tells):
+                report.sections.append(("The workers' last words", told.text()[-LAST_WORDS:]))
     return report
 
 

@@ -7,12 +7,15 @@ kombu's own transport, to see what a test says of it.
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 
 import journal
 
@@ -49,6 +52,19 @@ app.conf.update(
         "priority_steps": [0, 3, 6, 9],
     },
 )
+
+
+@signals.celeryd_init.connect
+def tell_stacks(**_signal: object) -> None:
+    """Write where each thread is, on SIGUSR2; children inherit it."""
+    faulthandler.register(signal.SIGUSR2, sys.__stderr__)
+
+
+@signals.worker_process_shutdown.connect
+def linger(**_signal: object) -> None:
+    """Take as long to end as somebody wants, who makes a file to say so."""
+    while (FOLDER / "linger").exists():
+        time.sleep(0.02)
 
 
 def note(task: Any, **more: object) -> None:

@@ -24,6 +24,11 @@ class Fleet(NamedTuple):
     #: What was revoked or expired and is to be looked for once more at the end.
     never: list[AsyncResult]
 
+    def text(self) -> str:
+        """Return what a failed test is to show: what is held, where its processes are, the log."""
+        held = self.site.held()
+        return f"{self.worker.with_stacks()}\nheld unacknowledged: {held}"
+
     @property
     def reach(self) -> dict[str, object]:
         """Whom to ask, and how long to wait for the answer."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,13 @@ class Worker(NamedTuple):
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")
+
+    def with_stacks(self) -> str:
+        """Return its log, at the end of which each of its processes tells where it is."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGUSR2)
+            time.sleep(0.5)  # there is no telling when all have written
+        return self.text()
 
     def wait_said(self, words: str, seconds: float = 30) -> None:
         def said() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -63,6 +64,11 @@ def ill(site):
 def buried(site):
     """Return how many letters its workers wrote; their queue is other tests' too."""
     return site.text().count("event_sent_to_dlq")
+
+
+def who_said(site, word):
+    """Return the processes that said of the store that it is *word*."""
+    return set(re.findall(rf"flow_store_{word}: .*\(pid (\d+)\)", site.text()))
 
 
 def angzarr(site, *arguments):
@@ -163,6 +169,8 @@ def test_without_its_store_calls_go_on_and_it_works_again_when_the_store_is_back
         wait_for(lambda: buried(site) == 1, 30, "the one to use its attempts")
         assert [line["attempt"] for line in ill(site)] == [1, 2, 3], "nothing held it back"
         proxy.mend()
+        # A process that still lets all calls through would let events use up their attempts.
+        wait_for(lambda: who_said(site, "back") >= who_said(site, "away"), 30, "all to be back")
         for n in range(21, 21 + EVENTS):
             site.app.publish(site.module.Call(n=n))
         wait_for(lambda: "circuit_breaker_opened: dep" in site.text(), 30, "it to open")

@@ -225,6 +225,21 @@ def test_a_pool_that_grew_runs_more_at_once(fleet):
     fleet.tell("pool_shrink", 1)
 
 
+@only(["angzarr"])  # Celery's own pool sends tasks to children that it has told to end
+def test_a_child_that_is_told_to_end_is_sent_nothing_more(fleet):
+    linger, add = fleet.site.folder / "linger", fleet.site.tasks.add
+    fleet.tell("pool_grow", 1)
+    with fleet.site.closed_gates(fleet.slots + 1):
+        pass
+    linger.touch()
+    try:
+        # Refused while the parent has not heard yet that the gates ended.
+        wait_for(lambda: "ok" in fleet.tell("pool_shrink", 1)[0][fleet.worker.name])
+        fleet.site.wait_runs(*[add.delay(n, 1) for n in range(20)])
+    finally:
+        linger.unlink()
+
+
 # -- events ----------------------------------------------------------------------------------------
 
 

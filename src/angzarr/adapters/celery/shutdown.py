@@ -28,7 +28,7 @@ from celery.worker import state
 
 from angzarr.adapters.celery import stop_signals
 from angzarr.adapters.celery.child_pipes import watch_living
-from angzarr.adapters.celery.ending_pools import KINDS, Pool, running, spare_begun
+from angzarr.adapters.celery.ending_pools import KINDS, Pool, pass_by_ending, running, spare_begun
 from angzarr.adapters.celery.giving_back import (
     give_back_messages,
     give_back_requests,
@@ -64,6 +64,7 @@ class ShutdownStep(bootsteps.StartStopStep):
         """Mend what Celery's pool does with children that work or have died; it runs by now."""
         if isinstance(billiard := getattr(worker.pool, "_pool", None), AsynPool):
             spare_begun(billiard)
+            pass_by_ending(billiard)
             watch_living(billiard)
 
 

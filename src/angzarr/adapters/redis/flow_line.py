@@ -81,6 +81,7 @@ class FlowLine:
         self._saying = threading.Lock()
         #: Whether the store was away when it was last asked.
         self.away = False
+        self._told_away = False
         self._seldom = Seldom()
         self._version: int | None = None
         self._turned_at = 0.0
@@ -217,7 +218,7 @@ class FlowLine:
         """Let everybody look if something changed unheard; return the bell, None if it is mute."""
         self._looked_at = self._monotonic()
         version = int(self.client.execute("GET", self.version_key) or 0)
-        self.away = False
+        self._found()
         if version == self._version:
             return bell
         self._unheard += self._version is not None
@@ -256,10 +257,17 @@ class FlowLine:
         self.away = True
         self.start()  # it is the thread that finds out when it is back
         if self._says("away"):
+            self._told_away = True
             _log.warning(
                 "flow_store_away: breakers, budgets and limits let calls through meanwhile,"
                 " switches stay as they were (pid %d): %s", os.getpid(), error,
             )  # fmt: skip
+
+    def _found(self) -> None:
+        self.away = False
+        if self._told_away:
+            self._told_away = False
+            _log.warning("flow_store_back: breakers and budgets count again (pid %d)", os.getpid())
 
     def _says(self, cause: str) -> bool:
         with self._saying:

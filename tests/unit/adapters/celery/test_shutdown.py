@@ -13,7 +13,7 @@ from celery.concurrency.asynpool import AsynPool
 from celery.worker import WorkController, state
 
 from angzarr.adapters.celery import ending_pools, giving_back, shutdown, stop_signals
-from angzarr.adapters.celery.ending_pools import Prefork, spare_begun
+from angzarr.adapters.celery.ending_pools import Prefork, pass_by_ending, spare_begun
 from angzarr.adapters.celery.giving_back import give_back_requests, unbegun
 from angzarr.adapters.celery.shutdown import Shutdown, ShutdownStep
 from angzarr.delivery.cut import BLADE, Cut
@@ -243,7 +243,8 @@ def test_every_app_puts_it_there(app):
 @pytest.mark.parametrize(
     "name",
     [
-        "_join_exited_workers", "_stop_task_handler", "_worker_active", "shrink", "flush",
+        "_join_exited_workers", "_stop_task_handler", "_worker_active", "shrink", "on_shrink",
+        "flush",
     ],
 )  # fmt: skip
 def test_billiards_pool_has_what_we_call(name):
@@ -279,6 +280,24 @@ def test_billiard_by_itself_does_not_spare_them():
     process = SimpleNamespace(pid=1)
     pool._cache = {1: SimpleNamespace(_write_to=process, _scheduled_for=process, worker_pids=list)}
     assert not pool._worker_active(process)
+
+
+def test_a_child_that_is_told_to_end_is_sent_nothing_more():
+    def child(pid):
+        process = SimpleNamespace(pid=pid, inqW_fd=pid + 10, _controlled_termination=False)
+
+        def terminate_controlled():
+            process._controlled_termination = True
+
+        process.terminate_controlled = terminate_controlled
+        return process
+
+    pool = AsynPool.__new__(AsynPool)
+    pool._pool, pool._processes, pool._putlock = [child(pid) for pid in range(3)], 3, None
+    pool._cache, pool._all_inqueues = {}, {10, 11, 12}
+    pass_by_ending(pool)
+    pool.shrink(2)
+    assert pool._all_inqueues == {12}
 
 
 # -- signals -------------------------------------------------------------------------------------
