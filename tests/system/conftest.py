@@ -30,6 +30,11 @@ PATH = os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get
 LAST_WORDS = 32_000
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the one long test of the last module: at the end it would run alone."""
+    items.sort(key=lambda item: item.path.name != "test_switches.py")
+
+
 @runtime_checkable
 class Tells(Protocol):
     """A fixture that has something to show when its test fails."""
