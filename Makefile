@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 # How many processes share the tests; those that start workers mostly wait for something.
-JOBS ?= 3
+JOBS ?= 4
 SYSTEM_JOBS ?= 5
 ARGS ?=
 ONLY ?=
