@@ -56,6 +56,8 @@ class ApprovalSettings(Section):
 
     #: Jobs of more entries than this; None: none.
     jobs_over: int | None = Field(default=None, ge=0)
+    #: Whether a replay with edited data waits for a second person.
+    edits: bool = False
 
 
 class AnalysisSettings(Section):

@@ -39,6 +39,18 @@ class SqlJobsContract(JobsContract):
         assert jobs.cancel(job.id, by="ann")
         assert ledger.prune(every, limit=10) == 1
 
+    def test_an_edit_goes_with_its_entry(self, jobs, hold, edit_of, ledger, clock):
+        (entry,) = hold(1)
+        chosen = Selection(entry_ids=(entry.id,))
+        job = jobs.begin(chosen, CANARY, by="ann", edit=edit_of(entry))
+        jobs.cancel(job.id, by="ann")
+        assert jobs.job_edit(job.id)
+        resolve(ledger, entry.id, "ann")
+        clock.sleep(timedelta(days=300))
+        assert ledger.prune(dict.fromkeys(Status, clock.now()), limit=10) == 1
+        assert jobs.job_edit(job.id) is None
+        assert jobs.open_job(job.id).edit
+
     def test_many_entries_are_chosen_in_slices_each_once(self, jobs, hold, monkeypatch):
         monkeypatch.setattr(job_choosing, "SLICE", 4)
         monkeypatch.setattr(job_choosing, "_NAMED", 3)

@@ -13,8 +13,10 @@ from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
+from angzarr.analysis.job_edit import job_edit
 from angzarr.analysis.job_work import Noted
 from angzarr.analysis.ledger import Decided, EntryFilter
+from angzarr.analysis.replay_order import ReplayOrder
 
 CANARY = JobPlan(rate=None)
 AT_ONCE = JobPlan(stages=(), rate=None)
@@ -293,6 +295,62 @@ class JobsContract:
     def test_one_entry_is_no_job_that_a_second_person_approves(self, jobs, hold):
         hold(1)
         assert jobs.begin(GROUP, CANARY, by="ann", approval_over=0).status is JobStatus.RUNNING
+
+    # -- edits ---------------------------------------------------------------------------
+
+    @pytest.fixture
+    def edit_of(self):
+        def make(entry, *, needs_approval=True):
+            before = letter_of(entry.event_id)
+            after = replace(before, message=replace(before.message, body=b"[[1], {}, {}]"))
+            order = ReplayOrder(letter=after, before=before, said="/total: 3 → 1")
+            return job_edit(entry, order, needs_approval=needs_approval)
+
+        return make
+
+    def test_an_edit_is_kept_with_its_job_and_waits_for_a_second_person(self, jobs, hold, edit_of):
+        (entry,) = hold(1)
+        chosen, edit = Selection(entry_ids=(entry.id,)), edit_of(entry)
+        job = jobs.begin(chosen, CANARY, by="ann", job_id="key-1", edit=edit)
+        assert (job.status, job.edit) == (JobStatus.PROPOSED, edit.sha256)
+        assert jobs.open_job(job.id) == job
+        assert jobs.job_edit(job.id) == edit
+        (line,) = jobs.job_history(job.id)
+        assert edit.sha256 in line.detail
+        assert "/total: 3 → 1" in line.detail
+        again = jobs.begin(chosen, CANARY, by="ann", job_id="key-1", edit=edit_of(entry))
+        assert again == job
+        assert jobs.approve(job.id, by="ann") is None
+        assert jobs.approve(job.id, by="bob").status is JobStatus.RUNNING
+        assert jobs.job_edit(job.id) == edit
+
+    def test_an_edit_that_needs_nobody_begins_at_once(self, jobs, hold, edit_of):
+        (entry,) = hold(1)
+        edit = edit_of(entry, needs_approval=False)
+        job = jobs.begin(Selection(entry_ids=(entry.id,)), CANARY, by="ann", edit=edit)
+        assert (job.status, jobs.job_edit(job.id)) == (JobStatus.RUNNING, edit)
+
+    def test_an_edit_of_an_entry_that_another_job_has_is_not_kept(self, jobs, hold, edit_of):
+        (entry,) = hold(1)
+        chosen = Selection(entry_ids=(entry.id,))
+        first = jobs.begin(chosen, CANARY, by="ann")
+        job = jobs.begin(chosen, CANARY, by="bob", edit=edit_of(entry))
+        assert (job.status, job.total) == (JobStatus.DONE, 0)
+        assert first.id in job.said
+        assert jobs.job_edit(job.id) is None
+        assert jobs.job_edit("nobody's") is jobs.job_edit(first.id) is None
+
+    def test_an_edit_goes_with_its_job(self, jobs, hold, edit_of, clock):
+        (entry,) = hold(1)
+        chosen = Selection(entry_ids=(entry.id,))
+        job = jobs.begin(chosen, CANARY, by="ann", edit=edit_of(entry))
+        jobs.cancel(job.id, by="ann")
+        clock.sleep(timedelta(days=1))
+        assert jobs.prune(clock.now(), limit=10) > 0
+        assert jobs.open_job(job.id) is None
+        assert jobs.job_edit(job.id) is None
+
+    # -- verbs ---------------------------------------------------------------------------
 
     def test_verbs_change_a_job_only_in_the_right_state(self, jobs, hold):
         hold(2)

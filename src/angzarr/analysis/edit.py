@@ -7,6 +7,7 @@ and what they put in the place of one is hidden, too.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,7 @@ from angzarr.events import headers as names
 #: Characters of JSON that an edit may have, and levels that it may be nested.
 LARGEST: Final = 1_000_000
 DEEPEST: Final = 50
-#: Differences that are told; characters of a value that are.
+#: Differences that are told; characters of a value or a pointer that are.
 MOST_TOLD: Final = 100
 _LONGEST: Final = 200
 _JSON: Final = "application/json"
@@ -43,19 +44,31 @@ class Difference(NamedTuple):
         return f"{self.pointer or '(all)'}: {self.before or 'nothing'} → {self.after or 'nothing'}"
 
 
-def read_data(text: str) -> Any:
-    """Return the JSON value that a person wrote, or a Refusal that says what is wrong with it."""
+class Unfit(Refusal):
+    """What is wrong with the data that a person gave; other data may do."""
+
+    __slots__ = ()
+
+
+_TOO_DEEP: Final = Unfit(f"the data is nested deeper than {DEEPEST} levels")
+
+
+def read_data(text: str, *, around: int = 0) -> Any:
+    """Return the JSON value that a person wrote, or an Unfit that says what is wrong with it.
+
+    The data may be within *around* levels of something else.
+    """
     if len(text) > LARGEST:
-        return Refusal(f"the data has more than {LARGEST} characters")
+        return Unfit(f"the data has more than {LARGEST} characters")
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        value = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_number
+        )
     except RecursionError:
-        return Refusal(f"the data is nested deeper than {DEEPEST} levels")
+        return _TOO_DEEP
     except ValueError as error:
-        return Refusal(f"the data is no JSON: {error}")
-    if _is_deeper(value, DEEPEST):
-        return Refusal(f"the data is nested deeper than {DEEPEST} levels")
-    return value
+        return Unfit(f"the data is no JSON: {error}")
+    return _TOO_DEEP if _is_deeper(value, DEEPEST + around) else value
 
 
 def data_in(letter: DeadLetter) -> Any:
@@ -78,7 +91,7 @@ def with_data(letter: DeadLetter, data: Any) -> DeadLetter | Refusal:
     elif _is_call(data):
         args, kwargs = data["args"], data["kwargs"]
     else:
-        return Refusal('the data of this task is an object with "args" (a list) and "kwargs"')
+        return Unfit('the data of this task is an object with "args" (a list) and "kwargs"')
     headers = {**letter.message.headers, **dict.fromkeys(REPRS, "")}
     message = replace(
         letter.message, body=json.dumps([args, kwargs, embed]).encode(), headers=headers
@@ -103,14 +116,14 @@ def named(letter: DeadLetter, edit: str) -> DeadLetter:
 def restored(data: Any, shown: Any, whole: Any) -> Any:
     """Return *data* with the values of *whole* where it has the marks that *shown* has.
 
-    Returns a Refusal for a mark anywhere else: it would be sent as if it were the value.
+    Returns an Unfit for a mark anywhere else: it would be sent as if it were the value.
     """
     found: list[str] = []
     value = _restored(data, shown, whole, "", found)
     if found:
-        return Refusal(
-            f"{found[0] or 'the data'} is a mark of a hidden value, which stood elsewhere: give the"
-            " value, or leave it where it was"
+        return Unfit(
+            f"{_short(found[0]) or 'the data'} is a mark of a hidden value, which stood elsewhere:"
+            " give the value, or leave it where it was"
         )
     return value
 
@@ -124,6 +137,17 @@ def differences(before: Any, after: Any) -> list[Difference]:
             break
         found.append(one)
     return found
+
+
+def seen_differences(
+    before: Any, after: Any, whole_before: Any, whole_after: Any
+) -> tuple[Difference, ...]:
+    """Return how *after* differs from *before*, and that hidden parts of the wholes differ, too."""
+    seen = differences(before, after)
+    told = {one.pointer for one in seen}
+    if any(one.pointer not in told for one in differences(whole_before, whole_after)):
+        seen.append(Difference("", "", UNSEEN))
+    return tuple(seen)
 
 
 def _restored(data: Any, shown: Any, whole: Any, at: str, found: list[str]) -> Any:
@@ -156,16 +180,16 @@ def _differences(before: Any, after: Any, at: str) -> Iterator[Difference]:
         for name in (*before, *(name for name in after if name not in before)):
             pointer = f"{at}/{_token(name)}"
             if name not in after:
-                yield Difference(pointer, _told(before[name]), "")
+                yield Difference(_short(pointer), _told(before[name]), "")
             elif name not in before:
-                yield Difference(pointer, "", _told(after[name]))
+                yield Difference(_short(pointer), "", _told(after[name]))
             else:
                 yield from _differences(before[name], after[name], pointer)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _differences(old, new, f"{at}/{index}")
     elif type(before) is not type(after) or before != after:
-        yield Difference(at, _told(before), _told(after))
+        yield Difference(_short(at), _told(before), _told(after))
 
 
 def _parts(letter: DeadLetter) -> tuple[list[Any], dict[str, Any], Any] | Refusal:
@@ -220,10 +244,20 @@ def _no_number(text: str) -> Any:
     raise ValueError(msg)
 
 
+def _number(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        msg = f"{text[:_LONGEST]} is too large a number"
+        raise ValueError(msg)
+    return number
+
+
 def _token(name: object) -> str:
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
 def _told(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    return _short(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from angzarr.analysis import edit
-from angzarr.analysis.edit import Difference
-from angzarr.analysis.entry import Entry, Failure
+from angzarr.analysis.edit import Difference, Unfit
+from angzarr.analysis.entry import Entry, EntryDetail, Failure
 from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.verb import LONGEST_NOTE
@@ -27,6 +27,13 @@ class Draft:
     changes: tuple[Difference, ...]
 
 
+def edited_from(detail: EntryDetail, *, original: bool) -> Failure | Refusal:
+    """Return what an edit begins with: the last replay's data, or those before the last edit."""
+    if not original:
+        return detail.unanswered.letter or detail.failure
+    return detail.before or Refusal("it was never edited")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Editor:
     """Edits one entry at a time; raises what `Replayer` raises."""
@@ -43,7 +50,10 @@ class Editor:
         return whole if isinstance(whole, Refusal) else self._view(whole)
 
     def draft(self, entry: Entry, failure: Failure, data: Any) -> Draft | Refusal:
-        """Return the edit of *entry* to *data*, or why there can be none."""
+        """Return the edit of *entry* to *data*, or why there can be none; Unfit: the data's fault.
+
+        It says nothing about whether a replay of *entry* may begin.
+        """
         whole = self._whole(failure)
         if isinstance(whole, Refusal):
             return whole
@@ -52,18 +62,27 @@ class Editor:
         if isinstance(value, Refusal):
             return value
         if not edit.differences(edit.data_in(whole), value):
-            return Refusal("nothing was changed")
+            return Unfit("nothing was changed")
         hidden = view != edit.data_in(whole)
         if problem := self._problem(whole.message.task, value, hidden=hidden):
             return problem
         made = edit.with_data(whole, value)
         if isinstance(made, Refusal):
             return made
-        return self._draft(edit.named(made, f"{entry.id[:12]}#{entry.replays + 1}"), view, failure)
+        return self._draft(edit.named(made, f"{entry.id[:12]}#{entry.replays + 1}"), whole, failure)
 
-    def _draft(self, made: DeadLetter, view: Any, failure: Failure) -> Draft | Refusal:
-        seen = tuple(edit.differences(view, self._view(made)))
-        changes = seen or (Difference("", "", edit.UNSEEN),)
+    def changes(self, order: ReplayOrder) -> tuple[Difference, ...] | Refusal:
+        """Return what the edit that *order* carries changes, read from what would be sent."""
+        if order.letter is None or order.before is None:
+            return Refusal("it carries no edit")
+        before = self._whole(order.before)
+        if isinstance(before, Refusal):
+            return before
+        after = self._whole(order.letter)
+        return after if isinstance(after, Refusal) else self._changes(before, after)
+
+    def _draft(self, made: DeadLetter, whole: DeadLetter, failure: Failure) -> Draft | Refusal:
+        changes = self._changes(whole, made)
         kept = self.protect(made)
         if hides(kept) and not is_sealed(kept):
             return Refusal(
@@ -73,6 +92,12 @@ class Editor:
         said = "; ".join(map(str, changes))[:LONGEST_NOTE]
         before = failure if isinstance(failure, DeadLetter) else None
         return Draft(order=ReplayOrder(letter=kept, before=before, said=said), changes=changes)
+
+    def _changes(self, before: DeadLetter, after: DeadLetter) -> tuple[Difference, ...]:
+        """Return the difference of two letters that were opened, as it may be shown."""
+        return edit.seen_differences(
+            self._view(before), self._view(after), edit.data_in(before), edit.data_in(after)
+        )
 
     def _whole(self, failure: Failure) -> DeadLetter | Refusal:
         """Return the letter with its body, opened, and its data as the body has it."""
@@ -98,5 +123,5 @@ class Editor:
                 decode(data)
         except DecodeError as error:
             why = "values of it are hidden, and so is the reason" if hidden else str(error)
-            return Refusal(f"it does not fit the handler: {why}")
+            return Unfit(f"it does not fit the handler: {why}")
         return None

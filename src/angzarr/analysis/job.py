@@ -14,7 +14,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import HistoryLine, Status
+from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.ledger import ANY, EntryFilter
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.errors import ConfigurationError
 
 #: Entries replayed by the end of each stage; what is left follows in a last stage without bound.
@@ -73,6 +75,15 @@ class JobPlan:
             msg = "the halt share of a replay job must be 0 or more and less than 1"
             raise ConfigurationError(msg)
 
+    @property
+    def order(self) -> ReplayOrder:
+        """Where each of its replays goes."""
+        return ReplayOrder(to_queue=self.to_queue, to_handler=self.to_handler)
+
+
+#: The plan of a job over one entry.
+ONE_ENTRY: Final = JobPlan(stages=(1,))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -126,6 +137,8 @@ class ReplayJob:
     tokens: float = 0.0
     filled_at: datetime | None = None
     approved_by: str = ""
+    #: The SHA-256 of the edited letter that it sends, see `JobEdit`; empty: letters as they are.
+    edit: str = ""
     ended_at: datetime | None = None
     revision: int = 1
 
@@ -204,11 +217,17 @@ class ReplayJobs(Protocol):
         note: str = "",
         job_id: str = "",
         approval_over: int | None = None,
+        edit: JobEdit | None = None,
     ) -> ReplayJob:
         """Choose the entries and store the job; the same *job_id* twice is one job.
 
-        One of more than *approval_over* entries is only proposed. One without entries is done.
+        One of more than *approval_over* entries is only proposed, and one with an *edit* that
+        needs approval; an edit is for the one entry that is chosen. One without entries is done.
         """
+
+    @abstractmethod
+    def job_edit(self, job_id: str, /) -> JobEdit | None:
+        """Return the edit that a job carries, as it was given when the job began."""
 
     @abstractmethod
     def open_job(self, job_id: str, /) -> ReplayJob | None:

@@ -10,14 +10,22 @@ from datetime import timedelta
 from typing import Final
 
 from angzarr.analysis.job import UNFINISHED, JobStatus, ReplayJob
+from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.recovery import AUTOMATIC
 
 #: How long a job that ended counts beside others of the person who began it.
 ADDED_UP: Final = timedelta(days=1)
 
 
-def waits_for(total: int, besides: int, approval_over: int | None) -> str:
-    """Say why a job of *total* entries waits for a second person, or nothing; one never does."""
+def waits_for(
+    total: int, besides: int, approval_over: int | None, edit: JobEdit | None = None
+) -> str:
+    """Say why a job of *total* entries waits for a second person, or nothing.
+
+    One entry never does but for its *edit*.
+    """
+    if total and edit is not None and edit.needs_approval:
+        return "an edit: a second person must approve"
     if approval_over is None or total < 2 or total + besides <= approval_over:  # noqa: PLR2004
         return ""
     others = f", with {besides} of other jobs of the last day" if besides else ""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from angzarr.analysis.edit_review import EditReview, review_json
 from angzarr.analysis.entry import HistoryLine
 from angzarr.analysis.job import JobItem, JobPage, ReplayJob
 
@@ -25,7 +26,10 @@ def page_json(page: JobPage) -> dict[str, Any]:
 
 
 def detail_json(
-    job: ReplayJob, history: Sequence[HistoryLine], refused: Sequence[JobItem]
+    job: ReplayJob,
+    history: Sequence[HistoryLine],
+    refused: Sequence[JobItem],
+    edit: EditReview | None,
 ) -> dict[str, Any]:
     """Return everything about a job as a JSON object."""
     lines = [
@@ -34,5 +38,6 @@ def detail_json(
     ]
     return job_json(job) | {
         "history": lines,
+        "edit_review": review_json(edit),
         "refused_entries": [{"id": one.entry_id, "reason": one.reason} for one in refused],
     }

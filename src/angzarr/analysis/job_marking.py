@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from angzarr.analysis import job_rules
 from angzarr.analysis.job import JobPlan, ReplayJob, Selection
+from angzarr.analysis.job_edit import JobEdit
 from angzarr.clock import Clock
 
 #: From a job to what becomes of it; None: it stays as it is.
@@ -22,7 +23,9 @@ class JobMarking(ABC):
     _clock: Clock
 
     @abstractmethod
-    def _fill(self, fresh: ReplayJob, approval_over: int | None, /) -> ReplayJob:
+    def _fill(
+        self, fresh: ReplayJob, approval_over: int | None, edit: JobEdit | None, /
+    ) -> ReplayJob:
         """Store *fresh* as `job_rules.filled` says, or return the job that has its id."""
 
     @abstractmethod
@@ -38,6 +41,7 @@ class JobMarking(ABC):
         note: str = "",
         job_id: str = "",
         approval_over: int | None = None,
+        edit: JobEdit | None = None,
     ) -> ReplayJob:
         """Choose the entries and store the job, in one transaction."""
         fresh = ReplayJob(
@@ -47,8 +51,9 @@ class JobMarking(ABC):
             created_by=by,
             created_at=self._clock.now(),
             note=note,
+            edit=edit.sha256 if edit else "",
         )
-        return self._fill(fresh, approval_over)
+        return self._fill(fresh, approval_over, edit)
 
     def approve(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Let a proposed job begin."""

@@ -30,6 +30,7 @@ from angzarr.analysis.job import (
     ReplayJob,
 )
 from angzarr.analysis.job_approval import same_person, waits_for
+from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.transition import DECIDED_BY_PEOPLE, NOT_REPLAYABLE
 from angzarr.resilience.breaker import Phase
 
@@ -84,6 +85,7 @@ def filled(
     behind: str,
     approval_over: int | None,
     besides: int = 0,
+    edit: JobEdit | None = None,
 ) -> ReplayJob:
     """Return a new *job* with its entries chosen.
 
@@ -94,7 +96,7 @@ def filled(
     said = f"{count} more are in job {other}, which is not finished" if count else ""
     called = {job.plan.to_handler} if job.plan.to_handler else {*handlers} - {""}
     job = replace(job, total=total, handlers=tuple(sorted(called)), said=said)
-    if waits := waits_for(total, besides, approval_over):
+    if waits := waits_for(total, besides, approval_over, edit):
         return replace(job, status=JobStatus.PROPOSED, said=_joined(said, waits))
     if total and behind:
         return replace(job, said=_joined(said, f"waits for job {behind} over the same group"))
@@ -253,6 +255,11 @@ def ending(seen: Seen | None, replay: int) -> ItemState | None:
     if seen.status in {Status.RESOLVED, Status.SKIPPED, Status.COMPENSATED}:
         return ItemState.HANDLED
     return ItemState.UNANSWERED
+
+
+def altered(job: ReplayJob, edit: JobEdit) -> bool:
+    """Tell whether *edit* is another one than *job* began with."""
+    return edit.sha256 != job.edit or job.selection.entry_ids != (edit.entry_id,)
 
 
 def owns(job: JobStatus, item: JobItem, entry: Entry) -> bool:

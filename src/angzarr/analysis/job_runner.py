@@ -7,17 +7,20 @@ dies anywhere leaves a job that the next engine takes up where it stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
+from angzarr.analysis.entry import Entry
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobStatus, ReplayJob
-from angzarr.analysis.job_rules import Room, Target, room
+from angzarr.analysis.job_edit import ALTERED, outdated
+from angzarr.analysis.job_rules import Room, Target, altered, room
 from angzarr.analysis.job_work import Begun, JobWork, Noted
 from angzarr.analysis.recovery import AUTOMATIC
 from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import CHANGED, Replayer
+from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 
 #: Jobs worked on in one turn.
@@ -129,8 +132,22 @@ class JobRunner:
             return Noted(one.position, ItemState.REFUSED, "the entry was removed meanwhile")
         if detail.entry.replays >= one.replay:  # another engine began it
             return Noted(one.position, ItemState.SENT)
-        by = f"job {job.id} ({job.created_by})"
-        order = ReplayOrder(to_queue=job.plan.to_queue, to_handler=job.plan.to_handler)
+        order = self._order(job, detail.entry)
+        if isinstance(order, Refusal):
+            return Noted(one.position, ItemState.REFUSED, order)
+        people = ", approved by ".join(filter(None, (job.created_by, job.approved_by)))
+        by = f"job {job.id} ({people})"
         if problem := self.replayer.replay(detail.entry, detail.failure, by=by, order=order):
             return Noted(one.position, ItemState.REFUSED, problem)
         return Noted(one.position, ItemState.SENT)
+
+    def _order(self, job: ReplayJob, entry: Entry) -> ReplayOrder | Refusal:
+        """Return what *job* sends of *entry*: its edit only unaltered, and of it as it is."""
+        if not job.edit:
+            return job.plan.order
+        edit = self.work.job_edit(job.id)
+        if edit is None or altered(job, edit):
+            return Refusal(ALTERED)
+        if why := outdated(edit, entry):
+            return Refusal(why)
+        return replace(edit.order, to_queue=job.plan.to_queue, to_handler=job.plan.to_handler)

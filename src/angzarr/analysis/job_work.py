@@ -1,6 +1,6 @@
 """JobWork: the port by which an engine works on replay jobs, one engine a job at a time.
 
-Every verb but `take` names the engine and does nothing once another one holds the job.
+What changes a job names the engine and does nothing once another one holds the job.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import ItemState, ReplayJob
+from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.pruning import PrunableJobs
 
 
@@ -67,6 +68,10 @@ class JobWork(PrunableJobs, Protocol):
 
         One noted as CHOSEN, which its entry says has begun, is SENT.
         """
+
+    @abstractmethod
+    def job_edit(self, job_id: str, /) -> JobEdit | None:
+        """Return the edit that a job carries, as it was given when the job began."""
 
     @abstractmethod
     def owners(self, entries: Sequence[Entry], /) -> Mapping[str, str]:

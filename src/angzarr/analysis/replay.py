@@ -60,6 +60,14 @@ class ReplayTargets:
         cleared = self.cleared(failure, order)
         return cleared if isinstance(cleared, Refusal) else ""
 
+    def unknown(self, order: ReplayOrder) -> str:
+        """Return which of the places that *order* names nobody here knows, or an empty string."""
+        if order.to_handler and order.to_handler not in self.tasks:
+            return f"no handler is registered as {order.to_handler!r}"
+        if order.to_queue and order.to_queue not in self.queues:
+            return f"the app knows no queue {order.to_queue!r}"
+        return ""
+
     def cleared(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> DeadLetter | Refusal:
         """Return the letter with the message that a replay sends, or why there is none."""
         if isinstance(failure, Unreadable):

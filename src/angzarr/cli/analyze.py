@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import random
 import signal
 import socket
@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Any
 
 from angzarr.adapters.celery.publisher import refuses
 from angzarr.analysis.answers import Answers
 from angzarr.analysis.brake import asleep, why_not_at_all, why_not_by_itself, why_not_now
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.editor import Editor
 from angzarr.analysis.forgotten_watches import ForgottenWatches
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import Intake
@@ -190,6 +192,16 @@ def open_compensator(
     )
 
 
+def open_editor(app: Application, replayer: Replayer) -> Editor:
+    """Return what edits *app*'s entries."""
+
+    def decoder(task: str) -> Callable[[Any], Any] | None:
+        handler = app.find_handler(task)
+        return handler.decode if handler else None
+
+    return Editor(replayer=replayer, decoder=decoder, protect=app.letter_protection())
+
+
 def open_barred(app: Application, doors: ExitStack) -> Callable[[], str]:
     """Return what says why people may have nothing sent now; it asks the brake each time."""
     brake = app.open_brake()
@@ -227,8 +239,9 @@ def stopped_by_signal() -> Iterator[threading.Event]:
 
 
 def person() -> str:
-    """Return who is at the keyboard, for the audit."""
+    """Return who is at the keyboard, for the audit: whose process it is, whatever LOGNAME says."""
     try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # a container's user without a name
-        return f"uid {os.getuid()}@{socket.gethostname()}"
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from angzarr.cli.analyze import open_barred, open_compensator, open_gathering, open_replayer
+from angzarr.cli.analyze import (
+    open_barred,
+    open_compensator,
+    open_editor,
+    open_gathering,
+    open_replayer,
+)
 from angzarr.cli.application import Application, load_application
 from angzarr.dashboard_section import DashboardToken, Role
 from angzarr.errors import ConfigurationError
@@ -85,6 +91,7 @@ def open_desk(app: Application, doors: ExitStack) -> Desk:
         gathering=open_gathering(app, replayer, doors),
         replayer=replayer,
         compensator=open_compensator(app, replayer, open_barred(app, doors)),
+        editor=open_editor(app, replayer),
         jobs=opened(app.open_replay_jobs()),
         writes=opened(app.open_writes()),
         brake=opened(app.open_brake()),
@@ -95,4 +102,5 @@ def open_desk(app: Application, doors: ExitStack) -> Desk:
         clock=replayer.clock,
         most_replays=app.settings.analysis.most_replays,
         approval_over=app.settings.analysis.approvals.jobs_over,
+        approves_edits=app.settings.analysis.approvals.edits,
     )

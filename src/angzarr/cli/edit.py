@@ -1,4 +1,4 @@
-"""angzarr dlq edit: give an event other data, and replay it (spec A5)."""
+"""angzarr dlq edit: give an event other data, and replay it, or propose that (spec A5)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any, TextIO
 
 import click
 
+from angzarr.analysis import job_json
 from angzarr.analysis.edit import LARGEST, read_data
-from angzarr.analysis.editor import Draft, Editor
-from angzarr.analysis.entry import EntryDetail, Failure
-from angzarr.cli.analyze import open_barred, open_replayer, person
+from angzarr.analysis.editor import Draft, Editor, edited_from
+from angzarr.analysis.entry import Entry, EntryDetail, Failure
+from angzarr.analysis.job import ONE_ENTRY, Selection
+from angzarr.analysis.job_edit import job_edit
+from angzarr.cli.analyze import open_barred, open_editor, open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, find, over
 from angzarr.cli.entry_json import print_json
-from angzarr.cli.entry_view import console, safe
+from angzarr.cli.entry_view import safe
 from angzarr.dead_letters.refusal import Refusal
 
 
@@ -29,7 +32,8 @@ from angzarr.dead_letters.refusal import Refusal
     help="JSON to send instead; - reads it from the input. Without: $EDITOR.",
 )
 @click.option("--original", is_flag=True, help="Begin with the data before the last edit.")
-@click.option("--force", is_flag=True, help="Also past the cap of replays.")
+@click.option("--force", is_flag=True, help="Also past the cap of replays; not for a proposal.")
+@click.option("--note", default="", help="Why, for who approves it (analysis.approvals.edits).")
 @click.option("--dry-run", is_flag=True, help="Only check it and show what would change.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
@@ -42,6 +46,7 @@ def edit(
     file: TextIO | None,
     original: bool,
     force: bool,
+    note: str,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -50,24 +55,33 @@ def edit(
 
     The data is checked against what the handler declares. What is hidden stays hidden: leave its
     mark where it stands. Exits with 1 if it cannot be sent.
+
+    With analysis.approvals.edits it is only proposed, as a replay job: somebody else approves it.
     """
     app = load_application(app_name)
+    proposes: bool = app.settings.analysis.approvals.edits
+    _check(proposes=proposes, force=force, note=note)
     with ExitStack() as doors:
-        editor = _editor(app, doors)
+        editor = open_editor(app, open_replayer(app, doors))
         detail = _opened(editor, entry)
         cap = None if force else app.settings.analysis.most_replays
-        barred = "" if dry_run else open_barred(app, doors)()
-        if problem := barred or over(detail.entry, cap):
+        barred = "" if dry_run or proposes else open_barred(app, doors)()
+        cure = "no job goes beyond" if proposes else "--force sends it"
+        if problem := barred or over(detail.entry, cap, cure):
             raise click.ClickException(problem)
-        failure = _failure(detail, original=original)
-        draft = editor.draft(detail.entry, failure, _data(editor, failure, file))
-        if isinstance(draft, Refusal):
-            raise click.ClickException(draft)
-        _tell(draft, as_json=as_json)
+        draft = _draft(editor, detail, file, original=original)
+        if not (proposes and as_json) or dry_run:
+            _tell(draft, as_json=as_json)
         if dry_run:
             return
         if not yes:
-            click.confirm("Replay it with this data?", abort=True, err=True)
+            if proposes and as_json:
+                _show(draft, err=True)
+            sure = "Propose to replay" if proposes else "Replay"
+            click.confirm(f"{sure} it with this data?", abort=True, err=True)
+        if proposes:
+            _propose(app, detail.entry, draft, note, as_json=as_json)
+            return
         problem = editor.replayer.replay(
             detail.entry, detail.failure, by=person(), order=draft.order
         )
@@ -75,14 +89,46 @@ def edit(
         raise click.ClickException(problem)
 
 
-def _editor(app: Application, doors: ExitStack) -> Editor:
-    def decoder(task: str) -> Any:
-        handler = app.find_handler(task)
-        return handler.decode if handler else None
+def _check(*, proposes: bool, force: bool, note: str) -> None:
+    if proposes and force:
+        msg = (
+            "--force is for an edit that is sent at once: by analysis.approvals.edits it becomes"
+            " a job, which keeps to the cap"
+        )
+        raise click.UsageError(msg)
+    if note and not proposes:
+        msg = "--note is for who approves an edit, and nobody does: see analysis.approvals.edits"
+        raise click.UsageError(msg)
 
-    return Editor(
-        replayer=open_replayer(app, doors), decoder=decoder, protect=app.letter_protection()
-    )
+
+def _draft(editor: Editor, detail: EntryDetail, file: TextIO | None, *, original: bool) -> Draft:
+    failure = edited_from(detail, original=original)
+    if isinstance(failure, Refusal):
+        raise click.ClickException(failure)
+    draft = editor.draft(detail.entry, failure, _data(editor, failure, file))
+    if isinstance(draft, Refusal):
+        raise click.ClickException(draft)
+    return draft
+
+
+def _propose(app: Application, entry: Entry, draft: Draft, note: str, *, as_json: bool) -> None:
+    store = app.open_replay_jobs()
+    try:
+        job = store.begin(
+            Selection(entry_ids=(entry.id,)),
+            ONE_ENTRY,
+            by=person(),
+            note=note,
+            edit=job_edit(entry, draft.order, needs_approval=True),
+        )
+    finally:
+        store.close()
+    if not job.total:
+        raise click.ClickException(job.said or f"the entry is {entry.status} meanwhile")
+    if as_json:
+        print_json(_told(draft) | {"job": job_json.job_json(job)})
+        return
+    click.echo(f"proposed as job {job.id}; somebody else: angzarr dlq jobs approve {job.id}")
 
 
 def _opened(editor: Editor, beginning: str) -> EntryDetail:
@@ -92,16 +138,6 @@ def _opened(editor: Editor, beginning: str) -> EntryDetail:
         msg = f"entry {beginning} was removed meanwhile"
         raise click.ClickException(msg)
     return detail
-
-
-def _failure(detail: EntryDetail, *, original: bool) -> Failure:
-    """Return what the edit begins with: its last replay's data, or those before the last edit."""
-    if not original:
-        return detail.unanswered.letter or detail.failure
-    if detail.before is None:
-        msg = "it was never edited"
-        raise click.ClickException(msg)
-    return detail.before
 
 
 def _data(editor: Editor, failure: Failure, file: TextIO | None) -> Any:
@@ -123,7 +159,15 @@ def _data(editor: Editor, failure: Failure, file: TextIO | None) -> Any:
 
 def _tell(draft: Draft, *, as_json: bool) -> None:
     if as_json:
-        print_json({"changes": [one._asdict() for one in draft.changes]})
+        print_json(_told(draft))
         return
+    _show(draft, err=False)
+
+
+def _show(draft: Draft, *, err: bool) -> None:
     for one in draft.changes:
-        console().print(safe(one))
+        click.echo(safe(one).plain, err=err)
+
+
+def _told(draft: Draft) -> dict[str, Any]:
+    return {"changes": [one._asdict() for one in draft.changes]}

@@ -147,8 +147,8 @@ def status_of(name: str | None) -> Status | None:
     return Status(name) if name else None
 
 
-def over(entry: Entry, cap: int | None) -> str:
+def over(entry: Entry, cap: int | None, cure: str = "--force sends it") -> str:
     """Return why *entry* has had its replays, by *cap*, or an empty string."""
     if cap is None or entry.replays < cap:
         return ""
-    return f"it was replayed {entry.replays} times (analysis.most_replays): --force sends it"
+    return f"it was replayed {entry.replays} times (analysis.most_replays): {cure}"

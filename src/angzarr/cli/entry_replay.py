@@ -79,6 +79,8 @@ def replay(
     plan = job_start.plan_of(stages, rate, halt, in_flight, order)
     with ExitStack() as doors:
         replayer = open_replayer(app, doors)
+        if why := replayer.targets.unknown(order):
+            raise click.UsageError(why)
         ids = tuple(find(replayer.ledger, one).id for one in dict.fromkeys(entries))
         selection = Selection(
             wanted=filter_of(wanted), status=status_of(status), entry_ids=ids, limit=limit

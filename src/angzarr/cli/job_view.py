@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from angzarr.analysis.edit_review import EditReview
 from angzarr.analysis.entry import HistoryLine
 from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
-from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.cli.entry_view import SHORT_ID, console, safe
 
 #: Seconds between two looks at a job that is followed.
@@ -67,6 +67,7 @@ def print_detail(
     job: ReplayJob,
     history: Sequence[HistoryLine],
     refused: Sequence[JobItem],
+    edit: EditReview | None = None,
     *,
     err: bool = False,
 ) -> None:
@@ -82,7 +83,7 @@ def print_detail(
         "plan": f"stages {stages}; {rate}; {plan.in_flight} in flight; halts over"
         f" {plan.halt_share:.0%}",
         "stage": f"{job.stage + 1} of {len(plan.stages) + 1}, round {job.round}",
-        "sent to": str(ReplayOrder(to_queue=plan.to_queue, to_handler=plan.to_handler)),
+        "sent to": str(plan.order),
         "chosen": _chosen(job.selection),
         "handlers": ", ".join(job.handlers),
         "begun": f"{_time(job.created_at)} by {job.created_by}",
@@ -93,6 +94,8 @@ def print_detail(
     for name, value in told.items():
         if value:
             out.print(safe(f"{name:<9} {value}"))
+    if edit:
+        _print_edit(out, job, edit)
     for line in history:
         out.print(safe(f"  {_time(line.at)}  {line.who}  {line.what}  {line.detail}"))
     for one in refused:
@@ -115,6 +118,14 @@ def _chosen(selection: Selection) -> str:
 
 def _said(value: object) -> str:
     return _time(value) if isinstance(value, datetime) else str(value)
+
+
+def _print_edit(out: Console, job: ReplayJob, edit: EditReview) -> None:
+    out.print(safe(f"{'edit':<9} of {edit.entry_id[:12]}, SHA-256 {job.edit}"))
+    for change in edit.changes:
+        out.print(safe(f"  {change}"))
+    if edit.problem:
+        out.print(safe(f"  {edit.problem}", "red"))
 
 
 def line_of(job: ReplayJob) -> str:

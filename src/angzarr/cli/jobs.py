@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import click
 
 from angzarr.analysis import job_json
+from angzarr.analysis.edit_review import EditReview, review
 from angzarr.analysis.job import ItemState, JobStatus, ReplayJob, ReplayJobs
 from angzarr.analysis.ledger import LONGEST_PAGE
 from angzarr.cli import job_view
-from angzarr.cli.analyze import person
+from angzarr.cli.analyze import open_editor, open_replayer, person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
@@ -43,6 +44,15 @@ def found(store: ReplayJobs, job_id: str) -> ReplayJob:
         msg = f"there is no replay job {job_id!r}; `angzarr dlq jobs list` shows them"
         raise click.ClickException(msg)
     return job
+
+
+def reviewed(app_name: str | None, store: ReplayJobs, job: ReplayJob) -> EditReview | None:
+    """Return what there is to say of the edit that *job* carries; None: it carries none."""
+    if not job.edit:
+        return None
+    app = load_application(app_name)
+    with ExitStack() as doors:
+        return review(open_editor(app, open_replayer(app, doors)), store, job)
 
 
 def watch_job(store: ReplayJobs, job_id: str) -> None:
@@ -84,10 +94,11 @@ def show(app_name: str | None, job: str, *, as_json: bool) -> None:
         one = found(store, job)
         history = store.job_history(job)
         refused = store.items(job, (ItemState.REFUSED,), limit=_SHOWN)
+        edit = reviewed(app_name, store, one)
     if as_json:
-        print_json(job_json.detail_json(one, history, refused))
+        print_json(job_json.detail_json(one, history, refused, edit))
     else:
-        job_view.print_detail(one, history, refused)
+        job_view.print_detail(one, history, refused, edit)
 
 
 @jobs.command()
@@ -131,8 +142,11 @@ def _asking_verb(name: str, said: str, help_: str, can: str) -> None:
     def command(app_name: str | None, job: str, *, yes: bool, as_json: bool) -> None:
         with opened(app_name) as store:
             shown = found(store, job)
+            edit = reviewed(app_name, store, shown)
+            if name == "approve" and edit and edit.problem:
+                raise click.ClickException(edit.problem)
             if not yes:
-                job_view.print_detail(shown, store.job_history(job), (), err=True)
+                job_view.print_detail(shown, store.job_history(job), (), edit, err=True)
                 what = f"{name.capitalize()} this job of {shown.total} entries?"
                 click.confirm(what, abort=True, err=True)
             after = _steer(store, name)(job, by=person(), revision=_at(shown))

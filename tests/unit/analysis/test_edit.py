@@ -47,6 +47,7 @@ def test_what_a_person_writes_is_read_as_json(value):
     [
         ("{", "no JSON"),
         ("NaN", "NaN is no JSON number"),
+        ("[1e400]", "1e400 is too large a number"),
         ('{"a": 1, "a": 2}', "says one name twice"),
         ("[" * 60 + "]" * 60, f"deeper than {DEEPEST}"),
         ("[" * 200_000, "deeper than"),
@@ -275,3 +276,17 @@ def test_what_holds_no_json_arguments_cannot_be_edited(message):
     site.file(letter_of(message=message))
     assert isinstance(site.draft({"total": 4}), Refusal)
     assert isinstance(edit.with_data(letter_of(message=message), 1), Refusal)
+
+
+def test_a_hidden_change_is_told_beside_one_that_is_seen():
+    protect = protection()
+    site = Site(protect, Clearance(cipher=CIPHER))
+    site.file(protect(secret_letter()))
+    changes = site.draft({"user": "bob", "password": "swordfish"}).changes
+    assert [one.after for one in changes] == ['"bob"', edit.UNSEEN]
+    assert len(site.draft({"user": "bob", "password": MARK}).changes) == 1
+
+
+def test_a_pointer_is_told_no_longer_than_a_value():
+    (found,) = differences({"x" * 9999: 1}, {"x" * 9999: 2})
+    assert len(found.pointer) <= 200

@@ -88,7 +88,7 @@ class FakeApp:
                 keep_jobs=None,
                 automatic=AutomaticSettings(),
                 most_replays=10,
-                approvals=types.SimpleNamespace(jobs_over=None),
+                approvals=types.SimpleNamespace(jobs_over=None, edits=False),
                 letter_grouping=Grouping,
             )
         )

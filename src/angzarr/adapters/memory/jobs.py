@@ -21,6 +21,7 @@ from angzarr.analysis.job import (
     ReplayJobs,
     Selection,
 )
+from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.job_marking import JobMarking, JobRule
 from angzarr.analysis.job_rules import Answer, Seen
 from angzarr.analysis.job_work import Begun, JobWork, Noted
@@ -37,6 +38,7 @@ class _Kept:
     items: dict[int, JobItem] = field(default_factory=dict)
     chosen_as: dict[int, Status] = field(default_factory=dict)
     lines: list[HistoryLine] = field(default_factory=list)
+    edit: JobEdit | None = None
     engine: str = ""
     leased_until: datetime | None = None
 
@@ -63,6 +65,12 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         with self._lock:
             kept = self._jobs.get(job_id)
             return kept.job if kept else None
+
+    def job_edit(self, job_id: str) -> JobEdit | None:
+        """Return the edit of a job."""
+        with self._lock:
+            kept = self._jobs.get(job_id)
+            return kept.edit if kept else None
 
     def get_jobs(
         self,
@@ -189,7 +197,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
 
     # ------------------------------------------------------------------------------------
 
-    def _fill(self, fresh: ReplayJob, approval_over: int | None) -> ReplayJob:
+    def _fill(self, fresh: ReplayJob, approval_over: int | None, edit: JobEdit | None) -> ReplayJob:
         with self._lock:
             if fresh.id in self._jobs:
                 return self._jobs[fresh.id].job
@@ -204,8 +212,10 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
                 behind=self._ahead(fresh),
                 approval_over=approval_over,
                 besides=job_approval.besides((kept.job for kept in self._jobs.values()), fresh),
+                edit=edit,
             )
-            kept = _Kept(job=job, lines=[job_story.first_line(job)])
+            kept = _Kept(job=job, lines=[job_story.first_line(job, edit)])
+            kept.edit = edit if free else None
             for position, entry in enumerate(free, 1):
                 kept.items[position] = JobItem(position, entry.id, ItemState.CHOSEN)
                 kept.chosen_as[position] = entry.status

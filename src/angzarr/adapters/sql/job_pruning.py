@@ -6,7 +6,12 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, exists, func, select
 
-from angzarr.adapters.sql.job_tables import replay_job_history, replay_job_items, replay_jobs
+from angzarr.adapters.sql.job_tables import (
+    replay_job_edits,
+    replay_job_history,
+    replay_job_items,
+    replay_jobs,
+)
 from angzarr.adapters.sql.ledger_tables import ledger_groups
 
 _jobs, _items = replay_jobs.c, replay_job_items.c
@@ -47,5 +52,6 @@ def _remove_entries(connection: Connection, job_id: str, limit: int) -> int:
 
 
 def _remove(connection: Connection, job_id: str) -> None:
+    connection.execute(delete(replay_job_edits).where(replay_job_edits.c.job_id == job_id))
     connection.execute(delete(replay_job_history).where(replay_job_history.c.job_id == job_id))
     connection.execute(delete(replay_jobs).where(_jobs.id == job_id))

@@ -40,6 +40,7 @@ def job_from(row: Row[Any]) -> ReplayJob:
     values = {name: row._mapping[name] for name in _FIELDS}  # noqa: SLF001 - SQLAlchemy's public name for it
     values["status"] = JobStatus(values["status"])
     values["selection"] = _selection(json.loads(values["selection"]))
+    values["edit"] = values["edit"] or ""
     values["handlers"] = tuple(json.loads(values["handlers"]))
     plan = json.loads(values["plan"])
     values["plan"] = JobPlan(**plan | {"stages": tuple(plan["stages"])})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sqlalchemy import (
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -51,6 +52,8 @@ replay_jobs = Table(
     Column("tokens", Float, nullable=False),
     a_time("filled_at"),
     a_text("approved_by"),
+    # NULL: none, also in rows of before there were edits.
+    Column("edit", String(64)),
     a_time("ended_at"),
     a_number("revision"),
     # Whoever works on it, and until when nobody else may.
@@ -103,4 +106,21 @@ replay_orders = Table(
     a_text("content_type"),
     a_text("said"),
     PrimaryKeyConstraint("entry_id", "replay"),
+)
+
+#: The edit that a job carries, written once with the job; it goes with its entry.
+replay_job_edits = Table(
+    "replay_job_edits",
+    METADATA,
+    Column("job_id", String(64), primary_key=True),
+    Column("entry_id", ForeignKey("ledger_entries.id", ondelete="CASCADE"), nullable=False),
+    a_number("replays"),
+    a_name("letter_id"),
+    Column("needs_approval", Boolean, nullable=False),
+    # Both letters in their binary wire form.
+    Column("letter", LargeBinary, nullable=False),
+    Column("before", LargeBinary),
+    a_text("content_type"),
+    a_text("said"),
+    Index("replay_job_edits_by_entry", "entry_id"),
 )

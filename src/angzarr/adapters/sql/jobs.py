@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql import job_pruning, job_working
 from angzarr.adapters.sql.job_choosing import Choosing
+from angzarr.adapters.sql.job_edit_rows import read_edit, save_edit
 from angzarr.adapters.sql.job_rows import (
     item_from,
     job_from,
@@ -31,6 +32,7 @@ from angzarr.analysis.job import (
     ReplayJob,
     ReplayJobs,
 )
+from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.job_marking import JobMarking, JobRule
 from angzarr.analysis.job_work import Begun, JobWork, Noted
 from angzarr.analysis.ledger import Cursor, read_cursor
@@ -58,6 +60,10 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
             return job_from(row) if row is not None else None
 
         return self._database.read(read)
+
+    def job_edit(self, job_id: str) -> JobEdit | None:
+        """Return the edit of a job."""
+        return self._database.read(lambda one: read_edit(one, job_id))
 
     def get_jobs(
         self,
@@ -145,11 +151,15 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
 
     # ------------------------------------------------------------------------------------
 
-    def _fill(self, fresh: ReplayJob, approval_over: int | None) -> ReplayJob:
-        return self._database.write(lambda one: self._begin(one, fresh, approval_over))
+    def _fill(self, fresh: ReplayJob, approval_over: int | None, edit: JobEdit | None) -> ReplayJob:
+        return self._database.write(lambda one: self._begin(one, fresh, approval_over, edit))
 
     def _begin(
-        self, connection: Connection, fresh: ReplayJob, approval_over: int | None
+        self,
+        connection: Connection,
+        fresh: ReplayJob,
+        approval_over: int | None,
+        edit: JobEdit | None,
     ) -> ReplayJob:
         if (row := lock_job(connection, fresh.id)) is not None:
             return job_from(row)
@@ -166,8 +176,11 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
             behind=job_working.older_of_group(connection, fresh),
             approval_over=approval_over,
             besides=job_approval.besides(job_working.others(connection, fresh), fresh),
+            edit=edit,
         )
-        tell(connection, job.id, [job_story.first_line(job)])
+        if edit is not None and chosen.total:
+            save_edit(connection, job.id, edit)
+        tell(connection, job.id, [job_story.first_line(job, edit)])
         connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**job_row(job)))
         return job
 

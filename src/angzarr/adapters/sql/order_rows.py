@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
@@ -44,26 +45,32 @@ def _last_of(rows: Sequence[Row[Any]], replay: int) -> tuple[ReplayOrder, DeadLe
 
 
 def _order(row: Row[Any]) -> ReplayOrder:
-    return ReplayOrder(
-        to_queue=row.to_queue,
-        to_handler=row.to_handler,
-        letter=_read(row.letter, row.content_type),
-        before=_read(row.before, row.content_type),
-        said=row.said,
-    )
+    places = ReplayOrder(to_queue=row.to_queue, to_handler=row.to_handler)
+    return replace(places, **letters_of(row))
 
 
 def _row(entry: Entry, order: ReplayOrder) -> dict[str, Any]:
-    letter, content_type = _written(order.letter)
-    return {
+    return letters_row(order) | {
         "entry_id": entry.id,
         "replay": entry.replays,
         "to_queue": order.to_queue,
         "to_handler": order.to_handler,
-        "letter": letter,
-        "before": _written(order.before)[0],
-        "content_type": content_type,
-        "said": order.said,
+    }
+
+
+def letters_row(order: ReplayOrder) -> dict[str, Any]:
+    """Return the letters of *order*, and what was changed, as columns."""
+    letter, content_type = _written(order.letter)
+    before, _ = _written(order.before)
+    return {"letter": letter, "before": before, "content_type": content_type, "said": order.said}
+
+
+def letters_of(row: Row[Any]) -> dict[str, Any]:
+    """Return such columns as fields of a `ReplayOrder`."""
+    return {
+        "letter": _read(row.letter, row.content_type),
+        "before": _read(row.before, row.content_type),
+        "said": row.said,
     }
 
 

@@ -1,0 +1,37 @@
+"""Edits of replay jobs: rows of replay_job_edits, each written once with its job."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, select
+
+from angzarr.adapters.sql.job_tables import replay_job_edits
+from angzarr.adapters.sql.order_rows import letters_of, letters_row
+from angzarr.analysis.job_edit import JobEdit
+from angzarr.analysis.replay_order import ReplayOrder
+
+
+def save_edit(connection: Connection, job_id: str, edit: JobEdit) -> None:
+    """Keep the edit of a job that begins."""
+    row = letters_row(edit.order) | {
+        "job_id": job_id,
+        "entry_id": edit.entry_id,
+        "replays": edit.replays,
+        "letter_id": edit.letter_id,
+        "needs_approval": edit.needs_approval,
+    }
+    connection.execute(insert(replay_job_edits).values(**row))
+
+
+def read_edit(connection: Connection, job_id: str) -> JobEdit | None:
+    """Return the edit of a job, if it has one and its entry is still there."""
+    wanted = select(replay_job_edits).where(replay_job_edits.c.job_id == job_id)
+    row = connection.execute(wanted).one_or_none()
+    if row is None:
+        return None
+    return JobEdit(
+        entry_id=row.entry_id,
+        replays=row.replays,
+        letter_id=row.letter_id,
+        needs_approval=row.needs_approval,
+        order=ReplayOrder(**letters_of(row)),
+    )

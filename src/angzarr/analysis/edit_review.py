@@ -1,0 +1,60 @@
+"""EditReview: what whoever approves an edit is shown, read from the very letter that is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from angzarr.analysis.edit import Difference
+from angzarr.analysis.editor import Editor
+from angzarr.analysis.job import ReplayJob, ReplayJobs
+from angzarr.analysis.job_edit import ALTERED, JobEdit, outdated
+from angzarr.analysis.job_rules import altered
+from angzarr.dead_letters.refusal import Refusal
+from angzarr.errors import PayloadStoreUnavailable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditReview:
+    """The changes that a job's edit makes, and why it is not sent or cannot be shown, if so."""
+
+    entry_id: str
+    changes: tuple[Difference, ...] = ()
+    problem: str = ""
+    #: Whether the problem may pass by itself.
+    passes: bool = False
+
+
+def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | None:
+    """Return the review of *job*'s edit; None: it carries none."""
+    if not job.edit:
+        return None
+    edit = jobs.job_edit(job.id)
+    if edit is None:
+        entry_id = next(iter(job.selection.entry_ids), "")
+        return EditReview(entry_id=entry_id, problem="its entry was removed, and the edit with it")
+    if altered(job, edit):
+        return EditReview(entry_id=edit.entry_id, problem=ALTERED)
+    try:
+        changes = editor.changes(edit.order)
+    except PayloadStoreUnavailable:
+        away = "it cannot be shown: its payload cannot be had now"
+        return EditReview(entry_id=edit.entry_id, problem=away, passes=True)
+    if isinstance(changes, Refusal):
+        return EditReview(entry_id=edit.entry_id, problem=f"it cannot be shown: {changes}")
+    return EditReview(
+        entry_id=edit.entry_id, changes=changes, problem=_problem(editor, edit) if job.left else ""
+    )
+
+
+def review_json(review: EditReview | None) -> dict[str, Any] | None:
+    """Return *review* as a JSON object; null where there is no edit."""
+    if review is None:
+        return None
+    changes = [one._asdict() for one in review.changes]
+    return {"entry_id": review.entry_id, "changes": changes, "problem": review.problem or None}
+
+
+def _problem(editor: Editor, edit: JobEdit) -> str:
+    detail = editor.replayer.ledger.open(edit.entry_id)
+    return outdated(edit, detail.entry if detail else None)

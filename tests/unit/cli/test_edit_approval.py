@@ -1,0 +1,147 @@
+"""Edits that a second person approves: proposed, shown, approved or refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.unit.cli.ledger_app import held
+
+from angzarr.cli import jobs as jobs_command
+from angzarr.cli.analyze import open_worker
+
+
+@pytest.fixture
+def careful(app):
+    app.settings.analysis.approvals.edits = True
+    return app
+
+
+@pytest.fixture
+def propose(careful, run):
+    def propose_(entry, *options, data='{"total": 4}'):
+        return run("dlq", "edit", entry.id, "--file", "-", "--yes", *options, input=data)
+
+    return propose_
+
+
+@pytest.fixture
+def job_of(run):
+    return lambda: json.loads(run("dlq", "jobs", "list", "--json").output)["jobs"][0]
+
+
+@pytest.fixture
+def as_bob(monkeypatch):
+    monkeypatch.setattr(jobs_command, "person", lambda: "bob@desk")
+
+
+def test_an_edit_is_proposed_and_sent_once_somebody_else_approved_it(
+    app, ledger, run, propose, job_of, as_bob
+):
+    entry = held(ledger)
+    result = propose(entry, "--note", "the total was wrong")
+    assert result.exit_code == 0, result.output
+    job = job_of()
+    assert (job["status"], job["total"], job["note"]) == ("proposed", 1, "the total was wrong")
+    assert f"angzarr dlq jobs approve {job['id']}" in result.output
+    with open_worker(app, ["order"]) as worker:
+        worker.step()
+        assert not app.publisher.sent
+        shown = run("dlq", "jobs", "show", job["id"]).output
+        assert "/total: 3 → 4" in shown
+        assert job["edit"] in shown.replace("\n", "")
+        assert run("dlq", "jobs", "approve", job["id"], "--yes").exit_code == 0
+        worker.step()
+    (message,) = app.publisher.sent
+    assert json.loads(message.body)[0] == [{"total": 4}]
+
+
+def test_nobody_approves_his_own_edit(ledger, run, propose, job_of):
+    propose(held(ledger))
+    result = run("dlq", "jobs", "approve", job_of()["id"], "--yes")
+    assert result.exit_code == 1
+    assert "not by the person who proposed it" in result.output
+
+
+def test_an_edit_of_an_entry_that_was_replayed_meanwhile_cannot_be_approved(
+    ledger, run, propose, job_of, as_bob
+):
+    entry = held(ledger)
+    propose(entry)
+    assert run("dlq", "replay", entry.id, "--yes").exit_code == 0
+    result = run("dlq", "jobs", "approve", job_of()["id"], "--yes")
+    assert result.exit_code == 1
+    assert "the entry was replayed since it was edited: cancel the job" in result.output
+    assert job_of()["status"] == "proposed"
+
+
+def test_one_edit_of_an_entry_waits_at_a_time_and_a_cancelled_one_makes_room(
+    ledger, run, propose, job_of
+):
+    entry = held(ledger)
+    propose(entry)
+    first = job_of()["id"]
+    result = propose(entry, data='{"total": 5}')
+    assert result.exit_code == 1
+    assert f"in job {first}" in result.output
+    assert run("dlq", "jobs", "cancel", first, "--yes").exit_code == 0
+    assert propose(entry, data='{"total": 5}').exit_code == 0
+
+
+def test_a_program_reads_the_proposal_and_its_changes(ledger, run, propose, job_of):
+    result = propose(held(ledger), "--json")
+    told = json.loads(result.output)
+    change = {"pointer": "/total", "before": "3", "after": "4"}
+    assert (told["changes"], told["job"]["status"]) == ([change], "proposed")
+    shown = json.loads(run("dlq", "jobs", "show", told["job"]["id"], "--json").output)
+    assert shown["edit_review"]["changes"] == [change]
+    assert shown["edit_review"]["problem"] is None
+
+
+def test_who_is_asked_sees_the_changes_also_where_a_program_reads_the_answer(
+    careful, ledger, run, tmp_path
+):
+    file = tmp_path / "new.json"
+    file.write_text('{"total": 4}')
+    result = run("dlq", "edit", held(ledger).id, "--file", str(file), "--json", input="y\n")
+    assert "/total: 3 → 4" in result.stderr
+    assert json.loads(result.stdout)["job"]["status"] == "proposed"
+
+
+def test_a_dry_run_proposes_nothing(ledger, run, propose):
+    assert "/total" in propose(held(ledger), "--dry-run").output
+    assert json.loads(run("dlq", "jobs", "list", "--json").output)["jobs"] == []
+
+
+def test_nobody_is_past_the_second_person_by_force(app, ledger, propose):
+    app.settings.analysis.most_replays = 0
+    entry = held(ledger)
+    assert "keeps to the cap" in propose(entry, "--force").output
+    assert "it was replayed 0 times" in propose(entry).output
+    assert not app.publisher.sent
+
+
+def test_a_note_without_anybody_to_read_it_is_refused(ledger, run):
+    result = run("dlq", "edit", held(ledger).id, "--file", "-", "--note", "x", input="{}")
+    assert result.exit_code == 2
+    assert "analysis.approvals.edits" in result.output
+
+
+def test_a_redirect_to_nobody_is_refused_before_a_job_begins(ledger, run):
+    for event in ("e1", "e2"):
+        held(ledger, event)
+    for option, said in (("--to-handler", "no handler is registered"), ("--to-queue", "no queue")):
+        result = run("dlq", "replay", "--status", "held", option, "nobody", "--yes")
+        assert result.exit_code == 2
+        assert said in result.output
+    assert json.loads(run("dlq", "jobs", "list", "--json").output)["jobs"] == []
+
+
+def test_nobody_is_a_second_person_by_another_name_in_his_environment(
+    ledger, run, propose, job_of, monkeypatch
+):
+    propose(held(ledger))
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "bob")
+    assert run("dlq", "jobs", "approve", job_of()["id"], "--yes").exit_code == 1
+    assert job_of()["status"] == "proposed"
