@@ -15,6 +15,7 @@ from angzarr.adapters.memory.peers import MemoryPeers
 from angzarr.adapters.memory.writes import MemoryWrites
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensator
+from angzarr.analysis.editor import Editor
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.replay import ReplayTargets
@@ -26,6 +27,7 @@ from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.site import build_site
 from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
 from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.protection import Protection
 from angzarr.resilience.breaker import BreakerSettings
 from contracts.ledger import letter_of
 from hand_clock import HandClock
@@ -61,14 +63,27 @@ class World:
 
         self.sent = []
         self.approval_over = None
+        self.approves_edits = False
+        #: Reads the data of a task, or raises DecodeError.
+        self.decode = None
         #: Why breakers cannot be had, if they cannot.
         self.unshared = None
         self.replayer = Replayer(
             ledger=self.ledger,
             publisher=self,
-            targets=ReplayTargets(tasks={"orders.sync"}, queues={"orders"}, clear=Clearance()),
+            targets=ReplayTargets(
+                tasks={"orders.sync"}, queues={"orders", "spare"}, clear=Clearance()
+            ),
             clock=self.clock,
             answer_deadline=timedelta(hours=1),
+        )
+
+        self.protect = Protection()
+
+    @property
+    def editor(self):
+        return Editor(
+            replayer=self.replayer, decoder=lambda _task: self.decode, protect=self.protect
         )
 
     def controls(self):
@@ -107,11 +122,13 @@ class World:
             ),
             replayer=self.replayer,
             compensator=Compensator(ledger=self.ledger, replayer=self.replayer, compensations=self),
+            editor=self.editor,
             breakers=self.controls,
             told=lambda _letter: {"signature": "none"},
             clock=self.clock,
             most_replays=10,
             approval_over=self.approval_over,
+            approves_edits=self.approves_edits,
         )
 
     @cached_property

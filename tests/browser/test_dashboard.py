@@ -136,6 +136,50 @@ def test_entries_are_taken_along_as_a_file(visit, group):
     assert len(taken.value.path().read_text().splitlines()) == 9
 
 
+@pytest.fixture
+def careful(world):
+    """Let edits wait for a second person; named before whoever opens the site."""
+    world.approves_edits = True
+
+
+def test_an_edit_is_proposed_by_one_person_and_approved_by_another(careful, open_visit, world):
+    (entry,) = world.file(1)
+    visit = open_visit(java_script_enabled=False)
+    page = visit.login()
+    visit.go(f"/entries/{entry.id}")
+    page.get_by_role("link", name="Edit and replay…").click()
+    data = page.get_by_label("Data, as JSON")
+    expect(data).to_have_value('{\n  "total": 3\n}')
+    data.fill("{")
+    page.get_by_role("button", name="Show what changes").click()
+    expect(page.get_by_role("alert")).to_contain_text("no JSON")
+    visit.complaints.clear()  # Chromium tells of the 422
+    expect(data).to_have_value("{")
+    data.fill('{\n  "total": 4\n}')
+    page.get_by_label("Why").fill("a typo")
+    page.get_by_role("button", name="Show what changes").click()
+    expect(page.locator("#changes tbody")).to_contain_text("/total")
+    page.get_by_role("button", name="Change it").click()
+    data.fill('{\n  "total": 5\n}')
+    page.get_by_role("button", name="Show what changes").click()
+    expect(page.locator("#changes tbody td").last).to_have_text("5")
+    assert not world.jobs.all
+    page.get_by_role("button", name="Propose it").click()
+    expect(page.locator("#progress .badge")).to_have_text("proposed")
+    expect(page.get_by_role("link", name="Approve…")).to_have_count(0)
+    (job,) = world.jobs.all.values()
+    second = open_visit()
+    approver = second.login(Role.APPROVER)
+    second.go(f"/jobs/{job.id}")
+    expect(approver.locator("#changes tbody td").last).to_have_text("5")
+    expect(approver.locator("code.long")).to_have_text(job.edit)
+    approver.get_by_role("link", name="Approve…").click()
+    expect(approver.locator("#changes tbody td").last).to_have_text("5")
+    approver.get_by_role("button", name="Approve").click()
+    expect(approver.locator("#progress .badge")).to_have_text("running")
+    assert world.jobs.all[job.id].approved_by == "approver@test"
+
+
 def test_a_hostile_letter_runs_nothing(visit, world):
     event = Event(id="evil", type=EVIL, data={EVIL: EVIL}, domain="order", tenant_id=EVIL)
     letter = letter_of("evil", event=event, error_type=EVIL, error_message=EVIL, error_stack=EVIL)
@@ -195,6 +239,7 @@ def test_every_page_fits_a_telephone_in_the_dark_too(open_visit, world, group, s
     world.alerts.raise_([sighting_of("f1", "ops"), sighting_of("f2", resolved=True)])
     paths = ["/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries?domain=order",
              f"/entries/{entry.id}", f"/entries/{entry.id}/explanation", "/jobs",
+             f"/entries/{entry.id}/edit", f"/entries/{entry.id}/replay",
              "/jobs/j1", "/breakers", f"/groups/{group}/acts/compensate", "/jobs/j2/cancel",
              "/brake", "/brake/release", "/alerts"]  # fmt: skip
     for path in paths:
@@ -253,10 +298,13 @@ def test_a_viewer_sees_no_button_that_acts(open_visit, world, group):
     expect(page.get_by_role("button", name="Save")).to_have_count(0)
 
 
-def test_every_field_has_a_label(visit, group):
+def test_every_field_has_a_label(visit, world, group):
     page = visit.login()
-    for path in ("/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries", "/brake",
-                 f"/groups/{group}/acts/skip", "/brake/release"):  # fmt: skip
+    entry = world.ledger.get_failed_events(status=None).entries[0]
+    paths = ("/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries", "/brake",
+             f"/groups/{group}/acts/skip", "/brake/release",
+             f"/entries/{entry.id}/edit", f"/entries/{entry.id}/replay")  # fmt: skip
+    for path in paths:
         visit.go(path)
         assert page.evaluate(UNLABELLED) == 0
 

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 
 from angzarr.analysis.choosing import CHANGED, act_on_all
+from angzarr.analysis.edit_review import review
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.group import Amendment, Group
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
@@ -54,14 +55,20 @@ def compensate(desk: Desk, entry: Entry, note: str, *, by: Caller) -> tuple[str,
 
 def job_id_of(selection: Selection, plan: JobPlan, *, by: Caller, note: str, key: str) -> str:
     """Return the id of the job that a caller asks for under *key*."""
-    asked = repr((by.name, key, selection, plan, note))
-    return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return named(by.name, key, selection, plan, note)
+
+
+def named(*asked: object) -> str:
+    """Return an id that is the same for what is *asked*."""
+    return hashlib.sha256(repr(asked).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def begin_job(
     desk: Desk, selection: Selection, plan: JobPlan, *, by: Caller, note: str, key: str | None
 ) -> ReplayJob:
     """Begin a replay job; the same *key* of one caller for the same job twice is one job."""
+    if why := desk.replayer.targets.unknown(plan.order):
+        raise Problem(422, "no-target", why)
     job_id = job_id_of(selection, plan, by=by, note=note, key=key) if key else secrets.token_hex(16)
     return desk.jobs.begin(
         selection, plan, by=by.name, note=note, job_id=job_id, approval_over=desk.approval_over
@@ -75,6 +82,8 @@ def steer_job(
     jobs = desk.jobs
     steers = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}
     job = job_of(desk, job_id)
+    if how == "approve" and job.status is JobStatus.PROPOSED:
+        _check_edit(desk, job)
     done = (steers | {"approve": jobs.approve})[how](job_id, by=by.name, revision=revision)
     if done is not None:
         return done
@@ -83,6 +92,15 @@ def steer_job(
     if how == "approve" and job.status is JobStatus.PROPOSED:
         raise Problem(409, "own-proposal", "somebody else must approve it: you proposed it")
     raise Problem(409, "does-not-apply", f"a job that is {job.status} cannot {how}")
+
+
+def _check_edit(desk: Desk, job: ReplayJob) -> None:
+    """Refuse to let an edit be approved that is not sent, or that its approver cannot see."""
+    edit = review(desk.editor, desk.jobs, job)
+    if edit is not None and edit.passes:
+        raise Problem(503, "unavailable", edit.problem, headers={"Retry-After": "5"})
+    if edit is not None and edit.problem:
+        raise Problem(409, "outdated-edit", edit.problem)
 
 
 def amend_group(

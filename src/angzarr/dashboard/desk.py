@@ -10,6 +10,7 @@ from angzarr.analysis.alert_delivery import Sink
 from angzarr.analysis.brake import Brake
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensator
+from angzarr.analysis.editor import Editor
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.group import Groups
 from angzarr.analysis.job import ReplayJobs
@@ -38,6 +39,7 @@ class Desk:
     gathering: Gathering
     replayer: Replayer
     compensator: Compensator
+    editor: Editor
     #: Raises ConfigurationError where no breakers are shared.
     breakers: Callable[[], BreakerControls]
     #: What is known of who wrote a letter and who can open it.
@@ -47,3 +49,5 @@ class Desk:
     most_replays: int
     #: A job of more entries than these waits for another person; None: none does.
     approval_over: int | None = None
+    #: Whether a replay with edited data does.
+    approves_edits: bool = False

@@ -15,7 +15,17 @@ from starlette.staticfiles import StaticFiles
 from angzarr import __version__
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dashboard.access import Access
-from angzarr.dashboard.api import about, alerts, brake, breakers, entries, export, groups, jobs
+from angzarr.dashboard.api import (
+    about,
+    alerts,
+    brake,
+    breakers,
+    edits,
+    entries,
+    export,
+    groups,
+    jobs,
+)
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.api.shapes import ProblemShape
 from angzarr.dashboard.brake_light import BrakeLight
@@ -24,6 +34,7 @@ from angzarr.dashboard.door import Door
 from angzarr.dashboard.pages import alerts as alert_pages
 from angzarr.dashboard.pages import brake as brake_pages
 from angzarr.dashboard.pages import breakers as breaker_pages
+from angzarr.dashboard.pages import edits as edit_pages
 from angzarr.dashboard.pages import entries as entry_pages
 from angzarr.dashboard.pages import export as export_pages
 from angzarr.dashboard.pages import groups as group_pages
@@ -39,9 +50,9 @@ from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import AngzarrError
 from angzarr.resilience.limit import Limit
 
-_NOUNS: Final = (entries, groups, jobs, breakers, brake, alerts)
+_NOUNS: Final = (entries, edits, groups, jobs, breakers, brake, alerts)
 _PAGES: Final = (
-    *(session, many_pages, export_pages, group_pages, entry_pages, job_pages),
+    *(session, many_pages, export_pages, group_pages, entry_pages, edit_pages, job_pages),
     steering,  # behind what is besides to see of a job
     *(breaker_pages, brake_pages, alert_pages),
 )

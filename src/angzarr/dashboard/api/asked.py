@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -150,6 +150,9 @@ class Plan(Asked):
     rate: Annotated[float, Field(gt=0, le=100_000)] | None = 50.0
     in_flight: int = Field(default=100, ge=1, le=100_000)
     halt_share: float = Field(default=0.2, ge=0, lt=1)
+    #: Elsewhere than its letters say: a queue that the app knows, a handler that is registered.
+    to_queue: Text = ""
+    to_handler: Text = ""
 
     @model_validator(mode="after")
     def _can_work(self) -> Self:
@@ -181,6 +184,21 @@ class NewJob(Asked):
             return Selection(entry_ids=self.entry_ids, limit=self.limit)
         wanted, status = self.filter.wanted(), self.filter.status
         return Selection(wanted=wanted, status=status, limit=self.limit)
+
+
+class DataQuery(Asked):
+    """Which data of an entry: those of its last replay, or those before the last edit."""
+
+    original: bool = False
+
+
+class NewEdit(Asked):
+    """A replay of one entry with other `data`, checked against what its handler declares."""
+
+    data: Any
+    original: bool = False
+    note: _Note = ""
+    dry_run: bool = False
 
 
 class JobQuery(Asked):

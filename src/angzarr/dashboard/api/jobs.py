@@ -9,6 +9,7 @@ from fastapi import Header, Path, Query, Request
 from starlette.responses import Response
 
 from angzarr.analysis import job_json
+from angzarr.analysis.edit_review import review
 from angzarr.analysis.job import ItemState
 from angzarr.analysis.job_dry_run import dry_run
 from angzarr.dashboard import deeds
@@ -57,7 +58,8 @@ def show_job(desk: DeskHere, job_id: JobId) -> Response:
     """Return one job, how far it is, and what happened to it."""
     job = job_of(desk, job_id)
     refused = desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN)
-    told = job_json.detail_json(job, desk.jobs.job_history(job_id), refused)
+    edit = review(desk.editor, desk.jobs, job)
+    told = job_json.detail_json(job, desk.jobs.job_history(job_id), refused, edit)
     return answer(told, headers={"ETag": tag_of(job.revision)})
 
 
@@ -77,12 +79,10 @@ def begin_job(
 
     One of more entries than `analysis.approvals.jobs_over` waits for another person's approval.
     """
-    selection = asked.selection()
+    selection, plan = asked.selection(), asked.plan.plan()
     if asked.dry_run:
-        return answer(asdict(dry_run(desk.replayer, selection, desk.most_replays)))
-    job = deeds.begin_job(
-        desk, selection, asked.plan.plan(), by=caller, note=asked.note, key=idempotency_key
-    )
+        return answer(asdict(dry_run(desk.replayer, selection, desk.most_replays, plan.order)))
+    job = deeds.begin_job(desk, selection, plan, by=caller, note=asked.note, key=idempotency_key)
     where = f"{PREFIX}/jobs/{job.id}"
     return answer(job_json.job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
 

@@ -203,6 +203,36 @@ class GroupDetailShape(GroupShape):
     history: list[LineShape]
 
 
+class ChangeShape(Shape):
+    """One change of an edit, at a JSON pointer; values as JSON, empty where there is none."""
+
+    pointer: str
+    before: str
+    after: str
+
+
+class DataShape(Shape):
+    """The data that an edit begins with."""
+
+    data: Any
+
+
+class DraftShape(Shape):
+    """What an edit would change; `problem` is why it would not be sent, or null."""
+
+    changes: list[ChangeShape]
+    problem: str | None
+    needs_approval: bool
+
+
+class EditReviewShape(Shape):
+    """What a job's edit changes; `problem` is why it is not sent or cannot be shown, or null."""
+
+    entry_id: str
+    changes: list[ChangeShape]
+    problem: str | None
+
+
 class JobShape(Shape):
     """A replay job and how far it is."""
 
@@ -225,6 +255,7 @@ class JobShape(Shape):
     round: int
     stage: int
     approved_by: str
+    edit: str
     ended_at: datetime | None
     revision: int
 
@@ -240,6 +271,7 @@ class JobDetailShape(JobShape):
     """A job, what happened to it, and which entries it did not send."""
 
     history: list[LineShape]
+    edit_review: EditReviewShape | None
     refused_entries: list[dict[str, str]]
 
 

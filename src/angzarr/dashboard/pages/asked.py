@@ -47,6 +47,11 @@ def note_in(form: dict[str, str], most: int = LONGEST_NOTE) -> str:
     return note
 
 
+def redirect_in(form: dict[str, str]) -> dict[str, str]:
+    """Return where a person sends replays; empty: as their letters say."""
+    return {name: form.get(name, "") for name in ("to_queue", "to_handler")}
+
+
 def number_in(form: dict[str, str], name: str) -> int:
     """Return the number in a hidden field."""
     text = form.get(name, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from fastapi import Request
@@ -9,7 +10,7 @@ from starlette.responses import Response
 
 from angzarr.analysis import entry_json
 from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.job import JobPlan, Selection
+from angzarr.analysis.job import ONE_ENTRY, Selection
 from angzarr.analysis.transition import replayable
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.dashboard import deeds
@@ -18,10 +19,11 @@ from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import EntryId
 from angzarr.dashboard.exporting import EXPORTED
 from angzarr.dashboard.look import detail_of, explanation_of, protection_of
-from angzarr.dashboard.pages.asked import filled, filter_query, note_in, number_in
+from angzarr.dashboard.pages.asked import filled, filter_query, note_in, number_in, redirect_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
+from angzarr.dead_letters.refusal import NoTarget
 
 router = pages()
 _ON_A_PAGE: Final = 50
@@ -117,11 +119,15 @@ def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
     detail = detail_of(desk, entry_id)
     if not replayable(detail.entry):
         raise Problem(409, "does-not-apply", f"the entry is {detail.entry.status}")
+    problem = desk.replayer.problem(detail.entry, detail.failure)
     return render(
         request,
         "confirm_replay.html",
         entry=detail.entry,
-        problem=desk.replayer.problem(detail.entry, detail.failure),
+        problem=problem,
+        elsewhere=isinstance(problem, NoTarget),
+        targets=desk.replayer.targets,
+        plan=redirect_in({}),
         over=detail.entry.replays >= desk.most_replays,
     )
 
@@ -131,10 +137,11 @@ def replay_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Respons
     """Begin the replay of one entry; the same form twice is one job."""
     detail_of(desk, entry_id)
     form = form_of(request)
+    where = redirect_in(form)
     job = deeds.begin_job(
         desk,
         Selection(entry_ids=(entry_id,)),
-        JobPlan(stages=(1,)),
+        replace(ONE_ENTRY, to_queue=where["to_queue"], to_handler=where["to_handler"]),
         by=caller_of(request),
         note=note_in(form),
         key=form.get("form_key"),

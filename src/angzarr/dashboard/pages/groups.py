@@ -26,7 +26,7 @@ from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import Fingerprint
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import group_of
-from angzarr.dashboard.pages.asked import filled, moment_in, note_in, number_in
+from angzarr.dashboard.pages.asked import filled, moment_in, note_in, number_in, redirect_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
@@ -160,7 +160,8 @@ def _replay_form(
         status=status if problem else 200,
         group=group,
         told=told,
-        plan=plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
+        plan=redirect_in({}) | plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
+        targets=desk.replayer.targets,
         problem=problem,
     )
 
@@ -175,6 +176,7 @@ def _plan_in(form: dict[str, str]) -> Plan:
             "rate": rate or None,
             "in_flight": form.get("in_flight", ""),
             "halt_share": float(form.get("halt_percent", "")) / 100,
+            **redirect_in(form),
         }
     )
 

@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from angzarr.analysis.edit_review import review
 from angzarr.analysis.job import ItemState, JobStatus, ReplayJob
 from angzarr.dashboard.api.asked import JobQuery
 from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId
@@ -60,6 +61,7 @@ def show_job(request: Request, desk: DeskHere, job_id: JobId) -> Response:
         steers=steers(caller_of(request), job),
         asks=ASKS,
         stand=stand,
+        edit=review(desk.editor, desk.jobs, job),
         refused=desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN),
         history=desk.jobs.job_history(job_id),
     )

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 from fastapi import Request
 from starlette.responses import Response
 
+from angzarr.analysis.edit_review import review
 from angzarr.analysis.job import JobStatus, ReplayJob
 from angzarr.analysis.job_approval import same_person
 from angzarr.dashboard import deeds
@@ -108,4 +109,5 @@ def _question(
         seen=stand(job, how),
         is_changed=status == _CHANGED,
         items=desk.jobs.items(job.id, limit=_NAMED),
+        edit=review(desk.editor, desk.jobs, job),
     )

@@ -1,0 +1,133 @@
+"""Pages of edits: other data for one event, its difference to confirm, then replay or proposal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from fastapi import Request
+from starlette.responses import Response
+
+from angzarr.analysis.edit import Unfit, read_data
+from angzarr.dashboard.api.asked import DataQuery
+from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard.api.shapes import EntryId
+from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.edits import Edit, begin_edit, data_of, draft_of, editable
+from angzarr.dashboard.look import detail_of
+from angzarr.dashboard.pages.asked import filled, note_in, number_in
+from angzarr.dashboard.pages.paper import LONGEST_SHOWN
+from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
+from angzarr.dashboard.problem import Problem
+from angzarr.dead_letters.refusal import Refusal
+
+router = pages()
+_LAST: Final = 0xFFFF
+_SURROGATES: Final = 0x10000
+
+
+@router.get("/entries/{entry_id}/edit")
+def ask_data(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+    """Show the data that may be changed."""
+    operator_of(request)
+    original = filled(DataQuery, request).original
+    found = editable(desk, entry_id, original=original)
+    text = laid_out(data_of(desk, found))
+    form = {"data": text, "original": str(original).lower(), "revision": str(found.entry.revision)}
+    return _form(request, desk, entry_id, form)
+
+
+@router.post("/entries/{entry_id}/edit")
+def ask_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+    """Show what an edit changes and ask whether it is meant, or what is wrong with it."""
+    form = form_of(request)
+    if "again" in form:
+        return _form(request, desk, entry_id, form)
+    edit = _edit_in(form, entry_id)
+    if isinstance(edit, Unfit):
+        return _form(request, desk, entry_id, form, edit)
+    (entry, _), draft = draft_of(desk, edit)
+    if isinstance(draft, Refusal):
+        return _form(request, desk, entry_id, form, draft)
+    return render(
+        request,
+        "confirm_edit.html",
+        entry=entry,
+        changes=draft.changes,
+        form=form | {"data": laid_out(edit.data), "note": edit.note},
+        proposes=desk.approves_edits,
+    )
+
+
+@router.post("/entries/{entry_id}/edit/replay")
+def replay_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+    """Begin or propose the replay with other data; the same form twice is one job."""
+    form = form_of(request)
+    edit = _edit_in(form, entry_id)
+    if isinstance(edit, Unfit):
+        return _form(request, desk, entry_id, form, edit)
+    job = begin_edit(desk, edit, by=caller_of(request), key=form.get("form_key"))
+    return go(f"/jobs/{job.id}")
+
+
+def laid_out(data: Any) -> str:
+    """Return *data* as text that a page gives back as it was; Problem 409 for what is too long."""
+    return _whole(escaped(json.dumps(data, indent=2, ensure_ascii=False)))
+
+
+def escaped(text: str) -> str:
+    """Return JSON whose characters all show: those that do not are spelt as JSON spells them."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(one if one.isprintable() or one in "\n\t" else _spelt(one) for one in plain)
+
+
+def _spelt(character: str) -> str:
+    code = ord(character)
+    if code <= _LAST:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - _SURROGATES, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+def _whole(text: str) -> str:
+    """Return *text* if a page shows all of it: what was cut would be sent without its end."""
+    if len(text) > LONGEST_SHOWN:
+        msg = (
+            f"its data has more than the {LONGEST_SHOWN} characters that a page takes: use the API"
+            " or `angzarr dlq edit`"
+        )
+        raise Problem(409, "does-not-apply", msg)
+    return text
+
+
+def _edit_in(form: dict[str, str], entry_id: str) -> Edit | Unfit:
+    """Return the edit that a person filled in, or what is wrong with its data."""
+    data = read_data(form.get("data", ""))
+    if isinstance(data, Unfit):
+        return data
+    return Edit(
+        entry_id=entry_id,
+        data=data,
+        original=form.get("original") == "true",
+        revision=number_in(form, "revision"),
+        note=note_in(form),
+    )
+
+
+def _form(
+    request: Request, desk: Desk, entry_id: str, form: dict[str, str], problem: str = ""
+) -> Response:
+    """Ask for the data, with what was filled in and why it cannot be sent."""
+    text = _whole(escaped(form.get("data", "")))
+    detail = detail_of(desk, entry_id)
+    return render(
+        request,
+        "edit.html",
+        status=422 if problem else 200,
+        entry=detail.entry,
+        was_edited=detail.before is not None,
+        form={"original": "false", "revision": "", "note": ""} | form | {"data": text},
+        rows=min(max(text.count("\n") + 2, 8), 40),
+        problem=problem,
+        proposes=desk.approves_edits,
+    )

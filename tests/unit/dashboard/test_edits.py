@@ -1,0 +1,427 @@
+"""Edits over HTTP and on pages: data, difference, proposal, approval; and redirected replays."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from angzarr.adapters.memory.payloads import MemoryPayloadStore
+from angzarr.analysis.edit import DEEPEST, LARGEST
+from angzarr.analysis.entry import Status
+from angzarr.dashboard import deeds
+from angzarr.dashboard.access import Caller
+from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.pages.edits import escaped
+from angzarr.dashboard.pages.paper import LONGEST_SHOWN, shown
+from angzarr.dashboard.problem import Problem
+from angzarr.dashboard_section import Role
+from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.masking import MARK
+from angzarr.dead_letters.offloading import without_body
+from angzarr.errors import DecodeError, PayloadStoreUnavailable
+from contracts.ledger import letter_of, message_of, resolve
+from dashboard_caller import api, browser
+from unit.dead_letters.test_protection import CIPHER, protection, secret_letter
+
+CHANGE = {"pointer": "/total", "before": "3", "after": "4"}
+EVIL = "<script>alert(1)</script>\u202e\x1b[2J\udcff"
+
+
+@pytest.fixture
+def careful(world):
+    """Let edits wait for a second person; named before whoever opens the site."""
+    world.approves_edits = True
+
+
+@pytest.fixture
+def client(world):
+    return api(world)
+
+
+@pytest.fixture
+def entry(world):
+    (entry,) = world.file(1)
+    return entry
+
+
+@pytest.fixture
+def person(world):
+    return browser(world)
+
+
+def edits(entry):
+    return f"{PREFIX}/entries/{entry.id}/edits"
+
+
+def problem(answer):
+    assert answer.headers["content-type"] == "application/problem+json"
+    return answer.json()["type"].removeprefix("urn:angzarr:problem:")
+
+
+def approve(client, job):
+    seen = {"If-Match": f'"{job["revision"]}"'}
+    return client.post(f"{PREFIX}/jobs/{job['id']}/approve", headers=seen)
+
+
+def edit_of(world, job_id):
+    return json.loads(world.jobs.job_edit(job_id).order.letter.message.body)[0][0]
+
+
+# -- the API ---------------------------------------------------------------------------------
+
+
+def test_the_data_that_an_edit_begins_with_is_told(world, client):
+    plain = letter_of("e9", message=replace(message_of(), body=b'[[1], {"k": 2}, {}]'))
+    (entry,) = world.ledger.add_failed_events([plain])
+    answer = client.get(f"{PREFIX}/entries/{entry.id}/data")
+    assert answer.json() == {"data": {"args": [1], "kwargs": {"k": 2}}}
+    assert answer.headers["etag"] == f'"{entry.revision}"'
+    none = client.get(f"{PREFIX}/entries/{entry.id}/data?original=true")
+    assert (none.status_code, none.json()["detail"]) == (409, "it was never edited")
+
+
+def test_a_dry_run_tells_the_difference_and_changes_nothing(world, client, entry):
+    answer = client.post(edits(entry), json={"data": {"total": 4}, "dry_run": True})
+    assert answer.status_code == 200
+    assert answer.json() == {"changes": [CHANGE], "problem": None, "needs_approval": False}
+    assert not world.jobs.all
+
+
+def test_a_dry_run_tells_what_is_wrong_with_the_data(world, client, entry):
+    def decode(data):
+        raise DecodeError("total is missing")
+
+    world.decode = decode
+    told = client.post(edits(entry), json={"data": {}, "dry_run": True}).json()
+    assert told["problem"] == "it does not fit the handler: total is missing"
+    refused = client.post(edits(entry), json={"data": {}})
+    assert (refused.status_code, problem(refused)) == (422, "unfit")
+    assert "total is missing" in refused.json()["detail"]
+    assert not world.jobs.all
+
+
+def test_an_edit_becomes_a_job_over_its_entry(world, client, entry):
+    answer = client.post(edits(entry), json={"data": {"total": 4}, "note": "typo"})
+    assert answer.status_code == 201
+    job = answer.json()
+    assert answer.headers["location"] == f"{PREFIX}/jobs/{job['id']}"
+    assert (job["status"], job["total"], job["note"]) == ("running", 1, "typo")
+    assert edit_of(world, job["id"]) == {"total": 4}
+    told = client.get(answer.headers["location"]).json()
+    assert told["edit_review"] == {"entry_id": entry.id, "changes": [CHANGE], "problem": None}
+
+
+def test_a_proposed_edit_is_approved_by_another_person_alone(careful, world, entry):
+    approver = api(world, Role.APPROVER)
+    job = approver.post(edits(entry), json={"data": {"total": 4}}).json()
+    assert job["status"] == "proposed"
+    own = approve(approver, job)
+    assert (own.status_code, problem(own)) == (409, "own-proposal")
+    assert approve(api(world), job).status_code == 403
+    assert world.jobs.approve(job["id"], by="somebody").approved_by == "somebody"
+
+
+def test_an_edit_that_is_outdated_cannot_be_approved(careful, world, client, entry):
+    job = client.post(edits(entry), json={"data": {"total": 4}}).json()
+    detail = world.ledger.open(entry.id)
+    assert not world.replayer.replay(detail.entry, detail.failure, by="eve")
+    answer = approve(api(world, Role.APPROVER), job)
+    assert (answer.status_code, problem(answer)) == (409, "outdated-edit")
+    assert "was replayed since it was edited" in answer.json()["detail"]
+    told = client.get(f"{PREFIX}/jobs/{job['id']}").json()["edit_review"]["problem"]
+    assert told == answer.json()["detail"]
+
+
+def test_the_same_key_is_one_edit_also_after_it_was_sent(world, client, entry):
+    key = {"Idempotency-Key": "k1"}
+    first = client.post(edits(entry), json={"data": {"total": 4}}, headers=key)
+    again = client.post(edits(entry), json={"data": {"total": 4}}, headers=key)
+    assert again.json() == first.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    other = client.post(edits(entry), json={"data": {"total": 5}}, headers=key)
+    assert (other.status_code, problem(other)) == (422, "key-used")
+    world.writes._writes.clear()  # as after a crash that left no answer
+    resolve(world.ledger, entry.id, "the job")
+    forgotten = client.post(edits(entry), json={"data": {"total": 4}}, headers=key)
+    assert forgotten.json()["id"] == first.json()["id"]
+    assert len(world.jobs.all) == 1
+
+
+def test_an_edit_is_of_what_its_caller_saw(world, client, entry):
+    seen = {"If-Match": client.get(f"{PREFIX}/entries/{entry.id}/data").headers["etag"]}
+    client.post(f"{PREFIX}/entries/{entry.id}/acts", json={"verb": "escalate"})
+    stale = client.post(edits(entry), json={"data": {"total": 4}}, headers=seen)
+    assert (stale.status_code, problem(stale)) == (412, "stale")
+    odd = client.post(edits(entry), json={"data": 1}, headers={"If-Match": "x"})
+    assert (odd.status_code, problem(odd)) == (400, "bad-if-match")
+
+
+def test_an_entry_that_cannot_be_replayed_cannot_be_edited(world, client, entry):
+    client.post(edits(entry), json={"data": {"total": 4}})
+    second = client.post(edits(entry), json={"data": {"total": 5}})
+    assert (second.status_code, problem(second)) == (409, "does-not-apply")
+    assert "which is not finished" in second.json()["detail"]
+    resolve(world.ledger, entry.id, "ann")
+    third = client.post(edits(entry), json={"data": {"total": 5}})
+    assert third.json()["detail"] == "the entry is resolved"
+    gone = client.post(f"{PREFIX}/entries/{'0' * 64}/edits", json={"data": 1})
+    assert gone.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"data": {"a": 1, "a": 2}}', "says one name twice"),
+        ('{"data": NaN}', "NaN is no JSON number"),
+        ('{"data": 1e999}', "too large a number"),
+        ('{"data": ' + "[" * DEEPEST + "[]" + "]" * DEEPEST + "}", f"deeper than {DEEPEST}"),
+        ('{"data": "' + "x" * LARGEST + '"}', f"more than {LARGEST} characters"),
+    ],
+)
+def test_hostile_bodies_are_refused_in_one_sentence(world, client, entry, body, said):
+    answer = client.post(edits(entry), content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, problem(answer)) == (422, "invalid")
+    assert said in answer.json()["detail"]
+    assert not world.jobs.all
+
+
+def test_a_deep_body_is_no_crash(client, entry):
+    body = '{"data": ' + "[" * 200_000
+    answer = client.post(edits(entry), content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in {400, 422}
+
+
+def test_a_hidden_value_is_kept_and_never_told(world):
+    world.protect = protection()
+    targets = replace(world.replayer.targets, clear=Clearance(cipher=CIPHER))
+    world.replayer = replace(world.replayer, targets=targets)
+    (entry,) = world.ledger.add_failed_events([world.protect(secret_letter())])
+    client = api(world)
+    data = client.get(f"{PREFIX}/entries/{entry.id}/data").json()["data"]
+    assert data == {"user": "ann", "password": MARK}
+    answer = client.post(edits(entry), json={"data": data | {"user": "bob"}})
+    told = client.get(answer.headers["location"]).text
+    assert "hunter2" not in told
+    assert json.loads(told)["edit_review"]["changes"][0]["after"] == '"bob"'
+    misplaced = client.post(edits(entry), json={"data": {"other": MARK}})
+    assert (misplaced.status_code, problem(misplaced)) == (422, "unfit")
+
+
+class Away(MemoryPayloadStore):
+    away = False
+
+    def fetch(self, reference):
+        if self.away:
+            raise PayloadStoreUnavailable("it is away")
+        return super().fetch(reference)
+
+
+def test_an_edit_that_cannot_be_shown_now_is_approved_later(careful, world):
+    store = Away(world.clock)
+    world.replayer = replace(world.replayer, payloads=store)
+    letter = without_body(letter_of(), store.put(letter_of().message.body))
+    (entry,) = world.ledger.add_failed_events([letter])
+    job = api(world).post(edits(entry), json={"data": {"total": 4}}).json()
+    store.away = True
+    told = api(world).get(f"{PREFIX}/jobs/{job['id']}").json()["edit_review"]
+    assert told["problem"] == "it cannot be shown: its payload cannot be had now"
+    with pytest.raises(Problem) as refused:
+        deeds.steer_job(world.desk(), job["id"], "approve", by=Caller("bob", Role.APPROVER))
+    assert refused.value.status == 503
+
+
+# -- elsewhere -------------------------------------------------------------------------------
+
+
+def test_a_job_goes_where_its_plan_says_and_nowhere_unknown(world, client, entry):
+    asked = {"entry_ids": [entry.id], "plan": {"to_queue": "spare"}}
+    dry = client.post(f"{PREFIX}/jobs", json=asked | {"dry_run": True}).json()
+    assert dry["would_send"] == 1
+    job = client.post(f"{PREFIX}/jobs", json=asked).json()
+    assert job["plan"]["to_queue"] == "spare"
+    for name, said in (("to_queue", "no queue 'nobody'"), ("to_handler", "as 'nobody'")):
+        other = asked | {"plan": {name: "nobody"}}
+        refused = client.post(f"{PREFIX}/jobs", json=other)
+        assert (refused.status_code, problem(refused)) == (422, "no-target")
+        assert said in refused.json()["detail"]
+        dry = client.post(f"{PREFIX}/jobs", json=other | {"dry_run": True}).json()
+        assert dry["would_send"] == 0
+    assert len(world.jobs.all) == 1
+
+
+def test_a_replay_is_sent_elsewhere_from_its_page(world, person, entry):
+    for path in (f"/entries/{entry.id}/replay", f"/groups/{entry.fingerprint}/replay"):
+        page = person.get(path).text
+        assert '<option value="">as its letter says</option>' in page
+        fields = {"stages": "1", "rate": "", "in_flight": "1", "halt_percent": "20"}
+        answer = person.submit(path, path, to_queue="spare", to_handler="", **fields)
+        assert answer.status_code == 303, answer.text
+        job = world.jobs.all[answer.headers["location"].removeprefix("/jobs/")]
+        assert job.plan.to_queue == "spare"
+        assert "<dt>To queue</dt><dd>spare</dd>" in person.get(answer.headers["location"]).text
+        world.jobs.cancel(job.id, by="ann")
+        wrong = person.submit(path, path, to_queue="nobody", to_handler="", **fields)
+        assert wrong.status_code == 422
+
+
+def test_what_its_own_handler_does_not_take_can_be_sent_elsewhere(world, person):
+    (entry,) = world.file(1, message=message_of(task="orders.gone"))
+    page = person.get(f"/entries/{entry.id}/replay").text
+    assert "It cannot be sent where it came from" in page
+    assert '<button class="main">Replay</button>' in page
+
+
+# -- pages -----------------------------------------------------------------------------------
+
+
+def field(page, name):
+    found = re.search(rf'name="{name}" value="([^"]*)"', page)
+    return html.unescape(found.group(1))
+
+
+def text_in(page):
+    return html.unescape(
+        re.search(r'name="data"[^>]*>\n(.*?)</textarea>', page, re.DOTALL).group(1)
+    )
+
+
+def ask(person, entry, data, **fields):
+    path = f"/entries/{entry.id}/edit"
+    page = person.get(path).text
+    given = {name: field(page, name) for name in ("revision", "original")} | fields
+    return person.submit(path, path, data=data, **given)
+
+
+def confirm(person, entry, answer):
+    names = ("form_token", "form_key", "revision", "original", "data", "note")
+    form = {name: field(answer.text, name) for name in names}
+    return person.post(f"/entries/{entry.id}/edit/replay", data=form)
+
+
+def test_an_edit_is_shown_as_a_difference_before_it_is_replayed(world, person, entry):
+    assert json.loads(text_in(person.get(f"/entries/{entry.id}/edit").text)) == {"total": 3}
+    answer = ask(person, entry, '{"total": 4}', note="typo")
+    assert answer.status_code == 200
+    for said in ("<code>/total</code>", "<code>3</code>", "<code>4</code>", "Why: typo"):
+        assert said in answer.text
+    assert not world.jobs.all
+    sent = confirm(person, entry, answer)
+    job_id = sent.headers["location"].removeprefix("/jobs/")
+    assert edit_of(world, job_id) == {"total": 4}
+    assert world.jobs.all[job_id].note == "typo"
+    assert confirm(person, entry, answer).headers["location"] == sent.headers["location"]
+    assert "<code>/total</code>" in person.get(sent.headers["location"]).text
+
+
+def test_what_is_wrong_with_the_data_is_shown_beside_it(world, person, entry):
+    for data, said in (("{", "no JSON"), ('{"total": 3}', "nothing was changed")):
+        answer = ask(person, entry, data)
+        assert answer.status_code == 422
+        assert said in answer.text
+        assert text_in(answer.text) == data
+    assert not world.jobs.all
+
+
+def test_a_form_that_was_confirmed_can_be_changed_again(person, entry):
+    form = {"data": '{"total": 4}', "again": "1", "revision": "1", "note": "n"}
+    answer = person.submit(f"/entries/{entry.id}/edit", f"/entries/{entry.id}/edit", **form)
+    assert (answer.status_code, text_in(answer.text)) == (200, '{"total": 4}')
+
+
+def test_what_changed_since_the_form_was_shown_is_not_replayed(world, person, entry):
+    answer = ask(person, entry, '{"total": 4}')
+    resolve(world.ledger, entry.id, "ann")
+    late = confirm(person, entry, answer)
+    assert late.status_code == 412
+    assert "changed meanwhile" in late.text
+
+
+def test_a_proposed_edit_shows_its_approver_what_it_changes(careful, world, person, entry):
+    answer = ask(person, entry, '{"total": 4}')
+    assert "Somebody else approves it" in answer.text
+    where = confirm(person, entry, answer).headers["location"]
+    assert "Approve" not in person.get(where).text
+    approver = browser(world, Role.APPROVER)
+    page = approver.get(where).text
+    assert "<code>/total</code>" in page
+    assert "Approve" in page
+    ask_first = approver.get(f"{where}/approve").text
+    assert "<code>/total</code>" in ask_first
+    answer = approver.submit(where, f"{where}/approve", seen=field(ask_first, "seen"))
+    assert answer.status_code == 303
+    (job,) = world.jobs.all.values()
+    assert (job.status, job.approved_by) == ("running", "approver@test")
+
+
+def test_an_outdated_proposal_is_refused_on_its_page(careful, world, person, entry):
+    where = confirm(person, entry, ask(person, entry, '{"total": 4}')).headers["location"]
+    detail = world.ledger.open(entry.id)
+    world.replayer.replay(detail.entry, detail.failure, by="eve")
+    approver = browser(world, Role.APPROVER)
+    ask_first = approver.get(f"{where}/approve").text
+    for page in (approver.get(where).text, ask_first):
+        assert "was replayed since it was edited" in page
+    answer = approver.submit(where, f"{where}/approve", seen=field(ask_first, "seen"))
+    assert answer.status_code == 409
+
+
+def test_nothing_in_an_edit_is_more_than_text(world, person):
+    (entry,) = world.file(1, message=replace(message_of(), body=hostile_body()))
+    path = f"/entries/{entry.id}/edit"
+    page = person.get(path)
+    assert json.loads(text_in(page.text)) == {EVIL: EVIL}
+    answer = ask(person, entry, json.dumps({EVIL: [EVIL]}))
+    sent = confirm(person, entry, answer)
+    job = person.get(sent.headers["location"])
+    broken = ask(person, entry, EVIL[:-1])
+    for one in (page, answer, job, broken):
+        assert one.status_code in {200, 422}
+        for raw in ("<script>", "\u202e", "\x1b", "\udcff"):
+            assert raw not in one.text
+    assert edit_of(world, sent.headers["location"].removeprefix("/jobs/")) == {EVIL: [EVIL]}
+
+
+def hostile_body():
+    return json.dumps([[{EVIL: EVIL}], {}, {}]).encode()
+
+
+def test_data_that_a_page_would_cut_is_left_to_programs(world, person, entry):
+    body = json.dumps([["x" * LONGEST_SHOWN], {}, {}]).encode()
+    letter = letter_of("big", message=replace(message_of("big"), body=body))
+    (large,) = world.ledger.add_failed_events([letter])
+    assert person.get(f"/entries/{large.id}/edit").status_code == 409
+    for data in (json.dumps("x" * LONGEST_SHOWN), "[" + "1," * 30_000 + "1]", "{" * 70_000):
+        answer = ask(person, entry, data)
+        assert answer.status_code == 409
+        assert "use the API" in answer.text
+    assert not world.jobs.all
+
+
+values = st.recursive(
+    st.none() | st.text() | st.integers(),
+    lambda one: st.lists(one) | st.dictionaries(st.text(), one),
+)
+
+
+@given(values)
+def test_a_page_gives_data_back_as_they_were(value):
+    text = escaped(json.dumps(value, indent=2, ensure_ascii=False))
+    assert shown(text) == text or len(text) > LONGEST_SHOWN
+    assert json.loads(text.replace("\n", "\r\n")) == value
+
+
+def test_an_entry_page_offers_the_edit_to_those_who_may(world, entry):
+    path = f"/entries/{entry.id}"
+    assert f"{path}/edit" in browser(world).get(path).text
+    viewer = browser(world, Role.VIEWER)
+    assert f"{path}/edit" not in viewer.get(path).text
+    assert viewer.get(f"{path}/edit").status_code == 403
+    resolve(world.ledger, entry.id, "ann")
+    assert f"{path}/edit" not in browser(world).get(path).text
+    assert world.ledger.open(entry.id).entry.status is Status.RESOLVED
