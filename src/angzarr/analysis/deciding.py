@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -34,7 +33,6 @@ class Deciding:
     #: The replay job that has an entry, or sent its last replay, by entry id.
     owners: Callable[[Sequence[Entry]], Mapping[str, str]] = _nobodys
     seldom: Seldom = field(default_factory=Seldom)
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def file(self, failures: Sequence[Failure]) -> list[Entry]:
         """File *failures* and decide about those that are new, in one transaction of the ledger.
@@ -69,12 +67,12 @@ class Deciding:
     ) -> list[Decision]:
         known = [one.stored for one in undecided if one.stored is not None]
         owners = self.owners(known) if known else {}
-        gathered = self.gathering.gather(undecided, newer)
-        with self._one_at_a_time:  # rules of others are written for one thread
-            return [
-                _left_to(owners.get(one.entry.id), self.classify(evidence))
-                for one, evidence in zip(undecided, gathered, strict=True)
-            ]
+        return [
+            _left_to(owners.get(one.entry.id), self.classify(evidence))
+            for one, evidence in zip(
+                undecided, self.gathering.gather(undecided, newer), strict=True
+            )
+        ]
 
     def leave_to_job(self, entry: Entry) -> bool:
         """Hold *entry*, whose replay is due, if a replay job has it; tell whether one has."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.duty import report
@@ -28,14 +27,6 @@ _log = logging.getLogger("angzarr.analysis")
 BATCH: Final = 100
 
 
-class _Filed(NamedTuple):
-    """What became of receipts; those that wait do so because of the error."""
-
-    filed: Sequence[Receipt]
-    waiting: Sequence[Receipt]
-    error: Unavailable | None
-
-
 @dataclass(slots=True, kw_only=True)
 class Intake:
     """Takes letters from the queues, files and decides them, lets them go."""
@@ -50,49 +41,29 @@ class Intake:
     seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="letters", init=False)
     _receipts: list[Receipt] = field(default_factory=list, init=False)
-    _hands: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def turn(self, wait: timedelta) -> int:
-        """File a batch, waiting at most *wait* for its first letter.
-
-        What the ledger has is let go; what it could not take stays in hand for the next turn.
-        """
+        """File a batch, waiting at most *wait* for its first letter."""
         if not self._receipts:
             self._receipts = self.queue.receive(self.domains, limit=self.batch, wait=wait)
         if not self._receipts:
             return 0
-        filings = self._file_parts()
-        self._receipts = [receipt for one in filings for receipt in one.waiting]
-        filed = [receipt for one in filings for receipt in one.filed]
-        if filed:
-            self.queue.done(filed)
-        if error := next((one.error for one in filings if one.error), None):
-            raise error
-        return len(filed)
+        self._file()
+        self.queue.done(self._receipts)
+        taken, self._receipts = len(self._receipts), []
+        return taken
 
-    def _file_parts(self) -> list[_Filed]:
-        """File the receipts in hand, as many parts of them at once as the ledger gains by."""
-        hands = min(self.deciding.ledger.writers, len(self._receipts))
-        mine, *others = (self._receipts[first::hands] for first in range(hands))
-        if others and self._hands is None:
-            self._hands = ThreadPoolExecutor(hands, thread_name_prefix="angzarr-filing")
-        begun = [self._hands.submit(self._file, part) for part in others] if self._hands else []
-        return [self._file(mine), *(one.result() for one in begun)]
-
-    def _file(self, receipts: list[Receipt]) -> _Filed:
-        """File *receipts*; one that the ledger cannot take goes back to its queue."""
+    def _file(self) -> None:
+        """File the receipts in hand; one that the ledger cannot take goes back to its queue."""
         try:
-            self.deciding.file([self._failure_of(receipt) for receipt in receipts])
-        except Unavailable as error:
-            return _Filed([], receipts, error)
+            self.deciding.file([self._failure_of(receipt) for receipt in self._receipts])
+        except Unavailable:
+            raise
         except Exception as error:  # noqa: BLE001 - one of them cannot be stored: find it
             report(self.name, error, self.seldom)
         else:
-            return _Filed(receipts, [], None)
-        try:
-            return _Filed([one for one in receipts if self._file_alone(one)], [], None)
-        except Unavailable as error:
-            return _Filed([], receipts, error)
+            return
+        self._receipts = [receipt for receipt in self._receipts if self._file_alone(receipt)]
 
     def _file_alone(self, receipt: Receipt) -> bool:
         """File one letter, as raw bytes if the ledger cannot take it as it was read."""

@@ -132,11 +132,6 @@ class Ledger(Prunable, Protocol):
     the verb or its arguments name; `transition` says which that is.
     """
 
-    @property
-    def writers(self) -> int:
-        """How many transactions that file letters are worth running at once."""
-        return 1
-
     def add_failed_event(self, failure: Failure, /) -> Entry:
         """File one failure; see `add_failed_events`."""
         return self.add_failed_events([failure])[0]

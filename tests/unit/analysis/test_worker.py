@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import replace
 from datetime import timedelta
 
@@ -137,12 +136,8 @@ class FaultyLedger(MemoryLedger, Faults):
         MemoryLedger.__init__(self, clock)
         Faults.__init__(self)
 
-    writers = 1
-
     def add_failed_events(self, failures, *, decide=None, by=""):
         self.check("add")
-        for failure in failures:
-            self.check(f"add {getattr(failure, 'error_message', '')}")
         poisoned = [f for f in failures if "poisonous" in getattr(f, "error_message", "")]
         if poisoned:
             raise ValueError("cannot be stored")
@@ -519,40 +514,6 @@ def test_outcome_is_let_go_only_after_the_ledger_has_it(world):
     world.worker.step()
     assert len(world.outcomes.let_go) == 1
     assert world.entry.status is Status.RESOLVED
-
-
-def test_where_the_ledger_gains_by_it_a_batch_is_filed_in_parts_at_once(world):
-    world.ledger.writers = 3
-    both, threads = threading.Barrier(3), set()
-    file = world.ledger.add_failed_events
-
-    def file_together(failures, **options):
-        both.wait(5)
-        threads.add(threading.get_ident())
-        return file(failures, **options)
-
-    world.ledger.add_failed_events = file_together
-    for number in range(7):
-        world.queue.send(letter_of(f"e{number}"))
-    world.worker.step()
-    assert len(threads) == 3
-    assert len(world.ledger.get_failed_events(status=None).entries) == 7
-    assert not world.queue.held
-
-
-def test_a_part_that_the_ledger_does_not_take_stays_in_hand_and_the_others_go(world):
-    world.ledger.writers = 2
-    for number, message in enumerate(["unlucky", "x", "y", "z"]):
-        world.queue.send(letter_of(f"e{number}", error_message=message))
-    world.ledger.fail["add unlucky"] = LedgerUnavailable("away")
-    assert world.worker.step().away == ["letters"]
-    filed = {entry.event_id for entry in world.ledger.get_failed_events(status=None).entries}
-    assert filed == {"e1", "e3"}
-    assert len(world.queue.held) == 2
-    world.ledger.fail.clear()
-    world.worker.step()
-    assert len(world.ledger.get_failed_events(status=None).entries) == 4
-    assert not world.queue.held
 
 
 def test_letter_that_cannot_be_stored_does_not_stop_the_others(world):

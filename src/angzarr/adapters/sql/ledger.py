@@ -55,11 +55,6 @@ class SqlLedger(Marking, Ledger):
         self._database = database
         self._clock = clock or SystemClock()
 
-    @property
-    def writers(self) -> int:
-        """Two on PostgreSQL: it works on one while the other is prepared. SQLite has one writer."""
-        return 1 if self._database.engine.dialect.name == "sqlite" else 2
-
     def add_failed_events(
         self, failures: Sequence[Failure], *, decide: Decider | None = None, by: str = ""
     ) -> list[Entry]:
