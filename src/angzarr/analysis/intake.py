@@ -23,8 +23,8 @@ from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
 
-#: Letters, answers and entries taken in one turn.
-BATCH: Final = 100
+#: Letters, answers and entries taken in one turn: what more would save is little.
+BATCH: Final = 250
 
 
 @dataclass(slots=True, kw_only=True)

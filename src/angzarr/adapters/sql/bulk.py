@@ -1,11 +1,22 @@
-"""Bulk: many rows into a table as fast as its database takes them."""
+"""Bulk: many rows into a table, and many values in one question, as fast as a database goes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Integer, Table, insert
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    Connection,
+    Dialect,
+    Integer,
+    Table,
+    any_,
+    insert,
+    literal,
+)
 from sqlalchemy.exc import DBAPIError
 
 
@@ -21,6 +32,19 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
         _copy(connection, table, rows)
     else:
         connection.execute(insert(table), rows)
+
+
+def among(
+    connection: Connection, column: Column[Any], values: Iterable[str]
+) -> ColumnElement[bool]:
+    """Return that *column* is one of *values*; on PostgreSQL as one array.
+
+    A list of its own length would be another statement each time, to be written and read anew.
+    """
+    wanted = sorted(set(values))
+    if connection.dialect.name == "postgresql":
+        return column == any_(literal(wanted, ARRAY(column.type)))
+    return column.in_(wanted)
 
 
 def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import IntegrityError
 
+from angzarr.adapters.sql.bulk import among
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_filing import (
     file_failures,
@@ -90,10 +91,10 @@ class SqlLedger(Marking, Ledger):
         wanted = select(letter_id.label("of_letter"), ledger_entries).join_from(
             ledger_history, ledger_entries, ledger_history.c.entry_id == ledger_entries.c.id
         )
-        wanted = wanted.where(letter_id.in_(sorted(map(stored_name, letter_ids))))
 
         def find(connection: Connection) -> dict[str, Entry]:
-            rows = connection.execute(wanted)
+            asked_for = among(connection, letter_id, map(stored_name, letter_ids))
+            rows = connection.execute(wanted.where(asked_for))
             found = {row.of_letter: entry_from(row) for row in rows}
             asked = ((one, found.get(stored_name(one))) for one in letter_ids)
             return {one: entry for one, entry in asked if entry}
@@ -161,11 +162,11 @@ class SqlLedger(Marking, Ledger):
 
 
 def _open(connection: Connection, ids: Sequence[str]) -> dict[str, EntryDetail]:
-    by_id = ledger_entries.c.id.in_(ids)
+    by_id = among(connection, ledger_entries.c.id, ids)
     found = [entry_from(row) for row in connection.execute(select(ledger_entries).where(by_id))]
-    letters = select(ledger_letters).where(ledger_letters.c.entry_id.in_(ids))
+    letters = select(ledger_letters).where(among(connection, ledger_letters.c.entry_id, ids))
     failures = {row.entry_id: failure_from(row) for row in connection.execute(letters)}
-    history = select(ledger_history).where(ledger_history.c.entry_id.in_(ids))
+    history = select(ledger_history).where(among(connection, ledger_history.c.entry_id, ids))
     lines: dict[str, list[HistoryLine]] = defaultdict(list)
     for row in connection.execute(history.order_by(ledger_history.c.number)):
         lines[row.entry_id].append(line_from(row))

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from angzarr.adapters.sql.bulk import insert_rows
+from angzarr.adapters.sql.bulk import among, insert_rows
 from angzarr.adapters.sql.ledger_counting import count
 from angzarr.adapters.sql.ledger_rows import entry_from, entry_row, letter_row, line_row
 from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
@@ -44,7 +44,7 @@ def file_failures(
 
 def lock_entries(connection: Connection, ids: Iterable[str]) -> dict[str, Entry]:
     """Return the entries among *ids*, locked until the transaction ends, always in one order."""
-    wanted = select(ledger_entries).where(ledger_entries.c.id.in_(sorted(set(ids))))
+    wanted = select(ledger_entries).where(among(connection, ledger_entries.c.id, ids))
     rows = connection.execute(wanted.order_by(ledger_entries.c.id).with_for_update())
     return {row.id: entry_from(row) for row in rows}
 
@@ -105,8 +105,8 @@ def _known_letters(
     """Return where these letters, and those whose replay failed, were filed before."""
     history = ledger_history.c
     wanted = select(history.letter_id, history.replay, history.entry_id)
-    ids = sorted(letter_ids_of(failures))
+    ids = among(connection, history.letter_id, letter_ids_of(failures))
     found: dict[str, set[tuple[int, str]]] = {}
-    for row in connection.execute(wanted.where(history.letter_id.in_(ids))):
+    for row in connection.execute(wanted.where(ids)):
         found.setdefault(row.letter_id, set()).add((row.replay, row.entry_id))
     return found
