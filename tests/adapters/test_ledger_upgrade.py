@@ -313,9 +313,9 @@ class UpgradeContract:
     def test_what_differs_is_told(self, engine):
         ledger_upgrade.make_ready(engine)
         with engine.begin() as connection:
-            connection.execute(text("DROP INDEX ledger_entries_by_group"))
+            connection.execute(text("DROP INDEX ledger_entries_of_group"))
         (told,) = SqlUpkeep(LedgerDatabase(engine)).differences()
-        assert "ledger_entries_by_group" in told
+        assert "ledger_entries_of_group" in told
 
 
 class TestSqliteUpgrade(UpgradeContract):

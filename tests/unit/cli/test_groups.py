@@ -157,8 +157,8 @@ def test_tables_are_made_and_their_revision_is_told(app, run):
 def test_check_fails_where_tables_differ_or_are_newer(app, run):
     run("ledger", "upgrade")
     with app.engine.begin() as connection:
-        connection.exec_driver_sql("DROP INDEX ledger_entries_by_group")
-    assert "ledger_entries_by_group" in run("ledger", "check", code=1)
+        connection.exec_driver_sql("DROP INDEX ledger_entries_of_group")
+    assert "ledger_entries_of_group" in run("ledger", "check", code=1)
     with app.engine.begin() as connection:
         connection.execute(update(ledger_version).values(version_num="9999"))
     found = json.loads(run("ledger", "check", "--json", code=1))

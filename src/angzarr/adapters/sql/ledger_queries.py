@@ -86,7 +86,9 @@ def _read(
     """Read a page, merged from *parts* or else in the order of one index."""
     entries = ledger_entries.c
     columns = NEWEST.c if parts else entries
-    conditions = conditions_of(connection, columns, wanted, status)
+    conditions = conditions_of(
+        connection, columns, wanted, status, by=parts.column if parts else ""
+    )
     if behind is not None:
         conditions.append(follows(columns.last_failed_at, columns.id, behind))
     rows = (
@@ -159,10 +161,24 @@ def _summed(rows: list[tuple[Any, ...]], place: int) -> dict[str, int]:
 
 
 def conditions_of(
-    connection: Connection, columns: Columns, wanted: EntryFilter, status: Status | None
+    connection: Connection,
+    columns: Columns,
+    wanted: EntryFilter,
+    status: Status | None,
+    *,
+    by: str = "",
 ) -> list[ColumnElement[bool]]:
-    """Return what an entry must fulfil to be one of *wanted* in *status* (None: any)."""
+    """Return what an entry must fulfil to be one of *wanted* in *status* (None: any).
+
+    *by* is the column of the index in whose order entries are read, if that is to be.
+    """
+    asked: list[tuple[ColumnElement[Any], Any]]
     asked = [(columns[name], getattr(wanted, name)) for name in EXACT]
+    if by == "fingerprint" and connection.dialect.name == "sqlite":
+        # It would rather sort all that a tenant has in a status, for each group anew.
+        asked = [
+            (column + "" if column.name == "tenant_id" else column, is_) for column, is_ in asked
+        ]
     conditions = [column == value for column, value in asked if value is not None]
     if status is not None:
         # Few entries have one event or beginning: SQLite would rather look through all in order.

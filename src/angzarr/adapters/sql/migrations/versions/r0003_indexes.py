@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from angzarr.adapters.sql.migrations.online import change_indexes
+
 revision = "0003"
 down_revision = "0002"
 
@@ -28,19 +30,12 @@ _OLD = ("domain", "event_type", "tenant", "wake")
 
 
 def upgrade() -> None:
-    """Make the new ones first, so that no question waits; PostgreSQL locks nobody out meanwhile."""
-    online = op.get_bind().dialect.name == "postgresql"
-    if not online:
-        _change(concurrently={})
-        return
-    with op.get_context().autocommit_block():
-        op.execute("SET lock_timeout = 0")  # it waits for transactions, and holds up none of them
-        _change(concurrently={"postgresql_concurrently": True})
+    """Make the new ones, then drop the old ones."""
+    change_indexes(_change)
 
 
 def _change(concurrently: dict[str, Any]) -> None:
     for name, columns in _NEW.items():
-        # An interrupted one leaves a husk that no question uses and every write pays for.
         op.drop_index(name, _ENTRIES, if_exists=True, **concurrently)
         where = sa.text(_WHERE[name]) if name in _WHERE else None
         op.create_index(

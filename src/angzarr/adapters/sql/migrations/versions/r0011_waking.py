@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from angzarr.adapters.sql.migrations.online import change_indexes
+
 revision = "0011"
 down_revision = "0010"
 
@@ -19,19 +21,12 @@ _NEW = (
 
 
 def upgrade() -> None:
-    """Make the new ones first, so that no question waits; PostgreSQL locks nobody out meanwhile."""
-    online = op.get_bind().dialect.name == "postgresql"
-    if not online:
-        _change(concurrently={})
-        return
-    with op.get_context().autocommit_block():
-        op.execute("SET lock_timeout = 0")  # it waits for transactions, and holds up none of them
-        _change(concurrently={"postgresql_concurrently": True})
+    """Make the new ones, then drop the old ones."""
+    change_indexes(_change)
 
 
 def _change(concurrently: dict[str, Any]) -> None:
     for name, table, columns, where in _NEW:
-        # An interrupted one leaves a husk that no question uses and every write pays for.
         op.drop_index(name, table, if_exists=True, **concurrently)
         op.create_index(
             name, table, columns, postgresql_where=where, sqlite_where=where, **concurrently
