@@ -19,10 +19,11 @@ from harness.pairs import alternate, medians, ratios
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.analysis.intake import BATCH
 
 PAIRS = int(os.environ.get("BENCH_RUNS", "7"))
 #: Letters a run, and those filed between two looks at the clock.
-LETTERS, BATCHES = 5_000, 30
+LETTERS, BATCHES = 10_000, 12
 SMALL = 10_000
 LARGE = int(os.environ.get("BENCH_LEDGER_ENTRIES", "1000000"))
 
@@ -43,7 +44,7 @@ def measure_bare() -> Measured:
             "letters_a_run": f"{LETTERS:,}",
             "letters_per_second_ours": round(medians(pairs).ours),
             "letters_per_second_bare": round(medians(pairs).theirs),
-            "at_a_time": 100,
+            "at_a_time": BATCH,
             "backend": f"Kafka, one broker; confluent-kafka {confluent_kafka.__version__};"
             " PostgreSQL",
         },
@@ -61,7 +62,7 @@ def measure_growth() -> Measured:
                 "microseconds_a_letter_large": round(medians(pairs).ours * 1e6),
                 "microseconds_a_letter_small": round(medians(pairs).theirs * 1e6),
                 "entries": f"{LARGE:,} and {SMALL:,}",
-                "letters_a_run": f"{100 * BATCHES:,}",
+                "letters_a_run": f"{BATCH * BATCHES:,}",
                 "backend": large.told,
             },
         )
@@ -73,7 +74,7 @@ def _filing(filled: Filled, name: str) -> Callable[[], float]:
 
     def file() -> float:
         queue = MemoryDeadLetterQueue(f"{name}-{next(numbers)}")
-        queue.put([letter("shop", next(numbers)) for _ in range(100 * BATCHES)])
+        queue.put([letter("shop", next(numbers)) for _ in range(BATCH * BATCHES)])
         duty, times = intakes.intake(queue, database, "shop"), list[float]()
         for _ in range(BATCHES):
             began = time.perf_counter()
@@ -92,9 +93,9 @@ FIGURES = (
         aim="≥ 0.5",
         against="a consumer that inserts (id, body) in bulk and commits its offsets",
         how=(
-            "A topic is filled with letters of 3 KB. The analysis worker's duty takes a hundred,"
+            "A topic is filled with letters of 3 KB. The analysis worker's duty takes 250,"
             " reads, files, classifies and decides them, with history, groups and counts, and lets"
-            " them go. The bare side takes a hundred, inserts them with one `executemany`, commits,"
+            " them go. The bare side takes as many, inserts them with one `executemany`, commits,"
             " and commits its offsets. Fresh consumer groups and databases each run; the first"
             " batch, for which both connect, is not timed."
         ),
@@ -108,7 +109,7 @@ FIGURES = (
         against="the same in a ledger with ten thousand",
         how=(
             "Two PostgreSQL ledgers, filled in bulk. The analysis worker's duty files and decides"
-            " batches of a hundred letters that are new, in turn here and there; the median batch"
+            " batches of 250 letters that are new, in turn here and there; the median batch"
             " of a run counts."
         ),
         measure=measure_growth,

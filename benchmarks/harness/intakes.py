@@ -22,7 +22,7 @@ from angzarr.adapters.sql.peers import SqlPeers
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.gathering import Gathering
-from angzarr.analysis.intake import Intake
+from angzarr.analysis.intake import BATCH, Intake
 from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
@@ -96,7 +96,7 @@ def stored_by_hand(domain: str, letters: int) -> float:
 
 
 def _store(consumer: Any, connection: psycopg.Connection[Any]) -> int:
-    messages = consumer.consume(100, timeout=0.5)
+    messages = consumer.consume(BATCH, timeout=0.5)
     if not messages:
         return 0
     rows = [(f"{m.partition()}-{m.offset()}", m.value()) for m in messages]
