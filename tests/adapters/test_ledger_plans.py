@@ -12,6 +12,7 @@ from sqlalchemy import event, insert, text
 from tests.contracts.ledger import LEASE, letter_of
 from tests.hand_clock import START, HandClock
 
+from angzarr.adapters.sql import ledger_merging
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
@@ -20,6 +21,7 @@ from angzarr.adapters.sql.ledger_tables import METADATA, ledger_entries
 from angzarr.analysis import transition
 from angzarr.analysis.brake import BrakeState, Scope, asleep
 from angzarr.analysis.entry import Status
+from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.quiet_hours import QuietHours
 
 ASLEEP = 2_000
@@ -111,6 +113,16 @@ class TestSqlitePlans(PlansContract):
         if index == "ledger_entries_due":  # nothing is sorted
             (step,) = steps
             assert "(status=? AND wake_at<?)" in step
+
+    def test_a_handlers_entries_of_a_large_tenant_come_from_the_index_of_groups(
+        self, ledger, asked, engine, monkeypatch
+    ):
+        monkeypatch.setattr(ledger_merging, "_FEW", 10)
+        wanted = EntryFilter(handler_name="orders.sync", tenant_id="acme")
+        page, questions = asked(lambda: ledger.get_failed_events(wanted, status=None, limit=1))
+        assert len(page.entries) == 1
+        with engine.connect() as connection:
+            self.assert_reads_few(connection, "ledger_entries_of_group", *questions[-1])
 
 
 class TestPostgresqlPlans(PlansContract):
