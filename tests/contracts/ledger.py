@@ -337,6 +337,24 @@ class LedgerContract:
         assert (asked[0].stored, asked[0].entry.replays) == (begun, 1)
         assert (held.id, held.status) == (entry.id, Status.HELD)
 
+    def test_the_letter_that_the_entry_keeps_is_the_one_that_is_decided(self, ledger):
+        letters = [letter_of(replay=1), letter_of()]  # the second tells of what was before
+        asked = []
+
+        def decide(undecided):
+            asked.extend(undecided)
+            return [HOLD]
+
+        ledger.add_failed_events(letters, decide=decide, by="me")
+        assert [one.failure for one in asked] == letters[:1]
+
+    def test_a_letter_with_a_very_long_id_is_filed_once(self, ledger):
+        letter = replace(letter_of(), id="x" * 3_000)
+        first = ledger.add_failed_event(letter)
+        again = ledger.add_failed_events([letter, letter])
+        assert [entry.id for entry in again] == [first.id, first.id]
+        assert ledger.get_failure_stats().occurrences == 1
+
     def test_two_letters_of_one_event_are_decided_by_the_last(self, ledger):
         letters = [letter_of(), letter_of(replay=1)]
         asked = []

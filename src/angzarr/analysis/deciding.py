@@ -9,7 +9,7 @@ from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry, Failure, FailureClass, Hold
 from angzarr.analysis.evidence import Evidence, Health
 from angzarr.analysis.filing import Undecided
-from angzarr.analysis.gathering import Gathering, NewerRuns
+from angzarr.analysis.gathering import Gathering, Outlook
 from angzarr.analysis.ledger import Decided, Ledger
 from angzarr.analysis.recovery import is_automatic
 from angzarr.analysis.transition import Action, Decision
@@ -39,14 +39,18 @@ class Deciding:
 
         Where nobody can decide they are filed all the same, and wake a minute later.
         """
-        newer = self.gathering.look()
+        try:
+            outlook = self.gathering.look()
+        except Exception as error:  # noqa: BLE001 - what matters is that they are kept
+            report("decisions", error, self.seldom)
+            return self.ledger.add_failed_events(failures)
 
         def decide(undecided: Sequence[Undecided]) -> list[Decision]:
             try:
-                return self._decisions(undecided, newer)
+                return self._decisions(undecided, outlook)
             except Unavailable:
                 raise
-            except Exception as error:  # noqa: BLE001 - what matters is that they are kept
+            except Exception as error:  # noqa: BLE001 - the same
                 report("decisions", error, self.seldom)
                 return []
 
@@ -63,14 +67,14 @@ class Deciding:
             self.ledger.decide(decided, by=self.name)
 
     def _decisions(
-        self, undecided: Sequence[Undecided], newer: NewerRuns | None = None
+        self, undecided: Sequence[Undecided], outlook: Outlook | None = None
     ) -> list[Decision]:
         known = [one.stored for one in undecided if one.stored is not None]
         owners = self.owners(known) if known else {}
         return [
             _left_to(owners.get(one.entry.id), self.classify(evidence))
             for one, evidence in zip(
-                undecided, self.gathering.gather(undecided, newer), strict=True
+                undecided, self.gathering.gather(undecided, outlook), strict=True
             )
         ]
 

@@ -122,13 +122,14 @@ class Filing:
     def _entry_of(self, failure: Failure) -> Entry | None:
         if linked := replayed_letter_of(failure):
             for _, entry_id in self.letters.get(linked, ()):
-                if transition.continues(self.entries[entry_id], failure):
-                    return self.entries[entry_id]
+                entry = self.entries.get(entry_id)  # it may have been removed just now
+                if entry is not None and transition.continues(entry, failure):
+                    return entry
         return self.entries.get(entry_id_of(failure))
 
     def _decide(self, failures: Mapping[str, Failure], decide: Decider, by: str) -> None:
         undecided = [
-            Undecided(entry, failure, self._stored.get(entry_id))
+            Undecided(entry, self.kept.get(entry_id, failure), self._stored.get(entry_id))
             for entry_id, failure in failures.items()
             if (entry := self.entries[entry_id]).status is Status.FAILED
         ]

@@ -59,14 +59,17 @@ class BreakerLook:
     wave_of: Callable[[str], str] = lambda _handler: ""
     _seen: BreakersSeen | None = field(default=None, init=False)
 
-    def of(self, handler: str) -> Sight:
-        """Return the breakers of *handler*, and when that was so; None: not known."""
+    def of(self, handler: str, seen: BreakersSeen | None = None) -> Sight:
+        """Return the breakers of *handler*, and when that was so; None: not known.
+
+        *seen* is what a look showed, unless one is to be taken.
+        """
         names, wave = self.names_of(handler), self.wave_of(handler)
         if names is None:
             return None, None
         if not names and not wave:
             return (), None
-        states, at = self.look()
+        states, at = seen or self.look()
         if states is None:
             return (None if names else ()), None
         if wave in states and states[wave].phase is not Phase.CLOSED:
@@ -80,7 +83,8 @@ class BreakerLook:
         """Return what the last look showed; one that is older than `FRESH` is taken anew."""
         now = self.clock.now()
         if self._seen is None or not timedelta(0) <= now - self._seen.at < FRESH:
-            self._seen = BreakersSeen(self._states(), now)
+            states = self._states()
+            self._seen = BreakersSeen(states, self.clock.now())
         return self._seen
 
     def _states(self) -> Mapping[str, State] | None:
@@ -119,6 +123,13 @@ def _to_be_tried(state: State, now: datetime) -> bool:
             return False
 
 
+class Outlook(NamedTuple):
+    """What a look at everybody but the ledger showed."""
+
+    newer: NewerRuns
+    breakers: BreakersSeen | None
+
+
 def _nobody_decodes(_letter: DeadLetter) -> Fit:
     return Fit(why="nobody can decode it here")
 
@@ -140,32 +151,32 @@ class Gathering:
     releases: Releases = lambda: _nobody_knows
     decodes: Decodes = _nobody_decodes
 
-    def look(self) -> NewerRuns:
+    def look(self) -> Outlook:
         """Ask whoever is not the ledger, for failures that are gathered next.
 
         It is done before the ledger's locks are taken: a store that is slow must hold up nobody.
         """
-        if self.breakers is not None:
-            self.breakers.look()
+        newer: NewerRuns
         try:
-            return cache(self.releases())
+            newer = cache(self.releases())
         except Unavailable:
-            return _nobody_knows
+            newer = _nobody_knows
+        return Outlook(newer, self.breakers.look() if self.breakers is not None else None)
 
     def gather(
-        self, undecided: Sequence[Undecided], newer: NewerRuns | None = None
+        self, undecided: Sequence[Undecided], outlook: Outlook | None = None
     ) -> list[Evidence]:
         """Return what is known of each failure, in order; raises LedgerUnavailable.
 
-        *newer* is what `look` returned, unless it is to be asked now.
+        *outlook* is what `look` returned, unless everybody is to be asked now.
         """
         if not undecided:
             return []
-        newer = newer or self.look()
+        outlook = outlook or self.look()
         now = self.clock.now()
         peers = self._fared(undecided, now - LATELY)
         sights: dict[str, Sight] = {}
-        return [self._evidence(one, now, peers, newer, sights) for one in undecided]
+        return [self._evidence(one, now, peers, outlook, sights) for one in undecided]
 
     def _fared(self, undecided: Sequence[Undecided], since: datetime) -> PeersSeen:
         handlers = {one.entry.handler_name for one in undecided} - {""}
@@ -179,7 +190,7 @@ class Gathering:
         one: Undecided,
         now: datetime,
         peers: PeersSeen,
-        newer: NewerRuns,
+        outlook: Outlook,
         sights: dict[str, Sight],
     ) -> Evidence:
         entry, failure = one.entry, one.failure
@@ -187,7 +198,7 @@ class Gathering:
         sight: Sight = (None, None)
         if self.breakers and letter:
             if letter.handler not in sights:
-                sights[letter.handler] = self.breakers.of(letter.handler)
+                sights[letter.handler] = self.breakers.of(letter.handler, outlook.breakers)
             sight = sights[letter.handler]
         return Evidence(
             failure=failure,
@@ -199,6 +210,6 @@ class Gathering:
             breakers_at=sight[1],
             handler_fares=peers.handlers.get(entry.handler_name),
             group_fares=peers.groups.get(entry.fingerprint),
-            newer_release=newer(letter.handler, letter.version) if letter else None,
+            newer_release=outlook.newer(letter.handler, letter.version) if letter else None,
             fit=self.decodes(letter) if letter else Fit(why="the letter cannot be read"),
         )

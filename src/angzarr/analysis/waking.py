@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
+from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status, payload_of
 from angzarr.analysis.filing import Undecided, as_stored
-from angzarr.analysis.intake import BATCH
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import awaits_look
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
+from angzarr.seldom import Seldom
 
 #: Replays that the broker may refuse in one turn before it counts as away.
 MOST_REFUSED: Final = 3
 
+
+#: Entries woken in one turn: their letters are kept until those that wait for it are decided.
+DUE: Final = 100
+#: Entries opened at once: all their letters are in memory.
+OPENED: Final = 20
+#: Returns an entry with its letter.
+Opened: TypeAlias = Callable[[str], EntryDetail | None]
 
 #: How often the broker may refuse one message, while it is there, before a person is asked.
 MOST_TRIES: Final = 5
@@ -39,14 +47,13 @@ class Waking:
     asleep: Callable[[], Collection[Status]] = frozenset
     #: Tells whether an error of a publish concerns that message alone.
     refuses: Callable[[Exception], bool] = lambda _error: False
-    batch: int = BATCH
+    batch: int = DUE
+    seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="due entries", init=False)
     _refused: set[str] = field(default_factory=set, init=False)
     #: By entry: how often the broker refused its message alone.
     _tries: Counter[str] = field(default_factory=Counter, init=False)
     _store_away: PayloadStoreUnavailable | None = field(default=None, init=False)
-    #: The entries of this turn with their letters.
-    _opened: Mapping[str, EntryDetail] = field(default_factory=dict, init=False)
     #: Found in this turn, to be decided together at its end.
     _undecided: list[Undecided] = field(default_factory=list, init=False)
 
@@ -61,11 +68,10 @@ class Waking:
         refusals: list[Unavailable] = []
         self._store_away = None
         self._undecided = []
-        self._opened = self.ledger.open_all([entry.id for entry in due if _needs_letter(entry)])
         woken = 0
-        for entry in sorted(due, key=lambda one: one.id in self._refused):
+        for entry, opened in self._opened(due):
             try:
-                self._wake(entry)
+                self._wake(entry, opened)
                 woken += 1
             except PayloadStoreUnavailable as error:
                 self._refused.add(entry.id)
@@ -84,10 +90,25 @@ class Waking:
             self._refused.clear()
         return woken
 
-    def _wake(self, entry: Entry) -> None:
+    def _opened(self, due: Sequence[Entry]) -> Iterator[tuple[Entry, Opened]]:
+        """Return entries, those that were refused last, each with what opens it: few at a time."""
+        in_order = sorted(due, key=lambda one: one.id in self._refused)
+        for first in range(0, len(in_order), OPENED):
+            some = in_order[first : first + OPENED]
+            details: Mapping[str, EntryDetail] | None = None
+            try:
+                details = self.ledger.open_all([one.id for one in some if _needs_letter(one)])
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - one cannot be read: the others can
+                report(self.name, error, self.seldom)
+            for entry in some:
+                yield entry, self.ledger.open if details is None else details.get
+
+    def _wake(self, entry: Entry, opened: Opened) -> None:
         """Do what *entry* waited for; one that cannot be published is held with the cause."""
         try:
-            problem = self._act_on(entry)
+            problem = self._act_on(entry, opened)
         except BrokerUnavailable as error:
             if not (problem := self._given_up(entry, error)):
                 raise
@@ -108,11 +129,11 @@ class Waking:
             return ""
         return f"the broker refused its message {MOST_TRIES} times: {error}"
 
-    def _act_on(self, entry: Entry) -> str:
+    def _act_on(self, entry: Entry, opened: Opened) -> str:
         """Act on *entry*; return why a person must look at it, or an empty string."""
         if not _needs_letter(entry):
             return f"no answer to replay {entry.replays} came in time"
-        found = self._opened.get(entry.id)
+        found = opened(entry.id)
         if found is None or found.entry.revision != entry.revision:
             return ""
         if self._store_away and payload_of(found.failure):

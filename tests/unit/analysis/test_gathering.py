@@ -180,6 +180,26 @@ def test_a_flow_store_that_is_away_is_asked_once_for_a_batch():
     assert place.controls.looks == 1
 
 
+def test_a_look_that_takes_long_is_taken_once_for_a_batch_and_before_it():
+    place = Place(crm=State())
+    states = place.controls.states
+
+    def slowly():
+        place.clock.sleep(3 * FRESH)
+        return states()
+
+    place.controls.states = slowly
+    outlook = place.gathering.look()
+    place.clock.sleep(FRESH)
+    letters = [letter_of(f"e{number}", handler=name) for number, name in enumerate(
+        ["orders.sync", "both"] * 5)]  # fmt: skip
+    found = place.gathering.gather(
+        [as_stored(filed(one, START).entry, one) for one in letters], outlook
+    )
+    assert place.controls.looks == 1
+    assert {one.breakers_at for one in found if one.breakers is not None} == {START + 3 * FRESH}
+
+
 def test_what_is_being_filed_counts_as_well_as_what_the_ledger_has():
     place = Place(crm=State())
     now = [filed(letter_of(f"e{n}", fingerprint="crm"), START).entry for n in range(3)]

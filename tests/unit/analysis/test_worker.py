@@ -31,6 +31,7 @@ from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import (
     BrokerUnavailable,
     DeadLetterQueueUnavailable,
+    DecodeError,
     LedgerUnavailable,
     PayloadStoreUnavailable,
 )
@@ -436,6 +437,41 @@ def test_crash_while_filing_gives_the_letter_to_the_next_worker(world, verb):
     world.worker.step()
     assert (world.entry.status, world.entry.occurrences) == (Status.WAITING, 1)
     assert not world.queue.held
+
+
+def test_stores_that_answer_nonsense_keep_no_letter_from_the_ledger(world, caplog):
+    def nonsense():
+        raise ValueError("WRONGTYPE")
+
+    intake = world.worker.duties[0]
+    asked = intake.deciding.gathering
+    intake.deciding = replace(intake.deciding, gathering=replace(asked, releases=nonsense))
+    world.queue.send(letter_of())
+    world.worker.step()
+    assert "WRONGTYPE" in caplog.text
+    assert (world.entry.status, world.queue.held) == (Status.FAILED, [])
+
+
+def test_an_entry_that_cannot_be_read_stops_no_other(world):
+    for number in range(3):
+        world.queue.send(letter_of(f"e{number}"))
+    world.worker.step()
+    world.clock.sleep(PAUSE)
+    bad = world.ledger.get_failed_events(status=None).entries[1].id
+    open_all = world.ledger.open_all
+
+    def damaged(entry_ids):
+        if bad in entry_ids:
+            raise DecodeError("its order cannot be read")
+        return open_all(entry_ids)
+
+    world.ledger.open_all = damaged
+    world.worker.step()
+    assert len(world.publisher.sent) == 2
+    world.ledger.open_all = open_all
+    held = world.ledger.get_failed_events(status=Status.HELD).entries
+    assert [entry.id for entry in held] == [bad]
+    assert "cannot be read" in held[0].evidence
 
 
 def test_what_nobody_can_decide_is_filed_and_looked_at_again(world, caplog):

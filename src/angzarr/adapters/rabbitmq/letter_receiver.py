@@ -22,7 +22,7 @@ from angzarr.seldom import Seldom
 _LOG: Final = logging.getLogger(__name__)
 #: Letters that the broker hands out ahead, per domain; who has as many in hand asks for each. Twice
 #: what the analysis worker takes at once, so that the next come while it works on those.
-_PREFETCH: Final = 200
+_PREFETCH: Final = 500
 #: Seconds; lets the broker give the letters of a vanished receiver to another.
 _HEARTBEAT: Final = 60
 #: Seconds to look for more once there is a first.

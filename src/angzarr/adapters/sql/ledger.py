@@ -180,4 +180,5 @@ def _open(connection: Connection, ids: Sequence[str]) -> dict[str, EntryDetail]:
             before=orders[entry.id][1],
         )
         for entry in found
+        if entry.id in failures  # else it was removed between two of these questions
     }

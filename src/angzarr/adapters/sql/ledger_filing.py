@@ -11,7 +11,12 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from angzarr.adapters.sql.bulk import among, insert_rows
 from angzarr.adapters.sql.ledger_counting import count
 from angzarr.adapters.sql.ledger_rows import entry_from, entry_row, letter_row, line_row
-from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
+from angzarr.adapters.sql.ledger_tables import (
+    ledger_entries,
+    ledger_history,
+    ledger_letters,
+    stored_name,
+)
 from angzarr.analysis.entry import (
     Entry,
     Failure,
@@ -105,8 +110,12 @@ def _known_letters(
     """Return where these letters, and those whose replay failed, were filed before."""
     history = ledger_history.c
     wanted = select(history.letter_id, history.replay, history.entry_id)
-    ids = among(connection, history.letter_id, letter_ids_of(failures))
+    asked: dict[str, list[str]] = {}
+    for letter_id in letter_ids_of(failures):
+        asked.setdefault(stored_name(letter_id), []).append(letter_id)
+    ids = among(connection, history.letter_id, asked)
     found: dict[str, set[tuple[int, str]]] = {}
     for row in connection.execute(wanted.where(ids)):
-        found.setdefault(row.letter_id, set()).add((row.replay, row.entry_id))
+        for letter_id in asked[row.letter_id]:
+            found.setdefault(letter_id, set()).add((row.replay, row.entry_id))
     return found

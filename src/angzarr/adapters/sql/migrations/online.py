@@ -25,4 +25,7 @@ def change_indexes(change: Change) -> None:
         return
     with op.get_context().autocommit_block():
         op.execute("SET lock_timeout = 0")  # it waits for transactions, and holds up none of them
-        change({"postgresql_concurrently": True})
+        try:
+            change({"postgresql_concurrently": True})
+        finally:  # the next revision may hold up others, and must not wait for long
+            op.execute("RESET lock_timeout")
