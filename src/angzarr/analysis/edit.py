@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from angzarr.analysis.edit_view import HIDDEN
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
 from angzarr.dead_letters.redaction import REPRS
 from angzarr.dead_letters.refusal import Refusal
-from angzarr.dead_letters.sealing import SEALED
 from angzarr.events import headers as names
 
 #: Characters of JSON that an edit may have, and levels that it may be nested.
@@ -27,7 +26,6 @@ DEEPEST: Final = 50
 MOST_TOLD: Final = 100
 _LONGEST: Final = 200
 _JSON: Final = "application/json"
-_HIDDEN: Final = (MARK, SEALED)
 _ABSENT: Final = object()
 #: What is told of a change that may not be seen.
 UNSEEN: Final = "a hidden value was changed"
@@ -151,7 +149,7 @@ def seen_differences(
 
 
 def _restored(data: Any, shown: Any, whole: Any, at: str, found: list[str]) -> Any:
-    if isinstance(data, str) and data in _HIDDEN:
+    if isinstance(data, str) and data in HIDDEN:
         if data == shown and whole is not _ABSENT:
             return whole
         found.append(at)

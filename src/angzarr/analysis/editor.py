@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from angzarr.analysis import edit
 from angzarr.analysis.edit import Difference, Unfit
+from angzarr.analysis.edit_view import HIDDEN, hidden_as, touches_hidden
 from angzarr.analysis.entry import Entry, EntryDetail, Failure
 from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import Replayer
@@ -18,6 +19,8 @@ from angzarr.dead_letters.refusal import Refusal
 from angzarr.dead_letters.sealing import is_sealed
 from angzarr.errors import DecodeError
 
+_UNCHANGED: Final = Unfit("nothing was changed")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
@@ -25,6 +28,13 @@ class Draft:
 
     order: ReplayOrder
     changes: tuple[Difference, ...]
+
+
+class Opened(NamedTuple):
+    """A letter with its data as the body has them, and the data as they may be shown."""
+
+    whole: DeadLetter
+    view: Any
 
 
 def edited_from(detail: EntryDetail, *, original: bool) -> Failure | Refusal:
@@ -46,58 +56,96 @@ class Editor:
 
     def shown(self, failure: Failure) -> Any:
         """Return the data that a person may see and change, or a Refusal."""
-        whole = self._whole(failure)
-        return whole if isinstance(whole, Refusal) else self._view(whole)
+        opened = self._opened(failure)
+        return opened if isinstance(opened, Refusal) else opened.view
 
-    def draft(self, entry: Entry, failure: Failure, data: Any) -> Draft | Refusal:
+    def draft(
+        self, entry: Entry, failure: Failure, data: Any, *, now: Failure | None = None
+    ) -> Draft | Refusal:
         """Return the edit of *entry* to *data*, or why there can be none; Unfit: the data's fault.
 
-        It says nothing about whether a replay of *entry* may begin.
+        *data* began with *failure*; *now* is what the next replay would send without the edit, if
+        that is another: the changes are told against that. It says nothing about whether a replay
+        of *entry* may begin.
         """
-        whole = self._whole(failure)
-        if isinstance(whole, Refusal):
-            return whole
-        view = self._view(whole)
+        opened = self._opened(failure)
+        if isinstance(opened, Refusal):
+            return opened
+        whole, view = opened
         value = edit.restored(data, view, edit.data_in(whole))
         if isinstance(value, Refusal):
             return value
-        if not edit.differences(edit.data_in(whole), value):
-            return Unfit("nothing was changed")
-        hidden = view != edit.data_in(whole)
-        if problem := self._problem(whole.message.task, value, hidden=hidden):
+        if problem := self._problem(whole.message.task, value, hidden=view != edit.data_in(whole)):
             return problem
         made = edit.with_data(whole, value)
         if isinstance(made, Refusal):
             return made
-        return self._draft(edit.named(made, f"{entry.id[:12]}#{entry.replays + 1}"), whole, failure)
+        made = edit.named(made, f"{entry.id[:12]}#{entry.replays + 1}")
+        instead = failure if now is None else now
+        changes = self._told(instead, made, touched=touches_hidden(view, data))
+        if isinstance(changes, Refusal):
+            return changes
+        return self._kept(made, failure, instead, changes) if changes else _UNCHANGED
 
     def changes(self, order: ReplayOrder) -> tuple[Difference, ...] | Refusal:
         """Return what the edit that *order* carries changes, read from what would be sent."""
         if order.letter is None or order.before is None:
             return Refusal("it carries no edit")
-        before = self._whole(order.before)
+        before, after = self._opened(order.before), self._opened(order.letter, order.before)
         if isinstance(before, Refusal):
             return before
-        after = self._whole(order.letter)
-        return after if isinstance(after, Refusal) else self._changes(before, after)
+        if isinstance(after, Refusal):
+            return after
+        if after.view in HIDDEN:
+            return Refusal("its data are hidden as a whole")
+        wholes = edit.data_in(before.whole), edit.data_in(after.whole)
+        return edit.seen_differences(before.view, after.view, *wholes)
 
-    def _draft(self, made: DeadLetter, whole: DeadLetter, failure: Failure) -> Draft | Refusal:
-        changes = self._changes(whole, made)
+    def _told(
+        self, failure: Failure, made: DeadLetter, *, touched: bool
+    ) -> tuple[Difference, ...] | Refusal:
+        """Return how *made* differs from *failure*, as far as that may be seen.
+
+        Whether something hidden was *touched* goes by what was given, not by what it is: nobody
+        may find a hidden value out by trying.
+        """
+        before, after = self._opened(failure), self._view(made, failure)
+        if isinstance(before, Refusal):
+            return before
+        if isinstance(after, Refusal):
+            return after
+        unseen = [Difference("", "", edit.UNSEEN)] if touched else []
+        return (*edit.differences(before.view, after), *unseen)
+
+    def _kept(
+        self,
+        made: DeadLetter,
+        failure: Failure,
+        instead: Failure,
+        changes: tuple[Difference, ...],
+    ) -> Draft | Refusal:
         kept = self.protect(made)
         if hides(kept) and not is_sealed(kept):
             return Refusal(
                 "values of it would be removed and there is no key to seal them:"
                 " set dlq.encryption_keys"
             )
+        if isinstance(failure, DeadLetter) and is_sealed(failure) and not is_sealed(kept):
+            return Refusal(
+                "its worker sealed it, and this app would keep the edit open: give this app the"
+                " settings of dlq.redact and dlq.encrypt that the worker has"
+            )
         said = "; ".join(map(str, changes))[:LONGEST_NOTE]
-        before = failure if isinstance(failure, DeadLetter) else None
+        before = instead if isinstance(instead, DeadLetter) else None
         return Draft(order=ReplayOrder(letter=kept, before=before, said=said), changes=changes)
 
-    def _changes(self, before: DeadLetter, after: DeadLetter) -> tuple[Difference, ...]:
-        """Return the difference of two letters that were opened, as it may be shown."""
-        return edit.seen_differences(
-            self._view(before), self._view(after), edit.data_in(before), edit.data_in(after)
-        )
+    def _opened(self, failure: Failure, filed: Failure | None = None) -> Opened | Refusal:
+        """Return a letter as it is and as it may be shown, with what was hidden of *filed*."""
+        whole = self._whole(failure)
+        if isinstance(whole, Refusal):
+            return whole
+        view = self._view(whole, failure if filed is None else filed)
+        return view if isinstance(view, Refusal) else Opened(whole, view)
 
     def _whole(self, failure: Failure) -> DeadLetter | Refusal:
         """Return the letter with its body, opened, and its data as the body has it."""
@@ -110,10 +158,17 @@ class Editor:
         event = letter.event and replace(letter.event, data=data)
         return replace(edit.bare(letter), event=event)
 
-    def _view(self, whole: DeadLetter) -> Any:
-        """Return the data as it may be shown: without what the settings hide."""
+    def _view(self, whole: DeadLetter, filed: Failure) -> Any:
+        """Return the data as it may be shown, or a Refusal.
+
+        It lacks what the settings of this app hide, and what was hidden of the letter as *filed*.
+        """
         shown = self.protect(whole)
-        return shown.event.data if shown.event else edit.data_in(shown)
+        data = shown.event.data if shown.event else edit.data_in(shown)
+        if isinstance(data, Refusal) or not isinstance(filed, DeadLetter):
+            return data
+        known = filed.event.data if filed.event else edit.data_in(filed)
+        return data if isinstance(known, Refusal) else hidden_as(data, known)
 
     def _problem(self, task: str, data: Any, *, hidden: bool) -> Refusal | None:
         """Return why *data* does not fit; a model's own words may repeat what is *hidden*."""

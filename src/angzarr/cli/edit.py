@@ -105,7 +105,8 @@ def _draft(editor: Editor, detail: EntryDetail, file: TextIO | None, *, original
     failure = edited_from(detail, original=original)
     if isinstance(failure, Refusal):
         raise click.ClickException(failure)
-    draft = editor.draft(detail.entry, failure, _data(editor, failure, file))
+    now = detail.unanswered.letter or detail.failure
+    draft = editor.draft(detail.entry, failure, _data(editor, failure, file), now=now)
     if isinstance(draft, Refusal):
         raise click.ClickException(draft)
     return draft

@@ -35,10 +35,11 @@ class Edit:
 
 
 class Editable(NamedTuple):
-    """An entry and the letter that an edit of it begins with."""
+    """An entry, the letter that an edit of it begins with, and the one that it is sent instead."""
 
     entry: Entry
     failure: Failure
+    now: Failure
 
 
 def editable(desk: Desk, entry_id: str, *, original: bool, revision: int | None = None) -> Editable:
@@ -55,7 +56,8 @@ def editable(desk: Desk, entry_id: str, *, original: bool, revision: int | None 
         cure = "raise analysis.most_replays" if desk.approves_edits else forced
         msg = f"it was replayed {entry.replays} times: {cure}"
         raise _refused(msg)
-    return Editable(entry, _begins_with(detail, original=original))
+    now = detail.unanswered.letter or detail.failure
+    return Editable(entry, _begins_with(detail, original=original), now)
 
 
 def data_of(desk: Desk, wanted: Editable) -> Any:
@@ -69,7 +71,7 @@ def data_of(desk: Desk, wanted: Editable) -> Any:
 def draft_of(desk: Desk, edit: Edit) -> tuple[Editable, Draft | Refusal]:
     """Return the edit as it would be sent, or why it would not; raises as `editable` does."""
     found = editable(desk, edit.entry_id, original=edit.original, revision=edit.revision)
-    return found, desk.editor.draft(found.entry, found.failure, edit.data)
+    return found, desk.editor.draft(found.entry, found.failure, edit.data, now=found.now)
 
 
 def begin_edit(desk: Desk, edit: Edit, *, by: Caller, key: str | None) -> ReplayJob:
@@ -82,7 +84,7 @@ def begin_edit(desk: Desk, edit: Edit, *, by: Caller, key: str | None) -> Replay
     job_id = named(*asked) if key else secrets.token_hex(16)
     if key and (job := desk.jobs.open_job(job_id)):
         return _begun(job)
-    (entry, _), draft = draft_of(desk, edit)
+    (entry, *_), draft = draft_of(desk, edit)
     if isinstance(draft, Unfit):
         raise Problem(422, "unfit", draft)
     if isinstance(draft, Refusal):

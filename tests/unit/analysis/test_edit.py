@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contracts.ledger import letter_of
+from tests.contracts.ledger import letter_of, message_of
 from tests.unit.analysis.test_worker import World
 from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, secret_letter
 
 from angzarr.analysis import edit
 from angzarr.analysis.edit import DEEPEST, LARGEST, MOST_TOLD, differences, read_data, restored
+from angzarr.analysis.edit_view import hidden_as, touches_hidden
 from angzarr.analysis.editor import Draft, Editor
 from angzarr.analysis.entry import Status
 from angzarr.analysis.replay import ReplayTargets
@@ -238,6 +239,80 @@ def test_a_change_that_may_not_be_seen_is_told_without_it():
         "(all): nothing → a hidden value was changed"
     ]
     assert site.send(data) == data
+
+
+TEN = replace(message_of(), body=b'[[{"total": 10}], {}, {"callbacks": null}]')
+
+
+def of_another_app():
+    """An app that has the key of the letter's worker and hides nothing by itself."""
+    theirs = protection()
+    site = Site(Protection(), Clearance(cipher=CIPHER))
+    site.file(theirs(secret_letter()))
+    return site
+
+
+def test_what_a_worker_hid_is_hidden_by_every_app_that_can_open_it():
+    site = of_another_app()
+    assert site.editor.shown(site.failure) == {"user": "ann", "password": MARK}
+
+
+def test_an_edit_of_a_sealed_letter_is_never_kept_open():
+    site = of_another_app()
+    assert "its worker sealed it" in site.draft({"user": "bob", "password": MARK})
+
+
+def test_a_hidden_value_cannot_be_found_out_by_trying():
+    protect = protection()
+    site = Site(protect, Clearance(cipher=CIPHER))
+    site.file(protect(secret_letter()))
+    said = [
+        [str(one) for one in site.draft({"user": user, "password": guess}).changes]
+        for user in ("ann", "bob")
+        for guess in ("hunter2", "hunter1")
+    ]
+    assert said[0] == said[1]
+    assert said[2] == said[3]
+
+
+def test_an_edit_of_the_original_is_told_against_what_would_be_sent_else():
+    site = Site()
+    site.file(letter_of())
+    now = replace(letter_of(), message=TEN)
+    draft = site.editor.draft(site.entry, site.failure, {"total": 3}, now=now)
+    assert [str(one) for one in draft.changes] == ["/total: 10 → 3"]
+    assert draft.order.before == now
+    same = site.editor.draft(site.entry, site.failure, {"total": 10}, now=now)
+    assert "nothing was changed" in same
+
+
+def test_an_edit_that_is_hidden_as_a_whole_cannot_be_reviewed():
+    protect = protection(Encrypt.ALL)
+    site = Site(protect, Clearance(cipher=CIPHER))
+    site.file(protect(secret_letter()))
+    draft = site.draft({"user": "bob", "password": "x"})
+    assert "hidden as a whole" in site.editor.changes(draft.order)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.sampled_from(["a", MARK, SEALED]),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from("abc"), inner),
+    )
+)
+def test_what_was_hidden_once_stays_hidden_and_is_touched_by_anything_else(filed):
+    assert hidden_as(filed, filed) == filed
+    assert not touches_hidden(filed, filed)
+    assert touches_hidden(filed, opened(filed)) == (opened(filed) != filed)
+    assert hidden_as(opened(filed), filed) == filed
+
+
+def opened(data):
+    if isinstance(data, dict):
+        return {name: opened(value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [opened(value) for value in data]
+    return "secret" if data in (MARK, SEALED) else data
 
 
 def test_without_a_key_what_would_be_hidden_cannot_be_kept():

@@ -74,7 +74,7 @@ def test_the_data_before_the_last_edit_can_be_had_again(app, ledger, run):
     run("dlq", "edit", entry.id, "--file", "-", "--yes", input='{"total": 4}')
     again = run("dlq", "edit", entry.id, "--original", "--file", "-", "--dry-run",
                 input='{"total": 9}')  # fmt: skip
-    assert "/total: 3 → 9" in again.output
+    assert "/total: 4 → 9" in again.output  # against what would be sent else
     unanswered(ledger, entry)
     assert run("dlq", "replay", entry.id, "--original", "--yes").exit_code == 0
     unanswered(ledger, entry)

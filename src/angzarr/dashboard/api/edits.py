@@ -63,7 +63,7 @@ async def _read_strictly(request: Request) -> None:
         raise Problem(422, "invalid", read)
 
 
-@see.get("/entries/{entry_id}/data", response_model=DataShape, responses={**_NONE, **_NOT_NOW})
+@act.get("/entries/{entry_id}/data", response_model=DataShape, responses={**_NONE, **_NOT_NOW})
 def show_data(desk: DeskHere, entry_id: EntryId, asked: Annotated[DataQuery, Query()]) -> Response:
     """Return the data that an edit begins with; what is hidden is a mark, to be left in place."""
     found = editable(desk, entry_id, original=asked.original)

@@ -46,7 +46,7 @@ def ask_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
     edit = _edit_in(form, entry_id)
     if isinstance(edit, Unfit):
         return _form(request, desk, entry_id, form, edit)
-    (entry, _), draft = draft_of(desk, edit)
+    (entry, *_), draft = draft_of(desk, edit)
     if isinstance(draft, Refusal):
         return _form(request, desk, entry_id, form, draft)
     return render(
