@@ -16,8 +16,10 @@ from sqlalchemy import (
     Connection,
     Select,
     Subquery,
+    and_,
     func,
     literal,
+    not_,
     select,
     true,
     union_all,
@@ -50,6 +52,8 @@ class Parts(NamedTuple):
     #: Rows of name and status.
     rows: Subquery
     number: int
+    #: Fields of the filter that all entries of these parts have: none need be read for them.
+    had: tuple[str, ...] = ()
 
     @property
     def many(self) -> bool:
@@ -101,14 +105,18 @@ def oldest_of_newest(connection: Connection, status: Status | None) -> datetime 
 def _by_group(connection: Connection, wanted: EntryFilter, status: Status | None) -> Parts | None:
     counts = ledger_counts.c
     asked = [(counts[name], getattr(wanted, name)) for name in _COUNTED]
-    matching = [column == value for column, value in asked if value is not None]
-    if status is not None:
-        matching.append(counts.status == status)
-    rows = select(counts.fingerprint.label("name"), counts.status)
-    rows = rows.where(counts.entries > 0, *matching).distinct()
+    fields = and_(*(column == value for column, value in asked if value is not None))
+    there = [counts.entries > 0, *([counts.status == status] if status is not None else [])]
+    rows = select(counts.fingerprint.label("name"), counts.status).where(*there, fields).distinct()
     found = select(func.count()).select_from(rows.limit(_MOST + 1).subquery())
     number = connection.scalar(found) or 0
-    return Parts("fingerprint", rows.subquery(), number) if number <= _MOST else None
+    if number > _MOST:
+        return None
+    if connection.dialect.name == "sqlite":  # it would find what is looked at twice by that
+        return Parts("fingerprint", rows.subquery(), number)
+    theirs = counts.fingerprint.in_(select(rows.subquery().c.name))
+    mixed = connection.scalar(select(counts.key).where(*there, theirs, not_(fields)).limit(1))
+    return Parts("fingerprint", rows.subquery(), number, _COUNTED if mixed is None else ())
 
 
 def _by_tenant(tenant: str) -> Parts:

@@ -86,18 +86,29 @@ def _read(
     """Read a page, merged from *parts* or else in the order of one index."""
     entries = ledger_entries.c
     columns = NEWEST.c if parts else entries
-    conditions = conditions_of(
-        connection, columns, wanted, status, by=parts.column if parts else ""
-    )
+    by = parts.column if parts else ""
+    conditions = conditions_of(connection, columns, _not_had(wanted, parts), status, by=by)
     if behind is not None:
         conditions.append(follows(columns.last_failed_at, columns.id, behind))
     rows = (
-        merged(connection, parts, conditions, limit + 1)
+        merged(connection, parts, conditions, limit + 1).where(*_had(parts, wanted))
         if parts
         else select(ledger_entries).where(*conditions)
     )
     page = newest_first(rows, entries.last_failed_at, entries.id).limit(limit + 1)
     return page_of([entry_from(row) for row in connection.execute(page)], limit)
+
+
+def _not_had(wanted: EntryFilter, parts: Parts | None) -> EntryFilter:
+    """Return *wanted* without what all entries of *parts* have: it need not be read of each."""
+    nothing: dict[str, Any] = dict.fromkeys(parts.had if parts else ())
+    return replace(wanted, **nothing)
+
+
+def _had(parts: Parts, wanted: EntryFilter) -> list[ColumnElement[bool]]:
+    """Return the same of the entries that were found, for those that changed just now."""
+    asked = ((ledger_entries.c[name], getattr(wanted, name)) for name in parts.had)
+    return [column == value for column, value in asked if value is not None]
 
 
 def read_oldest_open(
