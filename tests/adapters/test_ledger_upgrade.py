@@ -334,6 +334,21 @@ class TestPostgresqlUpgrade(UpgradeContract):
             assert connection.scalar(text("SHOW statement_timeout")) == "0"
             assert connection.scalar(text("SHOW lock_timeout")) == "5s"
 
+    def test_no_revision_waits_without_an_end_for_those_that_use_a_table(self, engine, filled):
+        make_first_tables(engine, filled)
+        limits = []
+
+        def look(connection, _cursor, statement, *_rest):
+            if statement.lstrip().startswith("ALTER TABLE"):
+                limits.append(connection.exec_driver_sql("SHOW lock_timeout").scalar())
+
+        event.listen(Engine, "before_cursor_execute", look)
+        try:
+            LedgerDatabase(engine).read(lambda _connection: None)
+        finally:
+            event.remove(Engine, "before_cursor_execute", look)
+        assert set(limits) == {"5s"}
+
     def test_whoever_comes_while_another_upgrades_is_told_so(
         self, url, engine, filled, monkeypatch
     ):
