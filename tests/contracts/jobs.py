@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +13,7 @@ import pytest
 from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of, resolve
 from tests.hand_clock import START, HandClock
 
+from angzarr.analysis import job_approval
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
 from angzarr.analysis.job_edit import job_edit
@@ -165,6 +168,26 @@ class JobsContract:
         with ThreadPoolExecutor(4) as pool:
             begun = list(pool.map(lambda n: jobs.begin(GROUP, CANARY, by=f"p{n}"), range(4)))
         assert sum(job.total for job in begun) == 20
+
+    def test_jobs_that_one_person_begins_at_once_add_up(self, jobs, hold, monkeypatch):
+        for group in ("g1", "g2"):
+            hold(3, group=group)
+        both, besides = threading.Barrier(2), job_approval.besides
+
+        def look(others, job):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.5)  # where both may look, they do so at one moment
+            return besides(others, job)
+
+        monkeypatch.setattr(job_approval, "besides", look)
+
+        def begin(group):
+            wanted = Selection(wanted=EntryFilter(fingerprint=group))
+            return jobs.begin(wanted, CANARY, by="ann@here", approval_over=4)
+
+        with ThreadPoolExecutor(2) as pool:
+            begun = list(pool.map(begin, ("g1", "g2")))
+        assert {job.status for job in begun} == {JobStatus.RUNNING, JobStatus.PROPOSED}
 
     # -- retention -----------------------------------------------------------------------
 
