@@ -54,11 +54,18 @@ def export(
             counted = _Counted(islice(found, limit), stop, tell)
             lines = _lines(ledger, counted, Format(form), letters=letters)
             if target == "-":
-                _write(sys.stdout.buffer, lines)
+                written = _write(sys.stdout.buffer, lines)
             else:
                 with new_file(Path(target)) as file:
-                    _write(file, lines)
-    click.echo(f"exported {counted.number} entries", err=True)
+                    written = _write(file, lines)
+    click.echo(_told(written, counted.number, letters=letters), err=True)
+
+
+def _told(lines: int, entries: int, *, letters: bool) -> str:
+    if not letters:
+        return f"exported {entries} entries"
+    gone = f"; removed meanwhile: {entries - lines}" if lines < entries else ""
+    return f"exported {lines} letters{gone}"
 
 
 def _lines(
@@ -67,9 +74,13 @@ def _lines(
     return letter_lines(ledger, entries) if letters else entry_lines(entries, form)
 
 
-def _write(file: BinaryIO, lines: Iterable[bytes]) -> None:
-    file.writelines(lines)
+def _write(file: BinaryIO, lines: Iterable[bytes]) -> int:
+    """Write *lines*; return how many they were."""
+    number = 0
+    for number, line in enumerate(lines, 1):  # noqa: B007 - the last one counts
+        file.write(line)
     file.flush()
+    return number
 
 
 class _Counted:

@@ -54,6 +54,18 @@ def test_the_filters_are_those_of_list(run, filed, options, count):
     assert len(export(run, *options).stdout.splitlines()) == count
 
 
+def test_letters_are_counted_as_they_are_written(run, out, filed, monkeypatch):
+    open_all = SqlLedger.open_all
+
+    def one_was_removed(self, ids):
+        return {one: it for one, it in open_all(self, ids).items() if one != filed[0].id}
+
+    monkeypatch.setattr(SqlLedger, "open_all", one_was_removed)
+    result = export(run, "--letters", "--to", str(out))
+    assert len(out.read_bytes().splitlines()) == 4
+    assert "exported 4 letters; removed meanwhile: 1" in result.stderr
+
+
 def test_letters_can_be_imported_again(app, run, out, filed, tmp_path):
     export(run, "--letters", "--to", str(out))
     folder = tmp_path / "spool"
