@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock
 
-from angzarr.analysis.brake import Brake, Scope
+from angzarr.analysis.brake import Brake, BrakeMoved, Scope
 
 
 class BrakeContract:
@@ -48,6 +48,22 @@ class BrakeContract:
         assert brake.state() == state
         brake.put(Scope.NOTHING, by="bob")
         assert brake.state().holds(clock.now()) is Scope.NOTHING
+
+    def test_a_release_of_what_was_seen_leaves_a_later_pull_alone(self, brake):
+        seen = brake.put(Scope.AUTOMATIC, by="ann").revision
+        worse = brake.put(Scope.ALL, by="bob")  # at the same moment, by the clock
+        with pytest.raises(BrakeMoved):
+            brake.put(Scope.NOTHING, by="ann", seen=seen)
+        assert brake.state() == worse
+        assert len(brake.brake_history(10)) == 2
+        brake.put(Scope.NOTHING, by="ann", seen=worse.revision)
+        assert brake.state().scope is Scope.NOTHING
+
+    def test_a_brake_that_nobody_moved_is_seen_as_that(self, brake):
+        seen = brake.state().revision
+        brake.put(Scope.ALL, by="ann", seen=seen)
+        with pytest.raises(BrakeMoved):
+            brake.put(Scope.ALL, by="bob", seen=seen)
 
     def test_its_history_is_kept_oldest_first(self, brake):
         for scope in (Scope.ALL, Scope.NOTHING, Scope.AUTOMATIC):

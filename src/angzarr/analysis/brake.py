@@ -37,6 +37,8 @@ class BrakeState:
     at: datetime | None = None
     #: When it lets go by itself; None: somebody must release it.
     until: datetime | None = None
+    #: Goes up with every move; 0: nobody ever moved it.
+    revision: int = 0
 
     def holds(self, now: datetime) -> Scope:
         """Return what it holds at *now*."""
@@ -47,6 +49,10 @@ class BrakeState:
         """Say in words who pulled it and why."""
         why = f": {self.why}" if self.why else ""
         return printable(f"the brake was pulled by {self.by}{why}")
+
+
+class BrakeMoved(Exception):
+    """Somebody moved the brake after it was looked at; nothing was done."""
 
 
 #: The weaker first.
@@ -82,9 +88,19 @@ class Brake(Protocol):
 
     @abstractmethod
     def put(
-        self, scope: Scope, /, *, by: str, why: str = "", until: datetime | None = None
+        self,
+        scope: Scope,
+        /,
+        *,
+        by: str,
+        why: str = "",
+        until: datetime | None = None,
+        seen: int | None = None,
     ) -> BrakeState:
-        """Pull it, or release it by `Scope.NOTHING`, as `moved` says; return how it stands."""
+        """Pull it, or release it by `Scope.NOTHING`, as `moved` says; return how it stands.
+
+        Raises BrakeMoved where its revision is not the one that was *seen* (None: any).
+        """
 
     @abstractmethod
     def close(self) -> None:

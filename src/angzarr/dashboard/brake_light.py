@@ -22,12 +22,13 @@ class BrakeLight:
 
     brake: Brake
     clock: Clock
-    _known: BrakeState = field(default_factory=BrakeState)
+    #: None: nobody has said it yet.
+    _known: BrakeState | None = None
     _ask_at: datetime | None = None
     _asking: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self) -> BrakeState:
-        """Return how it stands, or how it stood last where the ledger is away."""
+    def look(self) -> BrakeState | None:
+        """Return how it stands, or how it stood last where the ledger is away; None: unknown."""
         if self._is_fresh() or not self._asking.acquire(blocking=False):
             return self._known
         try:
@@ -38,8 +39,8 @@ class BrakeLight:
             self._asking.release()
         return self._known
 
-    def last(self) -> BrakeState:
-        """Return how it stood when somebody looked; asks nobody."""
+    def last(self) -> BrakeState | None:
+        """Return how it stood when somebody looked, None: nobody has; asks nobody."""
         return self._known
 
     def show(self, state: BrakeState) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from angzarr.analysis.brake import BrakeState, Scope
+from angzarr.analysis.brake import BrakeMoved, BrakeState, Scope
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.brake_light import BrakeLight
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.revision import stale
 
 #: States of the brake that are told, the newest.
 TOLD = 50
@@ -23,9 +24,14 @@ def pull(
     return _put(light, desk.brake.put(scope, by=by.name, why=why, until=until))
 
 
-def release(desk: Desk, light: BrakeLight, why: str, *, by: Caller) -> BrakeState:
-    """Let replays go on."""
-    return _put(light, desk.brake.put(Scope.NOTHING, by=by.name, why=why))
+def release(
+    desk: Desk, light: BrakeLight, why: str, *, by: Caller, revision: int | None = None
+) -> BrakeState:
+    """Let replays go on, if the brake stands as it was seen at *revision* (None: however)."""
+    try:
+        return _put(light, desk.brake.put(Scope.NOTHING, by=by.name, why=why, seen=revision))
+    except BrakeMoved:
+        raise stale("brake") from None
 
 
 def _put(light: BrakeLight, state: BrakeState) -> BrakeState:

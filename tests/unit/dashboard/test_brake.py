@@ -69,6 +69,31 @@ def test_a_viewer_moves_no_brake(world, how):
     assert "Pull the brake" not in viewer.get("/brake").text
 
 
+def test_a_program_releases_the_pull_that_it_saw(world, client):
+    client.post(f"{BRAKE}/pull", json={})
+    saw = {"If-Match": client.get(BRAKE).headers["ETag"]}
+    worse = client.post(f"{BRAKE}/pull", json={"scope": "all"})
+    refused = client.post(f"{BRAKE}/release", json={}, headers=saw)
+    assert (refused.status_code, refused.json()["type"][-5:]) == (412, "stale")
+    assert world.brake.state().scope is Scope.ALL
+    saw = {"If-Match": worse.headers["ETag"]}
+    assert client.post(f"{BRAKE}/release", json={}, headers=saw).json()["holds"] == "nothing"
+
+
+def test_a_pull_between_the_look_and_the_release_is_not_released(world, person, monkeypatch):
+    person.submit("/brake", "/brake/pull", scope="automatic")
+    form, put = hidden(person.get("/brake/release").text), world.brake.put
+
+    def late(*args, **how):
+        monkeypatch.undo()
+        put(Scope.ALL, by="ada", why="worse")
+        return put(*args, **how)
+
+    monkeypatch.setattr(world.brake, "put", late)
+    assert person.post("/brake/release", data=form).status_code == 412
+    assert world.brake.state().scope is Scope.ALL
+
+
 # -- pages -----------------------------------------------------------------------------------
 
 
@@ -107,8 +132,7 @@ def test_a_brake_is_released_after_a_question(world, person):
 def test_a_pull_that_nobody_saw_is_not_released(world, person):
     person.submit("/brake", "/brake/pull", scope="automatic")
     form = hidden(person.get("/brake/release").text)
-    world.clock.sleep(timedelta(minutes=1))
-    world.brake.put(Scope.ALL, by="ada", why="worse")
+    world.brake.put(Scope.ALL, by="ada", why="worse")  # the clock says the same
     answer = person.post("/brake/release", data=form)
     assert answer.status_code == 412
     assert "by ada: worse" in answer.text
@@ -162,9 +186,27 @@ def test_while_the_ledger_is_away_the_brake_is_as_it_was_and_no_page_waits(
     assert asked == [START + FRESH, START + FRESH + AWAY]
 
 
+def test_a_page_says_that_the_brake_is_not_known_before_the_ledger_ever_answered(
+    world, person, monkeypatch
+):
+    def away():
+        raise LedgerUnavailable("away")
+
+    world.brake.put(Scope.ALL, by="ada")
+    with monkeypatch.context() as patched:
+        patched.setattr(world.brake, "state", away)
+        assert "not known how the brake stands" in person.get("/alerts").text
+        assert "not known how" not in Client(world.app).get("/login").text
+        world.clock.sleep(AWAY)
+    page = person.get("/alerts").text
+    assert "by ada" in page
+    assert "not known how the brake stands" not in page
+
+
 def test_a_page_does_not_wait_for_another_that_asks(world, light, monkeypatch):
     world.brake.put(Scope.ALL, by="ada")
     state, meanwhile = world.brake.state, []
     monkeypatch.setattr(world.brake, "state", lambda: meanwhile.append(light.look()) or state())
     assert light.look().scope is Scope.ALL
-    assert [one.scope for one in meanwhile] == [Scope.NOTHING]
+    assert meanwhile == [None]
+    assert light.last().scope is Scope.ALL

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from datetime import datetime
 
-from angzarr.analysis.brake import Brake, BrakeState, Scope, moved
+from angzarr.analysis.brake import Brake, BrakeMoved, BrakeState, Scope, moved
 from angzarr.clock import Clock, SystemClock
 
 
@@ -14,19 +16,30 @@ class MemoryBrake(Brake):
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._states = [BrakeState()]
+        self._lock = threading.Lock()
 
     def state(self) -> BrakeState:
         """Return how it stands."""
         return self._states[-1]
 
     def put(
-        self, scope: Scope, *, by: str, why: str = "", until: datetime | None = None
+        self,
+        scope: Scope,
+        *,
+        by: str,
+        why: str = "",
+        until: datetime | None = None,
+        seen: int | None = None,
     ) -> BrakeState:
         """Pull or release it."""
         now = self._clock.now()
         asked = BrakeState(scope=scope, by=by, why=why, at=now, until=until)
-        state = moved(self.state(), asked, now)
-        self._states.append(state)
+        with self._lock:
+            before = self.state()
+            if seen not in {None, before.revision}:
+                raise BrakeMoved
+            state = replace(moved(before, asked, now), revision=before.revision + 1)
+            self._states.append(state)
         return state
 
     def brake_history(self, limit: int) -> tuple[BrakeState, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, insert, select, text
 
 from angzarr.adapters.sql.brake_tables import ledger_brake
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.brake import Brake, BrakeState, Scope, moved
+from angzarr.analysis.brake import Brake, BrakeMoved, BrakeState, Scope, moved
 from angzarr.clock import Clock, SystemClock
 
 _columns = ledger_brake.c
@@ -28,7 +28,13 @@ class SqlBrake(Brake):
         return next(iter(self.brake_history(1)), BrakeState())
 
     def put(
-        self, scope: Scope, *, by: str, why: str = "", until: datetime | None = None
+        self,
+        scope: Scope,
+        *,
+        by: str,
+        why: str = "",
+        until: datetime | None = None,
+        seen: int | None = None,
     ) -> BrakeState:
         """Pull or release it."""
         now = self._clock.now()
@@ -38,9 +44,14 @@ class SqlBrake(Brake):
             if connection.dialect.name == "postgresql":  # two that pull at once go one by one
                 connection.execute(text(f"LOCK TABLE {ledger_brake.name} IN EXCLUSIVE MODE"))
             row = connection.execute(_newest(1)).one_or_none()
-            state = moved(_state(row) if row else BrakeState(), asked, now)
-            connection.execute(insert(ledger_brake).values(**asdict(state)))
-            return state
+            before = _state(row) if row else BrakeState()
+            if seen not in {None, before.revision}:
+                raise BrakeMoved
+            state = moved(before, asked, now)
+            fields = asdict(state)
+            del fields["revision"]
+            made = connection.execute(insert(ledger_brake).values(fields))
+            return replace(state, revision=made.inserted_primary_key[0])
 
         return self._database.write(move)
 
@@ -59,4 +70,11 @@ def _newest(limit: int) -> Select[Any]:
 
 
 def _state(row: Row[Any]) -> BrakeState:
-    return BrakeState(scope=Scope(row.scope), by=row.by, why=row.why, at=row.at, until=row.until)
+    return BrakeState(
+        scope=Scope(row.scope),
+        by=row.by,
+        why=row.why,
+        at=row.at,
+        until=row.until,
+        revision=row.number,
+    )

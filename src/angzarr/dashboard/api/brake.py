@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 from pydantic import Field
 from starlette.responses import Response
 
@@ -12,13 +12,16 @@ from angzarr.analysis.brake import BrakeState, Scope
 from angzarr.analysis.brake_json import standing_json, state_json
 from angzarr.analysis.verb import LONGEST_NOTE
 from angzarr.dashboard import braking
-from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, seeing
+from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Moment, Shape
 from angzarr.dashboard.brake_light import BrakeLight
 from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.revision import seen, tag_of
 
 see = seeing("brake")
 act = acting("brake")
+_STALE: Final = problems({400: "If-Match is no ETag.", 412: "Somebody moved it meanwhile."})
+_IfMatch = Annotated[str | None, Header(description='The ETag of what you saw, like "1".')]
 _Why = Annotated[str, Field(max_length=LONGEST_NOTE)]
 
 
@@ -72,20 +75,30 @@ LightHere = Annotated[BrakeLight, Depends(light_of)]
 def show_brake(desk: DeskHere) -> Response:
     """Return how the brake stands, and who moved it lately."""
     history = [state_json(one) for one in desk.brake.brake_history(braking.TOLD)]
-    return answer(_told(desk, desk.brake.state()) | {"history": history})
+    state = desk.brake.state()
+    told = _told(desk, state) | {"history": history}
+    return answer(told, headers={"ETag": tag_of(state.revision)})
 
 
 @act.post("/brake/pull", response_model=BrakeShape)
 def pull_brake(desk: DeskHere, light: LightHere, caller: CallerHere, asked: Pull) -> Response:
     """Stop replays for every analysis worker; one that holds is never weakened."""
     scope = Scope(asked.scope)
-    return answer(_told(desk, braking.pull(desk, light, scope, asked.why, asked.until, by=caller)))
+    state = braking.pull(desk, light, scope, asked.why, asked.until, by=caller)
+    return answer(_told(desk, state), headers={"ETag": tag_of(state.revision)})
 
 
-@act.post("/brake/release", response_model=BrakeShape)
-def release_brake(desk: DeskHere, light: LightHere, caller: CallerHere, asked: Release) -> Response:
-    """Let replays go on."""
-    return answer(_told(desk, braking.release(desk, light, asked.why, by=caller)))
+@act.post("/brake/release", response_model=BrakeShape, responses=_STALE)
+def release_brake(
+    desk: DeskHere,
+    light: LightHere,
+    caller: CallerHere,
+    asked: Release,
+    if_match: _IfMatch = None,
+) -> Response:
+    """Let replays go on; with `If-Match` only as long as nobody moved it since."""
+    state = braking.release(desk, light, asked.why, by=caller, revision=seen(if_match))
+    return answer(_told(desk, state), headers={"ETag": tag_of(state.revision)})
 
 
 def _told(desk: Desk, state: BrakeState) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from angzarr.analysis.brake import BrakeState, Scope
 from angzarr.dashboard import braking
 from angzarr.dashboard.api.brake import LightHere
 from angzarr.dashboard.api.route import DeskHere
-from angzarr.dashboard.pages.asked import note_in
+from angzarr.dashboard.pages.asked import note_in, number_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
 
@@ -64,10 +64,14 @@ def ask_release(request: Request, desk: DeskHere) -> Response:
 @router.post("/brake/release")
 def release_brake(request: Request, desk: DeskHere, light: LightHere) -> Response:
     """Release the brake as its page showed it; where somebody moved it since, ask again."""
-    form, state = form_of(request), desk.brake.state()
-    if form.get("seen") != _seen(state):
-        return _question(request, state, status=_CHANGED)
-    braking.release(desk, light, note_in(form), by=caller_of(request))
+    form, caller = form_of(request), caller_of(request)
+    seen = number_in(form, "revision")
+    try:
+        braking.release(desk, light, note_in(form), by=caller, revision=seen)
+    except Problem as problem:
+        if problem.status != _CHANGED:
+            raise
+        return _question(request, desk.brake.state(), status=_CHANGED)
     return go("/brake?done=release")
 
 
@@ -77,10 +81,5 @@ def _question(request: Request, state: BrakeState, *, status: int = 200) -> Resp
         "confirm_release.html",
         status=status,
         state=state,
-        seen=_seen(state),
         is_changed=status == _CHANGED,
     )
-
-
-def _seen(state: BrakeState) -> str:
-    return state.at.isoformat() if state.at else "never"
