@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -26,6 +27,11 @@ def choose(
     """Return up to *limit* entries that the filter finds and that fit, over all pages."""
     found = in_status(ledger, wanted, status)
     return list(islice((entry for entry in found if fits(entry)), limit))
+
+
+def mark_of(entry_ids: Iterable[str]) -> str:
+    """Return a digest that is the same for the same entries, in whatever order."""
+    return hashlib.sha256("\n".join(sorted(entry_ids)).encode()).hexdigest()
 
 
 def in_statuses(

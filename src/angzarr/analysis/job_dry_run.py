@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from angzarr.analysis.choosing import in_statuses
+from angzarr.analysis.choosing import in_statuses, mark_of
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import Selection
 from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
@@ -41,6 +41,8 @@ class DryRun:
     sample: tuple[str, ...]
     #: There are more entries than were looked at.
     more: bool
+    #: The same where the same entries were looked at.
+    mark: str
 
 
 def dry_run(
@@ -49,12 +51,13 @@ def dry_run(
     """Look at the letters of the entries that a job would choose; change nothing."""
     refused: Counter[str] = Counter()
     sendable: list[str] = []
-    looked_at, more = 0, False
+    looked_at: list[str] = []
+    more = False
     for entry in found(replayer.ledger, selection):
-        if looked_at == min(MOST_COUNTED, selection.limit or MOST_COUNTED):
-            more = looked_at != selection.limit
+        if len(looked_at) == min(MOST_COUNTED, selection.limit or MOST_COUNTED):
+            more = len(looked_at) != selection.limit
             break
-        looked_at += 1
+        looked_at.append(entry.id)
         detail = replayer.ledger.open(entry.id)
         if detail is None:
             problem = "it was removed"
@@ -67,9 +70,10 @@ def dry_run(
         else:
             sendable.append(entry.id)
     return DryRun(
-        looked_at=looked_at,
+        looked_at=len(looked_at),
         would_send=len(sendable),
         refused=dict(refused),
         sample=tuple(sendable[:5]),
         more=more,
+        mark=mark_of(looked_at),
     )

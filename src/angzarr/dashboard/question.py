@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from angzarr.analysis.choosing import choose_for
+from angzarr.analysis.choosing import choose_for, mark_of
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.verb import Verb
@@ -39,13 +38,16 @@ class Question(NamedTuple):
     @property
     def mark(self) -> str:
         """The same for the same entries, in whatever state they are."""
-        ids = "\n".join(sorted(entry.id for entry in self.entries))
-        return hashlib.sha256(ids.encode()).hexdigest()
+        return mark_of(entry.id for entry in self.entries)
 
 
-def moment_of(desk: Desk) -> datetime:
-    """Return the moment just behind now: what has failed by now failed before it."""
-    return desk.clock.now() + timedelta.resolution
+def moment_of(desk: Desk, wanted: EntryFilter, status: Status | None = None) -> datetime:
+    """Return the moment just behind now, and behind all that the filter finds by now.
+
+    A worker's clock may be ahead (`transition.SKEW`), and so is what its entries say of their time.
+    """
+    newest = desk.ledger.get_failed_events(wanted, status=status, limit=1).entries
+    return max([desk.clock.now(), *(one.last_failed_at for one in newest)]) + timedelta.resolution
 
 
 def question_of(desk: Desk, about: About, until: datetime) -> Question:

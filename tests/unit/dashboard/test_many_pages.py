@@ -9,12 +9,14 @@ import pytest
 
 from angzarr.analysis.choosing import act_on_all
 from angzarr.analysis.entry import Status
+from angzarr.analysis.transition import SKEW
 from angzarr.analysis.verb import Verb
 from angzarr.dashboard.pages import many
 from angzarr.dashboard_section import Role
 from angzarr.errors import BrokerUnavailable
 from contracts.ledger import letter_of
 from dashboard_caller import browser, hidden
+from hand_clock import START
 
 SKIP = "/entries/acts/skip?domain=order"
 UNDO = "/entries/acts/compensate?domain=order"
@@ -84,8 +86,22 @@ def test_a_form_cannot_reach_into_the_future(world, person):
     world.file(1)
     form = asked(person, SKIP) | {"until": "2999-01-01T00:00:00+00:00"}
     world.ledger.add_failed_event(letter_of("late", last_attempt_at=world.clock.now() + HOUR))
-    assert person.post(SKIP, data=form).status_code == 200
-    assert statuses(world) == {"skipped": 1, "failed": 1}
+    assert person.post(SKIP, data=form).status_code == 412
+    assert statuses(world) == {"failed": 2}
+
+
+def test_what_a_worker_with_a_fast_clock_filed_is_asked_about_too(world, person):
+    (entry,) = world.file(1)
+    ahead = world.ledger.add_failed_event(
+        letter_of("ahead", last_attempt_at=world.clock.now() + SKEW)
+    )
+    assert (ahead.fingerprint, ahead.last_failed_at) == (entry.fingerprint, START + SKEW)
+    path = f"/groups/{entry.fingerprint}/acts/skip"
+    form = asked(person, path)
+    assert "Skip 2 entries" in person.get(path).text
+    world.clock.sleep(timedelta(minutes=1))
+    assert person.post(path, data=form).status_code == 200
+    assert statuses(world) == {"skipped": 2}
 
 
 HOUR = timedelta(hours=1)

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from angzarr.analysis import job_dry_run
 from angzarr.analysis.choosing import act_on_all
 from angzarr.analysis.entry import Status, Unreadable
 from angzarr.analysis.group import Amendment, GroupStatus
@@ -207,6 +208,45 @@ def test_a_replay_of_others_than_were_counted_is_asked_for_again(world, person, 
     again = person.post(path, data=form | hidden(answer.text))
     assert again.status_code == 303
     assert [job.total for job in world.jobs.all.values()] == [2]
+
+
+def test_a_replay_of_as_many_others_is_asked_for_again(world, person, group):
+    path = f"/groups/{group}/replay"
+    form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20"}
+    entry = world.ledger.get_failed_events(status=None).entries[0]
+    act_on_all(world.ledger, Verb.RESOLVE, [entry], by="somebody")
+    late = world.ledger.add_failed_event(letter_of("late"))  # failed before, filed after
+    assert late.fingerprint == group
+    answer = person.post(path, data=form)
+    assert (answer.status_code, "<strong>3</strong> entries" in answer.text) == (412, True)
+    assert world.jobs.all == {}
+
+
+def test_a_replay_of_more_than_are_counted_says_which_are_compared(
+    world, person, group, monkeypatch
+):
+    path = f"/groups/{group}/replay"
+    assert "are compared so" not in person.get(path).text
+    monkeypatch.setattr(job_dry_run, "MOST_COUNTED", 2)
+    page = person.get(path).text
+    assert "Only the 2 that failed last are compared so" in page
+    form = hidden(page) | {"in_flight": "5", "halt_percent": "20"}
+    newest = world.ledger.get_failed_events(status=None).entries[0]
+    act_on_all(world.ledger, Verb.RESOLVE, [newest], by="somebody")
+    asked_again = person.post(path, data=form)
+    assert asked_again.status_code == 412
+    form |= hidden(asked_again.text)
+    assert person.post(path, data=form).status_code == 303
+    assert [job.total for job in world.jobs.all.values()] == [2]
+
+
+def test_a_replay_takes_what_a_worker_with_a_fast_clock_filed(world, person, group):
+    ahead = world.clock.now() + timedelta(minutes=10)
+    world.ledger.add_failed_event(letter_of("ahead", last_attempt_at=ahead))
+    path = f"/groups/{group}/replay"
+    form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20"}
+    assert person.post(path, data=form).status_code == 303
+    assert [job.total for job in world.jobs.all.values()] == [4]
 
 
 def test_a_replay_leaves_alone_what_failed_since_the_question(world, person, group):

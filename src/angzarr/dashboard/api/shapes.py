@@ -283,6 +283,8 @@ class DryRunShape(Shape):
     refused: dict[str, int]
     sample: list[str]
     more: bool
+    #: The same where the same entries were looked at.
+    mark: str
 
 
 class BreakerShape(Shape):

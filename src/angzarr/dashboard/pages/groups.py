@@ -117,7 +117,8 @@ def replay_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> 
     except (ValidationError, ValueError) as error:
         return _replay_form(request, desk, group, form, _why(error))
     caller, note, key = caller_of(request), note_in(form), form.get("form_key", "")
-    selection = _selection(fingerprint, min(moment_in(form, "until"), moment_of(desk)))
+    until = min(moment_in(form, "until"), _moment(desk, fingerprint))
+    selection = _selection(fingerprint, until)
     begun = desk.jobs.open_job(deeds.job_id_of(selection, plan, by=caller, note=note, key=key))
     if begun is None and _counted(desk, selection)[1] != form.get("seen"):
         msg = "nothing was begun: by now it is about other entries, look again"
@@ -130,10 +131,17 @@ def _selection(fingerprint: str, until: datetime) -> Selection:
     return Selection(wanted=EntryFilter(fingerprint=fingerprint, until=until))
 
 
+def _moment(desk: Desk, fingerprint: str) -> datetime:
+    return moment_of(desk, EntryFilter(fingerprint=fingerprint))
+
+
 def _counted(desk: Desk, selection: Selection) -> tuple[DryRun, str]:
-    """Return what a replay would send, and what its form remembers of that."""
+    """Return what a replay would send, and what its form remembers of that.
+
+    Of more entries than a dry run looks at it remembers those, and that there are more.
+    """
     told = dry_run(desk.replayer, selection, desk.most_replays)
-    return told, f"{told.would_send}-{told.looked_at}"
+    return told, f"{told.would_send}-{'more' if told.more else 'all'}-{told.mark}"
 
 
 def _replay_form(
@@ -145,7 +153,7 @@ def _replay_form(
     *,
     status: int = 422,
 ) -> Response:
-    until = moment_of(desk)
+    until = _moment(desk, group.fingerprint)
     told, seen = _counted(desk, _selection(group.fingerprint, until))
     plan = {
         "stages": ", ".join(map(str, DEFAULT_STAGES)),
@@ -160,6 +168,7 @@ def _replay_form(
         status=status if problem else 200,
         group=group,
         told=told,
+        until=until,
         plan=redirect_in({}) | plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
         targets=desk.replayer.targets,
         problem=problem,

@@ -82,12 +82,13 @@ def _filter(request: Request, verb: Verb) -> tuple[About, _Place]:
 
 
 def _ask(request: Request, desk: Desk, about: About, place: _Place) -> Response:
-    return _form(request, question_of(desk, about, moment_of(desk)), about, place)
+    until = moment_of(desk, about.wanted, about.status)
+    return _form(request, question_of(desk, about, until), about, place)
 
 
 def _act(request: Request, desk: Desk, about: About, place: _Place) -> Response:
     """Act on what the form's page showed; where that is others by now, ask of those."""
-    form, now = form_of(request), moment_of(desk)
+    form, now = form_of(request), moment_of(desk, about.wanted, about.status)
     note = note_in(form)
     question = question_of(desk, about, min(moment_in(form, "until"), now))
     if question.mark != form.get("seen"):
