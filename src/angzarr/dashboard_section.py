@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import Field, SecretStr, field_validator
 
+from angzarr.analysis.job_approval import is_anybody
 from angzarr.analysis.recovery import AUTOMATIC
 from angzarr.sections import Section
 
@@ -52,7 +53,7 @@ class DashboardToken(Section):
         if not _NAME.match(given):
             msg = "a name has up to 64 letters, digits, dots, dashes, underscores and @"
             raise ValueError(msg)
-        if given.partition("@")[0].casefold() == AUTOMATIC:
+        if given.partition("@")[0].casefold() == AUTOMATIC or is_anybody(given):
             msg = f"is what angzarr calls itself in the audit: a person has a name besides {given}"
             raise ValueError(msg)
         return given

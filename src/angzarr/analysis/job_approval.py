@@ -15,6 +15,8 @@ from angzarr.analysis.recovery import AUTOMATIC
 
 #: How long a job that ended counts beside others of the person who began it.
 ADDED_UP: Final = timedelta(days=1)
+#: Who acts in a dashboard without tokens: whoever sits at its machine, so it may be anybody.
+LOCAL: Final = "local"
 
 
 def waits_for(
@@ -56,9 +58,15 @@ def _adds_up(one: ReplayJob, job: ReplayJob) -> bool:
 def same_person(one: str, other: str) -> bool:
     """Tell whether two names may be one person's: before an ``@`` they have the same login name.
 
-    A person is ``ada@host`` at a terminal, and what his token says in the dashboard.
+    A person is ``ada@host`` at a terminal, and what his token says in the dashboard. `LOCAL` may be
+    any of them.
     """
-    return _login(one) == _login(other)
+    return _login(one) == _login(other) or is_anybody(one) or is_anybody(other)
+
+
+def is_anybody(name: str) -> bool:
+    """Tell whether *name* says of nobody who he is."""
+    return _login(name) == LOCAL
 
 
 def _login(name: str) -> str:

@@ -29,7 +29,7 @@ from angzarr.analysis.job import (
     JobStatus,
     ReplayJob,
 )
-from angzarr.analysis.job_approval import same_person, waits_for
+from angzarr.analysis.job_approval import is_anybody, same_person, waits_for
 from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.transition import DECIDED_BY_PEOPLE, NOT_REPLAYABLE
 from angzarr.resilience.breaker import Phase
@@ -97,6 +97,8 @@ def filled(
     called = {job.plan.to_handler} if job.plan.to_handler else {*handlers} - {""}
     job = replace(job, total=total, handlers=tuple(sorted(called)), said=said)
     if waits := waits_for(total, besides, approval_over, edit):
+        if is_anybody(job.created_by):
+            waits += f", and {job.created_by} may be anybody: propose it by name"
         return replace(job, status=JobStatus.PROPOSED, said=_joined(said, waits))
     if total and behind:
         return replace(job, said=_joined(said, f"waits for job {behind} over the same group"))

@@ -186,5 +186,5 @@ _asking_verb(
     "approve",
     "approved",
     "Show JOB, which somebody else proposed, and let it begin.",
-    "only a proposed job can be approved, and not by the person who proposed it",
+    "only a proposed job can be approved, and not by the person who proposed it; `local` may be anybody",
 )

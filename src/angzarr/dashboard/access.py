@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from angzarr.analysis.job_approval import LOCAL
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.sessions import Session, Sessions
 from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
 
-#: Who acts where no tokens are configured.
-LOCAL: Final = "local"
 _BEARER: Final = "bearer "
 
 
@@ -24,6 +23,14 @@ class Caller(NamedTuple):
 
     name: str
     role: Role
+
+
+def too_little(caller: Caller, needed: Role) -> Problem:
+    """Return that *caller* may not do what takes the role *needed*, and what helps."""
+    msg = f"this takes the role {needed}, and {caller.name} is {caller.role}"
+    if caller.name == LOCAL:
+        msg += ": who approves must be known by a name of his own, so set up dashboard.tokens"
+    return Problem(403, "role", msg)
 
 
 def new_token() -> tuple[str, str]:
@@ -53,17 +60,24 @@ class Access:
 
     settings: DashboardSettings
     sessions: Sessions = field(repr=False)
+    #: Whether anything waits for another person: one whom nobody knows by name approves nothing.
+    has_approvals: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no tokens, so that whoever reaches it may do everything."""
+        """Whether there are no tokens, so that whoever reaches it is let in."""
         return not self.settings.tokens
+
+    @property
+    def _local(self) -> Caller:
+        """Whoever reaches it where there are no tokens."""
+        return Caller(LOCAL, Role.OPERATOR if self.has_approvals else Role.APPROVER)
 
     def by_token(self, headers: Mapping[str, str]) -> Caller:
         """Return who shows a token in `X-API-Key` or as bearer; raises Problem 401."""
         shown = token_in(headers)
         if self.is_open and not shown:
-            return Caller(LOCAL, Role.APPROVER)
+            return self._local
         known = self.known(shown) if shown else None
         if known is None:
             said = "that token is not known here" if shown else "show a token"
@@ -87,7 +101,7 @@ class Access:
     def by_session(self, cookie: str) -> Caller | None:
         """Return whose session it is; None where it is nobody's."""
         if self.is_open:
-            return Caller(LOCAL, Role.APPROVER)
+            return self._local
         session = self.session(cookie)
         return Caller(session.known.name, session.known.role) if session else None
 

@@ -10,6 +10,7 @@ from angzarr.analysis.edit_review import review
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.group import Amendment, Group
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.job_approval import is_anybody
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.desk import Desk
@@ -90,8 +91,18 @@ def steer_job(
     if revision not in {None, job_of(desk, job_id).revision}:
         raise stale("job")
     if how == "approve" and job.status is JobStatus.PROPOSED:
-        raise Problem(409, "own-proposal", "somebody else must approve it: you proposed it")
+        raise own_proposal(job, by)
     raise Problem(409, "does-not-apply", f"a job that is {job.status} cannot {how}")
+
+
+def own_proposal(job: ReplayJob, caller: Caller) -> Problem:
+    """Return that *caller* may be who proposed *job*, and what helps."""
+    msg = "somebody else must approve it: you proposed it"
+    if is_anybody(job.created_by):
+        msg = f"{job.created_by} proposed it, who may be anybody: cancel it, propose it by name"
+    elif is_anybody(caller.name):
+        msg = f"{caller.name} may be anybody: set up dashboard.tokens, approve it by name"
+    return Problem(409, "own-proposal", msg)
 
 
 def _check_edit(desk: Desk, job: ReplayJob) -> None:

@@ -51,3 +51,8 @@ class Desk:
     approval_over: int | None = None
     #: Whether a replay with edited data does.
     approves_edits: bool = False
+
+    @property
+    def has_approvals(self) -> bool:
+        """Whether anything waits for another person."""
+        return self.approval_over is not None or self.approves_edits

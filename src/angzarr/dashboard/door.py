@@ -9,7 +9,7 @@ from typing import Final
 from starlette.requests import Request
 
 from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.dashboard.access import Access, Caller, token_in
+from angzarr.dashboard.access import Access, Caller, token_in, too_little
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.visits import address_of, note
 from angzarr.dashboard_section import DashboardToken, Role
@@ -43,8 +43,7 @@ class Door:
         """Return *caller* if he may do what *needed* may, and has not come too often."""
         self._slow_down(self.pace, caller.name)
         if not caller.role.covers(needed):
-            msg = f"this takes the role {needed}, and {caller.name} is {caller.role}"
-            raise Problem(403, "role", msg)
+            raise too_little(caller, needed)
         return caller
 
     def login(self, request: Request, token: str) -> DashboardToken | None:

@@ -87,7 +87,7 @@ def build_site(desk: Desk, settings: DashboardSettings, hosts: Iterable[str] = (
     """Return the whole application; *hosts* are names it is known by, besides the settings'."""
     key = settings.session_key
     signing = key.get_secret_value().encode() if key else secrets.token_bytes(32)
-    access = Access(settings, Sessions(signing, desk.clock))
+    access = Access(settings, Sessions(signing, desk.clock), desk.has_approvals)
     streams = Streams()
     app = build_api(desk, Door(access, _pace(settings), InProcessLimits(desk.clock)), streams)
     return Site(Shell(app, [*settings.hosts, *hosts], local_only=access.is_open), streams)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.hand_clock import START
 
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.job_approval import ADDED_UP, besides, same_person, waits_for
+from angzarr.analysis.job_approval import ADDED_UP, besides, is_anybody, same_person, waits_for
 from angzarr.analysis.job_rules import filled
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.recovery import AUTOMATIC
@@ -97,3 +97,12 @@ def test_the_reason_says_what_was_counted():
 def test_a_person_has_one_login_wherever_he_sits():
     assert same_person("ada@host", "ADA")
     assert not same_person("ada@host", "bob@host")
+
+
+def test_whoever_acts_without_a_token_may_be_anybody():
+    assert same_person("local", "ada@host")
+    assert same_person("ada", "local")
+    assert not is_anybody("locale@host")
+    assert besides([other(created_by="local")], job(created_by="ada@host")) == 9
+    assert besides([other(created_by="ada@host")], job(created_by="local")) == 9
+    assert besides([other(created_by=AUTOMATIC)], job(created_by="local")) == 0

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.analysis.entry import Status
+from angzarr.analysis.job import JobPlan, JobStatus, Selection
 from angzarr.dashboard.access import Access, hash_of, is_loopback, new_token
 from angzarr.dashboard.api.route import PREFIX, GuardedRoute
 from angzarr.dashboard.pages.route import OpenPageRoute, PageRoute
@@ -185,6 +186,46 @@ def test_without_tokens_whoever_reaches_it_may_do_everything():
     client = Client(world.app)
     assert client.get(f"{PREFIX}/me").json() == {"name": "local", "role": "approver"}
     assert client.get("/groups").status_code == 200
+
+
+@pytest.mark.parametrize("approvals", [{"approval_over": 1}, {"approves_edits": True}])
+def test_without_tokens_nobody_approves_where_a_second_person_must(approvals):
+    world = World(DashboardSettings())
+    vars(world).update(approvals)
+    entries = world.file(3)
+    chosen = Selection(entry_ids=tuple(one.id for one in entries))
+    job = world.jobs.begin(chosen, JobPlan(), by="ann@host", job_id="j1", approval_over=1)
+    client = Client(world.app)
+    assert client.get(f"{PREFIX}/me").json()["role"] == "operator"
+    path, saw = f"{PREFIX}/jobs/{job.id}/approve", {"If-Match": f'"{job.revision}"'}
+    refused = client.post(path, json={}, headers=saw)
+    assert (refused.status_code, "set up dashboard.tokens" in refused.text) == (403, True)
+    page = client.get(f"/jobs/{job.id}/approve")
+    assert (page.status_code, "set up dashboard.tokens" in page.text) == (403, True)
+    assert world.jobs.open_job(job.id).status is JobStatus.PROPOSED
+    cancelled = client.submit(f"/jobs/{job.id}/cancel", f"/jobs/{job.id}/cancel")
+    assert cancelled.status_code == 303
+
+
+def test_what_was_proposed_without_a_token_nobody_approves():
+    world = World()
+    entries = world.file(3)
+    chosen = Selection(entry_ids=tuple(one.id for one in entries))
+    job = world.jobs.begin(chosen, JobPlan(), by="local", job_id="j1", approval_over=1)
+    assert "local may be anybody: propose it by name" in job.said
+    path, saw = f"{PREFIX}/jobs/{job.id}/approve", {"If-Match": f'"{job.revision}"'}
+    refused = api(world, Role.APPROVER).post(path, json={}, headers=saw)
+    assert (refused.status_code, "may be anybody" in refused.text) == (409, True)
+    assert world.jobs.approve(job.id, by="ann@host") is None
+
+
+def test_an_approval_that_is_left_is_not_given_without_a_token():
+    world = World(DashboardSettings())
+    entries = world.file(3)
+    chosen = Selection(entry_ids=tuple(one.id for one in entries))
+    job = world.jobs.begin(chosen, JobPlan(), by="ann@host", job_id="j1", approval_over=1)
+    page = Client(world.app).get(f"/jobs/{job.id}/approve")
+    assert (page.status_code, "approve it by name" in page.text) == (409, True)
 
 
 def test_without_tokens_a_form_still_carries_its_token():

@@ -108,7 +108,7 @@ def test_the_hash_of_a_word_that_all_guess_is_refused(word):
         DashboardToken(name="ada", role=Role.VIEWER, sha256=hash_of(word))
 
 
-@pytest.mark.parametrize("name", ["automatic", "Automatic@host"])
+@pytest.mark.parametrize("name", ["automatic", "Automatic@host", "local", "Local@host"])
 def test_nobody_is_called_what_angzarr_calls_itself(name):
     with pytest.raises(ValidationError, match="what angzarr calls itself"):
         DashboardToken(name=name, role=Role.OPERATOR, sha256="a" * 64)

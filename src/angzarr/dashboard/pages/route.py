@@ -11,7 +11,8 @@ from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 
-from angzarr.dashboard.access import LOCAL, Access, Caller
+from angzarr.analysis.job_approval import LOCAL
+from angzarr.dashboard.access import Access, Caller, too_little
 from angzarr.dashboard.brake_light import BrakeLight
 from angzarr.dashboard.door import Door
 from angzarr.dashboard.pages.paper import write
@@ -153,7 +154,7 @@ def operator_of(request: Request) -> Caller:
     """Return who asks for the page, who may act; raises Problem 403."""
     caller = caller_of(request)
     if not caller.role.covers(Role.OPERATOR):
-        raise Problem(403, "role", f"this takes the role {Role.OPERATOR}")
+        raise too_little(caller, Role.OPERATOR)
     return caller
 
 

@@ -11,7 +11,7 @@ from angzarr.analysis.edit_review import review
 from angzarr.analysis.job import JobStatus, ReplayJob
 from angzarr.analysis.job_approval import same_person
 from angzarr.dashboard import deeds
-from angzarr.dashboard.access import Caller
+from angzarr.dashboard.access import Caller, too_little
 from angzarr.dashboard.api.jobs import JobId
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.desk import Desk
@@ -86,14 +86,14 @@ def _check(caller: Caller, job: ReplayJob, how: How) -> None:
     """Refuse to ask for what would be refused."""
     _check_role(caller, how)
     if how == "approve" and same_person(caller.name, job.created_by):
-        raise Problem(409, "own-proposal", "somebody else must approve it: you proposed it")
+        raise deeds.own_proposal(job, caller)
     if how not in _STEERS.get(job.status, ()):
         raise Problem(409, "does-not-apply", f"a job that is {job.status} cannot {how}")
 
 
 def _check_role(caller: Caller, how: How) -> None:
     if how == "approve" and not caller.role.covers(Role.APPROVER):
-        raise Problem(403, "role", f"approving takes the role {Role.APPROVER}")
+        raise too_little(caller, Role.APPROVER)
 
 
 def _question(
