@@ -186,5 +186,6 @@ _asking_verb(
     "approve",
     "approved",
     "Show JOB, which somebody else proposed, and let it begin.",
-    "only a proposed job can be approved, and not by the person who proposed it; `local` may be anybody",
+    "only a proposed job can be approved, and not by the person who proposed it;"
+    " `local` may be anybody",
 )
