@@ -50,8 +50,8 @@ class SqlBrake(Brake):
             state = moved(before, asked, now)
             fields = asdict(state)
             del fields["revision"]
-            made = connection.execute(insert(ledger_brake).values(fields))
-            return replace(state, revision=made.inserted_primary_key[0])
+            made = insert(ledger_brake).values(fields).returning(_columns.number)
+            return replace(state, revision=connection.execute(made).scalar_one())
 
         return self._database.write(move)
 
