@@ -5,19 +5,27 @@ from datetime import timedelta
 from threading import Barrier
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import bindparam, text, update
 from tests.contracts.jobs import CANARY, GROUP, JobsContract
 from tests.contracts.ledger import resolve
 
 from angzarr.adapters.sql import job_choosing
 from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.job_tables import replay_job_edits
 from angzarr.adapters.sql.jobs import SqlReplayJobs
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_tables import METADATA, ledger_entries
+from angzarr.adapters.sql.ledger_tables import METADATA, UtcTime, ledger_entries
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import Selection
-from angzarr.errors import LedgerUnavailable
+from angzarr.errors import DecodeError, LedgerUnavailable
+
+LEASE = timedelta(seconds=15)
+#: What an engine of the release before edits asks for jobs.
+OLD_TAKE = text(
+    "SELECT id FROM replay_jobs WHERE (status = 'running' OR sent > handled + failed + unanswered)"
+    " AND (engine = :engine OR leased_until IS NULL OR leased_until <= :now)"
+).bindparams(bindparam("now", type_=UtcTime))
 
 
 class SqlJobsContract(JobsContract):
@@ -50,6 +58,57 @@ class SqlJobsContract(JobsContract):
         assert ledger.prune(dict.fromkeys(Status, clock.now()), limit=10) == 1
         assert jobs.job_edit(job.id) is None
         assert jobs.open_job(job.id).edit
+
+    def test_a_release_that_knows_no_edits_never_finds_a_job_with_one(
+        self, jobs, hold, edit_of, engine, clock
+    ):
+        edited, plain = hold(2)
+        chosen = Selection(entry_ids=(edited.id,))
+        job = jobs.begin(chosen, CANARY, by="ann", edit=edit_of(edited))
+        other = jobs.begin(Selection(entry_ids=(plain.id,)), CANARY, by="ann")
+        mine = {job.id, other.id}
+        assert not jobs.approve(job.id, by="ann")
+        jobs.approve(job.id, by="bob")
+
+        def old_finds():
+            clock.sleep(timedelta(days=1))
+            with engine.connect() as connection:
+                found = connection.execute(OLD_TAKE, {"engine": "old", "now": clock.now()})
+                return {row.id for row in found} & mine
+
+        def new_takes(who, limit=9):
+            return {one.id for one in jobs.take(who, lease=LEASE, limit=limit)} & mine
+
+        assert old_finds() == {other.id}
+        assert new_takes("a") == mine
+        assert new_takes("b") == set()
+        assert old_finds() == {other.id}
+        assert new_takes("b") == mine
+        assert [one.entry_id for one in jobs.begin_next(job.id, "b", limit=1, most_replays=5)]
+        assert old_finds() == {other.id}
+        assert jobs.reconcile(job.id, "old") is None
+
+    def test_jobs_with_edits_and_without_take_turns(self, jobs, hold, edit_of, clock):
+        edited, *others = hold(3)
+        chosen = Selection(entry_ids=(edited.id,))
+        mine = [jobs.begin(chosen, CANARY, by="ann", edit=edit_of(edited)).id]
+        jobs.approve(mine[0], by="bob")
+        mine += [jobs.begin(Selection(entry_ids=(one.id,)), CANARY, by="ann").id for one in others]
+        taken = []
+        for _ in range(6):
+            clock.sleep(LEASE)
+            taken += [one.id for one in jobs.take("a", lease=LEASE, limit=1)]
+        assert {one: taken.count(one) for one in mine} == dict.fromkeys(mine, 2)
+
+    def test_an_edit_that_was_damaged_says_so(self, jobs, hold, edit_of, engine):
+        (entry,) = hold(1)
+        chosen = Selection(entry_ids=(entry.id,))
+        job = jobs.begin(chosen, CANARY, by="ann", edit=edit_of(entry))
+        broken = update(replay_job_edits).where(replay_job_edits.c.job_id == job.id)
+        with engine.begin() as connection:
+            connection.execute(broken.values(letter=b"\xff\x00"))
+        with pytest.raises(DecodeError):
+            jobs.job_edit(job.id)
 
     def test_many_entries_are_chosen_in_slices_each_once(self, jobs, hold, monkeypatch):
         monkeypatch.setattr(job_choosing, "SLICE", 4)

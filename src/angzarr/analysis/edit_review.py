@@ -11,7 +11,7 @@ from angzarr.analysis.job import ReplayJob, ReplayJobs
 from angzarr.analysis.job_edit import ALTERED, JobEdit, outdated
 from angzarr.analysis.job_rules import altered
 from angzarr.dead_letters.refusal import Refusal
-from angzarr.errors import PayloadStoreUnavailable
+from angzarr.errors import DecodeError, PayloadStoreUnavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,9 @@ def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | Non
     """Return the review of *job*'s edit; None: it carries none."""
     if not job.edit:
         return None
-    edit = jobs.job_edit(job.id)
-    if edit is None:
-        entry_id = next(iter(job.selection.entry_ids), "")
-        return EditReview(entry_id=entry_id, problem="its entry was removed, and the edit with it")
-    if altered(job, edit):
-        return EditReview(entry_id=edit.entry_id, problem=ALTERED)
+    edit = _edit_of(jobs, job)
+    if isinstance(edit, Refusal):
+        return EditReview(entry_id=next(iter(job.selection.entry_ids), ""), problem=edit)
     try:
         changes = editor.changes(edit.order)
     except PayloadStoreUnavailable:
@@ -53,6 +50,17 @@ def review_json(review: EditReview | None) -> dict[str, Any] | None:
         return None
     changes = [one._asdict() for one in review.changes]
     return {"entry_id": review.entry_id, "changes": changes, "problem": review.problem or None}
+
+
+def _edit_of(jobs: ReplayJobs, job: ReplayJob) -> JobEdit | Refusal:
+    """Return the edit that *job* began with, or why there is none."""
+    try:
+        edit = jobs.job_edit(job.id)
+    except DecodeError:
+        return Refusal(ALTERED)
+    if edit is None:
+        return Refusal("its entry was removed, and the edit with it")
+    return Refusal(ALTERED) if altered(job, edit) else edit
 
 
 def _problem(editor: Editor, edit: JobEdit) -> str:

@@ -227,7 +227,10 @@ class ReplayJobs(Protocol):
 
     @abstractmethod
     def job_edit(self, job_id: str, /) -> JobEdit | None:
-        """Return the edit that a job carries, as it was given when the job began."""
+        """Return the edit that a job carries, as it was given when the job began.
+
+        Raises DecodeError for one that cannot be read.
+        """
 
     @abstractmethod
     def open_job(self, job_id: str, /) -> ReplayJob | None:

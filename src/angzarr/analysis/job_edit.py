@@ -18,6 +18,8 @@ from angzarr.dead_letters.letter import DeadLetter
 #: Why an edit is not sent that is not the one by which its job is known.
 ALTERED: Final = "its edit is not the one that was proposed: cancel the job and edit it again"
 _AGAIN: Final = "cancel the job and edit it again"
+#: Why an edit is not sent whose entry another replay has.
+REPLAYED: Final = f"the entry was replayed since it was edited: {_AGAIN}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ def outdated(edit: JobEdit, entry: Entry | None) -> str:
     if entry is None:
         return "the entry was removed since it was edited"
     if entry.replays != edit.replays:
-        return f"the entry was replayed since it was edited: {_AGAIN}"
+        return REPLAYED
     if entry.letter_id != edit.letter_id:
         return f"the entry failed anew since it was edited: {_AGAIN}"
     return "" if replayable(entry) else f"the entry is {entry.status} since it was edited"

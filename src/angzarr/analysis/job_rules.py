@@ -30,7 +30,7 @@ from angzarr.analysis.job import (
     ReplayJob,
 )
 from angzarr.analysis.job_approval import is_anybody, same_person, waits_for
-from angzarr.analysis.job_edit import JobEdit
+from angzarr.analysis.job_edit import REPLAYED, JobEdit
 from angzarr.analysis.transition import DECIDED_BY_PEOPLE, NOT_REPLAYABLE
 from angzarr.resilience.breaker import Phase
 
@@ -140,10 +140,16 @@ def passed_over(job: ReplayJob, count: int, now: datetime) -> ReplayJob:
     return settled(replace(job, refused=job.refused + count), now)
 
 
-def put_back(item: JobItem, seen: Seen | None) -> JobItem:
-    """Return *item*, which has a number, as chosen again; sent, if its entry has that replay."""
-    began = seen is not None and seen.replays >= item.replay
-    return item._replace(state=ItemState.SENT if began else ItemState.CHOSEN)
+def put_back(item: JobItem, seen: Seen | None, *, edit: str = "", sent: str = "") -> JobItem:
+    """Return *item*, which has a number, as chosen again; sent, if its entry has that replay.
+
+    Refused, if that replay did not send the *edit* of the job: *sent* is what it sent.
+    """
+    if seen is None or seen.replays < item.replay:
+        return item._replace(state=ItemState.CHOSEN)
+    if sent != edit:
+        return item._replace(state=ItemState.REFUSED, reason=REPLAYED)
+    return item._replace(state=ItemState.SENT)
 
 
 def noted(job: ReplayJob, items: Iterable[JobItem], said: str, now: datetime) -> ReplayJob:

@@ -6,6 +6,7 @@ dies anywhere leaves a job that the next engine takes up where it stopped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -21,8 +22,9 @@ from angzarr.analysis.recovery import AUTOMATIC
 from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import CHANGED, Replayer
 from angzarr.dead_letters.refusal import Refusal
-from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
+from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable, Unavailable
 
+_log = logging.getLogger("angzarr.analysis")
 #: Jobs worked on in one turn.
 MOST_JOBS: Final = 10
 #: Looks at an entry that others change at the same time, in one turn.
@@ -59,6 +61,8 @@ class JobRunner:
                 done += self._work_on(job)
             except (BrokerUnavailable, PayloadStoreUnavailable) as error:
                 away.append(error)
+            except DecodeError:  # of one job: it must not hold up the others
+                _log.exception("replay job %s cannot be read", job.id)
         if away:
             raise away[-1]
         return done
@@ -130,8 +134,8 @@ class JobRunner:
         detail = self.replayer.ledger.open(one.entry_id)
         if detail is None:
             return Noted(one.position, ItemState.REFUSED, "the entry was removed meanwhile")
-        if detail.entry.replays >= one.replay:  # another engine began it
-            return Noted(one.position, ItemState.SENT)
+        if detail.entry.replays >= one.replay:  # begun: the store knows by whom
+            return Noted(one.position, ItemState.CHOSEN)
         order = self._order(job, detail.entry)
         if isinstance(order, Refusal):
             return Noted(one.position, ItemState.REFUSED, order)
@@ -145,7 +149,10 @@ class JobRunner:
         """Return what *job* sends of *entry*: its edit only unaltered, and of it as it is."""
         if not job.edit:
             return job.plan.order
-        edit = self.work.job_edit(job.id)
+        try:
+            edit = self.work.job_edit(job.id)
+        except DecodeError:
+            return Refusal(ALTERED)
         if edit is None or altered(job, edit):
             return Refusal(ALTERED)
         if why := outdated(edit, entry):

@@ -71,7 +71,10 @@ class JobWork(PrunableJobs, Protocol):
 
     @abstractmethod
     def job_edit(self, job_id: str, /) -> JobEdit | None:
-        """Return the edit that a job carries, as it was given when the job began."""
+        """Return the edit that a job carries, as it was given when the job began.
+
+        Raises DecodeError for one that cannot be read.
+        """
 
     @abstractmethod
     def owners(self, entries: Sequence[Entry], /) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-from tests.contracts.ledger import letter_of, resolve
+from tests.contracts.ledger import letter_of, message_of, resolve
 from tests.unit.analysis.test_job_runner import JobWorld
 from tests.unit.dead_letters.test_codec import letters
 from tests.unit.dead_letters.test_protection import (
@@ -21,13 +21,13 @@ from angzarr.analysis.edit_review import review
 from angzarr.analysis.editor import Editor
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import ONE_ENTRY, JobStatus, Selection
-from angzarr.analysis.job_edit import digest_of, job_edit, outdated
+from angzarr.analysis.job_edit import ALTERED, REPLAYED, digest_of, job_edit, outdated
 from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.protection import Protection
-from angzarr.errors import PayloadStoreUnavailable
+from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable
 from angzarr.events import headers as names
 
 
@@ -225,3 +225,73 @@ def test_a_job_without_an_edit_has_nothing_to_review(world):
     world.begin()
     assert world.reviewed() is None
     assert world.editor.changes(ReplayOrder()) == "it carries no edit"
+
+
+def test_an_edit_that_cannot_be_read_holds_up_no_other_job_and_can_be_cancelled(world, monkeypatch):
+    world.propose({"total": 4})
+    world.jobs.approve(world.job_id, by="bob")
+    (other,) = world.ledger.add_failed_events([letter_of("e9", message=message_of("e9"))])
+    second = world.jobs.begin(Selection(entry_ids=(other.id,)), ONE_ENTRY, by="ann")
+    read = world.jobs.job_edit
+
+    def unreadable(job_id):
+        if job_id == world.job_id:
+            raise DecodeError("no letter")
+        return read(job_id)
+
+    monkeypatch.setattr(world.jobs, "job_edit", unreadable)
+    assert world.reviewed().problem == ALTERED
+    world.run(rounds=3)
+    assert world.refused() == [ALTERED]
+    assert {"total": 4} not in world.sent()
+    assert world.jobs.open_job(second.id).sent == 1
+
+
+def test_one_job_that_cannot_be_read_keeps_no_other_from_its_turn(world, monkeypatch, caplog):
+    world.propose({"total": 4})
+    world.jobs.approve(world.job_id, by="bob")
+    (other,) = world.ledger.add_failed_events([letter_of("e9", message=message_of("e9"))])
+    second = world.jobs.begin(Selection(entry_ids=(other.id,)), ONE_ENTRY, by="ann")
+    opened = world.ledger.open
+
+    def unreadable(entry_id):
+        if entry_id == world.held.id:
+            raise DecodeError("no order")
+        return opened(entry_id)
+
+    begin_next = world.jobs.begin_next
+
+    def broken_afterwards(*args, **kwargs):
+        begun = begin_next(*args, **kwargs)
+        monkeypatch.setattr(world.ledger, "open", unreadable)
+        return begun
+
+    monkeypatch.setattr(world.jobs, "begin_next", broken_afterwards)
+    world.worker.step()
+    assert world.jobs.open_job(second.id).sent == 1
+    assert f"replay job {world.job_id} cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_an_edit_takes_nobody_elses_replay_for_its_own(world, monkeypatch, dies):
+    world.propose({"total": 4})
+    world.jobs.approve(world.job_id, by="bob")
+    begin_next, done = world.jobs.begin_next, []
+
+    def raced(*args, **kwargs):
+        begun = begin_next(*args, **kwargs)
+        if begun and not done:
+            done.append(replayed(world))
+            if dies:
+                raise BrokerUnavailable("gone")
+        return begun
+
+    monkeypatch.setattr(world.jobs, "begin_next", raced)
+    if dies:
+        world.worker.step()
+        assert world.job.sent == 1
+    world.run(rounds=2)
+    assert done
+    assert {"total": 4} not in world.sent()
+    assert (world.job.sent, world.job.refused) == (0, 1)
+    assert world.refused() == [REPLAYED]

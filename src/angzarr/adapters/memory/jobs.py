@@ -21,7 +21,7 @@ from angzarr.analysis.job import (
     ReplayJobs,
     Selection,
 )
-from angzarr.analysis.job_edit import JobEdit
+from angzarr.analysis.job_edit import JobEdit, digest_of
 from angzarr.analysis.job_marking import JobMarking, JobRule
 from angzarr.analysis.job_rules import Answer, Seen
 from angzarr.analysis.job_work import Begun, JobWork, Noted
@@ -128,7 +128,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             if (kept := self._held(job_id, engine)) is None:
                 return None
             now = self._clock.now()
-            back = [self._back(item) for item in kept.in_state(ItemState.BEGUN)]
+            back = [self._back(kept.job, item) for item in kept.in_state(ItemState.BEGUN)]
             kept.put(back)
             fresh = job_rules.noted(kept.job, back, kept.job.said, now)
             ended = [
@@ -158,7 +158,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             if (kept := self._held(job_id, engine)) is None:
                 return None
             found = [
-                self._back(kept.items[one.position])
+                self._back(kept.job, kept.items[one.position])
                 if one.state is ItemState.CHOSEN
                 else kept.items[one.position]._replace(state=one.state, reason=one.reason)
                 for one in noted
@@ -228,8 +228,10 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         group = self._ledger.open_group(job.group)
         return group is None or not group.open_entries
 
-    def _back(self, item: JobItem) -> JobItem:
-        return job_rules.put_back(item, self._seen(item.entry_id))
+    def _back(self, job: ReplayJob, item: JobItem) -> JobItem:
+        letter = self._ledger.order_of(item.entry_id, item.replay).letter if job.edit else None
+        sent = digest_of(letter) if letter else ""
+        return job_rules.put_back(item, self._seen(item.entry_id), edit=job.edit, sent=sent)
 
     def _begin_more(self, kept: _Kept, engine: str, limit: int, most_replays: int) -> list[JobItem]:
         began: list[JobItem] = []

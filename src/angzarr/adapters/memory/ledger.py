@@ -151,6 +151,11 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             before=self._before(entry_id),
         )
 
+    def order_of(self, entry_id: str, replay: int) -> ReplayOrder:
+        """Return what a replay of an entry was to be."""
+        with self._lock:
+            return self._orders.get((entry_id, replay), AS_IT_IS)
+
     def _is_muted(self, fingerprint: str) -> bool:
         group = self.open_group(fingerprint)
         until = group.muted_until if group else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from sqlalchemy import Connection, insert, select
 
-from angzarr.adapters.sql.job_tables import replay_job_edits
+from angzarr.adapters.sql.job_tables import replay_job_edits, replay_orders
 from angzarr.adapters.sql.order_rows import letters_of, letters_row
 from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.replay_order import ReplayOrder
@@ -35,3 +37,11 @@ def read_edit(connection: Connection, job_id: str) -> JobEdit | None:
         needs_approval=row.needs_approval,
         order=ReplayOrder(**letters_of(row)),
     )
+
+
+def sent_edit(connection: Connection, entry_id: str, replay: int) -> str:
+    """Return `JobEdit.sha256` of the letter that a replay carried, or an empty string."""
+    rows = replay_orders.c
+    wanted = select(rows.letter).where(rows.entry_id == entry_id, rows.replay == replay)
+    letter = connection.scalar(wanted)
+    return "" if letter is None else hashlib.sha256(bytes(letter)).hexdigest()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -14,11 +15,13 @@ from sqlalchemy import (
     Select,
     and_,
     exists,
+    func,
     or_,
     select,
     update,
 )
 
+from angzarr.adapters.sql.job_edit_rows import sent_edit
 from angzarr.adapters.sql.job_rows import item_from, job_from, lock_job, save_job, update_items
 from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_tables import ledger_entries
@@ -38,25 +41,48 @@ from angzarr.analysis.job_work import Begun, Noted
 #: Entries that one step looks at, most of which may be refused.
 LOOKED_AT: Final = 500
 
+#: Leases of jobs that carry an edit end so much later than they do: engines of a release that
+#: knows no edits, and would send the letter as it was, find such a job never free.
+EDIT_LEASES: Final = timedelta(days=365_000)
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
 _jobs, _items, _entries = replay_jobs.c, replay_job_items.c, ledger_entries.c
 _older = replay_jobs.alias("older")
+_CARRIES_EDIT = func.coalesce(_jobs.edit, "") != ""
 
 
 def take(
     connection: Connection, engine: str, now: datetime, until: datetime, limit: int
 ) -> list[ReplayJob]:
     """Take jobs that run, or have replays under way, and are nobody else's."""
+    edits = _free(connection, _CARRIES_EDIT, engine, now + EDIT_LEASES, limit)
+    plain = _free(connection, ~_CARRIES_EDIT, engine, now, limit)
+    aged = [(_age(row, EDIT_LEASES), row) for row in edits]
+    aged += [(_age(row, timedelta()), row) for row in plain]
+    rows = [row for _, row in sorted(aged, key=itemgetter(0))[:limit]]
+    ids = {row.id for row in rows}
+    for some, leased_until in ((edits, until + EDIT_LEASES), (plain, until)):
+        if taken := ids & {row.id for row in some}:
+            held = {"engine": engine, "leased_until": leased_until}
+            connection.execute(update(replay_jobs).where(_jobs.id.in_(taken)).values(**held))
+    return [job_from(row) for row in rows]
+
+
+def _free(
+    connection: Connection, kind: ColumnElement[bool], engine: str, now: datetime, limit: int
+) -> Sequence[Row[Any]]:
+    """Return jobs of one *kind* that need work and nobody else has, locked, longest ago first."""
     under_way = _jobs.sent > _jobs.handled + _jobs.failed + _jobs.unanswered
     free = or_(_jobs.engine == engine, _jobs.leased_until.is_(None), _jobs.leased_until <= now)
     running = and_(_jobs.status == JobStatus.RUNNING, ~_is_behind())
-    wanted = select(replay_jobs).where(or_(running, under_way), free)
+    wanted = select(replay_jobs).where(or_(running, under_way), free, kind)
     longest_ago = wanted.order_by(_jobs.leased_until.nulls_first(), _jobs.id).limit(limit)
-    rows = connection.execute(longest_ago.with_for_update(skip_locked=True)).all()
-    if rows:
-        taken = _jobs.id.in_([row.id for row in rows])
-        held = {"engine": engine, "leased_until": until}
-        connection.execute(update(replay_jobs).where(taken).values(**held))
-    return [job_from(row) for row in rows]
+    return connection.execute(longest_ago.with_for_update(skip_locked=True)).all()
+
+
+def _age(row: Row[Any], later: timedelta) -> tuple[datetime, str]:
+    leased_until = row.leased_until
+    return (leased_until - later if leased_until else _NEVER), row.id
 
 
 def older_of_group(connection: Connection, job: ReplayJob) -> str:
@@ -92,7 +118,7 @@ class Working:
         """Count the answers of replays under way: one question, as large as there are answers."""
         if (before := self._held()) is None:
             return None
-        back = self._put_back(self._in_state(ItemState.BEGUN))
+        back = self._put_back(before, self._in_state(ItemState.BEGUN))
         update_items(self.connection, self.job_id, back)
         fresh = job_rules.noted(before, back, before.said, self.now)
         ended = [
@@ -120,7 +146,7 @@ class Working:
         news = {one.position: one for one in noted}
         known = [item for item in self._in_state(ItemState.BEGUN) if item.position in news]
         back = [item for item in known if news[item.position].state is ItemState.CHOSEN]
-        items = self._put_back(back) + [
+        items = self._put_back(before, back) + [
             item._replace(state=news[item.position].state, reason=news[item.position].reason)
             for item in known
             if item not in back
@@ -128,13 +154,20 @@ class Working:
         update_items(self.connection, self.job_id, items)
         return self._save(before, job_rules.noted(before, items, said, self.now))
 
-    def _put_back(self, items: Sequence[JobItem]) -> list[JobItem]:
+    def _put_back(self, job: ReplayJob, items: Sequence[JobItem]) -> list[JobItem]:
         """Return *items*, which had begun, as what their entries say became of them."""
         if not items:
             return []
         rows = self.connection.execute(_with_entries(self.job_id, ItemState.BEGUN))
         seen = {row.position: _seen(row) for row in rows}
-        return [job_rules.put_back(item, seen[item.position]) for item in items]
+        return [
+            job_rules.put_back(item, seen[item.position], edit=job.edit, sent=self._sent(job, item))
+            for item in items
+        ]
+
+    def _sent(self, job: ReplayJob, item: JobItem) -> str:
+        """Return what `JobEdit.sha256` would be of what an entry's replay sent."""
+        return sent_edit(self.connection, item.entry_id, item.replay) if job.edit else ""
 
     def _begin(self, before: ReplayJob, limit: int, most_replays: int) -> list[JobItem]:
         wanted = _with_entries(self.job_id, ItemState.CHOSEN).order_by(_items.position)

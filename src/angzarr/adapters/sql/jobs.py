@@ -181,7 +181,10 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         if edit is not None and chosen.total:
             save_edit(connection, job.id, edit)
         tell(connection, job.id, [job_story.first_line(job, edit)])
-        connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**job_row(job)))
+        row_now = job_row(job)
+        if edit is not None:
+            row_now["leased_until"] = fresh.created_at + job_working.EDIT_LEASES
+        connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**row_now))
         return job
 
     def _store(self, connection: Connection, job: ReplayJob) -> bool:
