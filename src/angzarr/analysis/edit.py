@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from angzarr.analysis.edit_differences import short, token
 from angzarr.analysis.edit_view import HIDDEN
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
@@ -22,24 +23,8 @@ from angzarr.events import headers as names
 #: Characters of JSON that an edit may have, and levels that it may be nested.
 LARGEST: Final = 1_000_000
 DEEPEST: Final = 50
-#: Differences that are told; characters of a value or a pointer that are.
-MOST_TOLD: Final = 100
-_LONGEST: Final = 200
 _JSON: Final = "application/json"
 _ABSENT: Final = object()
-#: What is told of a change that may not be seen.
-UNSEEN: Final = "a hidden value was changed"
-
-
-class Difference(NamedTuple):
-    """One change, at a JSON pointer (RFC 6901); values as JSON, empty where there is none."""
-
-    pointer: str
-    before: str
-    after: str
-
-    def __str__(self) -> str:
-        return f"{self.pointer or '(all)'}: {self.before or 'nothing'} → {self.after or 'nothing'}"
 
 
 class Unfit(Refusal):
@@ -120,32 +105,10 @@ def restored(data: Any, shown: Any, whole: Any) -> Any:
     value = _restored(data, shown, whole, "", found)
     if found:
         return Unfit(
-            f"{_short(found[0]) or 'the data'} is a mark of a hidden value, which stood elsewhere:"
+            f"{short(found[0]) or 'the data'} is a mark of a hidden value, which stood elsewhere:"
             " give the value, or leave it where it was"
         )
     return value
-
-
-def differences(before: Any, after: Any) -> list[Difference]:
-    """Return how *after* differs from *before*, at most `MOST_TOLD` and one that says so."""
-    found: list[Difference] = []
-    for one in _differences(before, after, ""):
-        if len(found) == MOST_TOLD:
-            found.append(Difference("…", "", "more changes"))
-            break
-        found.append(one)
-    return found
-
-
-def seen_differences(
-    before: Any, after: Any, whole_before: Any, whole_after: Any
-) -> tuple[Difference, ...]:
-    """Return how *after* differs from *before*, and that hidden parts of the wholes differ, too."""
-    seen = differences(before, after)
-    told = {one.pointer for one in seen}
-    if any(one.pointer not in told for one in differences(whole_before, whole_after)):
-        seen.append(Difference("", "", UNSEEN))
-    return tuple(seen)
 
 
 def _restored(data: Any, shown: Any, whole: Any, at: str, found: list[str]) -> Any:
@@ -158,7 +121,7 @@ def _restored(data: Any, shown: Any, whole: Any, at: str, found: list[str]) -> A
         theirs, ours = _children(shown, Mapping), _children(whole, Mapping)
         return {
             name: _restored(
-                value, theirs.get(name), ours.get(name, _ABSENT), f"{at}/{_token(name)}", found
+                value, theirs.get(name), ours.get(name, _ABSENT), f"{at}/{token(name)}", found
             )
             for name, value in data.items()
         }
@@ -171,23 +134,6 @@ def _restored(data: Any, shown: Any, whole: Any, at: str, found: list[str]) -> A
             for index, value in enumerate(data)
         ]
     return data
-
-
-def _differences(before: Any, after: Any, at: str) -> Iterator[Difference]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for name in (*before, *(name for name in after if name not in before)):
-            pointer = f"{at}/{_token(name)}"
-            if name not in after:
-                yield Difference(_short(pointer), _told(before[name]), "")
-            elif name not in before:
-                yield Difference(_short(pointer), "", _told(after[name]))
-            else:
-                yield from _differences(before[name], after[name], pointer)
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from _differences(old, new, f"{at}/{index}")
-    elif type(before) is not type(after) or before != after:
-        yield Difference(_short(at), _told(before), _told(after))
 
 
 def _parts(letter: DeadLetter) -> tuple[list[Any], dict[str, Any], Any] | Refusal:
@@ -244,18 +190,6 @@ def _no_number(text: str) -> Any:
 
 def _number(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        msg = f"{text[:_LONGEST]} is too large a number"
+        msg = f"{short(text)} is too large a number"
         raise ValueError(msg)
     return number
-
-
-def _token(name: object) -> str:
-    return str(name).replace("~", "~0").replace("/", "~1")
-
-
-def _told(value: Any) -> str:
-    return _short(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

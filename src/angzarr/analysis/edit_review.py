@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from angzarr.analysis.edit import Difference
+from angzarr.analysis.edit_differences import Difference
 from angzarr.analysis.editor import Editor
 from angzarr.analysis.job import ReplayJob, ReplayJobs
 from angzarr.analysis.job_edit import ALTERED, JobEdit, outdated

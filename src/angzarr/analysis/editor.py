@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from angzarr.analysis import edit
-from angzarr.analysis.edit import Difference, Unfit
+from angzarr.analysis.edit import Unfit
+from angzarr.analysis.edit_differences import (
+    UNSEEN,
+    Difference,
+    differences,
+    seen_differences,
+)
 from angzarr.analysis.edit_view import HIDDEN, hidden_as, touches_hidden
 from angzarr.analysis.entry import Entry, EntryDetail, Failure
 from angzarr.analysis.replay_order import ReplayOrder
@@ -89,6 +95,20 @@ class Editor:
 
     def changes(self, order: ReplayOrder) -> tuple[Difference, ...] | Refusal:
         """Return what the edit that *order* carries changes, read from what would be sent."""
+        both = self._both(order)
+        if isinstance(both, Refusal):
+            return both
+        before, after = both
+        wholes = edit.data_in(before.whole), edit.data_in(after.whole)
+        return seen_differences(before.view, after.view, *wholes)
+
+    def sides(self, order: ReplayOrder) -> tuple[Any, Any] | Refusal:
+        """Return all data before the edit that *order* carries, and after, as they may be shown."""
+        both = self._both(order)
+        return both if isinstance(both, Refusal) else (both[0].view, both[1].view)
+
+    def _both(self, order: ReplayOrder) -> tuple[Opened, Opened] | Refusal:
+        """Return the letters before the edit that *order* carries and after."""
         if order.letter is None or order.before is None:
             return Refusal("it carries no edit")
         before, after = self._opened(order.before), self._opened(order.letter, order.before)
@@ -98,8 +118,7 @@ class Editor:
             return after
         if after.view in HIDDEN:
             return Refusal("its data are hidden as a whole")
-        wholes = edit.data_in(before.whole), edit.data_in(after.whole)
-        return edit.seen_differences(before.view, after.view, *wholes)
+        return before, after
 
     def _told(
         self, failure: Failure, made: DeadLetter, *, touched: bool
@@ -114,8 +133,8 @@ class Editor:
             return before
         if isinstance(after, Refusal):
             return after
-        unseen = [Difference("", "", edit.UNSEEN)] if touched else []
-        return (*edit.differences(before.view, after), *unseen)
+        unseen = [Difference("", "", UNSEEN)] if touched else []
+        return (*differences(before.view, after), *unseen)
 
     def _kept(
         self,

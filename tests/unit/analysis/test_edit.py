@@ -11,7 +11,14 @@ from tests.unit.analysis.test_worker import World
 from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, secret_letter
 
 from angzarr.analysis import edit
-from angzarr.analysis.edit import DEEPEST, LARGEST, MOST_TOLD, differences, read_data, restored
+from angzarr.analysis.edit import DEEPEST, LARGEST, read_data, restored
+from angzarr.analysis.edit_differences import (
+    MOST_TOLD,
+    UNSEEN,
+    differences,
+    is_cut,
+    seen_differences,
+)
 from angzarr.analysis.edit_view import hidden_as, touches_hidden
 from angzarr.analysis.editor import Draft, Editor
 from angzarr.analysis.entry import Status
@@ -358,10 +365,50 @@ def test_a_hidden_change_is_told_beside_one_that_is_seen():
     site = Site(protect, Clearance(cipher=CIPHER))
     site.file(protect(secret_letter()))
     changes = site.draft({"user": "bob", "password": "swordfish"}).changes
-    assert [one.after for one in changes] == ['"bob"', edit.UNSEEN]
+    assert [one.after for one in changes] == ['"bob"', UNSEEN]
     assert len(site.draft({"user": "bob", "password": MARK}).changes) == 1
 
 
 def test_a_pointer_is_told_no_longer_than_a_value():
     (found,) = differences({"x" * 9999: 1}, {"x" * 9999: 2})
     assert len(found.pointer) <= 200
+
+
+def told(before, after):
+    return [str(one) for one in differences(before, after)]
+
+
+def test_an_item_that_is_put_into_a_list_is_the_only_difference():
+    lines = [{"sku": f"A-{number:04}", "qty": 1} for number in range(20)]
+    evil = {"sku": "EVIL", "qty": 100_000}
+    for at in (0, 7, 20):
+        found = told({"lines": lines}, {"lines": [*lines[:at], evil, *lines[at:]]})
+        assert found == [f'/lines/{at}: nothing → {{"sku": "EVIL", "qty": 100000}}']
+    assert told([1, 2, 3, 4], [1, 9, 4]) == ["/1: 2 → 9", "/2: 3 → nothing"]
+
+
+def test_a_long_value_is_cut_around_what_differs():
+    (found,) = differences("x" * 300 + "pay 1 EUR", "x" * 300 + "pay 9999 EUR")
+    assert ("pay 1 EUR" in found.before, "pay 9999 EUR" in found.after) == (True, True)
+    assert is_cut([found])
+    assert not is_cut(differences(["…"], ["a…"]))
+    assert is_cut(differences([0] * 500, [1] * 500))
+
+
+@given(json_values, json_values, st.integers(0, 500))
+def test_what_differs_never_looks_the_same(before, after, length):
+    for one in differences({"a": [before, "x" * length]}, {"a": [after, "x" * 250]}):
+        assert one.before != one.after
+        assert max(map(len, one)) < 210
+    same = json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
+    assert (differences(before, after) == []) == same
+
+
+def test_a_hidden_change_behind_many_others_is_told():
+    before = {str(number): 0 for number in range(300)}
+    after = dict.fromkeys(before, 1)
+    wholes = before | {"z": {"pin": 1}}, after | {"z": {"pin": 2}}
+    seen = seen_differences(before | {"z": {"pin": MARK}}, after | {"z": {"pin": MARK}}, *wholes)
+    assert seen[-1].after == UNSEEN
+    visible = seen_differences(before, after, before, after)
+    assert visible[-1].after == "more changes"
