@@ -37,6 +37,13 @@ class Difference(NamedTuple):
         return f"{self.pointer or '(all)'}: {self.before or 'nothing'} → {self.after or 'nothing'}"
 
 
+class Sides(NamedTuple):
+    """All data before an edit and after, as they may be shown."""
+
+    before: Any
+    after: Any
+
+
 def differences(before: Any, after: Any) -> list[Difference]:
     """Return how *after* differs from *before*, at most `MOST_TOLD` and one that says so."""
     found: list[Difference] = []

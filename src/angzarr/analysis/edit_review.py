@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from angzarr.analysis.edit_differences import Difference
+from angzarr.analysis.edit_differences import Difference, Sides
 from angzarr.analysis.editor import Editor
 from angzarr.analysis.job import ReplayJob, ReplayJobs
 from angzarr.analysis.job_edit import ALTERED, JobEdit, outdated
@@ -20,6 +20,8 @@ class EditReview:
 
     entry_id: str
     changes: tuple[Difference, ...] = ()
+    #: Given where not all of the changes are told.
+    whole: Sides | None = None
     problem: str = ""
     #: Whether the problem may pass by itself.
     passes: bool = False
@@ -33,15 +35,14 @@ def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | Non
     if isinstance(edit, Refusal):
         return EditReview(entry_id=next(iter(job.selection.entry_ids), ""), problem=edit)
     try:
-        changes = editor.changes(edit.order)
+        told = editor.told(edit.order)
     except PayloadStoreUnavailable:
         away = "it cannot be shown: its payload cannot be had now"
         return EditReview(entry_id=edit.entry_id, problem=away, passes=True)
-    if isinstance(changes, Refusal):
-        return EditReview(entry_id=edit.entry_id, problem=f"it cannot be shown: {changes}")
-    return EditReview(
-        entry_id=edit.entry_id, changes=changes, problem=_problem(editor, edit) if job.left else ""
-    )
+    if isinstance(told, Refusal):
+        return EditReview(entry_id=edit.entry_id, problem=f"it cannot be shown: {told}")
+    problem = _problem(editor, edit) if job.left else ""
+    return EditReview(entry_id=edit.entry_id, problem=problem, **told._asdict())
 
 
 def review_json(review: EditReview | None) -> dict[str, Any] | None:
@@ -49,7 +50,12 @@ def review_json(review: EditReview | None) -> dict[str, Any] | None:
     if review is None:
         return None
     changes = [one._asdict() for one in review.changes]
-    return {"entry_id": review.entry_id, "changes": changes, "problem": review.problem or None}
+    return {
+        "entry_id": review.entry_id,
+        "changes": changes,
+        "whole": review.whole and review.whole._asdict(),
+        "problem": review.problem or None,
+    }
 
 
 def _edit_of(jobs: ReplayJobs, job: ReplayJob) -> JobEdit | Refusal:

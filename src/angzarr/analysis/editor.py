@@ -11,7 +11,9 @@ from angzarr.analysis.edit import Unfit
 from angzarr.analysis.edit_differences import (
     UNSEEN,
     Difference,
+    Sides,
     differences,
+    is_cut,
     seen_differences,
 )
 from angzarr.analysis.edit_view import HIDDEN, hidden_as, touches_hidden
@@ -34,6 +36,8 @@ class Draft:
 
     order: ReplayOrder
     changes: tuple[Difference, ...]
+    #: Given where not all of the changes are told.
+    whole: Sides | None = None
 
 
 class Opened(NamedTuple):
@@ -41,6 +45,18 @@ class Opened(NamedTuple):
 
     whole: DeadLetter
     view: Any
+
+
+class Told(NamedTuple):
+    """What an edit changes, and all data where that tells not all."""
+
+    changes: tuple[Difference, ...]
+    whole: Sides | None
+
+    @classmethod
+    def of(cls, changes: tuple[Difference, ...], before: Any, after: Any) -> Told:
+        """Return *changes* from *before* to *after*."""
+        return cls(changes, Sides(before, after) if is_cut(changes) else None)
 
 
 def edited_from(detail: EntryDetail, *, original: bool) -> Failure | Refusal:
@@ -88,24 +104,20 @@ class Editor:
             return made
         made = edit.named(made, f"{entry.id[:12]}#{entry.replays + 1}")
         instead = failure if now is None else now
-        changes = self._told(instead, made, touched=touches_hidden(view, data))
-        if isinstance(changes, Refusal):
-            return changes
-        return self._kept(made, failure, instead, changes) if changes else _UNCHANGED
+        told = self._told(instead, made, touched=touches_hidden(view, data))
+        if isinstance(told, Refusal):
+            return told
+        return self._kept(made, failure, instead, told) if told.changes else _UNCHANGED
 
-    def changes(self, order: ReplayOrder) -> tuple[Difference, ...] | Refusal:
+    def told(self, order: ReplayOrder) -> Told | Refusal:
         """Return what the edit that *order* carries changes, read from what would be sent."""
         both = self._both(order)
         if isinstance(both, Refusal):
             return both
         before, after = both
         wholes = edit.data_in(before.whole), edit.data_in(after.whole)
-        return seen_differences(before.view, after.view, *wholes)
-
-    def sides(self, order: ReplayOrder) -> tuple[Any, Any] | Refusal:
-        """Return all data before the edit that *order* carries, and after, as they may be shown."""
-        both = self._both(order)
-        return both if isinstance(both, Refusal) else (both[0].view, both[1].view)
+        changes = seen_differences(before.view, after.view, *wholes)
+        return Told.of(changes, before.view, after.view)
 
     def _both(self, order: ReplayOrder) -> tuple[Opened, Opened] | Refusal:
         """Return the letters before the edit that *order* carries and after."""
@@ -120,9 +132,7 @@ class Editor:
             return Refusal("its data are hidden as a whole")
         return before, after
 
-    def _told(
-        self, failure: Failure, made: DeadLetter, *, touched: bool
-    ) -> tuple[Difference, ...] | Refusal:
+    def _told(self, failure: Failure, made: DeadLetter, *, touched: bool) -> Told | Refusal:
         """Return how *made* differs from *failure*, as far as that may be seen.
 
         Whether something hidden was *touched* goes by what was given, not by what it is: nobody
@@ -134,14 +144,14 @@ class Editor:
         if isinstance(after, Refusal):
             return after
         unseen = [Difference("", "", UNSEEN)] if touched else []
-        return (*differences(before.view, after), *unseen)
+        return Told.of((*differences(before.view, after), *unseen), before.view, after)
 
     def _kept(
         self,
         made: DeadLetter,
         failure: Failure,
         instead: Failure,
-        changes: tuple[Difference, ...],
+        told: Told,
     ) -> Draft | Refusal:
         kept = self.protect(made)
         if hides(kept) and not is_sealed(kept):
@@ -154,9 +164,9 @@ class Editor:
                 "its worker sealed it, and this app would keep the edit open: give this app the"
                 " settings of dlq.redact and dlq.encrypt that the worker has"
             )
-        said = "; ".join(map(str, changes))[:LONGEST_NOTE]
+        said = "; ".join(map(str, told.changes))[:LONGEST_NOTE]
         before = instead if isinstance(instead, DeadLetter) else None
-        return Draft(order=ReplayOrder(letter=kept, before=before, said=said), changes=changes)
+        return Draft(order=ReplayOrder(letter=kept, before=before, said=said), **told._asdict())
 
     def _opened(self, failure: Failure, filed: Failure | None = None) -> Opened | Refusal:
         """Return a letter as it is and as it may be shown, with what was hidden of *filed*."""

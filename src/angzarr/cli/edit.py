@@ -20,6 +20,7 @@ from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, find, over
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import safe
+from angzarr.cli.job_view import whole_lines
 from angzarr.dead_letters.refusal import Refusal
 
 
@@ -168,7 +169,10 @@ def _tell(draft: Draft, *, as_json: bool) -> None:
 def _show(draft: Draft, *, err: bool) -> None:
     for one in draft.changes:
         click.echo(safe(one).plain, err=err)
+    for line in whole_lines(draft.whole):
+        click.echo(safe(line).plain, err=err)
 
 
 def _told(draft: Draft) -> dict[str, Any]:
-    return {"changes": [one._asdict() for one in draft.changes]}
+    whole = draft.whole and draft.whole._asdict()
+    return {"changes": [one._asdict() for one in draft.changes], "whole": whole}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from angzarr.analysis.edit_differences import Sides
 from angzarr.analysis.edit_review import EditReview
 from angzarr.analysis.entry import HistoryLine
 from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
@@ -124,8 +126,19 @@ def _print_edit(out: Console, job: ReplayJob, edit: EditReview) -> None:
     out.print(safe(f"{'edit':<9} of {edit.entry_id[:12]}, SHA-256 {job.edit}"))
     for change in edit.changes:
         out.print(safe(f"  {change}"))
+    for line in whole_lines(edit.whole):
+        out.print(safe(f"  {line}"))
     if edit.problem:
         out.print(safe(f"  {edit.problem}", "red"))
+
+
+def whole_lines(whole: Sides | None) -> Iterator[str]:
+    """Yield all data before an edit and after, where its changes do not tell all."""
+    if whole is not None:
+        yield "not all of that is told here; the whole:"
+        for name, data in whole._asdict().items():
+            yield f"{name}:"
+            yield from json.dumps(data, indent=2, ensure_ascii=False).splitlines()
 
 
 def line_of(job: ReplayJob) -> str:

@@ -298,7 +298,7 @@ def test_an_edit_that_is_hidden_as_a_whole_cannot_be_reviewed():
     site = Site(protect, Clearance(cipher=CIPHER))
     site.file(protect(secret_letter()))
     draft = site.draft({"user": "bob", "password": "x"})
-    assert "hidden as a whole" in site.editor.changes(draft.order)
+    assert "hidden as a whole" in site.editor.told(draft.order)
 
 
 @given(

@@ -224,7 +224,7 @@ def test_an_edit_whose_payload_is_away_is_shown_later(world):
 def test_a_job_without_an_edit_has_nothing_to_review(world):
     world.begin()
     assert world.reviewed() is None
-    assert world.editor.changes(ReplayOrder()) == "it carries no edit"
+    assert world.editor.told(ReplayOrder()) == "it carries no edit"
 
 
 def test_an_edit_that_cannot_be_read_holds_up_no_other_job_and_can_be_cancelled(world, monkeypatch):

@@ -145,3 +145,17 @@ def test_nobody_is_a_second_person_by_another_name_in_his_environment(
         monkeypatch.setenv(name, "bob")
     assert run("dlq", "jobs", "approve", job_of()["id"], "--yes").exit_code == 1
     assert job_of()["status"] == "proposed"
+
+
+def test_who_proposes_and_who_approves_see_the_whole_of_a_long_edit(
+    ledger, run, propose, job_of, as_bob
+):
+    data = json.dumps({"total": 3, "note": "x" * 900 + " pay 9999"})
+    assert "pay 9999" in propose(held(ledger), data=data).output
+    job = job_of()["id"]
+    assert "pay 9999" in run("dlq", "jobs", "show", job).output.replace("\n", "")
+    asked = run("dlq", "jobs", "approve", job, input="n\n")
+    assert "pay 9999" in asked.stderr.replace("\n", "")
+    assert job_of()["status"] == "proposed"
+    told = json.loads(run("dlq", "jobs", "show", job, "--json").output)
+    assert told["edit_review"]["whole"]["after"] == json.loads(data)

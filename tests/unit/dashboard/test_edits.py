@@ -89,7 +89,8 @@ def test_the_data_that_an_edit_begins_with_is_told(world, client):
 def test_a_dry_run_tells_the_difference_and_changes_nothing(world, client, entry):
     answer = client.post(edits(entry), json={"data": {"total": 4}, "dry_run": True})
     assert answer.status_code == 200
-    assert answer.json() == {"changes": [CHANGE], "problem": None, "needs_approval": False}
+    told = {"changes": [CHANGE], "whole": None, "problem": None, "needs_approval": False}
+    assert answer.json() == told
     assert not world.jobs.all
 
 
@@ -114,7 +115,8 @@ def test_an_edit_becomes_a_job_over_its_entry(world, client, entry):
     assert (job["status"], job["total"], job["note"]) == ("running", 1, "typo")
     assert edit_of(world, job["id"]) == {"total": 4}
     told = client.get(answer.headers["location"]).json()
-    assert told["edit_review"] == {"entry_id": entry.id, "changes": [CHANGE], "problem": None}
+    seen = {"entry_id": entry.id, "changes": [CHANGE], "whole": None, "problem": None}
+    assert told["edit_review"] == seen
 
 
 def test_a_proposed_edit_is_approved_by_another_person_alone(careful, world, entry):
@@ -357,6 +359,31 @@ def test_a_proposed_edit_shows_its_approver_what_it_changes(careful, world, pers
     assert answer.status_code == 303
     (job,) = world.jobs.all.values()
     assert (job.status, job.approved_by) == ("running", "approver@test")
+
+
+def test_an_edit_that_is_told_in_part_is_approved_where_the_whole_is_seen(
+    careful, world, person, entry
+):
+    data = {"total": 3, "note": "x" * 900 + "pay 9999"}
+    answer = ask(person, entry, json.dumps(data))
+    assert "pay 9999" in answer.text.split("<h3>After</h3>")[1]
+    where = confirm(person, entry, answer).headers["location"]
+    approver = browser(world, Role.APPROVER)
+    for path in (where, f"{where}/approve"):
+        assert "pay 9999" in approver.get(path).text.split("<h3>After</h3>")[1]
+    assert '<button class="main">Approve' in approver.get(f"{where}/approve").text
+    told = api(world).get(f"{PREFIX}{where}").json()["edit_review"]
+    assert told["whole"] == {"before": {"total": 3}, "after": data}
+
+
+def test_no_page_lets_an_edit_be_approved_that_it_has_no_room_for(careful, world, client, entry):
+    data = {"total": 3, "note": "x" * LONGEST_SHOWN + "pay 9999"}
+    job = client.post(edits(entry), json={"data": data}).json()
+    page = browser(world, Role.APPROVER).get(f"/jobs/{job['id']}/approve").text
+    assert "no room for the whole" in page
+    assert '<button class="main" disabled>Approve' in page
+    told = client.get(f"{PREFIX}/jobs/{job['id']}").json()["edit_review"]["whole"]
+    assert told["after"] == data
 
 
 def test_an_outdated_proposal_is_refused_on_its_page(careful, world, person, entry):

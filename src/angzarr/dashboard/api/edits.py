@@ -109,9 +109,10 @@ def edit_entry(
 
 def draft_json(draft: Draft | Refusal, *, needs_approval: bool) -> dict[str, Any]:
     """Return what an edit would change, or why it would not be sent, as a JSON object."""
-    changes = draft.changes if isinstance(draft, Draft) else ()
+    changes, whole = (draft.changes, draft.whole) if isinstance(draft, Draft) else ((), None)
     return {
         "changes": [one._asdict() for one in changes],
+        "whole": whole and whole._asdict(),
         "problem": draft if isinstance(draft, Refusal) else None,
         "needs_approval": needs_approval,
     }

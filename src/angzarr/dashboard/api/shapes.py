@@ -217,19 +217,34 @@ class DataShape(Shape):
     data: Any
 
 
+class SidesShape(Shape):
+    """All data before an edit and after, as they may be shown."""
+
+    before: Any
+    after: Any
+
+
 class DraftShape(Shape):
-    """What an edit would change; `problem` is why it would not be sent, or null."""
+    """What an edit would change; `problem` is why it would not be sent, or null.
+
+    `whole` is given where `changes` were cut or left out, else null.
+    """
 
     changes: list[ChangeShape]
+    whole: SidesShape | None
     problem: str | None
     needs_approval: bool
 
 
 class EditReviewShape(Shape):
-    """What a job's edit changes; `problem` is why it is not sent or cannot be shown, or null."""
+    """What a job's edit changes; `problem` is why it is not sent or cannot be shown, or null.
+
+    `whole` is given where `changes` were cut or left out, else null.
+    """
 
     entry_id: str
     changes: list[ChangeShape]
+    whole: SidesShape | None
     problem: str | None
 
 

@@ -9,6 +9,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from angzarr.analysis.edit import Unfit, read_data
+from angzarr.analysis.edit_differences import Sides
 from angzarr.dashboard.api.asked import DataQuery
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import EntryId
@@ -54,6 +55,8 @@ def ask_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         "confirm_edit.html",
         entry=entry,
         changes=draft.changes,
+        cut=draft.whole is not None,
+        whole=both(draft.whole),
         form=form | {"data": laid_out(edit.data), "note": edit.note},
         proposes=desk.approves_edits,
     )
@@ -73,6 +76,14 @@ def replay_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response
 def laid_out(data: Any) -> str:
     """Return *data* as text that a page gives back as it was; Problem 409 for what is too long."""
     return _whole(escaped(json.dumps(data, indent=2, ensure_ascii=False)))
+
+
+def both(whole: Sides | None) -> tuple[str, str] | None:
+    """Return all data before and after for a page; None: there is no need, or no room."""
+    if whole is None:
+        return None
+    before, after = (escaped(json.dumps(one, indent=2, ensure_ascii=False)) for one in whole)
+    return (before, after) if max(len(before), len(after)) <= LONGEST_SHOWN else None
 
 
 def escaped(text: str) -> str:

@@ -19,6 +19,7 @@ from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import job_of
 from angzarr.dashboard.pages.asked import filled
+from angzarr.dashboard.pages.edits import both
 from angzarr.dashboard.pages.paper import write
 from angzarr.dashboard.pages.route import caller_of, pages, render
 from angzarr.dashboard.pages.steering import ASKS, stand, steers
@@ -53,6 +54,7 @@ def list_jobs(request: Request, desk: DeskHere) -> Response:
 def show_job(request: Request, desk: DeskHere, job_id: JobId) -> Response:
     """Show one job and how far it is."""
     job = job_of(desk, job_id)
+    edit = review(desk.editor, desk.jobs, job)
     return render(
         request,
         "job.html",
@@ -61,7 +63,8 @@ def show_job(request: Request, desk: DeskHere, job_id: JobId) -> Response:
         steers=steers(caller_of(request), job),
         asks=ASKS,
         stand=stand,
-        edit=review(desk.editor, desk.jobs, job),
+        edit=edit,
+        whole=both(edit.whole) if edit else None,
         refused=desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN),
         history=desk.jobs.job_history(job_id),
     )

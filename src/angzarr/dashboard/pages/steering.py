@@ -16,6 +16,7 @@ from angzarr.dashboard.api.jobs import JobId
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import job_of
+from angzarr.dashboard.pages.edits import both
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.revision import stale
@@ -99,15 +100,19 @@ def _check_role(caller: Caller, how: How) -> None:
 def _question(
     request: Request, desk: Desk, job: ReplayJob, how: How, *, status: int = 200
 ) -> Response:
+    edit = review(desk.editor, desk.jobs, job)
+    whole = both(edit.whole) if edit else None
+    unseen = how == "approve" and edit is not None and edit.whole is not None and whole is None
     return render(
         request,
         "confirm_steer.html",
         status=status,
         job=job,
         how=how,
-        can=how in steers(caller_of(request), job),
+        can=how in steers(caller_of(request), job) and not unseen,
         seen=stand(job, how),
         is_changed=status == _CHANGED,
         items=desk.jobs.items(job.id, limit=_NAMED),
-        edit=review(desk.editor, desk.jobs, job),
+        edit=edit,
+        whole=whole,
     )
