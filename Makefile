@@ -3,7 +3,7 @@
 PYTHON ?= python3
 # How many processes share the tests; those that start workers mostly wait for something.
 JOBS ?= 4
-SYSTEM_JOBS ?= 5
+SYSTEM_JOBS ?= 4
 ARGS ?=
 ONLY ?=
 # Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
