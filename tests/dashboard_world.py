@@ -28,6 +28,7 @@ from angzarr.dashboard.site import build_site
 from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
+from angzarr.errors import BrokerUnavailable
 from angzarr.resilience.breaker import BreakerSettings
 from contracts.ledger import letter_of
 from hand_clock import HandClock
@@ -161,3 +162,17 @@ class Jobs(MemoryReplayJobs):
         kept = self._jobs[job.id]
         kept.job = replace(kept.job, **fields)
         return kept.job
+
+
+def send_with_trouble():
+    """Return a `send` whose second message finds the broker away, and whose third finds a bug."""
+    calls = []
+
+    def send(call):
+        calls.append(call)
+        if len(calls) == 2:
+            raise BrokerUnavailable("away")
+        if len(calls) == 3:
+            raise RuntimeError("a bug")
+
+    return send

@@ -59,11 +59,16 @@ class BrakeMoved(Exception):
 _ORDER: Final = (Scope.NOTHING, Scope.AUTOMATIC, Scope.ALL)
 
 
-def moved(before: BrakeState, asked: BrakeState, now: datetime) -> BrakeState:
+def moved(
+    before: BrakeState, asked: BrakeState, now: datetime, seen: int | None = None
+) -> BrakeState:
     """Return how the brake stands once somebody *asked* for it; only a release lets go.
 
-    A pull never weakens one that holds: it holds what either does, until the later end.
+    A pull never weakens one that holds: it holds what either does, until the later end. Raises
+    BrakeMoved where *before* is not of the revision that was *seen* (None: any).
     """
+    if seen not in {None, before.revision}:
+        raise BrakeMoved
     holds = before.holds(now)
     if asked.scope is Scope.NOTHING or holds is Scope.NOTHING:
         return asked

@@ -227,11 +227,16 @@ def test_a_job_without_an_edit_has_nothing_to_review(world):
     assert world.editor.told(ReplayOrder()) == "it carries no edit"
 
 
-def test_an_edit_that_cannot_be_read_holds_up_no_other_job_and_can_be_cancelled(world, monkeypatch):
+def approved_beside_another(world):
+    """Approve an edit, and begin a job over another entry; return that job."""
     world.propose({"total": 4})
     world.jobs.approve(world.job_id, by="bob")
     (other,) = world.ledger.add_failed_events([letter_of("e9", message=message_of("e9"))])
-    second = world.jobs.begin(Selection(entry_ids=(other.id,)), ONE_ENTRY, by="ann")
+    return world.jobs.begin(Selection(entry_ids=(other.id,)), ONE_ENTRY, by="ann")
+
+
+def test_an_edit_that_cannot_be_read_holds_up_no_other_job_and_can_be_cancelled(world, monkeypatch):
+    second = approved_beside_another(world)
     read = world.jobs.job_edit
 
     def unreadable(job_id):
@@ -248,10 +253,7 @@ def test_an_edit_that_cannot_be_read_holds_up_no_other_job_and_can_be_cancelled(
 
 
 def test_one_job_that_cannot_be_read_keeps_no_other_from_its_turn(world, monkeypatch, caplog):
-    world.propose({"total": 4})
-    world.jobs.approve(world.job_id, by="bob")
-    (other,) = world.ledger.add_failed_events([letter_of("e9", message=message_of("e9"))])
-    second = world.jobs.begin(Selection(entry_ids=(other.id,)), ONE_ENTRY, by="ann")
+    second = approved_beside_another(world)
     opened = world.ledger.open
 
     def unreadable(entry_id):

@@ -10,9 +10,10 @@ from angzarr.dashboard import once
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.many import MOST_COMPENSATED
 from angzarr.dashboard_section import Role
-from angzarr.errors import BrokerUnavailable, LedgerUnavailable
+from angzarr.errors import LedgerUnavailable
 from contracts.ledger import letter_of
 from dashboard_caller import api, browser
+from dashboard_world import send_with_trouble
 from polling import wait_until
 
 KEY = {"Idempotency-Key": "k"}
@@ -122,16 +123,7 @@ def test_questions_are_for_those_who_may_act(world):
 
 def test_compensations_that_are_only_begun_are_told_from_those_done(world, client, monkeypatch):
     world.file(3)
-    calls = []
-
-    def send(call):
-        calls.append(call)
-        if len(calls) == 2:
-            raise BrokerUnavailable("away")
-        if len(calls) == 3:
-            raise RuntimeError("a bug")
-
-    monkeypatch.setattr(world, "send", send)
+    monkeypatch.setattr(world, "send", send_with_trouble())
     told = client.post(f"{PREFIX}/acts", json=skip(3) | {"verb": "compensate"}).json()
     assert (told["done"], told["begun"], told["refused"]) == (1, 1, 1)
     assert "not known" in told["results"][2]["problem"]

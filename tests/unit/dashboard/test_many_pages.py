@@ -13,9 +13,9 @@ from angzarr.analysis.transition import SKEW
 from angzarr.analysis.verb import Verb
 from angzarr.dashboard.pages import many
 from angzarr.dashboard_section import Role
-from angzarr.errors import BrokerUnavailable
 from contracts.ledger import letter_of
 from dashboard_caller import browser, hidden
+from dashboard_world import send_with_trouble
 from hand_clock import START
 
 SKIP = "/entries/acts/skip?domain=order"
@@ -135,16 +135,7 @@ def test_more_than_one_step_takes_is_said(world, person, monkeypatch):
 def test_what_became_of_each_is_told_and_why_not(world, person, monkeypatch):
     entries = world.file(3)
     form = asked(person, UNDO)
-    calls = []
-
-    def send(call):
-        calls.append(call)
-        if len(calls) == 2:
-            raise BrokerUnavailable("away")
-        if len(calls) == 3:
-            raise RuntimeError("a bug")
-
-    monkeypatch.setattr(world, "send", send)
+    monkeypatch.setattr(world, "send", send_with_trouble())
     page = person.post(UNDO, data=form).text
     assert "<dt>Done</dt><dd>1</dd>" in page
     assert "<dd>1: the broker is away, the analysis worker sends them later</dd>" in page

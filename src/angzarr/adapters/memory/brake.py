@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import datetime
 
-from angzarr.analysis.brake import Brake, BrakeMoved, BrakeState, Scope, moved
+from angzarr.analysis.brake import Brake, BrakeState, Scope, moved
 from angzarr.clock import Clock, SystemClock
 
 
@@ -36,9 +36,7 @@ class MemoryBrake(Brake):
         asked = BrakeState(scope=scope, by=by, why=why, at=now, until=until)
         with self._lock:
             before = self.state()
-            if seen not in {None, before.revision}:
-                raise BrakeMoved
-            state = replace(moved(before, asked, now), revision=before.revision + 1)
+            state = replace(moved(before, asked, now, seen), revision=before.revision + 1)
             self._states.append(state)
         return state
 

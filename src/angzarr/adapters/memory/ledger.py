@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import deepcopy
 from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.groups import MemoryGroups
@@ -55,8 +54,8 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         """File failures in order."""
         with self._lock:
             known = letter_ids_of(failures)
-            letters = {one: places for one in known if (places := self._letters.get(one))}
-            filing = Filing(now=self._clock.now(), letters=deepcopy(letters))
+            letters = {one: set(places) for one in known if (places := self._letters.get(one))}
+            filing = Filing(now=self._clock.now(), letters=letters)
             ids = filing.ids_for(failures)
             filing.know({one: self._entries[one] for one in ids if one in self._entries})
             filed = filing.file(failures, decide, by)

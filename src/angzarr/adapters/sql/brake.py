@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, insert, select, text
 
 from angzarr.adapters.sql.brake_tables import ledger_brake
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.brake import Brake, BrakeMoved, BrakeState, Scope, moved
+from angzarr.analysis.brake import Brake, BrakeState, Scope, moved
 from angzarr.clock import Clock, SystemClock
 
 _columns = ledger_brake.c
@@ -45,9 +45,7 @@ class SqlBrake(Brake):
                 connection.execute(text(f"LOCK TABLE {ledger_brake.name} IN EXCLUSIVE MODE"))
             row = connection.execute(_newest(1)).one_or_none()
             before = _state(row) if row else BrakeState()
-            if seen not in {None, before.revision}:
-                raise BrakeMoved
-            state = moved(before, asked, now)
+            state = moved(before, asked, now, seen)
             fields = asdict(state)
             del fields["revision"]
             made = insert(ledger_brake).values(fields).returning(_columns.number)

@@ -57,7 +57,7 @@ def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]
     lent: Any = connection.connection.dbapi_connection
     try:
         with lent.cursor() as cursor, cursor.copy(statement) as stream:
-            stream.set_types([_name_of(table, name, dialect) for name in names])
+            stream.set_types([_type_of(table, name, dialect) for name in names])
             for row in rows:
                 stream.write_row(
                     [write(row[name]) if write else row[name] for name, write in writers]
@@ -71,7 +71,7 @@ def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]
         ) from error
 
 
-def _name_of(table: Table, name: str, dialect: Dialect) -> str:
+def _type_of(table: Table, name: str, dialect: Dialect) -> str:
     """Return the name of a column's type as PostgreSQL lists it, without a length."""
     return table.c[name].type.compile(dialect).lower().partition("(")[0]
 

@@ -96,7 +96,7 @@ def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine 
 def _write(connection: Connection, filing: Filing, steps: Sequence[Step]) -> None:
     new = [entry_row(after) for before, after, _ in steps if after and before is None]
     insert_rows(connection, ledger_entries, new)
-    save_entries(connection, _ends(steps))
+    save_entries(connection, [(before, after) for before, after, _ in steps if before and after])
     append_lines(connection, filing.lines)
     if replaced := filing.replaced():
         old = ledger_letters.c.entry_id.in_(replaced)

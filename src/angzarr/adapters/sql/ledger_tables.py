@@ -98,7 +98,7 @@ def valid_text(text: str) -> str:
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
-#: What an entry's status is as long as somebody must still do something (`ledger.OPEN`). Spelt out:
+#: What an entry's status is as long as somebody must still do something (`entry.OPEN`). Spelt out:
 #: a database uses a partial index only where it sees that the condition holds.
 OPEN_ONLY: Final = text("status IN ('escalated', 'failed', 'held', 'retrying', 'waiting')")
 _WAKES: Final = text("wake_at IS NOT NULL")
