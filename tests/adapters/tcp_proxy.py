@@ -20,6 +20,7 @@ class LossyProxy:
         self._losses = 0
         self._cut = True
         self._down = False
+        self._cuts = 0
         self._flow = threading.Event()
         self._flow.set()
         self._open: dict[socket.socket, socket.socket] = {}  # the client's end → the server's
@@ -52,6 +53,7 @@ class LossyProxy:
         """Cut the cable: end every connection, and each new one at once, until `mend`."""
         with self._lock:
             self._down = True
+            self._cuts += 1
             for end in {*self._open, *self._open.values()}:
                 _close(end)
             self._open.clear()
@@ -95,18 +97,24 @@ class LossyProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                if self._down:
+                with self._lock:
+                    down, cuts = self._down, self._cuts
+                if down:
                     _close(client)
-                    continue
-                self._connect(client)
+                else:
+                    self._connect(client, cuts)
 
-    def _connect(self, client: socket.socket) -> None:
+    def _connect(self, client: socket.socket, cuts: int) -> None:
         try:
             server = socket.create_connection(self._target)
         except OSError:  # the server is away: so are we, for this client
             _close(client)
             return
         with self._lock:
+            if cuts != self._cuts:  # the cable was cut while this one was made
+                _close(client)
+                _close(server)
+                return
             self._open[client] = server
             lost = self._lost[client] = threading.Event()
         for run in (self._requests, self._replies):
