@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 from angzarr.analysis.edit_differences import Difference, Sides
 from angzarr.analysis.editor import Editor
 from angzarr.analysis.job import ReplayJob, ReplayJobs
-from angzarr.analysis.job_edit import ALTERED, JobEdit, outdated
+from angzarr.analysis.job_edit import ALTERED, JobEdit, digest_of, outdated
 from angzarr.analysis.job_rules import altered
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
@@ -22,6 +23,8 @@ class EditReview:
     changes: tuple[Difference, ...] = ()
     #: Given where not all of the changes are told.
     whole: Sides | None = None
+    #: Who approves the edit names this: it stands where all of the edit does, and nowhere else.
+    mark: str = ""
     problem: str = ""
     #: Whether the problem may pass by itself.
     passes: bool = False
@@ -42,7 +45,8 @@ def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | Non
     if isinstance(told, Refusal):
         return EditReview(entry_id=edit.entry_id, problem=f"it cannot be shown: {told}")
     problem = _problem(editor, edit) if job.left else ""
-    return EditReview(entry_id=edit.entry_id, problem=problem, **told._asdict())
+    mark = "" if problem else _mark(job, edit)
+    return EditReview(entry_id=edit.entry_id, mark=mark, problem=problem, **told._asdict())
 
 
 def review_json(review: EditReview | None) -> dict[str, Any] | None:
@@ -54,6 +58,7 @@ def review_json(review: EditReview | None) -> dict[str, Any] | None:
         "entry_id": review.entry_id,
         "changes": changes,
         "whole": review.whole and review.whole._asdict(),
+        "mark": review.mark or None,
         "problem": review.problem or None,
     }
 
@@ -72,3 +77,10 @@ def _edit_of(jobs: ReplayJobs, job: ReplayJob) -> JobEdit | Refusal:
 def _problem(editor: Editor, edit: JobEdit) -> str:
     detail = editor.replayer.ledger.open(edit.entry_id)
     return outdated(edit, detail.entry if detail else None)
+
+
+def _mark(job: ReplayJob, edit: JobEdit) -> str:
+    """Return what stands for the letters before the edit and after, and where the edit goes."""
+    before = digest_of(edit.order.before) if edit.order.before else ""
+    said = (job.id, before, edit.sha256, job.plan.to_queue, job.plan.to_handler)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]

@@ -17,7 +17,7 @@ from angzarr.analysis.job_edit import job_edit
 from angzarr.cli.analyze import open_barred, open_editor, open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
-from angzarr.cli.entry_choice import JSON, find, over
+from angzarr.cli.entry_choice import JSON, YES, find, over
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import safe
 from angzarr.cli.job_view import whole_lines
@@ -36,7 +36,7 @@ from angzarr.dead_letters.refusal import Refusal
 @click.option("--force", is_flag=True, help="Also past the cap of replays; not for a proposal.")
 @click.option("--note", default="", help="Why, for who approves it (analysis.approvals.edits).")
 @click.option("--dry-run", is_flag=True, help="Only check it and show what would change.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@YES
 @JSON
 @click.pass_obj
 def edit(

@@ -44,6 +44,7 @@ _FILTERS: Final = (
 STATUS: Final = click.option(
     "--status", type=click.Choice([status.value for status in Status]), help="Status of the entry."
 )
+YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
@@ -61,7 +62,7 @@ _BULK: Final = (
     click.option("--note", default="", callback=_short, help="Why; it stands in the history."),
     click.option("--limit", type=click.IntRange(1), default=1000, show_default=True),
     click.option("--dry-run", is_flag=True, help="Only show what would be done."),
-    click.option("--yes", is_flag=True, help="Do not ask."),
+    YES,
     JSON,
 )
 

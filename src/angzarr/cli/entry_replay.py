@@ -19,7 +19,7 @@ from angzarr.cli import entry_view, job_start, job_view
 from angzarr.cli.analyze import open_barred, open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
-from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, over, status_of
+from angzarr.cli.entry_choice import JSON, STATUS, YES, filter_of, filtered, find, over, status_of
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.jobs import watch_job
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
@@ -38,7 +38,7 @@ _MOST_NOW = 1000
 @click.option("--original", is_flag=True, help="Leave an edit out that got no answer.")
 @job_start.planned
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@YES
 @JSON
 @click.pass_obj
 def replay(

@@ -130,6 +130,9 @@ def _print_edit(out: Console, job: ReplayJob, edit: EditReview) -> None:
         out.print(safe(f"  {line}"))
     if edit.problem:
         out.print(safe(f"  {edit.problem}", "red"))
+    elif job.status is JobStatus.PROPOSED:
+        approve = f"angzarr dlq jobs approve {job.id} --edit {edit.mark}"
+        out.print(safe(f"  who has read all of it: {approve}"))
 
 
 def whole_lines(whole: Sides | None) -> Iterator[str]:

@@ -15,7 +15,7 @@ from angzarr.analysis.ledger import LONGEST_PAGE
 from angzarr.cli import job_view
 from angzarr.cli.analyze import open_editor, open_replayer, person
 from angzarr.cli.application import load_application
-from angzarr.cli.entry_choice import JSON
+from angzarr.cli.entry_choice import JSON, YES
 from angzarr.cli.entry_json import print_json
 
 #: Refused entries that `show` names.
@@ -131,32 +131,46 @@ def _verb(name: str, said: str, help_: str, can: str) -> None:
         _tell(after, said, as_json=as_json)
 
 
-def _asking_verb(name: str, said: str, help_: str, can: str) -> None:
-    """Add the command *name*, which shows the job and asks; it is done to what was shown."""
-
-    @jobs.command(name, help=help_)
-    @click.argument("job")
-    @click.option("--yes", is_flag=True, help="Do not ask.")
-    @JSON
-    @click.pass_obj
-    def command(app_name: str | None, job: str, *, yes: bool, as_json: bool) -> None:
-        with opened(app_name) as store:
-            shown = found(store, job)
-            edit = reviewed(app_name, store, shown)
-            if name == "approve" and edit and edit.problem:
-                raise click.ClickException(edit.problem)
-            if not yes:
-                job_view.print_detail(shown, store.job_history(job), (), edit, err=True)
-                what = f"{name.capitalize()} this job of {shown.total} entries?"
-                click.confirm(what, abort=True, err=True)
-            after = _steer(store, name)(job, by=person(), revision=_at(shown))
-            if after is None and _at(shown) not in {None, found(store, job).revision}:
-                msg = f"job {job} changed meanwhile: look at it again"
-                raise click.ClickException(msg)
-        if after is None:
-            msg = f"job {job} is {shown.status}: {can}"
+def _asked(
+    app_name: str | None, name: str, job: str, can: str, *, yes: bool, mark: str = ""
+) -> ReplayJob:
+    """Show *job* and ask; do the port's verb *name* to what was shown, and return it then."""
+    with opened(app_name) as store:
+        shown = found(store, job)
+        edit = reviewed(app_name, store, shown)
+        if name == "approve":
+            _check_edit(shown, edit, mark, yes=yes)
+        if not yes:
+            job_view.print_detail(shown, store.job_history(job), (), edit, err=True)
+            what = f"{name.capitalize()} this job of {shown.total} entries?"
+            click.confirm(what, abort=True, err=True)
+        after = _steer(store, name)(job, by=person(), revision=_at(shown))
+        if after is None and _at(shown) not in {None, found(store, job).revision}:
+            msg = f"job {job} changed meanwhile: look at it again"
             raise click.ClickException(msg)
-        _tell(after, said, as_json=as_json)
+    if after is None:
+        msg = f"job {job} is {shown.status}: {can}"
+        raise click.ClickException(msg)
+    return after
+
+
+def _check_edit(job: ReplayJob, edit: EditReview | None, mark: str, *, yes: bool) -> None:
+    """Refuse to approve an edit that is not sent, or that nobody says he has read."""
+    if edit is None:
+        if mark:
+            raise click.UsageError("the job carries no edit: leave --edit out")
+        return
+    if edit.problem:
+        raise click.ClickException(edit.problem)
+    if mark and mark != edit.mark:
+        msg = f"the edit of job {job.id} is another one: angzarr dlq jobs show {job.id}"
+        raise click.ClickException(msg)
+    if yes and not mark:
+        msg = (
+            f"job {job.id} carries an edit: read it (angzarr dlq jobs show {job.id}), and say which"
+            " one with --edit"
+        )
+        raise click.ClickException(msg)
 
 
 def _steer(store: ReplayJobs, name: str) -> Callable[..., ReplayJob | None]:
@@ -180,12 +194,30 @@ _verb("pause", "paused", "Let nothing more of JOB begin until it is resumed.",
       "only a running job can be paused")  # fmt: skip
 _verb("resume", "running", "Go on with a paused or halted JOB, in a new canary.",
       "only a paused or halted job can be resumed")  # fmt: skip
-_asking_verb("cancel", "cancelled", "Show and end JOB; what is under way is still answered.",
-             "only an unfinished job can be cancelled")  # fmt: skip
-_asking_verb(
-    "approve",
-    "approved",
-    "Show JOB, which somebody else proposed, and let it begin.",
-    "only a proposed job can be approved, and not by the person who proposed it;"
-    " `local` may be anybody",
-)
+
+
+@jobs.command()
+@click.argument("job")
+@YES
+@JSON
+@click.pass_obj
+def cancel(app_name: str | None, job: str, *, yes: bool, as_json: bool) -> None:
+    """Show and end JOB; what is under way is still answered."""
+    can = "only an unfinished job can be cancelled"
+    _tell(_asked(app_name, "cancel", job, can, yes=yes), "cancelled", as_json=as_json)
+
+
+@jobs.command()
+@click.argument("job")
+@click.option("--edit", "mark", default="", metavar="MARK", help="Which edit you have read, if it"
+              " carries one and --yes is given: `show` tells.")  # fmt: skip
+@YES
+@JSON
+@click.pass_obj
+def approve(app_name: str | None, job: str, *, mark: str, yes: bool, as_json: bool) -> None:
+    """Show JOB, which somebody else proposed, and let it begin."""
+    can = (
+        "only a proposed job can be approved, and not by the person who proposed it;"
+        " `local` may be anybody"
+    )
+    _tell(_asked(app_name, "approve", job, can, yes=yes, mark=mark), "approved", as_json=as_json)

@@ -10,7 +10,7 @@ from angzarr.analysis.edit_review import review
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.group import Amendment, Group
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.job_approval import is_anybody
+from angzarr.analysis.job_approval import is_anybody, same_person
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.desk import Desk
@@ -77,21 +77,24 @@ def begin_job(
 
 
 def steer_job(
-    desk: Desk, job_id: str, how: str, *, by: Caller, revision: int | None = None
+    desk: Desk, job_id: str, how: str, *, by: Caller, revision: int | None = None, mark: str = ""
 ) -> ReplayJob:
-    """Pause, resume, cancel or approve a job as it was seen at *revision*; return it as it is."""
+    """Pause, resume, cancel or approve a job as it was seen at *revision*; return it as it is.
+
+    Who approves an edit gives the *mark* of its review.
+    """
     jobs = desk.jobs
     steers = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}
     job = job_of(desk, job_id)
     if how == "approve" and job.status is JobStatus.PROPOSED:
-        _check_edit(desk, job)
+        if same_person(by.name, job.created_by):
+            raise own_proposal(job, by)
+        _check_edit(desk, job, mark)
     done = (steers | {"approve": jobs.approve})[how](job_id, by=by.name, revision=revision)
     if done is not None:
         return done
     if revision not in {None, job_of(desk, job_id).revision}:
         raise stale("job")
-    if how == "approve" and job.status is JobStatus.PROPOSED:
-        raise own_proposal(job, by)
     raise Problem(409, "does-not-apply", f"a job that is {job.status} cannot {how}")
 
 
@@ -105,13 +108,20 @@ def own_proposal(job: ReplayJob, caller: Caller) -> Problem:
     return Problem(409, "own-proposal", msg)
 
 
-def _check_edit(desk: Desk, job: ReplayJob) -> None:
-    """Refuse to let an edit be approved that is not sent, or that its approver cannot see."""
+def _check_edit(desk: Desk, job: ReplayJob, mark: str) -> None:
+    """Refuse to let an edit be approved that is not sent, or that its approver did not see."""
     edit = review(desk.editor, desk.jobs, job)
-    if edit is not None and edit.passes:
+    if edit is None:
+        return
+    if edit.passes:
         raise Problem(503, "unavailable", edit.problem, headers={"Retry-After": "5"})
-    if edit is not None and edit.problem:
+    if edit.problem:
         raise Problem(409, "outdated-edit", edit.problem)
+    if not mark:
+        msg = "it carries an edit: send If-Match with the ETag that came with the job's whole edit"
+        raise Problem(428, "edit-not-seen", msg)
+    if mark != edit.mark:
+        raise stale("edit")
 
 
 def amend_group(

@@ -30,6 +30,11 @@ def job_of(run):
     return lambda: json.loads(run("dlq", "jobs", "list", "--json").output)["jobs"][0]
 
 
+def marked(run, job):
+    """Return the mark of the edit that *job* carries, as a program reads it."""
+    return json.loads(run("dlq", "jobs", "show", job, "--json").output)["edit_review"]["mark"]
+
+
 @pytest.fixture
 def as_bob(monkeypatch):
     monkeypatch.setattr(jobs_command, "person", lambda: "bob@desk")
@@ -50,15 +55,31 @@ def test_an_edit_is_proposed_and_sent_once_somebody_else_approved_it(
         shown = run("dlq", "jobs", "show", job["id"]).output
         assert "/total: 3 → 4" in shown
         assert job["edit"] in shown.replace("\n", "")
-        assert run("dlq", "jobs", "approve", job["id"], "--yes").exit_code == 0
+        mark = marked(run, job["id"])
+        assert f"approve {job['id']} --edit {mark}" in shown.replace("\n", "")
+        assert run("dlq", "jobs", "approve", job["id"], "--yes", "--edit", mark).exit_code == 0
         worker.step()
     (message,) = app.publisher.sent
     assert json.loads(message.body)[0] == [{"total": 4}]
 
 
+def test_no_program_approves_an_edit_that_nobody_says_he_has_read(
+    ledger, run, propose, job_of, as_bob
+):
+    propose(held(ledger))
+    job = job_of()["id"]
+    for options, said in ((), "say which one with --edit"), (("--edit", "0" * 16), "another one"):
+        result = run("dlq", "jobs", "approve", job, "--yes", *options)
+        assert result.exit_code == 1
+        assert said in result.output
+    assert job_of()["status"] == "proposed"
+    assert run("dlq", "jobs", "approve", job, input="y\n").exit_code == 0
+
+
 def test_nobody_approves_his_own_edit(ledger, run, propose, job_of):
     propose(held(ledger))
-    result = run("dlq", "jobs", "approve", job_of()["id"], "--yes")
+    job = job_of()["id"]
+    result = run("dlq", "jobs", "approve", job, "--yes", "--edit", marked(run, job))
     assert result.exit_code == 1
     assert "not by the person who proposed it" in result.output
 
@@ -143,7 +164,9 @@ def test_nobody_is_a_second_person_by_another_name_in_his_environment(
     propose(held(ledger))
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.setenv(name, "bob")
-    assert run("dlq", "jobs", "approve", job_of()["id"], "--yes").exit_code == 1
+    job = job_of()["id"]
+    result = run("dlq", "jobs", "approve", job, "--yes", "--edit", marked(run, job))
+    assert "not by the person who proposed it" in result.output
     assert job_of()["status"] == "proposed"
 
 

@@ -26,7 +26,7 @@ from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.offloading import without_body
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
 from contracts.ledger import letter_of, message_of, resolve
-from dashboard_caller import api, browser
+from dashboard_caller import api, browser, hidden
 from unit.dead_letters.test_protection import CIPHER, protection, secret_letter
 
 CHANGE = {"pointer": "/total", "before": "3", "after": "4"}
@@ -65,8 +65,10 @@ def problem(answer):
 
 
 def approve(client, job):
-    seen = {"If-Match": f'"{job["revision"]}"'}
-    return client.post(f"{PREFIX}/jobs/{job['id']}/approve", headers=seen)
+    """Approve *job* as its approver saw it, with all of its edit."""
+    where = f"{PREFIX}/jobs/{job['id']}"
+    seen = {"If-Match": client.get(where).headers["etag"]}
+    return client.post(f"{where}/approve", headers=seen)
 
 
 def edit_of(world, job_id):
@@ -116,7 +118,8 @@ def test_an_edit_becomes_a_job_over_its_entry(world, client, entry):
     assert edit_of(world, job["id"]) == {"total": 4}
     told = client.get(answer.headers["location"]).json()
     seen = {"entry_id": entry.id, "changes": [CHANGE], "whole": None, "problem": None}
-    assert told["edit_review"] == seen
+    mark = told["edit_review"].pop("mark")
+    assert (told["edit_review"], len(mark)) == (seen, 16)
 
 
 def test_a_proposed_edit_is_approved_by_another_person_alone(careful, world, entry):
@@ -127,6 +130,28 @@ def test_a_proposed_edit_is_approved_by_another_person_alone(careful, world, ent
     assert (own.status_code, problem(own)) == (409, "own-proposal")
     assert approve(api(world), job).status_code == 403
     assert world.jobs.approve(job["id"], by="somebody").approved_by == "somebody"
+
+
+def test_nobody_approves_an_edit_of_which_he_was_not_told_the_whole(careful, world, client, entry):
+    answer = client.post(edits(entry), json={"data": {"total": 4}})
+    job, approver = answer.json(), api(world, Role.APPROVER)
+    path = f"{PREFIX}/jobs/{job['id']}/approve"
+    unseen = approver.post(path, headers={"If-Match": answer.headers["etag"]})
+    assert (unseen.status_code, problem(unseen)) == (428, "edit-not-seen")
+    other = approver.post(path, headers={"If-Match": f'"{job["revision"]}-{"0" * 16}"'})
+    assert (other.status_code, problem(other)) == (412, "stale")
+    assert approve(approver, job).status_code == 200
+
+
+def test_no_form_made_by_hand_approves_an_edit_that_its_page_did_not_show(careful, world, entry):
+    data = {"total": 3, "note": "x" * LONGEST_SHOWN}
+    job = api(world).post(edits(entry), json={"data": data}).json()
+    where, approver = f"/jobs/{job['id']}", browser(world, Role.APPROVER)
+    ask_first = approver.get(f"{where}/approve").text
+    assert 'name="mark"' not in ask_first
+    answer = approver.submit(where, f"{where}/approve", seen=field(ask_first, "seen"))
+    assert answer.status_code == 428
+    assert world.jobs.open_job(job["id"]).status == "proposed"
 
 
 def test_an_edit_that_is_outdated_cannot_be_approved(careful, world, client, entry):
@@ -355,7 +380,7 @@ def test_a_proposed_edit_shows_its_approver_what_it_changes(careful, world, pers
     assert "Approve" in page
     ask_first = approver.get(f"{where}/approve").text
     assert "<code>/total</code>" in ask_first
-    answer = approver.submit(where, f"{where}/approve", seen=field(ask_first, "seen"))
+    answer = approver.post(f"{where}/approve", data=hidden(ask_first))
     assert answer.status_code == 303
     (job,) = world.jobs.all.values()
     assert (job.status, job.approved_by) == ("running", "approver@test")

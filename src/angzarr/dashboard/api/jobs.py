@@ -29,7 +29,7 @@ from angzarr.dashboard.api.shapes import DryRunShape, JobDetailShape, JobPageSha
 from angzarr.dashboard.look import job_of
 from angzarr.dashboard.paging import next_link, page_after, sealed
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.revision import seen, tag_of
+from angzarr.dashboard.revision import seen, seen_with, tag_of
 
 see = seeing("jobs")
 act = acting("jobs")
@@ -60,7 +60,7 @@ def show_job(desk: DeskHere, job_id: JobId) -> Response:
     refused = desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN)
     edit = review(desk.editor, desk.jobs, job)
     told = job_json.detail_json(job, desk.jobs.job_history(job_id), refused, edit)
-    return answer(told, headers={"ETag": tag_of(job.revision)})
+    return answer(told, headers={"ETag": tag_of(job.revision, edit.mark if edit else "")})
 
 
 @act.post(
@@ -111,10 +111,13 @@ def steer_job(
 def approve_job(
     desk: DeskHere, caller: CallerHere, job_id: JobId, if_match: IfMatch = None
 ) -> Response:
-    """Let a job begin that somebody else proposed; `If-Match` names what you saw of it."""
-    revision = seen(if_match)
+    """Let a job begin that somebody else proposed; `If-Match` names what you saw of it.
+
+    That of a job with an edit comes with the job itself, which tells all of the edit.
+    """
+    revision, mark = seen_with(if_match)
     if revision is None:
         msg = "send If-Match with the ETag of the job that you looked at: nobody approves unseen"
         raise Problem(428, "if-match-missing", msg)
-    job = deeds.steer_job(desk, job_id, "approve", by=caller, revision=revision)
+    job = deeds.steer_job(desk, job_id, "approve", by=caller, revision=revision, mark=mark)
     return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})

@@ -239,12 +239,14 @@ class DraftShape(Shape):
 class EditReviewShape(Shape):
     """What a job's edit changes; `problem` is why it is not sent or cannot be shown, or null.
 
-    `whole` is given where `changes` were cut or left out, else null.
+    `whole` is given where `changes` were cut or left out, else null. `mark` stands for all of it:
+    it is part of the ETag that its approval needs, and null where it cannot be approved.
     """
 
     entry_id: str
     changes: list[ChangeShape]
     whole: SidesShape | None
+    mark: str | None
     problem: str | None
 
 

@@ -67,14 +67,15 @@ def ask(request: Request, desk: DeskHere, job_id: JobId, how: How) -> Response:
 @router.post("/jobs/{job_id}/{how}")
 def steer(request: Request, desk: DeskHere, job_id: JobId, how: How) -> Response:
     """Pause a job, go on with it, end it or let it begin; where it stands otherwise, ask again."""
-    caller, seen = caller_of(request), form_of(request).get("seen")
+    caller, form = caller_of(request), form_of(request)
+    seen, mark = form.get("seen"), form.get("mark", "")
     for _ in range(_TRIES):
         job = job_of(desk, job_id)
         _check_role(caller, how)
         if seen != stand(job, how):
             return _question(request, desk, job, how, status=_CHANGED)
         try:
-            deeds.steer_job(desk, job_id, how, by=caller, revision=job.revision)
+            deeds.steer_job(desk, job_id, how, by=caller, revision=job.revision, mark=mark)
         except Problem as problem:
             if problem.status != _CHANGED:
                 raise
@@ -111,6 +112,7 @@ def _question(
         how=how,
         can=how in steers(caller_of(request), job) and not unseen,
         seen=stand(job, how),
+        mark=edit.mark if edit and not unseen else "",
         is_changed=status == _CHANGED,
         items=desk.jobs.items(job.id, limit=_NAMED),
         edit=edit,
