@@ -66,3 +66,9 @@ def hidden(html):
     """What the forms of a page hold that nobody types."""
     fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', html)
     return {name: unescape(value) for name, value in fields}
+
+
+def as_seen(client, path, body):
+    """Return *body* with what its dry run tells."""
+    told = client.post(path, json=body | {"dry_run": True}).json()
+    return body | {"seen": told["seen"]}

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from angzarr.analysis.choosing import CHANGED, act_on_all, choose_for
-from angzarr.analysis.entry import Entry, Status
-from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.choosing import CHANGED, act_on_all
+from angzarr.analysis.entry import Entry
 from angzarr.analysis.verb import Verb, is_done, refusal
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.choice import Choice
@@ -41,40 +40,25 @@ class Asked(NamedTuple):
     dry_run: bool = False
 
 
-def act_on_named(
-    desk: Desk, entry_ids: Sequence[str], asked: Asked, choice: Choice
-) -> list[Result]:
-    """Do a verb to entries by id."""
+def distinct(entry_ids: Sequence[str], verb: Verb) -> list[str]:
+    """Return each id once; raises Problem 422 for more than one request takes."""
     ids = list(dict.fromkeys(entry_ids))
-    if len(ids) > most_for(asked.verb, len(ids)):
+    if len(ids) > most_for(verb, len(ids)):
         msg = f"{MOST_COMPENSATED} entries at most are compensated at once"
         raise Problem(422, "too-many", msg)
-
-    def found() -> list[Entry]:
-        details = (desk.ledger.open(one) for one in ids)
-        return [detail.entry for detail in details if detail is not None]
-
-    results = {one.entry_id: one for one in _act(desk, found, asked, choice)}
-    return [results.get(one, Result(one, _GONE)) for one in ids]
+    return ids
 
 
-def act_on_found(
-    desk: Desk,
-    wanted: EntryFilter,
-    status: Status | None,
-    asked: Asked,
-    choice: Choice,
-    *,
-    limit: int,
-) -> list[Result]:
-    """Do a verb to the entries of a filter that it applies to."""
-    most = most_for(asked.verb, limit)
-    return _act(
-        desk,
-        lambda: choose_for(desk.ledger, wanted, status, asked.verb, most),
-        asked,
-        choice,
-    )
+def opened(desk: Desk, ids: Sequence[str]) -> list[Entry]:
+    """Return the entries that there are of *ids*."""
+    details = (desk.ledger.open(one) for one in ids)
+    return [detail.entry for detail in details if detail is not None]
+
+
+def in_order(ids: Sequence[str], results: Sequence[Result]) -> list[Result]:
+    """Return a result for each of *ids*, also where there is no such entry."""
+    known = {one.entry_id: one for one in results}
+    return [known.get(one, Result(one, _GONE)) for one in ids]
 
 
 def act_on(desk: Desk, entries: Sequence[Entry], asked: Asked) -> list[Result]:
@@ -102,9 +86,10 @@ def obstacle(desk: Desk, entry: Entry, verb: Verb) -> str:
         return "its payload cannot be had now"
 
 
-def _act(desk: Desk, find: Callable[[], list[Entry]], asked: Asked, choice: Choice) -> list[Result]:
-    if asked.dry_run:
-        return [Result(one.id, obstacle(desk, one, asked.verb)) for one in find()]
+def act_once(
+    desk: Desk, find: Callable[[], list[Entry]], asked: Asked, choice: Choice
+) -> list[Result]:
+    """Do a verb to what *find* returns, or go on with what the same request chose before."""
     if choice.kept is not None:
         return _go_on(desk, asked, choice)
     entries = find()

@@ -33,7 +33,7 @@ from angzarr.errors import LedgerUnavailable
 LONGEST_KEY: Final = 200
 _KEY: Final = re.compile(f"[!-~]{{1,{LONGEST_KEY}}}")
 #: These say that nothing was begun: the key is free for the request put right.
-_UNBEGUN: Final = frozenset({400, 401, 403, 415, 422, 429})
+_UNBEGUN: Final = frozenset({400, 401, 403, 415, 422, 428, 429})
 _KEPT_HEADERS: Final = ("content-type", "location", "etag")
 
 Handle = Callable[[Request], Awaitable[Response]]

@@ -28,12 +28,20 @@ class Question(NamedTuple):
     """The entries of which a person is asked; none of them failed at `until` or later."""
 
     until: datetime
-    #: To these it would be done.
-    entries: tuple[Entry, ...]
-    #: To these the verb applies, and still it would not be done.
-    refused: tuple[Result, ...]
+    #: Those that the verb applies to, and why it would not be done to them, or nothing.
+    found: tuple[tuple[Entry, str], ...]
     #: They are as many as are done at once: there may be more.
     is_full: bool
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """To these it would be done."""
+        return tuple(entry for entry, why in self.found if not why)
+
+    @property
+    def refused(self) -> tuple[Result, ...]:
+        """To these the verb applies, and still it would not be done."""
+        return tuple(Result(entry.id, why) for entry, why in self.found if why)
 
     @property
     def mark(self) -> str:
@@ -57,10 +65,5 @@ def question_of(desk: Desk, about: About, until: datetime) -> Question:
     found = choose_for(
         desk.ledger, replace(about.wanted, until=ends), about.status, about.verb, most
     )
-    told = [(entry, obstacle(desk, entry, about.verb)) for entry in found]
-    return Question(
-        until=ends,
-        entries=tuple(entry for entry, why in told if not why),
-        refused=tuple(Result(entry.id, why) for entry, why in told if why),
-        is_full=len(found) == most,
-    )
+    told = tuple((entry, obstacle(desk, entry, about.verb)) for entry in found)
+    return Question(until=ends, found=told, is_full=len(found) == most)

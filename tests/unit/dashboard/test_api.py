@@ -18,7 +18,7 @@ from angzarr.dashboard_section import Role
 from angzarr.errors import BrokerUnavailable, ConfigurationError, LedgerUnavailable
 from angzarr.resilience.breaker import Phase
 from contracts.ledger import letter_of
-from dashboard_caller import api
+from dashboard_caller import api, as_seen
 from hand_clock import START
 
 
@@ -137,7 +137,7 @@ def test_a_filter_is_acted_on_as_far_as_the_verb_applies(world, client):
     first, *_ = world.file(3)
     client.post(f"{PREFIX}/entries/{first.id}/acts", json={"verb": "skip"})
     act = {"verb": "restore", "filter": {"domain": "order"}, "note": "back"}
-    told = client.post(f"{PREFIX}/acts", json=act).json()
+    told = client.post(f"{PREFIX}/acts", json=as_seen(client, f"{PREFIX}/acts", act)).json()
     assert told["results"] == [{"id": first.id, "problem": None, "begun": False}]
     assert world.ledger.open(first.id).entry.status is Status.HELD
 
@@ -227,7 +227,8 @@ def test_groups_are_listed_and_filtered(client, group):
 
 def test_a_verb_for_a_group_is_done_to_its_entries(world, client, group):
     world.ledger.add_failed_event(letter_of("other", error_type="OtherError"))
-    told = client.post(f"{PREFIX}/groups/{group}/acts", json={"verb": "skip"}).json()
+    path = f"{PREFIX}/groups/{group}/acts"
+    told = client.post(path, json=as_seen(client, path, {"verb": "skip"})).json()
     assert (told["done"], told["refused"]) == (3, 0)
     assert world.ledger.get_failure_stats().by_status == {"skipped": 3, "failed": 1}
 

@@ -14,6 +14,7 @@ from angzarr.analysis.job import DEFAULT_STAGES, JobPlan, JobStatus, Selection
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter
 from angzarr.analysis.verb import LONGEST_NOTE, Verb
 from angzarr.dashboard.api.shapes import Asked, EntryId, Moment, Text
+from angzarr.dashboard.sight import Sight
 from angzarr.errors import ConfigurationError
 
 #: The most entries that one request changes; a job takes any number.
@@ -80,7 +81,26 @@ class OneVerb(Asked):
     note: _Note = ""
 
 
-class ManyVerb(Asked):
+class Seen(Asked):
+    """What the dry run of the same request told, to be sent back as it came."""
+
+    until: Moment
+    mark: Annotated[str, Field(pattern=r"^[0-9a-z-]{1,100}$")]
+
+
+class Sighted(Asked):
+    """A request about many entries, which is done to those alone that its dry run told."""
+
+    seen: Seen | None = None
+    dry_run: bool = False
+
+    @property
+    def sight(self) -> Sight | None:
+        """What was seen, if its caller says so."""
+        return Sight(self.seen.until, self.seen.mark) if self.seen else None
+
+
+class ManyVerb(Sighted):
     """A verb for entries by id, or for all that a filter finds and the verb applies to."""
 
     verb: Verb
@@ -88,7 +108,6 @@ class ManyVerb(Asked):
     entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
     filter: Filter | None = None
     limit: int = Field(default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE)
-    dry_run: bool = False
 
     @model_validator(mode="after")
     def _names_some(self) -> Self:
@@ -96,13 +115,12 @@ class ManyVerb(Asked):
         return self
 
 
-class GroupVerb(Asked):
+class GroupVerb(Sighted):
     """A verb for the entries of a group that it applies to."""
 
     verb: Verb
     note: _Note = ""
     limit: int = Field(default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE)
-    dry_run: bool = False
 
 
 class GroupQuery(Asked):
@@ -163,7 +181,7 @@ class Plan(Asked):
         return JobPlan(**self.model_dump())
 
 
-class NewJob(Asked):
+class NewJob(Sighted):
     """A replay of entries by id, or of all that a filter finds."""
 
     entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
@@ -171,7 +189,6 @@ class NewJob(Asked):
     limit: Annotated[int, Field(ge=1)] | None = None
     plan: Plan = Plan()
     note: _Note = ""
-    dry_run: bool = False
 
     @model_validator(mode="after")
     def _names_some(self) -> Self:

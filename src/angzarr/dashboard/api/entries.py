@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import Header, Query, Request
@@ -31,12 +30,18 @@ from angzarr.dashboard.api.shapes import (
 )
 from angzarr.dashboard.look import detail_of, explanation_of, protection_of
 from angzarr.dashboard.paging import next_link, page_after, sealed
+from angzarr.dashboard.question import About
 from angzarr.dashboard.revision import seen, tag_of
+from angzarr.dashboard.sight import Outcome, act_on_found, act_on_named
 
 see = seeing("entries")
 act = acting("entries")
 _NONE: Final = problems({404: "There is no such entry."})
 _STALE: Final = problems({400: "If-Match is no ETag.", 412: "It was changed meanwhile."})
+#: What a verb for many may answer besides.
+AS_SEEN: Final = problems(
+    {412: "By now it is about other entries; nothing was done.", 428: "`seen` is missing."}
+)
 IfMatch = Annotated[str | None, Header(description='The ETag of what you saw, like "1".')]
 
 
@@ -75,18 +80,18 @@ def show_stats(desk: DeskHere) -> Response:
     return answer(entry_json.stats_json(desk.ledger.get_failure_stats()))
 
 
-@act.post("/acts", response_model=ResultsShape)
+@act.post("/acts", response_model=ResultsShape, responses=AS_SEEN)
 def act_on_entries(
     desk: DeskHere, caller: CallerHere, choice: ChoiceHere, asked: ManyVerb
 ) -> Response:
-    """Skip, archive, restore, escalate or resolve entries by id, or all that a filter finds."""
-    all_of_them = many.Asked(asked.verb, asked.note, caller, asked.dry_run)
+    """Do a verb to entries by id, or to all that a filter finds as its dry run told them."""
+    all_of_them, seen_then = many.Asked(asked.verb, asked.note, caller, asked.dry_run), asked.sight
     if asked.filter is None:
-        results = many.act_on_named(desk, asked.entry_ids, all_of_them, choice)
+        told = act_on_named(desk, asked.entry_ids, all_of_them, choice, seen_then)
     else:
-        wanted, status = asked.filter.wanted(), asked.filter.status
-        results = many.act_on_found(desk, wanted, status, all_of_them, choice, limit=asked.limit)
-    return answer(results_json(results, dry_run=asked.dry_run))
+        about = About(asked.filter.wanted(), asked.filter.status, asked.verb, asked.limit)
+        told = act_on_found(desk, about, all_of_them, choice, seen_then)
+    return answer(results_json(told, dry_run=asked.dry_run))
 
 
 @act.post("/entries/{entry_id}/acts", response_model=EntryShape, responses={**_NONE, **_STALE})
@@ -104,8 +109,9 @@ def act_on_entry(
     return answer(entry_json.entry_json(entry), headers={"ETag": tag_of(entry.revision)})
 
 
-def results_json(results: Sequence[many.Result], *, dry_run: bool) -> dict[str, Any]:
+def results_json(told: Outcome, *, dry_run: bool) -> dict[str, Any]:
     """Return what became of many entries as a JSON object."""
+    results = told.results
     refused = sum(bool(one.problem) for one in results)
     begun = sum(one.begun for one in results)
     return {
@@ -117,4 +123,5 @@ def results_json(results: Sequence[many.Result], *, dry_run: bool) -> dict[str, 
             {"id": one.entry_id, "problem": one.problem or None, "begun": one.begun}
             for one in results
         ],
+        "seen": told.sight and told.sight._asdict(),
     }

@@ -12,7 +12,7 @@ from angzarr.analysis import group_json
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.dashboard import deeds, many
 from angzarr.dashboard.api.asked import Amended, GroupQuery, GroupVerb
-from angzarr.dashboard.api.entries import IfMatch, results_json
+from angzarr.dashboard.api.entries import AS_SEEN, IfMatch, results_json
 from angzarr.dashboard.api.route import (
     CallerHere,
     ChoiceHere,
@@ -32,7 +32,9 @@ from angzarr.dashboard.api.shapes import (
 from angzarr.dashboard.look import group_of
 from angzarr.dashboard.paging import next_link, page_after, sealed
 from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.question import About
 from angzarr.dashboard.revision import seen, tag_of
+from angzarr.dashboard.sight import act_on_found
 
 see = seeing("groups")
 act = acting("groups")
@@ -86,7 +88,7 @@ def amend_group(
     return answer(asdict(group), headers={"ETag": tag_of(group.revision)})
 
 
-@act.post("/groups/{fingerprint}/acts", response_model=ResultsShape, responses=_NONE)
+@act.post("/groups/{fingerprint}/acts", response_model=ResultsShape, responses={**_NONE, **AS_SEEN})
 def act_on_group(
     desk: DeskHere,
     caller: CallerHere,
@@ -94,9 +96,9 @@ def act_on_group(
     fingerprint: Fingerprint,
     asked: GroupVerb,
 ) -> Response:
-    """Skip, archive, restore, escalate or resolve the entries of a group."""
+    """Do a verb to the entries of a group as its dry run told them."""
     group_of(desk, fingerprint)
-    wanted = EntryFilter(fingerprint=fingerprint)
+    about = About(EntryFilter(fingerprint=fingerprint), None, asked.verb, asked.limit)
     all_of_them = many.Asked(asked.verb, asked.note, caller, asked.dry_run)
-    results = many.act_on_found(desk, wanted, None, all_of_them, choice, limit=asked.limit)
-    return answer(results_json(results, dry_run=asked.dry_run))
+    told = act_on_found(desk, about, all_of_them, choice, asked.sight)
+    return answer(results_json(told, dry_run=asked.dry_run))

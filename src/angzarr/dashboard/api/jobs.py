@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from fastapi import Header, Path, Query, Request
@@ -11,7 +11,6 @@ from starlette.responses import Response
 from angzarr.analysis import job_json
 from angzarr.analysis.edit_review import review
 from angzarr.analysis.job import ItemState
-from angzarr.analysis.job_dry_run import dry_run
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import JobQuery, NewJob
 from angzarr.dashboard.api.entries import IfMatch
@@ -30,6 +29,7 @@ from angzarr.dashboard.look import job_of
 from angzarr.dashboard.paging import next_link, page_after, sealed
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.revision import seen, seen_with, tag_of
+from angzarr.dashboard.sight import job_as_seen, see_job
 
 see = seeing("jobs")
 act = acting("jobs")
@@ -67,7 +67,10 @@ def show_job(desk: DeskHere, job_id: JobId) -> Response:
     "/jobs",
     status_code=201,
     response_model=JobShape,
-    responses={200: {"model": DryRunShape, "description": "What it would replay."}},
+    responses={
+        200: {"model": DryRunShape, "description": "What it would replay."},
+        **problems({412: "By now it is about other entries; nothing was begun."}),
+    },
 )
 def begin_job(
     desk: DeskHere,
@@ -81,8 +84,11 @@ def begin_job(
     """
     selection, plan = asked.selection(), asked.plan.plan()
     if asked.dry_run:
-        return answer(asdict(dry_run(desk.replayer, selection, desk.most_replays, plan.order)))
-    job = deeds.begin_job(desk, selection, plan, by=caller, note=asked.note, key=idempotency_key)
+        return answer(see_job(desk, selection, plan))
+    key = idempotency_key
+    id_of = partial(deeds.job_id_of, plan=plan, by=caller, note=asked.note, key=key or "")
+    selection = job_as_seen(desk, selection, plan, asked.sight, id_of)
+    job = deeds.begin_job(desk, selection, plan, by=caller, note=asked.note, key=key)
     where = f"{PREFIX}/jobs/{job.id}"
     return answer(job_json.job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
 

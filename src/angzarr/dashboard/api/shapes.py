@@ -142,14 +142,22 @@ class ResultShape(Shape):
     begun: bool
 
 
+class SeenShape(Shape):
+    """What a dry run found, for the request itself to send back as it is."""
+
+    until: datetime
+    mark: str
+
+
 class ResultsShape(Shape):
-    """What became of many entries."""
+    """What became of many entries; `seen` after a dry run alone."""
 
     dry_run: bool
     done: int
     begun: int
     refused: int
     results: list[ResultShape]
+    seen: SeenShape | None
 
 
 class StatsShape(Shape):
@@ -302,6 +310,7 @@ class DryRunShape(Shape):
     more: bool
     #: The same where the same entries were looked at.
     mark: str
+    seen: SeenShape
 
 
 class BreakerShape(Shape):

@@ -17,7 +17,6 @@ from angzarr.analysis.group import (
     GroupStatus,
 )
 from angzarr.analysis.job import DEFAULT_STAGES, Selection
-from angzarr.analysis.job_dry_run import DryRun, dry_run
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.verb import Verb
 from angzarr.dashboard import deeds
@@ -31,6 +30,7 @@ from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, p
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.question import moment_of
+from angzarr.dashboard.sight import counted
 from angzarr.errors import ConfigurationError
 
 router = pages()
@@ -120,7 +120,7 @@ def replay_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> 
     until = min(moment_in(form, "until"), _moment(desk, fingerprint))
     selection = _selection(fingerprint, until)
     begun = desk.jobs.open_job(deeds.job_id_of(selection, plan, by=caller, note=note, key=key))
-    if begun is None and _counted(desk, selection)[1] != form.get("seen"):
+    if begun is None and counted(desk, selection)[1] != form.get("seen"):
         msg = "nothing was begun: by now it is about other entries, look again"
         return _replay_form(request, desk, group, form, msg, status=412)
     job = deeds.begin_job(desk, selection, plan, by=caller, note=note, key=key)
@@ -135,15 +135,6 @@ def _moment(desk: Desk, fingerprint: str) -> datetime:
     return moment_of(desk, EntryFilter(fingerprint=fingerprint))
 
 
-def _counted(desk: Desk, selection: Selection) -> tuple[DryRun, str]:
-    """Return what a replay would send, and what its form remembers of that.
-
-    Of more entries than a dry run looks at it remembers those, and that there are more.
-    """
-    told = dry_run(desk.replayer, selection, desk.most_replays)
-    return told, f"{told.would_send}-{'more' if told.more else 'all'}-{told.mark}"
-
-
 def _replay_form(
     request: Request,
     desk: Desk,
@@ -154,7 +145,7 @@ def _replay_form(
     status: int = 422,
 ) -> Response:
     until = _moment(desk, group.fingerprint)
-    told, seen = _counted(desk, _selection(group.fingerprint, until))
+    told, seen = counted(desk, _selection(group.fingerprint, until))
     plan = {
         "stages": ", ".join(map(str, DEFAULT_STAGES)),
         "rate": "50",
