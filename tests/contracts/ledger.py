@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -655,6 +656,20 @@ class LedgerContract:
         assert [len(found[one.id].history) for one in (first, second)] == [1, 2]
         assert [found[one.id].order.to_queue for one in (first, second)] == ["", "elsewhere"]
         assert not ledger.open_all([])
+
+    def test_the_sizes_of_letters_are_known_before_they_are_opened(self, ledger):
+        large = replace(message_of("e2"), body=json.dumps("x" * 50_000).encode())
+        one, two = ledger.add_failed_events([letter_of("e1"), letter_of("e2", message=large)])
+        small, big = (ledger.letter_sizes([one.id, two.id, "f" * 64])[it.id] for it in (one, two))
+        assert 0 < small < 20_000
+        assert 50_000 < big < 200_000
+        assert not ledger.letter_sizes([])
+        assert not ledger.letter_sizes(["f" * 64])
+        ledger.mark_retrying(
+            one.id, 1, revision=one.revision, by="me", lease=LEASE,
+            order=ReplayOrder(letter=letter_of("e2", message=large), before=letter_of("e1")),
+        )  # fmt: skip
+        assert ledger.letter_sizes([one.id])[one.id] > 50_000
 
     def test_answers_are_noted_together_and_each_only_where_it_fits(self, ledger):
         entries = ledger.add_failed_events([letter_of("e1"), letter_of("e2"), letter_of("e3")])

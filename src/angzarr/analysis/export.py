@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, islice
 from typing import Any, Final
@@ -29,8 +29,9 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-#: Letters that are in memory at a time; one has 32 MiB at most.
+#: Letters that are in memory at a time, and their bytes together; a larger one is there alone.
 _AT_ONCE: Final = 20
+_BYTES_AT_ONCE: Final = 1024 * 1024
 #: A spreadsheet takes a cell that begins with one of these for a formula (OWASP, CSV Injection).
 _FORMULA: Final = frozenset("=+-@|%\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
                             "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}")  # fmt: skip
@@ -52,10 +53,31 @@ def letter_lines(ledger: Ledger, entries: Iterable[Entry]) -> Iterator[bytes]:
     """
     left = iter(entries)
     while some := list(islice(left, _AT_ONCE)):
-        details = ledger.open_all([entry.id for entry in some])
-        for entry in some:
-            if entry.id in details:
-                yield to_line(_receipt(details[entry.id].failure))
+        sizes = ledger.letter_sizes([entry.id for entry in some])
+        for few in _within([entry.id for entry in some], sizes):
+            yield from _lines(ledger, few)
+
+
+def _lines(ledger: Ledger, entry_ids: Sequence[str]) -> Iterator[bytes]:
+    details = dict(ledger.open_all(entry_ids))
+    for entry_id in entry_ids:
+        if (detail := details.pop(entry_id, None)) is not None:
+            yield to_line(_receipt(detail.failure))
+
+
+def _within(entry_ids: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Return *entry_ids* in parts of so many bytes, a larger letter in a part of its own."""
+    few: list[str] = []
+    held = 0
+    for entry_id in entry_ids:
+        size = sizes.get(entry_id, 0)
+        if few and held + size > _BYTES_AT_ONCE:
+            yield few
+            few, held = [], 0
+        few.append(entry_id)
+        held += size
+    if few:
+        yield few
 
 
 def _receipt(failure: Failure) -> Receipt:

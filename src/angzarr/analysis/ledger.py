@@ -220,8 +220,12 @@ class Ledger(Prunable, Protocol):
     def open_all(self, entry_ids: Collection[str], /) -> Mapping[str, EntryDetail]:
         """Return by id the entries with letter and history, oldest line first, where they are.
 
-        The letters of all of them are in memory at once: ask for few.
+        The letters of all of them are in memory at once: ask for few, see `letter_sizes`.
         """
+
+    @abstractmethod
+    def letter_sizes(self, entry_ids: Collection[str], /) -> Mapping[str, int]:
+        """Return by id how many bytes the letters of entries are, edits included; reads none."""
 
     @abstractmethod
     def get_failed_events(

@@ -23,6 +23,8 @@ MOST_EXPORTED: Final = 100_000
 EXPORTED: Final = 10_000
 #: What each format is called.
 TYPES: Final = {Format.JSONL: "application/x-ndjson", Format.CSV: "text/csv; charset=utf-8"}
+#: As many streams counts one of letters: each may have a letter of 32 MiB in hand.
+_LETTERS_COUNT: Final = 10
 #: Bytes that are sent at once.
 _CHUNK: Final = 64 * 1024
 
@@ -59,17 +61,19 @@ def export(desk: Desk, streams: Streams, asked: ExportQuery, caller: Caller) -> 
     return streams.held(
         caller.name,
         _chunks(lines),
+        counts=_LETTERS_COUNT if asked.letters else 1,
         media_type=TYPES[asked.format],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Put lines together: each chunk is a step of another thread."""
-    chunk = b""
+    """Put lines together, and take large ones apart: each chunk is a step of another thread."""
+    held = bytearray()
     for line in lines:
-        chunk += line
-        if len(chunk) >= _CHUNK:
-            yield chunk
-            chunk = b""
-    yield chunk
+        for at in range(0, len(line), _CHUNK):
+            held += line[at : at + _CHUNK]
+            if len(held) >= _CHUNK:
+                yield bytes(held)
+                held.clear()
+    yield bytes(held)

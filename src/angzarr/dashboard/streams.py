@@ -27,16 +27,18 @@ _BREATH: Final = timedelta(seconds=1)
 class Stream(StreamingResponse):
     """A stream that is counted from when it is granted until it ends."""
 
-    def __init__(self, told: Told, streams: Streams, caller: str, **options: Any) -> None:
+    def __init__(
+        self, told: Told, streams: Streams, caller: str, counts: int, **options: Any
+    ) -> None:
         super().__init__(told, **options)
-        self._streams, self._caller = streams, caller
+        self._streams, self._caller, self._counts = streams, caller, counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Tell it, and let its place go."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._streams.release(self._caller)
+            self._streams.release(self._caller, self._counts)
 
 
 class Streams:
@@ -47,22 +49,23 @@ class Streams:
         self._lock = threading.Lock()
         self.ending = False
 
-    def held(self, caller: str, told: Told, **options: Any) -> Stream:
+    def held(self, caller: str, told: Told, *, counts: int = 1, **options: Any) -> Stream:
         """Return *told* as one more stream of *caller*; raises Problem 429.
 
-        *options* are those of starlette's StreamingResponse.
+        It *counts* as so many streams. *options* are those of starlette's StreamingResponse.
         """
         with self._lock:
-            if self._open[caller] >= MOST_EACH or self._open.total() >= MOST_OPEN:
+            each, all_ = self._open[caller] + counts, self._open.total() + counts
+            if each > MOST_EACH or all_ > MOST_OPEN:
                 msg = "too many pages are followed, or exports written, at once: end some"
                 raise Problem(429, "too-many", msg, headers={"Retry-After": "30"})
-            self._open[caller] += 1
-        return Stream(told, self, caller, **options)
+            self._open[caller] = each
+        return Stream(told, self, caller, counts, **options)
 
-    def release(self, caller: str) -> None:
+    def release(self, caller: str, counts: int) -> None:
         """Let one stream of *caller* go."""
         with self._lock:
-            self._open[caller] -= 1
+            self._open[caller] -= counts
             if not self._open[caller]:
                 del self._open[caller]
 

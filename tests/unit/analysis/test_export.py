@@ -3,14 +3,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contracts.ledger import letter_of
+from tests.contracts.ledger import letter_of, message_of
 from tests.hand_clock import START
 
 from angzarr.adapters.memory.ledger import MemoryLedger
+from angzarr.analysis import export
 from angzarr.analysis.entry import Unreadable
 from angzarr.analysis.entry_json import FIELDS, entry_json, json_text
 from angzarr.analysis.export import Format, entry_lines, letter_lines
@@ -91,3 +93,22 @@ def test_letters_are_read_again_as_they_lie_in_the_ledger(ledger):
 def test_an_entry_removed_meanwhile_has_no_letter(ledger):
     entries = filed(ledger, letter_of("e1"))
     assert list(letter_lines(MemoryLedger(), entries)) == []
+
+
+def test_few_letters_are_in_memory_at_once_and_a_large_one_alone(ledger, monkeypatch):
+    monkeypatch.setattr(export, "_BYTES_AT_ONCE", 30_000)
+    sizes = [10, 10, 40_000, 10, 9_000, 9_000, 9_000]
+    letters = [
+        letter_of(f"e{at}", message=replace(message_of(f"e{at}"), body=b'"%s"' % (b"x" * size)))
+        for at, size in enumerate(sizes)
+    ]
+    entries, opened, open_all = filed(ledger, *letters), [], ledger.open_all
+
+    def watched(ids):
+        opened.append(len(ids))
+        return open_all(ids)
+
+    monkeypatch.setattr(ledger, "open_all", watched)
+    lines = list(letter_lines(ledger, entries))
+    assert [from_line(one).letter.event.id for one in lines] == [f"e{n}" for n in range(7)]
+    assert opened == [2, 1, 3, 1]

@@ -6,18 +6,26 @@ import csv
 import html
 import json
 import re
+import socket
 import threading
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from http.client import HTTPConnection, IncompleteRead
+from types import SimpleNamespace
 
 import pytest
 
+from angzarr.analysis.export import letter_lines
+from angzarr.dashboard import connections, exporting
 from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.connections import Connection
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.streams import MOST_EACH
 from angzarr.dashboard_section import Role
 from angzarr.dead_letters.lines import from_line
 from angzarr.errors import LedgerUnavailable
+from contracts.ledger import letter_of, message_of
 from dashboard_caller import api, browser
 from dashboard_world import TOKENS
 from polling import wait_until
@@ -95,8 +103,8 @@ def test_an_export_that_breaks_off_never_looks_whole(world, monkeypatch):
 
 
 @contextmanager
-def served(world):
-    server = server_of(world.site)
+def served(world, server=None):
+    server = server or server_of(world.site)
     with bind("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -106,6 +114,62 @@ def served(world):
         finally:
             server.should_exit = True
             thread.join(20)
+
+
+def large(world, size):
+    letter = replace(message_of("e0"), body=json.dumps([["x" * size], {}, {}]).encode())
+    return world.ledger.add_failed_event(letter_of("e0", message=letter))
+
+
+@pytest.mark.parametrize("path", [f"{EXPORT}?letters=true", f"{PREFIX}/entries/ID"])
+def test_who_does_not_read_what_he_asked_for_is_cut_off(world, monkeypatch, path):
+    """More than the buffers of a kernel hold: closing it would wait for ever."""
+    monkeypatch.setattr(connections, "READ_TIME", 0.1)
+    path = path.replace("ID", large(world, 12_000_000).id)
+    server, token = server_of(world.site), TOKENS[Role.OPERATOR]
+    with served(world, server) as port, socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(("127.0.0.1", port))
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {token}\r\n\r\n"
+        lazy.sendall(request.encode())
+        assert lazy.recv(12) == b"HTTP/1.1 200"
+        wait_until(lambda: not server.server_state.connections)
+        wait_until(lambda: not world.app._app.state.streams._open)
+
+
+def test_who_reads_slowly_is_not_cut_off():
+    aborted = []
+    waiting = iter([100_000, 60_000, 60_000, 20_000, 20_000, 19_000])
+    transport = SimpleNamespace(
+        get_write_buffer_size=lambda: next(waiting), abort=lambda: aborted.append(1)
+    )
+    loop = SimpleNamespace(call_later=lambda *_: None)
+    connection = SimpleNamespace(transport=transport, loop=loop)
+    connection._look_later = partial(Connection._look_later, connection)
+    connection._look = lambda: None
+    connection._look_later()
+    for cut in ([], [], [1]):
+        Connection._look(connection)
+        assert aborted == cut
+
+
+def test_letters_are_sent_in_small_parts(world):
+    entry = large(world, 1_000_000)
+    lines = letter_lines(world.ledger, [entry])
+    parts = list(exporting._chunks(lines))
+    assert max(map(len, parts)) <= 2 * exporting._CHUNK
+    assert b"".join(parts) == b"".join(letter_lines(world.ledger, [entry]))
+
+
+def test_an_export_of_letters_counts_as_many_streams(world):
+    world.file(1)
+    client, streams = api(world), world.app._app.state.streams
+    streams._open["operator@test"] = MOST_EACH - 9
+    assert client.get(f"{EXPORT}?letters=true").status_code == 429
+    assert client.get(EXPORT).status_code == 200
+    streams._open["operator@test"] -= 1
+    assert client.get(f"{EXPORT}?letters=true").status_code == 200
+    assert streams._open["operator@test"] == MOST_EACH - 10
 
 
 def test_few_exports_are_written_at_once(world, client):

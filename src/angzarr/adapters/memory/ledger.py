@@ -15,6 +15,7 @@ from angzarr.analysis.entry import (
     Failure,
     HistoryLine,
     Status,
+    Unreadable,
 )
 from angzarr.analysis.filing import Decider, Filing, letter_ids_of
 from angzarr.analysis.ledger import (
@@ -33,6 +34,7 @@ from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.tally import Step
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock
+from angzarr.dead_letters.codec import encode
 from angzarr.dead_letters.letter import DeadLetter
 
 
@@ -83,6 +85,11 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         """Return entries with letter and history."""
         with self._lock:
             return {one: self._detail(one) for one in entry_ids if one in self._entries}
+
+    def letter_sizes(self, entry_ids: Collection[str]) -> Mapping[str, int]:
+        """Return the sizes of letters."""
+        with self._lock:
+            return {one: self._size(one) for one in entry_ids if one in self._entries}
 
     def get_failed_events(
         self,
@@ -149,6 +156,13 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
             order=self._orders.get((entry_id, entry.replays), AS_IT_IS),
             before=self._before(entry_id),
         )
+
+    def _size(self, entry_id: str) -> int:
+        failure = self._failures[entry_id]
+        orders = [order for key, order in self._orders.items() if key[0] == entry_id]
+        edits = [one for order in orders for one in (order.letter, order.before) if one]
+        filed = len(failure.raw if isinstance(failure, Unreadable) else encode(failure).body)
+        return filed + sum(len(encode(one).body) for one in edits)
 
     def order_of(self, entry_id: str, replay: int) -> ReplayOrder:
         """Return what a replay of an entry was to be."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql.bulk import among
@@ -29,7 +29,7 @@ from angzarr.adapters.sql.ledger_tables import (
     stored_name,
 )
 from angzarr.adapters.sql.ledger_waking import lock_due
-from angzarr.adapters.sql.order_rows import read_orders, save_orders
+from angzarr.adapters.sql.order_rows import order_sizes, read_orders, save_orders
 from angzarr.analysis import transition
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, HistoryLine, Status
 from angzarr.analysis.filing import Decider
@@ -107,6 +107,12 @@ class SqlLedger(Marking, Ledger):
             return {}
         return self._database.read(lambda connection: _open(connection, sorted(entry_ids)))
 
+    def letter_sizes(self, entry_ids: Collection[str]) -> Mapping[str, int]:
+        """Return the sizes of letters."""
+        if not entry_ids:
+            return {}
+        return self._database.read(lambda connection: _sizes(connection, sorted(entry_ids)))
+
     def get_failed_events(
         self,
         wanted: EntryFilter = ANY,
@@ -159,6 +165,14 @@ class SqlLedger(Marking, Ledger):
         save_changes(connection, made, now)
         save_orders(connection, [change for _, change in made])
         return answers
+
+
+def _sizes(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+    letters = ledger_letters.c
+    wanted = select(letters.entry_id, func.length(letters.body))
+    found = connection.execute(wanted.where(among(connection, letters.entry_id, ids)))
+    edits = order_sizes(connection, ids)
+    return {entry_id: size + edits.get(entry_id, 0) for entry_id, size in found}
 
 
 def _open(connection: Connection, ids: Sequence[str]) -> dict[str, EntryDetail]:

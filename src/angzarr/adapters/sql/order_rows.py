@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 
 from angzarr.adapters.sql.job_tables import replay_orders
 from angzarr.analysis.entry import Entry
@@ -36,6 +36,15 @@ def read_orders(
     for row in connection.execute(wanted.order_by(rows.replay.desc())):
         found[row.entry_id].append(row)
     return {one: _last_of(found[one], replay) for one, replay in replays.items()}
+
+
+def order_sizes(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+    """Return by entry how many bytes the letters of its orders are, where it has orders."""
+    rows = replay_orders.c
+    both = (func.coalesce(func.length(one), 0) for one in (rows.letter, rows.before))
+    wanted = select(rows.entry_id, func.sum(sum(both))).group_by(rows.entry_id)
+    found = connection.execute(wanted.where(rows.entry_id.in_(ids)))
+    return {entry_id: int(size) for entry_id, size in found}
 
 
 def _last_of(rows: Sequence[Row[Any]], replay: int) -> tuple[ReplayOrder, DeadLetter | None]:
