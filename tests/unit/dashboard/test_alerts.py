@@ -8,10 +8,12 @@ import pytest
 
 from angzarr.analysis.alert import Sighting
 from angzarr.analysis.alert_delivery import Answer
+from angzarr.dashboard.alert_pace import EVERY
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard_section import Role
 from contracts.alerts import sighting_of, watch_of
 from dashboard_caller import api, browser
+from dashboard_world import World
 
 ALERTS = f"{PREFIX}/alerts"
 
@@ -72,6 +74,31 @@ def test_a_trial_says_what_came_back(world, client):
     assert ops.alert.kind == "test"
     assert ops.closed
     assert chat.closed
+    world.clock.sleep(EVERY)
     assert list(client.post(f"{ALERTS}/test", json={"name": "ops"}).json()) == ["ops"]
     unknown = client.post(f"{ALERTS}/test", json={"name": "oops"})
     assert (unknown.status_code, "chat, ops" in unknown.text) == (422, True)
+
+
+def test_test_alerts_have_a_pace_that_all_processes_share(world, client):
+    ops = Sink("ops", arrived=True)
+    world.webhooks = {"ops": ops}
+    sent, again = ops.send, {"Idempotency-Key": "k"}
+    told = []
+    ops.send = lambda alert: told.append(alert) or sent(alert)
+    assert client.post(f"{ALERTS}/test", json={}).status_code == 200
+    other = World(clock=world.clock)  # another process at the same ledger
+    other.writes, other.webhooks = world.writes, world.webhooks
+    for one in (client, api(world, Role.APPROVER), api(other)):
+        refused = one.post(f"{ALERTS}/test", json={}, headers=again)
+        assert (refused.status_code, refused.json()["type"][-8:]) == (429, "too-many")
+        assert 0 < int(refused.headers["Retry-After"]) <= EVERY.total_seconds()
+    assert len(told) == 1
+    world.clock.sleep(EVERY)
+    assert client.post(f"{ALERTS}/test", json={}, headers=again).status_code == 200
+
+
+def test_a_test_alert_that_is_sent_to_nobody_takes_no_turn(world, client):
+    world.webhooks = {"ops": Sink("ops", arrived=True)}
+    assert client.post(f"{ALERTS}/test", json={"name": "oops"}).status_code == 422
+    assert client.post(f"{ALERTS}/test", json={}).status_code == 200

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from angzarr.analysis.alert import LONGEST_PAGE, Fate, Kind, Severity
 from angzarr.analysis.alert_json import answers_json, listed_json, still_open
 from angzarr.analysis.alert_trial import chosen, try_alert
+from angzarr.dashboard.alert_pace import check_pace
 from angzarr.dashboard.api.route import DeskHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
 from angzarr.dashboard.problem import Problem
@@ -95,10 +96,11 @@ def list_alerts(desk: DeskHere, asked: Annotated[AlertQuery, Query()]) -> Respon
     responses=problems({409: "This app has no webhooks."}),
 )
 def try_alerts(desk: DeskHere, asked: Trial) -> Response:
-    """Send a signed test alert to each webhook and say what came back."""
+    """Send a signed test alert to each webhook and say what came back; one request in 10 s."""
     try:
         sinks = chosen(desk.webhooks(), asked.name)
     except ValueError as error:
         raise Problem(422, "invalid", str(error)) from error
+    check_pace(desk.writes, desk.clock)
     _, answers = try_alert(sinks, desk.clock)
     return answer(answers_json(answers))
