@@ -49,6 +49,36 @@ class BrakeContract:
         brake.put(Scope.NOTHING, by="bob")
         assert brake.state().holds(clock.now()) is Scope.NOTHING
 
+    def test_who_pulled_it_first_and_why_stays_to_be_seen(self, brake, clock):
+        began = clock.now()
+        assert brake.put(Scope.AUTOMATIC, by="ann", why="the CRM is ill").first is None
+        for by in ("bob", "cy"):
+            clock.sleep(timedelta(minutes=1))
+            state = brake.put(Scope.ALL, by=by, why="worse")
+            assert state == brake.state()
+            assert state.first == ("ann", "the CRM is ill", began)
+            assert (state.by, state.why) == (by, "worse")
+        assert "ann: the CRM is ill" in state.said()
+        assert "cy: worse" in state.said()
+        assert [one.by for one in brake.brake_history(10)] == ["ann", "bob", "cy"]
+
+    def test_whom_a_hundred_others_followed_is_first_still(self, brake):
+        brake.put(Scope.ALL, by="zoe")
+        brake.put(Scope.NOTHING, by="zoe")
+        brake.put(Scope.ALL, by="ann")
+        for _ in range(100):
+            brake.put(Scope.ALL, by="bob")
+        assert brake.state().first.by == "ann"
+
+    def test_a_pull_after_a_release_or_an_end_is_the_first(self, brake, clock):
+        brake.put(Scope.ALL, by="ann")
+        brake.put(Scope.NOTHING, by="ann")
+        assert brake.put(Scope.ALL, by="bob", until=clock.now() + timedelta(hours=1)).first is None
+        clock.sleep(timedelta(hours=1))
+        assert brake.put(Scope.ALL, by="cy").first is None
+        assert brake.put(Scope.ALL, by="dan").first.by == "cy"
+        assert brake.put(Scope.NOTHING, by="dan").first is None
+
     def test_a_release_of_what_was_seen_leaves_a_later_pull_alone(self, brake):
         seen = brake.put(Scope.AUTOMATIC, by="ann").revision
         worse = brake.put(Scope.ALL, by="bob")  # at the same moment, by the clock

@@ -9,10 +9,11 @@ What is under way is answered as ever, and nothing is lost: it waits in the ledg
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import Status
 from angzarr.analysis.quiet_hours import QuietHours
@@ -27,6 +28,17 @@ class Scope(StrEnum):
     ALL = "all"
 
 
+class Pull(NamedTuple):
+    """Who pulled it, why and when."""
+
+    by: str
+    why: str
+    at: datetime | None
+
+    def __str__(self) -> str:
+        return f"{self.by}: {self.why}" if self.why else self.by
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrakeState:
     """How the brake stands, who put it so, why and when. A new ledger's holds nothing."""
@@ -39,6 +51,8 @@ class BrakeState:
     until: datetime | None = None
     #: Goes up with every move; 0: nobody ever moved it.
     revision: int = 0
+    #: Who began what still holds, where that is an earlier pull than the last.
+    first: Pull | None = None
 
     def holds(self, now: datetime) -> Scope:
         """Return what it holds at *now*."""
@@ -47,8 +61,14 @@ class BrakeState:
 
     def said(self) -> str:
         """Say in words who pulled it and why."""
-        why = f": {self.why}" if self.why else ""
-        return printable(f"the brake was pulled by {self.by}{why}")
+        last = str(self.pull)
+        pulls = f"{self.first}; then by {last}" if self.first else last
+        return printable(f"the brake was pulled by {pulls}")
+
+    @property
+    def pull(self) -> Pull:
+        """The last pull of it."""
+        return Pull(self.by, self.why, self.at)
 
 
 class BrakeMoved(Exception):
@@ -77,6 +97,23 @@ def moved(
     return replace(asked, scope=max(holds, asked.scope, key=_ORDER.index), until=ends)
 
 
+def standing(states: Iterable[BrakeState]) -> BrakeState:
+    """Return the first of *states*, which come newest first, with who began what it holds.
+
+    A pull goes on with an earlier one that held when it was made. No more are read than belong
+    together.
+    """
+    before = iter(states)
+    newest = first = next(before, BrakeState())
+    if newest.scope is Scope.NOTHING:
+        return newest
+    for one in before:
+        if first.at is None or one.holds(first.at) is Scope.NOTHING:
+            break
+        first = one
+    return newest if first is newest else replace(newest, first=first.pull)
+
+
 def asleep(state: BrakeState, quiet: QuietHours, now: datetime) -> frozenset[Status]:
     """Return in which statuses entries sleep on at *now*: nothing is sent for them."""
     if state.holds(now) is Scope.ALL:
@@ -89,7 +126,7 @@ class Brake(Protocol):
 
     @abstractmethod
     def state(self) -> BrakeState:
-        """Return how it stands."""
+        """Return how it stands, see `standing`."""
 
     @abstractmethod
     def put(
@@ -113,7 +150,7 @@ class Brake(Protocol):
 
     @abstractmethod
     def brake_history(self, limit: int, /) -> tuple[BrakeState, ...]:
-        """Return how it stood, the last *limit* states, oldest first."""
+        """Return how each move left it, the last *limit* of them, oldest first."""
 
 
 def why_not_by_itself(state: BrakeState, quiet: QuietHours, now: datetime) -> str:

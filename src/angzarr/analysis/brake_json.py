@@ -20,5 +20,7 @@ def state_json(state: BrakeState) -> dict[str, Any]:
 
 
 def standing_json(state: BrakeState, now: datetime) -> dict[str, Any]:
-    """Return how the brake stands at *now*, and what it holds then."""
-    return state_json(state) | {"holds": state.holds(now).value}
+    """Return how the brake stands at *now*, what it holds then, and who pulled it first."""
+    first = state.first
+    told = first and {"by": first.by, "why": first.why, "at": first.at and first.at.isoformat()}
+    return state_json(state) | {"holds": state.holds(now).value, "first": told}

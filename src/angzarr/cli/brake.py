@@ -96,6 +96,8 @@ def _tell(state: BrakeState, *, as_json: bool) -> None:
         print_json(standing_json(state, now))
         return
     console().print(safe(_HELD[state.holds(now)]))
+    if state.first is not None and state.holds(now) is not Scope.NOTHING:
+        console().print(safe(f"{moment(state.first.at)}  first pulled by {state.first}"))
     if state.at is not None:
         console().print(safe(_line(state)))
 

@@ -68,3 +68,14 @@ def test_one_entry_is_replayed_by_its_id_all_the_same(app, ledger, run):
     run("dlq", "brake", "pull", "--all")
     assert run("dlq", "replay", entry.id, "--yes").exit_code == 0
     assert len(app.publisher.sent) == 1
+
+
+def test_a_second_pull_does_not_hide_who_pulled_first_and_why(run):
+    run("dlq", "brake", "pull", "--why", "the CRM is ill")
+    pulled = run("dlq", "brake", "pull", "--all", "--why", "so is the ERP").output
+    assert pulled == run("dlq", "brake", "status").output
+    assert pulled.index("first pulled by") < pulled.index("the CRM is ill")
+    assert "so is the ERP" in pulled
+    told = json.loads(run("dlq", "brake", "status", "--json").output)
+    assert (told["first"]["why"], told["why"]) == ("the CRM is ill", "so is the ERP")
+    assert "first pulled" not in run("dlq", "brake", "release").output

@@ -210,3 +210,15 @@ def test_a_page_does_not_wait_for_another_that_asks(world, light, monkeypatch):
     assert light.look().scope is Scope.ALL
     assert meanwhile == [None]
     assert light.last().scope is Scope.ALL
+
+
+def test_a_second_pull_does_not_hide_who_pulled_first_and_why(world, client, person):
+    client.post(f"{BRAKE}/pull", json={"why": "the CRM is <b>ill</b>"})
+    world.brake.put(Scope.ALL, by="ada", why="so is the ERP")
+    told = client.get(BRAKE).json()
+    assert (told["by"], told["why"]) == ("ada", "so is the ERP")
+    assert told["first"]["by"] == "operator@test"
+    assert [one["by"] for one in told["history"]] == ["operator@test", "ada"]
+    for path in ("/brake", "/brake/release", "/groups"):
+        page = person.get(path).text
+        assert page.index("the CRM is &lt;b&gt;ill") < page.index("so is the ERP")

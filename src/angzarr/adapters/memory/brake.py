@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import datetime
 
-from angzarr.analysis.brake import Brake, BrakeState, Scope, moved
+from angzarr.analysis.brake import Brake, BrakeState, Scope, moved, standing
 from angzarr.clock import Clock, SystemClock
 
 
@@ -20,7 +20,7 @@ class MemoryBrake(Brake):
 
     def state(self) -> BrakeState:
         """Return how it stands."""
-        return self._states[-1]
+        return standing(reversed(self._states))
 
     def put(
         self,
@@ -35,10 +35,10 @@ class MemoryBrake(Brake):
         now = self._clock.now()
         asked = BrakeState(scope=scope, by=by, why=why, at=now, until=until)
         with self._lock:
-            before = self.state()
+            before = self._states[-1]
             state = replace(moved(before, asked, now, seen), revision=before.revision + 1)
             self._states.append(state)
-        return state
+            return self.state()
 
     def brake_history(self, limit: int) -> tuple[BrakeState, ...]:
         """Return how it stood."""

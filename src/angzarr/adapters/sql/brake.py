@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, insert, select, text
 
 from angzarr.adapters.sql.brake_tables import ledger_brake
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.brake import Brake, BrakeState, Scope, moved
+from angzarr.analysis.brake import Brake, BrakeState, Scope, moved, standing
 from angzarr.clock import Clock, SystemClock
 
 _columns = ledger_brake.c
+#: Moves that are read at once where one is not enough.
+_PAGE: Final = 50
 
 
 class SqlBrake(Brake):
@@ -25,7 +28,7 @@ class SqlBrake(Brake):
 
     def state(self) -> BrakeState:
         """Return how it stands."""
-        return next(iter(self.brake_history(1)), BrakeState())
+        return self._database.read(lambda connection: standing(_newest_first(connection)))
 
     def put(
         self,
@@ -43,13 +46,11 @@ class SqlBrake(Brake):
         def move(connection: Connection) -> BrakeState:
             if connection.dialect.name == "postgresql":  # two that pull at once go one by one
                 connection.execute(text(f"LOCK TABLE {ledger_brake.name} IN EXCLUSIVE MODE"))
-            row = connection.execute(_newest(1)).one_or_none()
-            before = _state(row) if row else BrakeState()
-            state = moved(before, asked, now, seen)
-            fields = asdict(state)
-            del fields["revision"]
-            made = insert(ledger_brake).values(fields).returning(_columns.number)
-            return replace(state, revision=connection.execute(made).scalar_one())
+            before = next(_newest_first(connection), BrakeState())
+            fields = asdict(moved(before, asked, now, seen))
+            del fields["revision"], fields["first"]
+            connection.execute(insert(ledger_brake).values(fields))
+            return standing(_newest_first(connection))
 
         return self._database.write(move)
 
@@ -63,8 +64,17 @@ class SqlBrake(Brake):
         self._database.close()
 
 
-def _newest(limit: int) -> Select[Any]:
-    return select(ledger_brake).order_by(_columns.number.desc()).limit(limit)
+def _newest_first(connection: Connection) -> Iterator[BrakeState]:
+    """Return how each move left it, read as far as they are taken: the first by itself."""
+    older, limit = None, 1
+    while rows := connection.execute(_newest(limit, older)).all():
+        yield from map(_state, rows)
+        older, limit = rows[-1].number, _PAGE
+
+
+def _newest(limit: int, older: int | None = None) -> Select[Any]:
+    rows = select(ledger_brake).order_by(_columns.number.desc()).limit(limit)
+    return rows if older is None else rows.where(_columns.number < older)
 
 
 def _state(row: Row[Any]) -> BrakeState:

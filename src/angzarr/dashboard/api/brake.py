@@ -35,10 +35,22 @@ class BrakePut(Shape):
     until: Moment | None
 
 
+class PullShape(Shape):
+    """Who pulled the brake, why and when."""
+
+    by: str
+    why: str
+    at: Moment | None
+
+
 class BrakeShape(BrakePut):
-    """How the brake stands; `holds` is what it holds now."""
+    """How the brake stands; `holds` is what it holds now.
+
+    `first` is who began what holds, where that is an earlier pull than the one told.
+    """
 
     holds: Scope
+    first: PullShape | None
 
 
 class BrakeDetailShape(BrakeShape):
