@@ -23,10 +23,13 @@ from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.replayer import CHANGED, Replayer
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable, Unavailable
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
 #: Jobs worked on in one turn.
 MOST_JOBS: Final = 10
+#: In seconds.
+_AN_HOUR: Final = 3600.0
 #: Looks at an entry that others change at the same time, in one turn.
 MOST_LOOKS: Final = 3
 
@@ -50,6 +53,8 @@ class JobRunner:
     engine: str
     batch: int = BATCH
     lease: timedelta = JOB_LEASE
+    #: How often is said of a job that it cannot be read: it is tried again in each turn.
+    unreadable: Seldom = field(default_factory=lambda: Seldom(_AN_HOUR))
     name: str = field(default="replay jobs", init=False)
 
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
@@ -62,7 +67,8 @@ class JobRunner:
             except (BrokerUnavailable, PayloadStoreUnavailable) as error:
                 away.append(error)
             except DecodeError:  # of one job: it must not hold up the others
-                _log.exception("replay job %s cannot be read", job.id)
+                if self.unreadable.now(job.id):
+                    _log.exception("replay job %s cannot be read", job.id)
         if away:
             raise away[-1]
         return done

@@ -271,7 +271,9 @@ def test_one_job_that_cannot_be_read_keeps_no_other_from_its_turn(world, monkeyp
     monkeypatch.setattr(world.jobs, "begin_next", broken_afterwards)
     world.worker.step()
     assert world.jobs.open_job(second.id).sent == 1
-    assert f"replay job {world.job_id} cannot be read" in caplog.text
+    world.run(rounds=5)
+    told = [line.getMessage() for line in caplog.records if "cannot be read" in line.getMessage()]
+    assert told == [f"replay job {world.job_id} cannot be read"]
 
 
 @pytest.mark.parametrize("dies", [False, True])

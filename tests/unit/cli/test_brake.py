@@ -70,7 +70,7 @@ def test_one_entry_is_replayed_by_its_id_all_the_same(app, ledger, run):
     assert len(app.publisher.sent) == 1
 
 
-def test_a_second_pull_does_not_hide_who_pulled_first_and_why(run):
+def test_a_second_pull_does_not_hide_who_pulled_first_and_why(app, run):
     run("dlq", "brake", "pull", "--why", "the CRM is ill")
     pulled = run("dlq", "brake", "pull", "--all", "--why", "so is the ERP").output
     assert pulled == run("dlq", "brake", "status").output
