@@ -105,7 +105,8 @@ class JobsContract:
         assert [item.entry_id for item in jobs.items(job.id)] == [entry.id for entry in before]
         assert jobs.open_job(job.id).total == 2
 
-    def test_selection_and_plan_are_kept_as_they_were(self, jobs, hold):
+    @pytest.mark.parametrize("original", [False, True])
+    def test_selection_and_plan_are_kept_as_they_were(self, jobs, hold, original):
         hold(1)
         selection = Selection(
             wanted=EntryFilter(
@@ -117,7 +118,7 @@ class JobsContract:
             status=Status.HELD,
             limit=7,
         )
-        plan = JobPlan(stages=(2, 3), rate=0.5, in_flight=9, halt_share=0.5)
+        plan = JobPlan(stages=(2, 3), rate=0.5, in_flight=9, halt_share=0.5, original=original)
         job = jobs.begin(selection, plan, by="ann")
         kept = jobs.open_job(job.id)
         assert (kept.selection, kept.plan, kept.total) == (selection, plan, 1)

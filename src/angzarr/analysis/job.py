@@ -59,6 +59,8 @@ class JobPlan:
     #: Where its replays go, if not to where their letters came from; see `ReplayOrder`.
     to_queue: str = ""
     to_handler: str = ""
+    #: Whether an edit that got no answer is left out, which a replay else sends again.
+    original: bool = False
 
     def __post_init__(self) -> None:
         rising = all(a < b for a, b in zip((0, *self.stages), self.stages, strict=False))

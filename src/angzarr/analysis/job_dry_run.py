@@ -9,15 +9,16 @@ from typing import Final
 
 from angzarr.analysis.choosing import in_statuses, mark_of
 from angzarr.analysis.entry import Entry
-from angzarr.analysis.job import Selection
+from angzarr.analysis.job import JobPlan, Selection
 from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
 from angzarr.analysis.ledger import Ledger
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
+from angzarr.analysis.replay_order import AS_IT_IS, continued
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import replayable
 
 #: Entries whose letters a dry run looks at, and which are counted before the question.
 MOST_COUNTED: Final = 1000
+AS_EVER: Final = JobPlan()
 
 
 def found(ledger: Ledger, selection: Selection) -> Iterator[Entry]:
@@ -46,7 +47,7 @@ class DryRun:
 
 
 def dry_run(
-    replayer: Replayer, selection: Selection, most_replays: int, order: ReplayOrder = AS_IT_IS
+    replayer: Replayer, selection: Selection, most_replays: int, plan: JobPlan = AS_EVER
 ) -> DryRun:
     """Look at the letters of the entries that a job would choose; change nothing."""
     refused: Counter[str] = Counter()
@@ -62,7 +63,8 @@ def dry_run(
         if detail is None:
             problem = "it was removed"
         else:
-            problem = replayer.problem(entry, detail.failure, continued(order, detail.unanswered))
+            last = AS_IT_IS if plan.original else detail.unanswered
+            problem = replayer.problem(entry, detail.failure, continued(plan.order, last))
         if not problem and entry.replays >= most_replays:
             problem = f"it was replayed {entry.replays} times"
         if problem:

@@ -147,7 +147,10 @@ class JobRunner:
             return Noted(one.position, ItemState.REFUSED, order)
         people = ", approved by ".join(filter(None, (job.created_by, job.approved_by)))
         by = f"job {job.id} ({people})"
-        if problem := self.replayer.replay(detail.entry, detail.failure, by=by, order=order):
+        problem = self.replayer.replay(
+            detail.entry, detail.failure, by=by, order=order, original=job.plan.original
+        )
+        if problem:
             return Noted(one.position, ItemState.REFUSED, problem)
         return Noted(one.position, ItemState.SENT)
 

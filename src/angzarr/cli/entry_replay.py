@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
@@ -76,7 +76,7 @@ def replay(
         raise click.UsageError("say which: either entries by id, or a filter such as --group")
     app = load_application(app_name)
     order = ReplayOrder(to_queue=to_queue, to_handler=to_handler)
-    plan = job_start.plan_of(stages, rate, halt, in_flight, order)
+    plan = replace(job_start.plan_of(stages, rate, halt, in_flight, order), original=original)
     with ExitStack() as doors:
         replayer = open_replayer(app, doors)
         if why := replayer.targets.unknown(order):
@@ -97,10 +97,8 @@ def replay(
                 replayer, chosen, order, cap,
                 original=original, dry_run=dry_run, yes=yes, as_json=as_json,
             )  # fmt: skip
-        elif original:
-            raise click.UsageError("--original is for one entry, or with --now")
         elif dry_run:
-            _tell_dry_run(app, replayer, selection, order, as_json=as_json)
+            _tell_dry_run(app, replayer, selection, plan, as_json=as_json)
         elif force:
             raise click.UsageError(
                 "--force is for one entry, or with --now: a job keeps to the cap"
@@ -226,9 +224,9 @@ def _begin(
 
 
 def _tell_dry_run(
-    app: Application, replayer: Replayer, selection: Selection, order: ReplayOrder, *, as_json: bool
+    app: Application, replayer: Replayer, selection: Selection, plan: JobPlan, *, as_json: bool
 ) -> None:
-    told = job_dry_run.dry_run(replayer, selection, app.settings.analysis.most_replays, order)
+    told = job_dry_run.dry_run(replayer, selection, app.settings.analysis.most_replays, plan)
     if as_json:
         print_json(asdict(told))
         return

@@ -86,6 +86,7 @@ def print_detail(
         f" {plan.halt_share:.0%}",
         "stage": f"{job.stage + 1} of {len(plan.stages) + 1}, round {job.round}",
         "sent to": str(plan.order),
+        "edits": "those without an answer are left out" if plan.original else "",
         "chosen": _chosen(job.selection),
         "handlers": ", ".join(job.handlers),
         "begun": f"{_time(job.created_at)} by {job.created_by}",

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from angzarr.analysis.choosing import mark_of
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.job import JobPlan, Selection
-from angzarr.analysis.job_dry_run import DryRun, dry_run
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
+from angzarr.analysis.job_dry_run import AS_EVER, DryRun, dry_run
 from angzarr.dashboard import many
 from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.desk import Desk
@@ -80,19 +79,19 @@ def act_on_named(
     return Outcome(many.in_order(ids, many.act_once(desk, found, asked, choice)))
 
 
-def counted(desk: Desk, selection: Selection, order: ReplayOrder = AS_IT_IS) -> tuple[DryRun, str]:
+def counted(desk: Desk, selection: Selection, plan: JobPlan = AS_EVER) -> tuple[DryRun, str]:
     """Return what a job would send, and the mark of that.
 
     Of more entries than a dry run looks at it is the mark of those, and that there are more.
     """
-    told = dry_run(desk.replayer, selection, desk.most_replays, order)
+    told = dry_run(desk.replayer, selection, desk.most_replays, plan)
     return told, f"{told.would_send}-{'more' if told.more else 'all'}-{told.mark}"
 
 
 def see_job(desk: Desk, selection: Selection, plan: JobPlan) -> dict[str, Any]:
     """Return a job's dry run as a JSON object, with what its beginning takes back as seen."""
     until = _end(desk, selection)
-    told, mark = counted(desk, _before(selection, until), plan.order)
+    told, mark = counted(desk, _before(selection, until), plan)
     return asdict(told) | {"seen": Sight(until, mark)._asdict()}
 
 
@@ -111,7 +110,7 @@ def job_as_seen(
         return selection
     bounded = _before(selection, min(sight.until, _end(desk, selection)))
     if desk.jobs.open_job(id_of(bounded)) is None:
-        _check(sight, counted(desk, bounded, plan.order)[1])
+        _check(sight, counted(desk, bounded, plan)[1])
     return bounded
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-from tests.contracts.ledger import letter_of, message_of, resolve
+from tests.contracts.ledger import HOLD, letter_of, message_of, resolve
 from tests.unit.analysis.test_job_runner import JobWorld
 from tests.unit.dead_letters.test_codec import letters
 from tests.unit.dead_letters.test_protection import (
@@ -22,6 +22,7 @@ from angzarr.analysis.editor import Editor
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import ONE_ENTRY, JobStatus, Selection
 from angzarr.analysis.job_edit import ALTERED, REPLAYED, digest_of, job_edit, outdated
+from angzarr.analysis.ledger import Decided
 from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import Form, decode, encode
@@ -299,3 +300,18 @@ def test_an_edit_takes_nobody_elses_replay_for_its_own(world, monkeypatch, dies)
     assert {"total": 4} not in world.sent()
     assert (world.job.sent, world.job.refused) == (0, 1)
     assert world.refused() == [REPLAYED]
+
+
+@pytest.mark.parametrize(("original", "data"), [(False, {"total": 4}), (True, {"total": 3})])
+def test_a_job_leaves_an_edit_without_an_answer_out_if_its_person_says_so(world, original, data):
+    world.propose({"total": 4})
+    world.jobs.approve(world.job_id, by="bob")
+    world.run(rounds=2)
+    revision = world.ledger.open(world.held.id).entry.revision
+    decided = Decided(entry_id=world.held.id, revision=revision, decision=HOLD)
+    assert world.ledger.decide([decided], by="me") == [True]
+    world.run(rounds=2)
+    again = Selection(entry_ids=(world.held.id,))
+    world.jobs.begin(again, replace(ONE_ENTRY, original=original), by="ann")
+    world.run(rounds=2)
+    assert world.sent()[1:] == [data]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.edit import DEEPEST, LARGEST
 from angzarr.analysis.entry import Status
+from angzarr.analysis.ledger import Decided
 from angzarr.dashboard import deeds
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.api.route import PREFIX
@@ -25,7 +26,7 @@ from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.offloading import without_body
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
-from contracts.ledger import letter_of, message_of, resolve
+from contracts.ledger import HOLD, letter_of, message_of, resolve
 from dashboard_caller import api, browser, hidden
 from unit.dead_letters.test_protection import CIPHER, protection, secret_letter
 
@@ -477,3 +478,36 @@ def test_an_entry_page_offers_the_edit_to_those_who_may(world, entry):
     resolve(world.ledger, entry.id, "ann")
     assert f"{path}/edit" not in browser(world).get(path).text
     assert world.ledger.open(entry.id).entry.status is Status.RESOLVED
+
+
+# -- the original ------------------------------------------------------------------------------
+
+
+def unanswered(world, entry):
+    """Leave *entry* with an edit whose replay nobody answers."""
+    detail = world.ledger.open(entry.id)
+    order = world.editor.draft(detail.entry, detail.failure, {"total": 4}).order
+    assert not world.replayer.replay(detail.entry, detail.failure, by="eve", order=order)
+    revision = world.ledger.open(entry.id).entry.revision
+    world.ledger.decide([Decided(entry_id=entry.id, revision=revision, decision=HOLD)], by="me")
+
+
+@pytest.mark.parametrize("original", [False, True])
+def test_an_edit_without_an_answer_is_left_out_over_http(world, client, entry, original):
+    unanswered(world, entry)
+    body = {"entry_ids": [entry.id], "plan": {"original": original}}
+    job = client.post(f"{PREFIX}/jobs", json=body).json()
+    assert job["plan"]["original"] is original
+    assert world.jobs.open_job(job["id"]).plan.original is original
+
+
+@pytest.mark.parametrize("original", [False, True])
+def test_an_edit_without_an_answer_is_left_out_from_its_page(world, person, entry, original):
+    path = f"/entries/{entry.id}/replay"
+    assert "Leave the edit out" not in person.get(path).text
+    unanswered(world, entry)
+    assert "Leave the edit out" in person.get(path).text
+    page = person.submit(path, path, **({"original": "yes"} if original else {}))
+    (job,) = world.jobs.all.values()
+    assert job.plan.original is original
+    assert ("are left out" in person.get(page.headers["location"]).text) is original

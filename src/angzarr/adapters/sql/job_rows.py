@@ -20,6 +20,7 @@ from angzarr.events.headers import time_of
 _FIELDS: Final = tuple(field.name for field in fields(ReplayJob))
 #: Fields kept as JSON.
 _JSON: Final = ("selection", "plan", "handlers")
+_NEW: Final = "original"
 _TIMES: Final = ("since", "until")
 
 
@@ -28,11 +29,17 @@ def job_row(job: ReplayJob) -> dict[str, Any]:
     row = {name: getattr(job, name) for name in _FIELDS if name not in _JSON}
     row |= {
         "selection": json.dumps(asdict(job.selection), default=datetime.isoformat),
-        "plan": json.dumps(asdict(job.plan)),
+        "plan": json.dumps(_plan(job.plan)),
         "handlers": json.dumps(job.handlers),
         "fingerprint": job.group,
     }
     return row
+
+
+def _plan(plan: JobPlan) -> dict[str, Any]:
+    """Return *plan* as JSON; workers of before it can read one that leaves no edit out."""
+    told = asdict(plan)
+    return told if plan.original else {name: one for name, one in told.items() if name != _NEW}
 
 
 def job_from(row: Row[Any]) -> ReplayJob:

@@ -171,6 +171,8 @@ class Plan(Asked):
     #: Elsewhere than its letters say: a queue that the app knows, a handler that is registered.
     to_queue: Text = ""
     to_handler: Text = ""
+    #: Leaves out an edit that got no answer, which a replay else sends again.
+    original: bool = False
 
     @model_validator(mode="after")
     def _can_work(self) -> Self:

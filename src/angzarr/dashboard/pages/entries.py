@@ -129,6 +129,7 @@ def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         targets=desk.replayer.targets,
         plan=redirect_in({}),
         over=detail.entry.replays >= desk.most_replays,
+        edited=detail.unanswered.letter is not None,
     )
 
 
@@ -137,11 +138,16 @@ def replay_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Respons
     """Begin the replay of one entry; the same form twice is one job."""
     detail_of(desk, entry_id)
     form = form_of(request)
-    where = redirect_in(form)
+    where, original = redirect_in(form), form.get("original") == "yes"
     job = deeds.begin_job(
         desk,
         Selection(entry_ids=(entry_id,)),
-        replace(ONE_ENTRY, to_queue=where["to_queue"], to_handler=where["to_handler"]),
+        replace(
+            ONE_ENTRY,
+            to_queue=where["to_queue"],
+            to_handler=where["to_handler"],
+            original=original,
+        ),
         by=caller_of(request),
         note=note_in(form),
         key=form.get("form_key"),
