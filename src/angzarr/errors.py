@@ -17,9 +17,11 @@ AngzarrError
 │   ├── LedgerUnavailable
 │   ├── DeadLetterQueueUnavailable
 │   └── PayloadStoreUnavailable
+│       └── PayloadsBusy            too many are open at once at this door
 ├── DecodeError                     bytes that are not what they claim to be
 ├── PayloadGone                     not in the payload store: in vain however often it is fetched
 ├── PayloadCorrupt                  not of the size or SHA-256 that its reference names; the same
+├── PayloadTooLarge                 not opened for people; a worker takes it
 ├── DeliveryError                   why a delivery ended as a dead letter
 │   ├── MaxRetriesExceededError
 │   ├── PoisonError
@@ -155,6 +157,10 @@ class PayloadStoreUnavailable(Unavailable):
     """The store of payloads did not answer, or refused for now."""
 
 
+class PayloadsBusy(PayloadStoreUnavailable):
+    """So many payloads are open for people at once that this one must wait."""
+
+
 class DecodeError(AngzarrError):
     """Bytes or data that are not what they claim to be."""
 
@@ -165,6 +171,10 @@ class PayloadGone(AngzarrError):
 
 class PayloadCorrupt(AngzarrError):
     """A payload that is not what its reference names: fetching it again is in vain."""
+
+
+class PayloadTooLarge(AngzarrError):
+    """A payload of more bytes than are opened for people."""
 
 
 class DeliveryError(AngzarrError):

@@ -31,6 +31,8 @@ class PayloadSettings(Section):
     over: int | None = Field(default=None, ge=0)
     region: str | None = None
     endpoint_url: str | None = Field(default=None, repr=False)
+    #: Bytes of a payload that is opened for a person at most; a worker sends any.
+    largest_opened: int = Field(default=32 * 1024 * 1024, ge=1)
 
     @field_validator("url")
     @classmethod

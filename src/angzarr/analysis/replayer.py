@@ -19,7 +19,7 @@ from angzarr.analysis.transition import replayable
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Refusal
-from angzarr.errors import PayloadCorrupt, PayloadGone
+from angzarr.errors import PayloadCorrupt, PayloadGone, PayloadTooLarge
 from angzarr.events.publisher import Publisher
 from angzarr.payloads import PayloadStore
 
@@ -125,7 +125,7 @@ class Replayer:
             return failure
         try:
             body = self.payloads.fetch(failure.payload)
-        except (PayloadGone, PayloadCorrupt) as error:
+        except (PayloadGone, PayloadCorrupt, PayloadTooLarge) as error:
             return Refusal(error)
         return replace(failure, message=replace(failure.message, body=body), payload=None)
 

@@ -35,6 +35,7 @@ from angzarr.cli.application import Application, JobStore
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.fleet import running_releases
+from angzarr.openings import Openings
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         doors.callback(queue.close)
         outcomes = app.open_replay_outcomes()
         doors.callback(outcomes.close)
-        replayer = open_replayer(app, doors)
+        replayer = open_replayer(app, doors, of_worker=True)
         if (forwarder := app.open_forwarder_thread()) is not None:
             forwarder.start()
             doors.callback(forwarder.end)
@@ -164,12 +165,14 @@ def _running(app: Application, handler: str) -> str:
         return ""
 
 
-def open_replayer(app: Application, doors: ExitStack) -> Replayer:
-    """Return what begins replays of *app*'s entries."""
+def open_replayer(app: Application, doors: ExitStack, *, of_worker: bool = False) -> Replayer:
+    """Return what begins replays of *app*'s entries; a worker's opens payloads of any size."""
     ledger = app.open_ledger()
     doors.callback(ledger.close)
     if payloads := app.open_payload_store():
         doors.callback(payloads.close)
+        if not of_worker:
+            payloads = Openings(payloads, app.settings.dlq.payloads.largest_opened)
     return Replayer(
         ledger=ledger,
         publisher=app.open_publisher(),

@@ -16,6 +16,7 @@ from angzarr.errors import (
     BrokerUnavailable,
     ConfigurationError,
     LedgerUnavailable,
+    PayloadsBusy,
     PayloadStoreUnavailable,
     StoreUnavailable,
     Unavailable,
@@ -93,6 +94,8 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def _of_ours(error: AngzarrError) -> Problem:
+    if isinstance(error, PayloadsBusy):
+        return Problem(503, "busy", str(error), headers={"Retry-After": _AWAY})
     if isinstance(error, Unavailable):
         what = next((name for kind, name in _SERVERS if isinstance(error, kind)), "a server")
         _tell_once(error, what)

@@ -90,7 +90,8 @@ class FakeApp:
                 most_replays=10,
                 approvals=types.SimpleNamespace(jobs_over=None, edits=False),
                 letter_grouping=Grouping,
-            )
+            ),
+            dlq=types.SimpleNamespace(payloads=types.SimpleNamespace(largest_opened=1_000_000)),
         )
         self.queue = MemoryDeadLetterQueue(str(folder))
         self.outcomes = FakeOutcomes()

@@ -324,6 +324,18 @@ def test_a_body_in_the_payload_store_is_named_and_fetched_for_its_replay(app, le
     assert message.body == letter.message.body
 
 
+@pytest.mark.parametrize("command", ["replay", "compensate"])
+def test_a_body_that_is_too_large_is_not_opened_for_a_person(app, ledger, run, command):
+    app.payloads = MemoryPayloadStore()
+    app.settings.dlq.payloads.largest_opened = 3
+    entry = held(ledger, payload=app.payloads.put(b"four"))
+    app.payloads.fetch = None
+    result = run("dlq", command, entry.id, "--yes")
+    assert result.exit_code == 1
+    assert "dlq.payloads.largest_opened" in result.output
+    assert ledger.open(entry.id).entry == entry
+
+
 def test_a_payload_store_that_is_away_begins_no_replay(app, ledger, run):
     app.payloads = MemoryPayloadStore()
     entry = held(ledger, payload=app.payloads.put(b"x"))

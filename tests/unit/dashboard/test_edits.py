@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.edit import DEEPEST, LARGEST
+from angzarr.analysis.editor import Editor
 from angzarr.analysis.entry import Status
 from angzarr.analysis.ledger import Decided
 from angzarr.dashboard import deeds
@@ -26,6 +27,7 @@ from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.offloading import without_body
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
+from angzarr.openings import Openings
 from contracts.ledger import HOLD, letter_of, message_of, resolve
 from dashboard_caller import api, browser, hidden
 from unit.dead_letters.test_protection import CIPHER, protection, secret_letter
@@ -262,6 +264,50 @@ def test_an_edit_that_cannot_be_shown_now_is_approved_later(careful, world):
     with pytest.raises(Problem) as refused:
         deeds.steer_job(world.desk(), job["id"], "approve", by=Caller("bob", Role.APPROVER))
     assert refused.value.status == 503
+
+
+def stored(world, store):
+    """An entry whose body lies in *store*, opened as the dashboard opens it."""
+    world.replayer = replace(world.replayer, payloads=Openings(store, most=1000, at_once=1))
+    letter = without_body(letter_of(), store.put(letter_of().message.body))
+    (entry,) = world.ledger.add_failed_events([letter])
+    return entry, f"{PREFIX}/entries/{entry.id}/data"
+
+
+def test_a_payload_that_is_too_large_is_not_opened_for_people(world):
+    store = MemoryPayloadStore(world.clock)
+    entry, path = stored(world, store)
+    world.replayer = replace(world.replayer, payloads=Openings(store, most=10))
+    client = api(world)
+    verb = {"verb": "compensate"}
+    for answer in (client.get(path), client.post(f"{PREFIX}/entries/{entry.id}/acts", json=verb)):
+        assert (answer.status_code, problem(answer)) == (409, "does-not-apply")
+        assert "dlq.payloads.largest_opened" in answer.json()["detail"]
+    job = client.post(f"{PREFIX}/jobs", json={"entry_ids": [entry.id]})
+    assert (job.status_code, job.json()["total"]) == (201, 1)
+
+
+def test_few_requests_have_payloads_in_hand_until_they_are_answered(world, monkeypatch):
+    """The place is held while what was fetched is read and told, not for the fetch alone."""
+    _, path = stored(world, MemoryPayloadStore(world.clock))
+    desk_of, inside = Editor.shown, []
+
+    def meanwhile(editor, failure):
+        data = desk_of(editor, failure)
+        if not inside:
+            inside.append("once")
+            answers = [
+                api(world).get(path),
+                browser(world).get(path.removeprefix(PREFIX)[:-4] + "edit"),
+            ]
+            inside.append([(one.status_code, one.headers.get("Retry-After")) for one in answers])
+            assert problem(answers[0]) == "busy"
+        return data
+
+    monkeypatch.setattr(Editor, "shown", meanwhile)
+    assert api(world).get(path).status_code == 200
+    assert inside[1] == [(503, "5"), (503, "5")]
+    assert api(world).get(path).status_code == 200
 
 
 # -- elsewhere -------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from angzarr.dashboard.door import Door
 from angzarr.dashboard.once import once
 from angzarr.dashboard.problem import MEDIA_TYPE, Problem
 from angzarr.dashboard_section import Role
+from angzarr.openings import turn
 from angzarr.printable import printable
 
 PREFIX: Final = "/api/v1"
@@ -77,10 +78,11 @@ class GuardedRoute(APIRoute):
             if takes_body:
                 _check_type(request.headers.get("content-type", ""))
             key = request.headers.get("idempotency-key")
-            if not writes or key is None:
-                return await handle(request)
             desk: Desk = request.app.state.desk
-            return await once(request, desk.writes, caller.name, key, handle)
+            with turn():
+                if not writes or key is None:
+                    return await handle(request)
+                return await once(request, desk.writes, caller.name, key, handle)
 
         return guarded
 

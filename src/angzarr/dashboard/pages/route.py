@@ -19,6 +19,7 @@ from angzarr.dashboard.pages.paper import write
 from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.dashboard.sessions import SESSION_LIFE
 from angzarr.dashboard_section import Role
+from angzarr.openings import turn
 
 #: The cookie of a session.
 COOKIE: Final = "angzarr_session"
@@ -48,7 +49,8 @@ class PageRoute(APIRoute):
                     return to_login(request)
                 if is_form:
                     await _read_form(request, is_open=role is None)
-                return await handle(request)
+                with turn():
+                    return await handle(request)
             except Exception as error:
                 problem = problem_of(error)
                 if problem is None:
