@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 
 def printable(value: object, *, keep: str = "") -> str:
     """Return *value* as one line without control characters; those in *keep* stay."""
@@ -9,3 +11,11 @@ def printable(value: object, *, keep: str = "") -> str:
     if text.isprintable():  # nearly every text, and quickly seen
         return text
     return "".join(c if c.isprintable() or c in keep else "\ufffd" for c in text)
+
+
+def escaped(text: str) -> str:
+    """Return JSON whose characters all show: those that do not are spelt as JSON spells them."""
+    if text.isprintable():
+        return text
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(c if c.isprintable() or c in "\n\t" else json.dumps(c)[1:-1] for c in plain)

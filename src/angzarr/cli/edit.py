@@ -22,6 +22,7 @@ from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import safe
 from angzarr.cli.job_view import whole_lines
 from angzarr.dead_letters.refusal import Refusal
+from angzarr.printable import escaped
 
 
 @click.command()
@@ -150,7 +151,8 @@ def _data(editor: Editor, failure: Failure, file: TextIO | None) -> Any:
         shown = editor.shown(failure)
         if isinstance(shown, Refusal):
             raise click.ClickException(shown)
-        text = click.edit(json.dumps(shown, indent=2, ensure_ascii=False), extension=".json")
+        given = escaped(json.dumps(shown, indent=2, ensure_ascii=False))
+        text = click.edit(given, extension=".json")
     if text is None:
         raise click.Abort
     data = read_data(text)

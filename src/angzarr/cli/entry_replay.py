@@ -23,6 +23,7 @@ from angzarr.cli.entry_choice import JSON, STATUS, YES, filter_of, filtered, fin
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.jobs import watch_job
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
+from angzarr.printable import printable
 
 #: The most that --now sends: it has no canary, and the person waits.
 _MOST_NOW = 1000
@@ -214,9 +215,10 @@ def _begin(
         if as_json:
             print_json(job_json.job_json(job))
         elif not job.total:
-            click.echo(f"no entries to replay{f': {job.said}' if job.said else ''}")
+            click.echo(printable(f"no entries to replay{f': {job.said}' if job.said else ''}"))
         else:
-            click.echo(f"job {job.id}, {job.status}: {job_view.line_of(job)} {job.said}".rstrip())
+            told = f"job {job.id}, {job.status}: {job_view.line_of(job)} {job.said}"
+            click.echo(printable(told.rstrip()))
             if not watch and job.status is JobStatus.RUNNING:
                 click.echo(f"the analysis worker carries it out: angzarr dlq jobs watch {job.id}")
         if watch and job.total:

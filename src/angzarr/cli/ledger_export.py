@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
@@ -20,6 +19,7 @@ from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import STATUS, filter_of, filtered, opened, status_of
 from angzarr.cli.letters_view import Tell, progress
 from angzarr.cli.new_file import new_file
+from angzarr.cli.standard_output import Sink, standard_output
 
 
 @click.command()
@@ -54,7 +54,7 @@ def export(
             counted = _Counted(islice(found, limit), stop, tell)
             lines = _lines(ledger, counted, Format(form), letters=letters)
             if target == "-":
-                written = _write(sys.stdout.buffer, lines)
+                written = _write(standard_output(), lines)
             else:
                 with new_file(Path(target)) as file:
                     written = _write(file, lines)
@@ -74,7 +74,7 @@ def _lines(
     return letter_lines(ledger, entries) if letters else entry_lines(entries, form)
 
 
-def _write(file: BinaryIO, lines: Iterable[bytes]) -> int:
+def _write(file: Sink, lines: Iterable[bytes]) -> int:
     """Write *lines*; return how many they were."""
     number = 0
     for number, line in enumerate(lines, 1):  # noqa: B007 - the last one counts

@@ -14,6 +14,7 @@ from typing import BinaryIO, Final, Self
 
 import click
 
+from angzarr.cli.standard_output import Sink
 from angzarr.dead_letters.lines import BEGINNING, MAX_LINE, to_line
 from angzarr.dead_letters.queue import Receipt
 
@@ -70,10 +71,11 @@ class LetterFile:
             os.close(folder)
 
 
-def carry_to(stream: BinaryIO, receipts: Sequence[Receipt]) -> list[str | None]:
+def carry_to(stream: Sink, receipts: Sequence[Receipt]) -> list[str | None]:
     """Write *receipts* to a stream, which keeps nothing for certain."""
     with _told("the letters cannot be written"):
-        stream.writelines(to_line(receipt) for receipt in receipts)
+        for receipt in receipts:
+            stream.write(to_line(receipt))
         stream.flush()
     return [None] * len(receipts)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from angzarr.cli.letter_places import (
 )
 from angzarr.cli.letters_file import LetterFile, carry_to
 from angzarr.cli.letters_view import print_account, progress
+from angzarr.cli.standard_output import standard_output
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.moving import Carry, Course, Transfer, carry_into, waiting
 from angzarr.dead_letters.queue import DeadLetterQueue
@@ -145,7 +145,7 @@ def export(
     run = partial(_run, course=course, as_json=as_json, doing="exporting", done="exported")
     with opened(source, place, app_name, group=group) as queue:
         if target == "-":
-            run(queue, partial(carry_to, sys.stdout.buffer), err=True)
+            run(queue, partial(carry_to, standard_output()), err=True)
             return
         with LetterFile(Path(target), append=append) as file:
             run(queue, file.carry)

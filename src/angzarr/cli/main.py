@@ -45,7 +45,14 @@ class Doors(click.Group):
         try:
             return super().invoke(ctx)
         except AngzarrError as error:
-            raise click.ClickException(printable(error, keep="\n\t")) from error
+            raise click.ClickException(_shown(error)) from error
+        except click.ClickException as error:  # may repeat what stands in a letter
+            error.message = _shown(error.message)
+            raise
+
+
+def _shown(said: object) -> str:
+    return printable(said, keep="\n\t")
 
 
 @click.group(cls=Doors, context_settings={"help_option_names": ["-h", "--help"]})

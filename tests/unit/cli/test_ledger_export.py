@@ -5,6 +5,7 @@ import json
 import threading
 from contextlib import contextmanager
 
+import click
 import pytest
 from tests.contracts.ledger import letter_of
 
@@ -134,3 +135,33 @@ def test_a_file_that_exists_stays_as_it_is(run, out, filed):
     assert result.exit_code == 1
     assert "it exists; name another" in result.output
     assert out.read_text() == "mine"
+
+
+EVIL = "\x1b]0;title\x07 \x9b2J \u202eeman \x7f \u2066 \U000e0001"
+
+
+@pytest.mark.parametrize("options", [["--letters"], [], ["--format", "csv"]])
+def test_a_terminal_is_shown_what_stands_in_letters_and_obeys_none(
+    run, ledger, monkeypatch, options
+):
+    ledger.add_failed_event(letter_of("e1", error_message=EVIL))
+    piped = export(run, *options).stdout_bytes
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    shown = export(run, *options).stdout_bytes.decode()
+    assert all(one.isprintable() or one in "\n\t" for one in shown)
+    assert ("\u202e".encode() in piped) is (options == ["--letters"])
+    if "csv" not in options:
+        assert json.loads(shown) == json.loads(piped)
+    if options == ["--letters"]:
+        assert from_line(shown.encode()).letter.error_message == EVIL
+
+
+def test_what_a_letter_says_does_not_reach_a_terminal_by_an_error(run, ledger, monkeypatch):
+    def refuse(*_arguments, **_options):
+        raise click.ClickException(f"it says {EVIL}")
+
+    monkeypatch.setattr(ledger_export, "in_status", refuse)
+    result = run("ledger", "export")
+    assert result.exit_code == 1
+    assert "it says" in result.output
+    assert all(one.isprintable() or one in "\n\t" for one in result.output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
 from fastapi import Request
 from starlette.responses import Response
@@ -21,10 +21,9 @@ from angzarr.dashboard.pages.paper import LONGEST_SHOWN
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
 from angzarr.dead_letters.refusal import Refusal
+from angzarr.printable import escaped
 
 router = pages()
-_LAST: Final = 0xFFFF
-_SURROGATES: Final = 0x10000
 
 
 @router.get("/entries/{entry_id}/edit")
@@ -84,20 +83,6 @@ def both(whole: Sides | None) -> tuple[str, str] | None:
         return None
     before, after = (escaped(json.dumps(one, indent=2, ensure_ascii=False)) for one in whole)
     return (before, after) if max(len(before), len(after)) <= LONGEST_SHOWN else None
-
-
-def escaped(text: str) -> str:
-    """Return JSON whose characters all show: those that do not are spelt as JSON spells them."""
-    plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(one if one.isprintable() or one in "\n\t" else _spelt(one) for one in plain)
-
-
-def _spelt(character: str) -> str:
-    code = ord(character)
-    if code <= _LAST:
-        return f"\\u{code:04x}"
-    high, low = divmod(code - _SURROGATES, 0x400)
-    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 def _whole(text: str) -> str:
