@@ -11,11 +11,11 @@ from starlette.requests import Request
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dashboard.access import Access, Caller, token_in, too_little
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.visits import address_of, note
+from angzarr.dashboard.visits import note, place_of
 from angzarr.dashboard_section import DashboardToken, Role
 from angzarr.resilience.limit import Limit, Scope
 
-#: Wrong tokens from one address: a person mistypes, a program guesses.
+#: Wrong tokens from one place, see `visits.place_of`: a person mistypes, a program guesses.
 _GUESSES: Final = Limit("wrong-tokens", rate=0.2, burst=10)
 
 
@@ -64,7 +64,7 @@ class Door:
             note("logout", request.scope, session.known.name)
 
     def _note_guess(self, request: Request) -> None:
-        self._slow_down(_GUESSES, address_of(request.scope))
+        self._slow_down(_GUESSES, place_of(request.scope))
         note("wrong-token", request.scope)
 
     def _slow_down(self, limit: Limit, whose: str) -> None:

@@ -29,6 +29,9 @@ _URN: Final = "urn:angzarr:problem:"
 #: Seconds after which a server that is away may be back.
 _AWAY: Final = "5"
 _UNPROCESSABLE: Final = 422
+#: Faults of one request that are told, and characters of a name that its sender made up.
+_TOLD: Final = 20
+_LONGEST: Final = 200
 #: What people call the server that does not answer.
 _SERVERS: Final[tuple[tuple[type[Unavailable], str], ...]] = (
     (LedgerUnavailable, "the ledger"),
@@ -121,6 +124,7 @@ def _invalid(error: RequestValidationError) -> Problem:
     """Say what is wrong and where, without repeating what was sent."""
     problem = Problem(_UNPROCESSABLE, "invalid", "the request does not fit its description")
     problem.errors = [
-        {"where": [str(part) for part in one["loc"]], "what": one["msg"]} for one in error.errors()
+        {"where": [str(part)[:_LONGEST] for part in one["loc"]], "what": one["msg"]}
+        for one in error.errors()[:_TOLD]
     ]
     return problem

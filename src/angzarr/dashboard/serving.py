@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import threading
@@ -17,6 +18,7 @@ from angzarr.dashboard.connections import Connection
 from angzarr.dashboard.site import Site
 from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import ConfigurationError
+from angzarr.seldom import Seldom
 
 #: Connections at a time, streams of pages included.
 _MOST_CONNECTIONS: Final = 200
@@ -62,6 +64,7 @@ def serve(site: Site, listener: socket.socket) -> None:
 
 def server_of(site: Site) -> uvicorn.Server:
     """Return what serves *site*."""
+    _quieten(logging.getLogger("uvicorn.error"))
     config = uvicorn.Config(
         site.app,
         loop="asyncio",
@@ -76,6 +79,23 @@ def server_of(site: Site) -> uvicorn.Server:
         timeout_graceful_shutdown=_GRACE,
     )
     return _Server(config, site)
+
+
+class _Quiet(logging.Filter):
+    """Says what any stranger can cause once a minute; errors each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seldom = Seldom()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether *record* is written."""
+        return record.levelno != logging.WARNING or self._seldom.now(str(record.msg))
+
+
+def _quieten(log: logging.Logger) -> None:
+    if not any(isinstance(one, _Quiet) for one in log.filters):
+        log.addFilter(_Quiet())
 
 
 class _Server(uvicorn.Server):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 
@@ -12,6 +14,10 @@ from angzarr.printable import printable
 from angzarr.seldom import Seldom
 
 _LONGEST: Final = 200
+#: Places among which strangers are counted, however many addresses they have.
+PLACES: Final = 4096
+#: Bits of an address of IPv6 that are one customer's; he has all addresses behind them.
+_NETWORK: Final = 64
 _WELCOME: Final = frozenset({"login", "logout"})
 _log = logging.getLogger(__name__)
 
@@ -44,7 +50,7 @@ class Refusals:
         caller = getattr(scope.get("state", {}).get("caller"), "name", "")
         outcome = name or HTTPStatus(status).phrase.lower().replace(" ", "-")
         bounded = caller and status == HTTPStatus.FORBIDDEN
-        if bounded or self._seldom.now(f"{outcome} {caller} {address_of(scope)}"):
+        if bounded or self._seldom.now(f"{outcome} {caller} {place_of(scope)}"):
             note(outcome, scope, caller)
 
 
@@ -52,6 +58,20 @@ def address_of(scope: Scope) -> str:
     """Return the address that a request came from, or an empty string."""
     client = scope.get("client")
     return client[0] if client else ""
+
+
+def place_of(scope: Scope) -> str:
+    """Return by what a stranger is counted: one of so many places, chosen by his network.
+
+    Two that meet there share a count, by chance and another one in each process.
+    """
+    address = address_of(scope)
+    with suppress(ValueError):
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        if ip.version == 6:  # noqa: PLR2004 - the version
+            mapped = ip.ipv4_mapped
+            address = str(mapped or ipaddress.IPv6Network((ip, _NETWORK), strict=False))
+    return str(hash(address) % PLACES)
 
 
 def _shown(value: str) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from starlette.requests import Request
 
 from angzarr.analysis.entry import Status
 from angzarr.analysis.job import JobPlan, JobStatus, Selection
+from angzarr.dashboard import door as door_module
+from angzarr.dashboard import visits
 from angzarr.dashboard.access import Access, hash_of, is_loopback, new_token
 from angzarr.dashboard.api.route import PREFIX, GuardedRoute
 from angzarr.dashboard.pages.route import OpenPageRoute, PageRoute
+from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.sessions import Sessions
 from angzarr.dashboard.site import ROUTERS
+from angzarr.dashboard.visits import Refusals
 from angzarr.dashboard_section import DashboardSettings, Role
 from dashboard_caller import Client, api, browser, form_token
 from dashboard_world import SETTINGS, TOKENS, World
@@ -250,3 +256,30 @@ def test_this_machine_is_loopback(host):
 @pytest.mark.parametrize("host", ["::", "10.0.0.1", "localhost.evil.example", ""])
 def test_everything_else_is_not(host):
     assert not is_loopback(host)
+
+
+def test_strangers_of_any_number_fill_no_table(world, monkeypatch):
+    """An attacker who has a network of IPv6 has more addresses than there is memory."""
+    door = world.app._app.state.door
+    refusals = Refusals()
+    monkeypatch.setattr(door_module, "note", lambda *_: None)
+    monkeypatch.setattr(visits, "note", lambda *_: None)
+    monkeypatch.setattr(visits, "PLACES", 64)
+    for number in range(1500):
+        for address in (f"10.1.{number >> 8}.{number & 255}", f"2001:db8:{number:x}::1"):
+            scope = {"type": "http", "client": (address, 1), "method": "GET", "path": "/"}
+            with suppress(Problem):
+                door._note_guess(Request(scope))
+            refusals.note(403, "foreign-origin", scope)
+    assert len(door.limits._meters) <= visits.PLACES
+    assert len(refusals._seldom._next) <= visits.PLACES
+
+
+def test_all_addresses_of_one_network_are_one_strangers():
+    def place(address):
+        return visits.place_of({"client": (address, 1)})
+
+    assert place("2001:db8:1:2::1") == place("2001:db8:1:2:ffff::9%eth0")
+    assert place("::ffff:10.1.2.3") == place("10.1.2.3")
+    assert len({place(f"2001:db8:1:{n:x}::1") for n in range(50)}) > 40
+    assert place("") == place("")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import timedelta
 
 import pytest
 
-from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.api.route import MOST_PARAMETERS, PREFIX
+from angzarr.dashboard.serving import server_of
 from angzarr.dashboard.shell import Shell
 from angzarr.dashboard_section import DashboardSettings, Role
 from dashboard_caller import Client, api, browser
@@ -109,3 +111,29 @@ def test_whoever_logs_out_is_out(world):
     assert client.get("/groups").status_code == 200
     client.submit("/groups", "/logout")
     assert client.get("/groups").status_code == 303
+
+
+def test_a_query_of_thousands_of_parameters_is_refused_before_they_are_compared(world):
+    client, few = api(world), "&".join(f"f{n}=1" for n in range(MOST_PARAMETERS))
+    for query in (f"{few}&more=1", "&".join("f=1" for _ in range(10_000))):
+        refused = client.get(f"{PREFIX}/entries?{query}")
+        assert (refused.status_code, refused.json()["type"][-7:]) == (422, "invalid")
+        assert len(refused.content) < 500
+    told = client.get(f"{PREFIX}/entries?{few}").json()["errors"]
+    assert len(told) == 20
+    long = client.get(f"{PREFIX}/entries?{'x' * 20_000}=1")
+    assert len(long.content) < 1000
+
+
+def test_what_strangers_can_cause_without_end_is_in_the_log_once_a_minute(world, caplog):
+    log = logging.getLogger("uvicorn.error")
+    log.filters.clear()
+    server_of(world.site)
+    server_of(world.site)
+    assert len(log.filters) == 1
+    for _ in range(5):
+        log.warning("Invalid HTTP request received.")
+        log.warning("Exceeded concurrency limit.")
+        log.error("a fault of ours")
+    told = [line.getMessage() for line in caplog.records if line.name == "uvicorn.error"]
+    assert len(told) == 2 + 5

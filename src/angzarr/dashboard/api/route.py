@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
@@ -23,6 +24,8 @@ from angzarr.openings import turn
 from angzarr.printable import printable
 
 PREFIX: Final = "/api/v1"
+#: More than any route knows.
+MOST_PARAMETERS: Final = 100
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _SCHEMES: Final = (
     Security(APIKeyHeader(name="X-API-Key", scheme_name="apiKey", auto_error=False)),
@@ -172,7 +175,10 @@ CallerHere: TypeAlias = Annotated[Caller, Depends(_caller)]
 
 def _check_query(asked: QueryParams) -> None:
     """Refuse a parameter that is given twice: which one would count is anybody's guess."""
-    twice = sorted({name for name in asked if len(asked.getlist(name)) > 1})
+    names = Counter(name for name, _ in asked.multi_items())
+    if names.total() > MOST_PARAMETERS:
+        raise Problem(422, "invalid", f"a query has {MOST_PARAMETERS} parameters at most")
+    twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
         raise Problem(422, "invalid", f"{printable(twice[0])} is given twice")
 
