@@ -47,7 +47,7 @@ class Doors(click.Group):
         except AngzarrError as error:
             raise click.ClickException(_shown(error)) from error
         except click.ClickException as error:  # may repeat what stands in a letter
-            error.message = _shown(error.message)
+            error.message = _shown(error.message)  # type: ignore[misc]  # each kind tells its own
             raise
 
 
