@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from angzarr.analysis.alert import NOTICES, Kind, Sample, Severity, Watch
-from angzarr.analysis.entry import Entry, FailureClass
+from angzarr.analysis.entry import Entry, FailureClass, Status
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.job import JobStatus, ReplayJob
 
@@ -71,6 +71,16 @@ class Seen(NamedTuple):
     findings: tuple[Finding, ...] = ()
 
 
+def concerns(group: Group, now: datetime, rules: AlertRules) -> bool:
+    """Tell whether *group* is looked at: it has open entries, or some were archived just now.
+
+    A rule archives what kills its worker, and what cannot be read, as it is filed: nobody sees it
+    otherwise. What rules skip is known to whoever wrote them.
+    """
+    archived = group.by_status.get(Status.ARCHIVED, 0)
+    return group.open_entries > 0 or (archived > 0 and now - group.last_failed_at < rules.window)
+
+
 def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> bool:
     """Tell whether `see_group` needs the newest entries of *group*: it would speak of them."""
     fresh = group.occurrences > watch.letters
@@ -80,9 +90,10 @@ def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules)
 def see_group(
     watch: Watch, group: Group, now: datetime, rules: AlertRules, newest: Sequence[Entry] = ()
 ) -> Seen:
-    """Look at a group with entries that nobody is done with.
+    """Look at a group that `concerns` somebody.
 
-    *newest* are its entries that failed last, for letters with many attempts.
+    *newest* are its entries that failed last, for letters with many attempts. Of a group without
+    open entries all is a notice: there is nothing that could be gone.
     """
     before, watch = watch, _current(watch, group)
     if is_muted(group, now):
@@ -98,7 +109,7 @@ def see_group(
     ]
     after = _sampled(watch, group.entries, now, rules)
     for found in findings:
-        after = _said(after, found, now)
+        after = _said(after, found, now, lasts=group.open_entries > 0)
     told = rules.dead_letter_every is None or any(f.kind is Kind.DEAD_LETTER for f in findings)
     if told:
         after = replace(after, letters=group.occurrences)
@@ -238,9 +249,9 @@ def _may_say(watch: Watch, kind: Kind, now: datetime, rules: AlertRules) -> bool
     return last is None or now - last >= rules.repeat_after
 
 
-def _said(watch: Watch, found: Finding, now: datetime) -> Watch:
+def _said(watch: Watch, found: Finding, now: datetime, *, lasts: bool = True) -> Watch:
     said = {**watch.said, found.kind: now}
-    if found.kind in NOTICES:
+    if found.kind in NOTICES or not lasts:
         return replace(watch, said=said)
     began = watch.open.get(found.kind, found.since)
     return replace(watch, said=said, open={**watch.open, found.kind: began})

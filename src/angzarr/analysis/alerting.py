@@ -28,6 +28,7 @@ from angzarr.analysis.alert_rules import (
     AlertRules,
     Finding,
     Seen,
+    concerns,
     is_muted,
     see_group,
     see_job,
@@ -163,7 +164,8 @@ class Alerting:
 
     def _see_groups(self, now: datetime) -> list[Sighting]:
         """Look at the groups that failed last, and at the next ones of the sweep."""
-        groups = self._sweep.step(whole=self._first)
+        found = self._sweep.step(whole=self._first)
+        groups = [group for group in found if concerns(group, now, self.rules)]
         watches = self.alerts.watches([GROUP + group.fingerprint for group in groups])
         new: list[tuple[Group, Seen]] = []
         rest: list[Sighting] = []

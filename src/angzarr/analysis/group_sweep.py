@@ -1,4 +1,4 @@
-"""GroupSweep: all open groups in turn, a page at a time, beside those that failed last."""
+"""GroupSweep: all open groups in turn, a page at a time, beside any that failed last."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from angzarr.analysis.group import Group, GroupPage, Groups
+from angzarr.analysis.group import Group, GroupFilter, GroupPage, Groups
 
 #: Groups read at once.
 PAGE: Final = 200
+#: Also those whose entries a rule was done with when it filed them: nobody has seen them.
+_ALL: Final = GroupFilter(open_only=False)
 
 
 @dataclass(slots=True, kw_only=True)
 class GroupSweep:
     """Reads at most two pages a step, so that a step costs the same however many groups there are.
 
-    What fails is on the first page at once; what a step misses, a later one sees.
+    What fails is on the first page at once; what a step misses of open groups, a later one sees.
     """
 
     groups: Groups
@@ -27,8 +29,8 @@ class GroupSweep:
     _counting: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
 
     def step(self, *, whole: bool = False) -> list[Group]:
-        """Return the groups that failed last, and the next of all; *whole*: all that follow."""
-        first = self.groups.get_groups(limit=PAGE)
+        """Return the groups that failed last, and the next open ones; *whole*: all that follow."""
+        first = self.groups.get_groups(_ALL, limit=PAGE)
         if not (self._after and first.next):
             self._counting.clear()
             return _once(self._swept(first, whole=whole))

@@ -322,7 +322,7 @@ def test_old_alerts_are_forgotten(site):
 def test_a_ledger_away_is_said_once_a_minute_and_waited_for(site, caplog):
     worker = site.worker()
 
-    def away(**_wanted):
+    def away(*_wanted, **_page):
         raise LedgerUnavailable("no ledger at db:5432")
 
     site.groups.get_groups = away
