@@ -223,6 +223,11 @@ def bound_logger() -> Callable[[Mapping[str, Any]], Any]:
     return make
 
 
+def write_logs(level: int) -> None:
+    """Set up logging for a process that is no Celery worker; our own lines from *level*."""
+    importlib.import_module("angzarr.adapters.structlog.logs").configure(level)
+
+
 def dress_celery_logs() -> None:
     """Let Celery's log lines look like ours, where Celery sets up logging itself."""
     for signal in (signals.after_setup_logger, signals.after_setup_task_logger):

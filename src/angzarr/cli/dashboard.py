@@ -17,9 +17,10 @@ from angzarr.cli.analyze import (
     open_replayer,
 )
 from angzarr.cli.application import Application, load_application
+from angzarr.cli.log_level import LOG_LEVEL
 from angzarr.dashboard_section import DashboardToken, Role
 from angzarr.errors import ConfigurationError
-from angzarr.wiring import extra
+from angzarr.wiring import extra, write_logs
 
 if TYPE_CHECKING:
     from angzarr.dashboard.desk import Desk
@@ -35,8 +36,9 @@ def dashboard() -> None:
 @dashboard.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True)
+@LOG_LEVEL
 @click.pass_obj
-def serve(app_name: str | None, host: str, port: int) -> None:
+def serve(app_name: str | None, host: str, port: int, log_level: int) -> None:
     """Serve until stopped (SIGTERM or Ctrl-C); other machines only to callers with tokens."""
     for package in _PACKAGES:
         with extra(package, "dashboard"):
@@ -47,6 +49,7 @@ def serve(app_name: str | None, host: str, port: int) -> None:
     app = load_application(app_name)
     settings = app.settings.dashboard
     serving.check_binding(settings, host)
+    write_logs(log_level)
     with ExitStack() as doors:
         site = build_site(open_desk(app, doors), settings, hosts=[host])
         listener = doors.enter_context(serving.bind(host, port))

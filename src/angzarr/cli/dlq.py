@@ -18,7 +18,9 @@ from angzarr.cli.groups import group, groups
 from angzarr.cli.jobs import jobs
 from angzarr.cli.letters_import import import_
 from angzarr.cli.letters_move import export, move
+from angzarr.cli.log_level import LOG_LEVEL
 from angzarr.cli.spool import spool
+from angzarr.wiring import write_logs
 
 
 @click.group()
@@ -50,11 +52,13 @@ for _command in (
 
 @dlq.command()
 @click.option("--domain", "domains", multiple=True, help="Read only this domain; repeatable.")
+@LOG_LEVEL
 @click.pass_obj
-def analyze(app_name: str | None, domains: tuple[str, ...]) -> None:
+def analyze(app_name: str | None, domains: tuple[str, ...], log_level: int) -> None:
     """Run the analysis worker until it is stopped (SIGTERM or Ctrl-C)."""
     app = load_application(app_name)
     app.check_analysis()
+    write_logs(log_level)
     read = list(domains) or app.dead_letter_domains()
     with open_worker(app, read) as worker, stopped_by_signal() as stop:
         click.echo(f"{worker.name} reads {', '.join(read)}", err=True)

@@ -79,12 +79,18 @@ def is_ours() -> bool:
     return structlog.get_config()["processors"] is _PROCESSORS
 
 
-def configure(json: bool | None = None) -> None:  # noqa: FBT001 - the one choice there is
-    """Set up logging for a process of our own; *json* None: JSON unless it is a terminal."""
+def configure(level: int = logging.INFO, *, json: bool | None = None) -> None:
+    """Set up logging to stderr for a process of our own; *json* None: unless it is a terminal.
+
+    Our lines from *level*, those of other libraries from WARNING: httpx tells URLs, which hold
+    secrets, at INFO. Where the app has set up logging itself that stays as it is.
+    """
     root = logging.getLogger()
-    if not root.handlers:
-        root.addHandler(logging.StreamHandler())
-        root.setLevel(logging.INFO)
+    if root.handlers:
+        _route()
+        return
+    root.addHandler(logging.StreamHandler())
+    logging.getLogger("angzarr").setLevel(level)
     dress(root, json)
 
 
