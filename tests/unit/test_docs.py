@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
+import subprocess
 import sys
 import textwrap
 import types
@@ -217,6 +219,17 @@ def test_the_readme_publishes_to_its_handler(orders, monkeypatch):
     _, sample = blocks(CHECKOUT / "README.md", "python")
     exec(compile(sample, "README.md", "exec"), {})  # noqa: S102 - our own page
     assert sent == [("orders.sync_to_crm", [{"order_id": "o-1", "total": str(Decimal("9.90"))}])]
+
+
+def test_what_the_tutorial_publishes_is_published():
+    (sample,) = [one for one in blocks(DOCS / "tutorial.md", "python") if "app.publish(" in one]
+    env = {**os.environ, "CELERY_BROKER_URL": "memory://", "PYTHONPATH": str(CHECKOUT / "src")}
+    env.pop("ANGZARR_CONFIG", None)
+    told = subprocess.run(
+        [sys.executable, "-c", sample],
+        cwd=CHECKOUT / "examples", env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
 
 
 # -- commands ------------------------------------------------------------------------------
