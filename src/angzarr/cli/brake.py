@@ -15,8 +15,9 @@ from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
-from angzarr.cli.entry_view import console, moment, safe
-from angzarr.cli.spans import span
+from angzarr.cli.entry_view import console, safe
+from angzarr.cli.local_time import moment
+from angzarr.cli.spans import Span
 
 _HELD: Final = {
     Scope.NOTHING: "released: replays go on",
@@ -44,7 +45,7 @@ def status(app_name: str | None, *, as_json: bool) -> None:
 @brake.command()
 @click.option("--all", "everything", is_flag=True, help="Stop what people began, too.")
 @click.option("--why", default="", help="Why, for the history and those who look.")
-@click.option("--for", "lasts", callback=span, help="After how long it lets go: 15m, 2h, 1d.")
+@click.option("--for", "lasts", type=Span(), help="After how long it lets go: 15m, 2h, 1d.")
 @JSON
 @click.pass_obj
 def pull(

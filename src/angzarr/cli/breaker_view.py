@@ -10,6 +10,7 @@ from rich.table import Table
 
 from angzarr.ages import ago, span_text
 from angzarr.cli.entry_view import console, safe
+from angzarr.cli.local_time import moment
 from angzarr.printable import printable
 from angzarr.resilience.breaker import Phase, State, Transition
 from angzarr.resilience.breaker_json import counts
@@ -56,9 +57,8 @@ def line(change: Transition) -> str:
     counts_ = change.counts
     judged = f", {counts_.failures} of {counts_.requests} calls failed" if counts_.requests else ""
     by = f", by {change.by}" if change.by else ""
-    at = change.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     what = f"{change.before} to {change.after}, {change.reason}"
-    return printable(f"{at}  {change.name}: {what}{judged}{by}")
+    return printable(f"{moment(change.at)}  {change.name}: {what}{judged}{by}")
 
 
 def next_probe(state: State, now: datetime) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import click
@@ -15,6 +14,8 @@ from angzarr.analysis.ledger import EntryFilter, Ledger
 from angzarr.analysis.verb import LONGEST_NOTE
 from angzarr.cli.application import Application
 from angzarr.cli.completion import entry_ids
+from angzarr.cli.group_choice import whole_fingerprint
+from angzarr.cli.spans import Moment
 from angzarr.dead_letters.letter import Reason
 from angzarr.resilience.category import Category
 
@@ -24,12 +25,18 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 SHORTEST_ID: Final = 6
 
 _REASONS: Final = [*(reason.value for reason in Reason), UNREADABLE]
+_GROUP: Final = click.option(
+    "--group",
+    "fingerprint",
+    callback=whole_fingerprint,
+    help="Fingerprint of the failure, or how it begins.",
+)
 _FILTERS: Final = (
     click.option("--handler", "handler_name", help="Name of the handler."),
     click.option("--domain", help="Domain of the letter."),
     click.option("--event-type", help="Type of the event."),
     click.option("--event", "event_id", help="Id of the event."),
-    click.option("--group", "fingerprint", help="Fingerprint of the failure."),
+    _GROUP,
     click.option("--tenant", "tenant_id", help="Id of the tenant."),
     click.option("--correlation", "correlation_id", help="Correlation id of the event."),
     click.option("--reason", type=click.Choice(_REASONS), help="Why it became a letter."),
@@ -38,8 +45,8 @@ _FILTERS: Final = (
     click.option("--error-code", help="Code of the error."),
     click.option("--release", "version", help="Release of the worker that failed last."),
     click.option("--class", "failure_class", type=click.Choice([c.value for c in FailureClass])),
-    click.option("--since", type=click.DateTime(), help="Last failed at or after, local time."),
-    click.option("--until", type=click.DateTime(), help="Last failed before, local time."),
+    click.option("--since", type=Moment(), help="Last failed at or after; 2h: two hours ago."),
+    click.option("--until", type=Moment(), help="Last failed before."),
 )
 STATUS: Final = click.option(
     "--status", type=click.Choice([status.value for status in Status]), help="Status of the entry."
@@ -133,11 +140,8 @@ def chosen(
 
 
 def filter_of(options: dict[str, Any]) -> EntryFilter:
-    """Return the filter that *options* name; a person's times are local ones."""
-    known: dict[str, Any] = {
-        name: value.astimezone() if isinstance(value, datetime) else value
-        for name, value in options.items()
-    }
+    """Return the filter that *options* name."""
+    known = dict(options)
     if known.get("failure_class"):
         known["failure_class"] = FailureClass(known["failure_class"])
     return EntryFilter(**known)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
 from rich.console import Console
@@ -20,6 +19,7 @@ from angzarr.analysis.entry import (
     payload_of,
 )
 from angzarr.analysis.ledger import FailureStats, Page
+from angzarr.cli.local_time import moment
 from angzarr.printable import printable
 
 #: Characters of an id that a person sees and types; fewer than the shortest is refused.
@@ -135,6 +135,9 @@ def print_stats(stats: FailureStats) -> None:
 
 def print_results(results: Sequence[tuple[Entry, str]], *, done: str) -> None:
     """Print what was *done* with which entries, and why it was not with the others."""
+    if not results:
+        console().print("no entry fits: nothing was done")
+        return
     table = Table(Column("entry", no_wrap=True), "handler", "event", "result")
     for entry, problem in results:
         result = safe(problem, "red") if problem else safe(done, "green")
@@ -200,8 +203,3 @@ def pairs(values: Mapping[str, object], title: str | None = None) -> Table:
 
 def _one_line(entry: Entry) -> str:
     return f"{entry.error_type}: {entry.error_message}".strip(": ").partition("\n")[0][:120]
-
-
-def moment(at: datetime | None) -> str:
-    """Return *at* in local time, which is also what --since and --until take."""
-    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at else ""

@@ -13,7 +13,7 @@ from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console
-from angzarr.cli.spans import span
+from angzarr.cli.spans import Moment, Span
 from angzarr.printable import printable
 from angzarr.resilience.switch_rules import fits
 from angzarr.resilience.switches import REMEMBERED, Action, Selector, Switch, SwitchControls
@@ -28,8 +28,8 @@ _SELECTORS: Final = (
     click.option("--all", "everything", is_flag=True, help="All, in place of the above."),
 )
 _TERMS: Final = (
-    click.option("--until", type=click.DateTime(), help="When it ends by itself, local time."),
-    click.option("--for", "lasts", callback=span, help="Or after how long: 90s, 15m, 2h, 1d."),
+    click.option("--until", type=Moment(ago=False), help="When it ends by itself, local time."),
+    click.option("--for", "lasts", type=Span(), help="Or after how long: 90s, 15m, 2h, 1d."),
 )
 _REASON: Final = "Why, for the history and everybody's logs."
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -202,7 +202,7 @@ def _until(said: dict[str, Any]) -> datetime | timedelta | None:
         raise click.UsageError("say --until or --for, not both")
     if until is None:
         return lasts  # type: ignore[no-any-return]
-    ends: datetime = until.astimezone()
+    ends: datetime = until
     if ends <= datetime.now(UTC):
         msg = f"--until {until} is over already"
         raise click.UsageError(msg)

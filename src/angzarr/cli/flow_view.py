@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from rich.table import Table
 
 from angzarr.cli.entry_view import console, safe
+from angzarr.cli.local_time import moment
 from angzarr.printable import printable
 from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
 
@@ -26,8 +26,8 @@ def table(switches: Sequence[Switch], unreadable: Sequence[str]) -> Table:
             safe(switch.id),
             safe(_what(switch), _COLOURS[switch.action]),
             safe(switch.selector),
-            safe(_local(switch.at)),
-            safe(_local(switch.until) if switch.until else ""),
+            safe(moment(switch.at)),
+            safe(moment(switch.until) if switch.until else ""),
             safe(switch.by),
             safe(switch.reason),
         )
@@ -38,7 +38,7 @@ def table(switches: Sequence[Switch], unreadable: Sequence[str]) -> Table:
 
 def line(switch: Switch) -> str:
     """Return *switch* as a line."""
-    until = f", until {_local(switch.until)}" if switch.until else ""
+    until = f", until {moment(switch.until)}" if switch.until else ""
     return f"{switch}{until}"
 
 
@@ -57,10 +57,10 @@ def print_history(changes: Sequence[SwitchChange]) -> None:
 def _change_line(change: SwitchChange) -> str:
     why = f": {change.reason}" if change.reason else ""
     until = change.after.until if change.after is not None else None
-    ends = f", until {_local(until)}" if until else ""
+    ends = f", until {moment(until)}" if until else ""
     instead = f", in place of what is {change.before}" if change.before and change.after else ""
     return printable(
-        f"{_local(change.at)}  {change.word} {_which(change)}, by {change.by}{why}{ends}{instead}"
+        f"{moment(change.at)}  {change.word} {_which(change)}, by {change.by}{why}{ends}{instead}"
     )
 
 
@@ -105,7 +105,3 @@ def change_json(change: SwitchChange) -> dict[str, Any]:
         "before": change.before and switch_json(change.before),
         "after": change.after and switch_json(change.after),
     }
-
-
-def _local(at: datetime) -> str:
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from angzarr.analysis.entry import HistoryLine
 from angzarr.analysis.group import Group, GroupPage, GroupStatus
-from angzarr.cli.entry_view import console, history_table, moment, pairs, safe
+from angzarr.cli.entry_view import console, history_table, pairs, safe
+from angzarr.cli.local_time import moment
 
 _COLOURS: Final = {
     GroupStatus.NEW: "red",

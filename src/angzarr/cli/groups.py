@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -15,33 +12,13 @@ from angzarr.analysis.group import Amendment, Group, GroupFilter, Groups, GroupS
 from angzarr.analysis.ledger import LONGEST_PAGE
 from angzarr.cli import group_view
 from angzarr.cli.analyze import person
-from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
+from angzarr.cli.group_choice import find_group, opened_groups
+from angzarr.cli.spans import Moment, Span
 
 _STATUSES: Final = [status.value for status in GroupStatus]
-_SPAN: Final = re.compile(r"(\d{1,6})([smhdw])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 #: A mute is not for ever: whoever wants that says so once a year.
-_LONGEST_MUTE: Final = timedelta(days=366)
-
-
-class Span(click.ParamType[timedelta]):
-    """A span of time as people write it: 30m, 2d."""
-
-    name = "span"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Return the span that *value* names."""
-        found = _SPAN.fullmatch(str(value).strip())
-        if found is None:
-            self.fail(f"{value!r} is no span: write it as 30m, 12h, 2d or 1w", param, ctx)
-        span = timedelta(**{_UNITS[found[2]]: int(found[1])})
-        if not timedelta(0) < span <= _LONGEST_MUTE:
-            self.fail(f"{value!r} is not between a second and a year", param, ctx)
-        return span
 
 
 @click.command("groups")
@@ -50,8 +27,8 @@ class Span(click.ParamType[timedelta]):
 @click.option("--error", "error_type", help="Type of the error.")
 @click.option("--owner", help="Who looks after it.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Status of the group.")
-@click.option("--since", type=click.DateTime(), help="Last failed at or after, local time.")
-@click.option("--until", type=click.DateTime(), help="Last failed before, local time.")
+@click.option("--since", type=Moment(), help="Last failed at or after; 2h: two hours ago.")
+@click.option("--until", type=Moment(), help="Last failed before.")
 @click.option("--all", "every", is_flag=True, help="Also groups without open entries.")
 @click.option("--limit", type=click.IntRange(1, LONGEST_PAGE), default=50, show_default=True)
 @click.option("--after", default="", help="Cursor that the page before printed.")
@@ -68,7 +45,7 @@ def groups(
     **wanted: Any,
 ) -> None:
     """List groups of failures with open entries, the one that failed last first."""
-    with _opened(app_name) as opened:
+    with opened_groups(app_name) as opened:
         try:
             page = opened.get_groups(_filter_of(wanted, every=every), limit=limit, after=after)
         except ValueError as error:
@@ -99,8 +76,8 @@ def group(
 ) -> None:
     """Show the group FINGERPRINT (or how it begins), after changing what options say."""
     amendment = _amendment_of(words, mute)
-    with _opened(app_name) as opened:
-        found = _find(opened, fingerprint)
+    with opened_groups(app_name) as opened:
+        found = find_group(opened, fingerprint)
         if amendment != Amendment():
             found = _amended(opened, found, amendment)
         history = opened.group_history(found.fingerprint)
@@ -110,21 +87,9 @@ def group(
         group_view.print_detail(found, history)
 
 
-@contextmanager
-def _opened(app_name: str | None) -> Iterator[Groups]:
-    opened = load_application(app_name).open_groups()
-    try:
-        yield opened
-    finally:
-        opened.close()
-
-
 def _filter_of(options: dict[str, Any], *, every: bool) -> GroupFilter:
-    """Return the filter that *options* name; a person's times are local ones."""
-    known: dict[str, Any] = {
-        name: value.astimezone() if isinstance(value, datetime) else value
-        for name, value in options.items()
-    }
+    """Return the filter that *options* name."""
+    known = dict(options)
     if known.get("status"):
         known["status"] = GroupStatus(known["status"])
     return GroupFilter(**known, open_only=not every)
@@ -137,22 +102,6 @@ def _amendment_of(words: dict[str, Any], mute: timedelta | None) -> Amendment:
     status = GroupStatus(words["status"]) if words["status"] else None
     until = datetime.now(UTC).replace(microsecond=0) + mute if mute else None
     return Amendment(**{**words, "status": status}, muted_until=until)
-
-
-def _find(opened: Groups, beginning: str) -> Group:
-    """Return the one group whose fingerprint is so, or begins so."""
-    if exact := opened.open_group(beginning):
-        return exact
-    found = opened.get_groups(GroupFilter(prefix=beginning, open_only=False), limit=2).groups
-    if not found:
-        msg = (
-            f"there is no group {beginning!r} in the ledger; `angzarr dlq groups --all` shows them"
-        )
-        raise click.ClickException(msg)
-    if len(found) > 1:
-        msg = f"several groups begin with {beginning!r}: give more of the fingerprint"
-        raise click.UsageError(msg)
-    return found[0]
 
 
 def _amended(opened: Groups, found: Group, amendment: Amendment) -> Group:

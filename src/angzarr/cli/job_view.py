@@ -18,6 +18,7 @@ from angzarr.analysis.edit_review import EditReview
 from angzarr.analysis.entry import HistoryLine
 from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
 from angzarr.cli.entry_view import SHORT_ID, console, safe
+from angzarr.cli.local_time import moment
 
 #: Seconds between two looks at a job that is followed.
 LOOK: Final = 0.5
@@ -89,9 +90,9 @@ def print_detail(
         "edits": "those without an answer are left out" if plan.original else "",
         "chosen": _chosen(job.selection),
         "handlers": ", ".join(job.handlers),
-        "begun": f"{_time(job.created_at)} by {job.created_by}",
+        "begun": f"{moment(job.created_at)} by {job.created_by}",
         "approved": job.approved_by,
-        "ended": _time(job.ended_at) if job.ended_at else "",
+        "ended": moment(job.ended_at),
         "note": job.note,
     }
     for name, value in told.items():
@@ -100,7 +101,7 @@ def print_detail(
     if edit:
         _print_edit(out, job, edit)
     for line in history:
-        out.print(safe(f"  {_time(line.at)}  {line.who}  {line.what}  {line.detail}"))
+        out.print(safe(f"  {moment(line.at)}  {line.who}  {line.what}  {line.detail}"))
     for one in refused:
         out.print(safe(f"  refused {one.entry_id[:12]}: {one.reason}"))
 
@@ -120,7 +121,7 @@ def _chosen(selection: Selection) -> str:
 
 
 def _said(value: object) -> str:
-    return _time(value) if isinstance(value, datetime) else str(value)
+    return moment(value) if isinstance(value, datetime) else str(value)
 
 
 def _print_edit(out: Console, job: ReplayJob, edit: EditReview) -> None:
@@ -203,7 +204,3 @@ def _lines(jobs: Iterable[ReplayJob]) -> ReplayJob:
             console().print(safe(line))
         last = line
     return job
-
-
-def _time(moment: object) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,28 +1,61 @@
-"""Spans of time as a person writes them: ``90s``, ``15m``, ``2h``, ``1d12h``."""
+"""Spans of time and moments as a person writes them: ``90s``, ``1d12h``, ``2026-11-22T14:30Z``."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import click
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_SPAN: Final = re.compile(r"(?:\d{1,9}[smhd])+")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_PART: Final = r"(\d{1,9})([smhdw])"
+_SPAN: Final = re.compile(f"(?:{_PART})+")
 _LONGEST: Final = timedelta(days=366)
 
 
-def span(_ctx: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
-    """Return the span that *value* says: ``90s``, ``15m``, ``2h``, ``1d12h``."""
-    if value is None:
+def _span_in(text: str) -> timedelta | None:
+    """Return the span that *text* names, None for anything else."""
+    if not _SPAN.fullmatch(text):
         return None
-    if not _SPAN.fullmatch(value):
-        msg = f"{value!r} is no duration: write 90s, 15m, 2h or 1d12h"
-        raise click.BadParameter(msg)
-    parts = re.findall(r"(\d+)([smhd])", value)
-    span = timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
-    if not timedelta(0) < span <= _LONGEST:
-        msg = f"{value!r} must be more than 0 s and at most {_LONGEST.days} d"
-        raise click.BadParameter(msg)
-    return span
+    return timedelta(seconds=sum(int(n) * _UNITS[unit] for n, unit in re.findall(_PART, text)))
+
+
+class Span(click.ParamType[timedelta]):
+    """A span of up to a year: ``90s``, ``15m``, ``2h``, ``1d12h``, ``1w``."""
+
+    name = "span"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return the span that *value* names."""
+        span = _span_in(str(value).strip())
+        if span is None:
+            self.fail(f"{value!r} is no span: write 90s, 15m, 2h, 1d12h or 1w", param, ctx)
+        if not timedelta(0) < span <= _LONGEST:
+            self.fail(f"{value!r} must be more than 0 s and at most {_LONGEST.days} d", param, ctx)
+        return span
+
+
+class Moment(click.ParamType[datetime]):
+    """A moment as ISO 8601 has it, in local time unless it says its zone; *ago*: or a span ago."""
+
+    name = "moment"
+
+    def __init__(self, *, ago: bool = True) -> None:
+        self._ago = ago
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Return the moment that *value* names, aware of its zone."""
+        text = str(value).strip()
+        try:
+            if self._ago and (span := _span_in(text)) is not None:
+                return datetime.now(UTC) - span
+            return datetime.fromisoformat(text).astimezone()
+        except (ValueError, OverflowError):
+            ago = ", or 1h for an hour ago" if self._ago else ""
+            msg = f"{value!r} is no moment: write 2026-11-22, 2026-11-22T14:30 or …14:30Z{ago}"
+            self.fail(msg, param, ctx)

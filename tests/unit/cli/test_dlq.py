@@ -8,6 +8,7 @@ import threading
 import time
 import types
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
@@ -395,3 +396,30 @@ def test_analyze_runs_the_whole_loop_until_sigterm(app, ledger, run):
     assert (entry.resolved_by, entry.replays) == ("replay 1 (handled)", 1)
     assert signal.getsignal(signal.SIGTERM) is before
     assert calls == ["begun", "ended"]
+
+
+@pytest.mark.parametrize(
+    ("since", "found"),
+    [("2h", True), ("10m", False), ("{ago}Z", True), ("{ago}+00:00", True), ("2999-01-01", False)],
+)
+def test_since_takes_a_span_and_moments_of_any_zone(ledger, run, since, found):
+    failed_at = datetime.now(UTC) - timedelta(hours=1)
+    ledger.add_failed_event(letter_of(last_attempt_at=failed_at))
+    ago = f"{failed_at - timedelta(minutes=1):%Y-%m-%dT%H:%M}"
+    told = run("dlq", "list", "--since", since.format(ago=ago)).output
+    assert ("no entries" not in told) is found
+
+
+def test_what_is_no_moment_is_refused_with_examples(ledger, run):
+    result = run("dlq", "list", "--since", "yesterday")
+    assert (result.exit_code, "write 2026-11-22" in result.output) == (2, True)
+
+
+def test_a_group_is_named_by_its_beginning_and_a_mistyped_one_is_an_error(ledger, run):
+    (entry,) = ledger.add_failed_events([letter_of()])
+    told = run("dlq", "list", "--group", entry.fingerprint[:6])
+    assert entry.id[:12] in told.output
+    for command in ("list", "replay", "skip"):
+        result = run("dlq", command, "--group", "nonsense")
+        assert result.exit_code == 1
+        assert "there is no group 'nonsense'" in result.output

@@ -153,8 +153,8 @@ def test_a_time_is_a_local_one(run, app):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--for", "soon"], "write 90s, 15m, 2h or 1d12h"),
-        (["--for", "2"], "write 90s, 15m, 2h or 1d12h"),
+        (["--for", "soon"], "write 90s, 15m, 2h, 1d12h or 1w"),
+        (["--for", "2"], "write 90s, 15m, 2h, 1d12h or 1w"),
         (["--for", "0s"], "more than 0 s"),
         (["--for", "367d"], "at most 366 d"),
         (["--for", "999999999d"], "at most 366 d"),

@@ -126,8 +126,8 @@ def test_group_is_amended_and_tells_who_did_it(filled, run):
     [
         (("bb",), "there is no group 'bb'", 1),
         (("aa",), "give more of the fingerprint", 2),
-        (("aa11", "--mute", "soon"), "write it as 30m, 12h, 2d or 1w", 2),
-        (("aa11", "--mute", "0d"), "between a second and a year", 2),
+        (("aa11", "--mute", "soon"), "write 90s, 15m, 2h, 1d12h or 1w", 2),
+        (("aa11", "--mute", "0d"), "more than 0 s and at most 366 d", 2),
         (("aa11", "--mute", "2d", "--unmute"), "contradict", 2),
         (("aa11", "--status", "regressed"), "not by hand", 1),
         (("aa11", "--note", "x" * 5000), "4,000 characters at most", 1),

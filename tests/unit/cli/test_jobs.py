@@ -14,6 +14,7 @@ from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.cli import entry_replay, job_view
 from angzarr.cli.analyze import open_worker
+from angzarr.cli.local_time import moment
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.events import headers as names
 
@@ -194,7 +195,7 @@ def proposed(ledger, jobs):
 def test_whoever_approves_is_shown_what_and_asked(run, jobs, proposed):
     asked = run("dlq", "jobs", "approve", proposed.id, input="n\n")
     for told in (
-        "domain order, until 2030-01-01 00:00:00 UTC", "stages 2, all", "bank",
+        f"domain order, until {moment(datetime(2030, 1, 1, tzinfo=UTC))}", "stages 2, all", "bank",
         "to queue spare", "by somebody else", "Approve this job of 3 entries?",
     ):  # fmt: skip
         assert told in asked.output, told
