@@ -15,6 +15,7 @@ from angzarr.analysis.alert import NOTICES, Kind, Sample, Severity, Watch
 from angzarr.analysis.entry import Entry, FailureClass, Status
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.job import JobStatus, ReplayJob
+from angzarr.analysis.newer_words import is_known, of_newer
 
 #: Samples that are taken within a window: growth is seen over up to a quarter more than it.
 SLICES: Final = 4
@@ -123,12 +124,15 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
 
     What it was alerted of is over; should it fail again that is news.
     """
+    if watch.open and not any(map(is_known, watch.open)):
+        return Seen(watch)
     silent = group is not None and is_muted(group, now)
     findings = [] if silent else _resolutions(watch, now)
     after = replace(
         watch,
-        open={},
-        said={kind: at for kind, at in watch.said.items() if kind in NOTICES},
+        open=of_newer(watch.open),
+        said={kind: at for kind, at in watch.said.items() if kind in NOTICES}
+        | of_newer(watch.said),
         floor=group.entries if group else 0,
         samples=(Sample(now, group.entries),) if group else (),
     )
@@ -191,7 +195,8 @@ def _current(watch: Watch, group: Group) -> Watch:
     """
     last = watch.samples[-1] if watch.samples else None
     if last and group.entries < last.entries and group.first_failed_at > last.at:
-        return Watch(subject=watch.subject, revision=watch.revision)
+        fresh = Watch(subject=watch.subject, revision=watch.revision)
+        return replace(fresh, said=of_newer(watch.said), open=of_newer(watch.open))
     return replace(watch, letters=min(watch.letters, group.occurrences))
 
 
@@ -259,13 +264,15 @@ def _said(watch: Watch, found: Finding, now: datetime, *, lasts: bool = True) ->
 
 def _quiet(watch: Watch, group: Group) -> Watch:
     """Return *watch* of a muted group: nothing was said, so that what goes on is said after it."""
-    return replace(watch, said={}, letters=group.occurrences, status=group.status.value)
+    return replace(
+        watch, said=of_newer(watch.said), letters=group.occurrences, status=group.status.value
+    )
 
 
 def _over(watch: Watch, kind: Kind, now: datetime) -> Seen:
     if kind not in watch.open:
         return _stored(watch, watch)
-    after = replace(watch, open={}, said={})
+    after = replace(watch, open=of_newer(watch.open), said=of_newer(watch.said))
     return _stored(watch, after, _resolutions(watch, now))
 
 
@@ -273,7 +280,7 @@ def _resolutions(watch: Watch, now: datetime, besides: Kind | None = None) -> li
     return [
         Finding(kind, since, now, 0, resolved=True)
         for kind, since in watch.open.items()
-        if kind is not besides
+        if kind is not besides and is_known(kind)
     ]
 
 

@@ -38,10 +38,8 @@ class JobStatus(StrEnum):
     DONE = "done"
 
 
-#: A job in one of these keeps its entries to itself.
-UNFINISHED: Final = frozenset(
-    {JobStatus.PROPOSED, JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.HALTED}
-)
+#: A job in none of these keeps its entries to itself, whatever a newer release calls its status.
+ENDED: Final = frozenset({JobStatus.CANCELLED, JobStatus.DONE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +183,10 @@ class ItemState(StrEnum):
     REFUSED = "refused"
 
 
-#: Entries in these are the job's own while it is unfinished.
-OPEN_STATES: Final = frozenset({ItemState.CHOSEN, ItemState.BEGUN, ItemState.SENT})
+#: Entries in none of these are the job's own until it has ended.
+ENDED_STATES: Final = frozenset(
+    {ItemState.HANDLED, ItemState.FAILED, ItemState.UNANSWERED, ItemState.REFUSED}
+)
 
 
 class JobItem(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from angzarr.analysis.job import UNFINISHED, JobStatus, ReplayJob
+from angzarr.analysis.job import ENDED, JobStatus, ReplayJob
 from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.recovery import AUTOMATIC
 
@@ -50,7 +50,7 @@ def _adds_up(one: ReplayJob, job: ReplayJob) -> bool:
         return False
     if AUTOMATIC in (one.created_by, job.created_by):
         same = (one.created_by, one.group) == (job.created_by, job.group)
-        return same and one.status in UNFINISHED
+        return same and one.status not in ENDED
     lately = one.ended_at is None or one.ended_at > job.created_at - ADDED_UP
     return lately and same_person(one.created_by, job.created_by)
 

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from angzarr.analysis.entry import OPEN, Entry, Status
 from angzarr.analysis.job import (
-    OPEN_STATES,
-    UNFINISHED,
+    ENDED,
+    ENDED_STATES,
     ItemState,
     JobItem,
     JobPlan,
@@ -31,7 +31,8 @@ from angzarr.analysis.job import (
 )
 from angzarr.analysis.job_approval import is_anybody, same_person, waits_for
 from angzarr.analysis.job_edit import REPLAYED, JobEdit
-from angzarr.analysis.transition import DECIDED_BY_PEOPLE, NOT_REPLAYABLE
+from angzarr.analysis.newer_words import is_known
+from angzarr.analysis.transition import DECIDED_BY_PEOPLE, REPLAYABLE
 from angzarr.resilience.breaker import Phase
 
 #: Answers by which a stage is judged, at most: the last ones.
@@ -229,7 +230,7 @@ def resumed(job: ReplayJob, now: datetime, _by: str) -> ReplayJob | None:
 
 def cancelled(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
     """Return *job* ended by a person."""
-    if job.status not in UNFINISHED:
+    if job.status in ENDED or not is_known(job.status):
         return None
     return replace(job, status=JobStatus.CANCELLED, said=f"cancelled by {by}", ended_at=now)
 
@@ -238,7 +239,7 @@ def refusal(seen: Seen | None, chosen_as: Status, most_replays: int) -> str:
     """Return why an entry that was chosen as *chosen_as* is not replayed now, or nothing."""
     if seen is None:
         return "the entry was removed meanwhile"
-    if seen.status in NOT_REPLAYABLE:
+    if seen.status not in REPLAYABLE:
         return f"the entry is {seen.status}"
     if seen.status in DECIDED_BY_PEOPLE and seen.status is not chosen_as:
         return f"the entry is {seen.status} meanwhile"
@@ -258,7 +259,7 @@ def ending(seen: Seen | None, replay: int) -> ItemState | None:
         return ItemState.UNANSWERED
     if seen.replays > replay or seen.letter_replay >= replay:
         return ItemState.FAILED
-    if seen.status is Status.RETRYING:
+    if seen.status is Status.RETRYING or not is_known(seen.status):
         return None
     if seen.status in {Status.RESOLVED, Status.SKIPPED, Status.COMPENSATED}:
         return ItemState.HANDLED
@@ -275,7 +276,7 @@ def owns(job: JobStatus, item: JobItem, entry: Entry) -> bool:
 
     That is so while the job has it, and for the decision about the failure of the job's replay.
     """
-    if job in UNFINISHED and item.state in OPEN_STATES:
+    if job not in ENDED and item.state not in ENDED_STATES:
         return True
     sent = item.replay > 0 and item.state not in {ItemState.REFUSED, ItemState.CHOSEN}
     return sent and entry.status is Status.FAILED and entry.replays == item.replay

@@ -14,7 +14,7 @@ from typing import Final
 
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.group import Group, GroupStatus
-from angzarr.analysis.job import UNFINISHED, JobStatus, ReplayJob
+from angzarr.analysis.job import ENDED, JobStatus, ReplayJob
 
 #: Who stands in the history of such a job, and what its id begins with.
 AUTOMATIC: Final = "automatic"
@@ -92,7 +92,7 @@ def may_begin(before: Sequence[ReplayJob], now: datetime, newer_release: str = "
     if not before:
         return True
     last = before[-1]
-    if last.status in UNFINISHED - {JobStatus.HALTED}:
+    if last.status not in ENDED | {JobStatus.HALTED}:
         return False
     return bool(newer_release) or now >= (last.ended_at or last.created_at) + pause_after(before)
 

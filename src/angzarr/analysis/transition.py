@@ -34,6 +34,7 @@ from angzarr.analysis.entry import (
     first_failed_at,
     replay_of,
 )
+from angzarr.analysis.newer_words import is_known
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.dead_letters.letter import DeadLetter
 
@@ -49,8 +50,8 @@ DECIDED_BY_PEOPLE: Final = frozenset(
 )
 #: What a decision may close an entry as.
 _CLOSED_BY_RULE: Final = frozenset({Status.ARCHIVED, Status.SKIPPED})
-#: A replay is under way, or there is nothing left to do.
-NOT_REPLAYABLE: Final = frozenset({Status.RETRYING, Status.RESOLVED, Status.COMPENSATED})
+#: In the others a replay is under way or nothing is left to do, or only newer workers know what.
+REPLAYABLE: Final = frozenset(Status) - {Status.RETRYING, Status.RESOLVED, Status.COMPENSATED}
 
 
 class Action(StrEnum):
@@ -162,7 +163,7 @@ def leased(entry: Entry, until: datetime) -> Entry:
 
 def replayable(entry: Entry) -> bool:
     """Tell whether a replay of *entry* may begin: none is under way, and it is not settled."""
-    return entry.status not in NOT_REPLAYABLE
+    return entry.status in REPLAYABLE
 
 
 def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta) -> Change | None:
@@ -224,7 +225,8 @@ def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
     if replay < entry.replays:
         return counted
     told = replace(counted, **_facts(failure, now), replays=replay)
-    if replay == entry.replays and entry.status in DECIDED_BY_PEOPLE:
+    decided = entry.status in DECIDED_BY_PEOPLE or not is_known(entry.status)
+    if replay == entry.replays and decided:
         return told
     return replace(
         told,

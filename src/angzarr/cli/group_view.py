@@ -59,7 +59,7 @@ def print_detail(group: Group, history: Sequence[HistoryLine]) -> None:
 def _cells(group: Group) -> tuple[Text, ...]:
     return (
         safe(group.fingerprint),
-        safe(group.status, _COLOURS[group.status]),
+        safe(group.status, _COLOURS.get(group.status, "")),
         safe(group.handler_name),
         safe(group.failure_class or ""),
         safe(_error(group)[:_SHORT]),

@@ -11,8 +11,8 @@ from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis import job_approval, job_rules, job_story
 from angzarr.analysis.entry import Entry, HistoryLine, Status
 from angzarr.analysis.job import (
-    OPEN_STATES,
-    UNFINISHED,
+    ENDED,
+    ENDED_STATES,
     ItemState,
     JobItem,
     JobPage,
@@ -26,7 +26,7 @@ from angzarr.analysis.job_marking import JobMarking, JobRule
 from angzarr.analysis.job_rules import Answer, Seen
 from angzarr.analysis.job_work import Begun, JobWork, Noted
 from angzarr.analysis.ledger import LONGEST_PAGE, Cursor, read_cursor
-from angzarr.analysis.transition import NOT_REPLAYABLE
+from angzarr.analysis.transition import REPLAYABLE
 from angzarr.clock import Clock, SystemClock
 
 
@@ -270,7 +270,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         found = list(self._found(selection))
         if selection.status is None and not selection.entry_ids:
             found = [entry for entry in found if entry.status in job_rules.CHOSEN_BY_DEFAULT]
-        found = [entry for entry in found if entry.status not in NOT_REPLAYABLE]
+        found = [entry for entry in found if entry.status in REPLAYABLE]
         found.sort(key=lambda entry: (entry.last_failed_at, entry.id))
         return found[: selection.limit]
 
@@ -301,7 +301,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
     def _owner(self, entry_id: str) -> str:
         """Return the unfinished job that has an entry, or an empty string."""
         for kept, item in self._all_items():
-            open_ = item.state in OPEN_STATES and kept.job.status in UNFINISHED
+            open_ = item.state not in ENDED_STATES and kept.job.status not in ENDED
             if open_ and item.entry_id == entry_id:
                 return kept.job.id
         return ""

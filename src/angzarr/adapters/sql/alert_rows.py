@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from angzarr.analysis.alert import Alert, Kind, Sample, Severity, Watch
+from angzarr.analysis.newer_words import is_known, read_word
 
-_TIMES = ("raised_at", "since", "last_at")
+_FIELDS: Final = tuple(field.name for field in fields(Alert))
+_TIMES: Final = ("raised_at", "since", "last_at")
 
 
 def alert_text(alert: Alert) -> str:
@@ -18,11 +21,13 @@ def alert_text(alert: Alert) -> str:
 
 
 def alert_from(text: str) -> Alert:
-    """Return the alert that *text* was made from."""
-    said: dict[str, Any] = json.loads(text)
+    """Return the alert that *text* was made from; one of a newer release says all that it must."""
+    told: dict[str, Any] = json.loads(text)
+    said = {name: told[name] for name in _FIELDS if name in told}
     said |= {name: datetime.fromisoformat(said[name]) for name in _TIMES}
-    said |= {"kind": Kind(said["kind"]), "severity": Severity(said["severity"])}
-    return Alert(**said)
+    severity = read_word(Severity, said["severity"])
+    said["severity"] = severity if is_known(severity) else Severity.ERROR
+    return Alert(**said | {"kind": read_word(Kind, said["kind"])})
 
 
 def watch_text(watch: Watch) -> str:
@@ -53,5 +58,5 @@ def watch_from(subject: str, text: str, revision: int) -> Watch:
     )
 
 
-def _times(said: dict[str, str]) -> dict[Kind, datetime]:
-    return {Kind(kind): datetime.fromisoformat(at) for kind, at in said.items()}
+def _times(said: Mapping[str, str]) -> dict[Kind, datetime]:
+    return {read_word(Kind, kind): datetime.fromisoformat(at) for kind, at in said.items()}

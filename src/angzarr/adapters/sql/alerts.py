@@ -29,6 +29,7 @@ from angzarr.analysis.alert import (
     Told,
     Watch,
 )
+from angzarr.analysis.newer_words import read_word
 from angzarr.clock import Clock, SystemClock
 
 _watches, _alerts, _deliveries = (
@@ -231,7 +232,7 @@ def _told(connection: Connection, ids: Sequence[str]) -> dict[str, list[Told]]:
     wanted = select(ledger_alert_deliveries).where(_deliveries.alert_id.in_(ids))
     found: dict[str, list[Told]] = {}
     for row in connection.execute(wanted.order_by(_deliveries.sink)):
-        told = Told(row.sink, Fate(row.fate), row.attempts, row.problem)
+        told = Told(row.sink, read_word(Fate, row.fate), row.attempts, row.problem)
         found.setdefault(row.alert_id, []).append(told)
     return found
 

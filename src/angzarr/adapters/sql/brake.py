@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, Select, insert, select, text
 from angzarr.adapters.sql.brake_tables import ledger_brake
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.analysis.brake import Brake, BrakeState, Scope, moved, standing
+from angzarr.analysis.newer_words import is_known, read_word
 from angzarr.clock import Clock, SystemClock
 
 _columns = ledger_brake.c
@@ -78,8 +79,9 @@ def _newest(limit: int, older: int | None = None) -> Select[Any]:
 
 
 def _state(row: Row[Any]) -> BrakeState:
+    scope = read_word(Scope, row.scope)
     return BrakeState(
-        scope=Scope(row.scope),
+        scope=scope if is_known(scope) else Scope.ALL,  # what it holds beyond is not known
         by=row.by,
         why=row.why,
         at=row.at,

@@ -28,9 +28,9 @@ from sqlalchemy import (
 from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_queries import conditions_of
 from angzarr.adapters.sql.ledger_tables import ledger_entries
-from angzarr.analysis.job import OPEN_STATES, UNFINISHED, ItemState, Selection
+from angzarr.analysis.job import ENDED, ENDED_STATES, ItemState, Selection
 from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
-from angzarr.analysis.transition import NOT_REPLAYABLE
+from angzarr.analysis.transition import REPLAYABLE
 
 #: Entries chosen by one statement.
 SLICE: Final = 20_000
@@ -69,7 +69,7 @@ class Choosing:
         """Write down the entries of *selection*, oldest failure first."""
         if self.connection.dialect.name == "postgresql":
             self.connection.execute(select(func.pg_advisory_xact_lock(_CHOOSE_LOCK)))
-        unfinished = (_jobs.status.in_(sorted(UNFINISHED)), _jobs.id != self.job_id)
+        unfinished = (_jobs.status.not_in(sorted(ENDED)), _jobs.id != self.job_id)
         self.others = self.connection.scalars(select(_jobs.id).where(*unfinished)).all()
         looked_at = 0
         for conditions in _parts(self.connection, selection):
@@ -117,7 +117,7 @@ def _parts(connection: Connection, selection: Selection) -> list[list[ColumnElem
     if not (ids := selection.entry_ids):
         wanted = conditions_of(connection, _entries, selection.wanted, None)
         return [[*wanted, _in_status(selection)]]
-    able = _entries.status.not_in(sorted(NOT_REPLAYABLE))
+    able = _entries.status.in_(sorted(REPLAYABLE))
     distinct = list(dict.fromkeys(ids))
     parts = (distinct[at : at + _NAMED] for at in range(0, len(distinct), _NAMED))
     return [[_entries.id.in_(part), able] for part in parts]
@@ -126,7 +126,7 @@ def _parts(connection: Connection, selection: Selection) -> list[list[ColumnElem
 def _in_status(selection: Selection) -> ColumnElement[bool]:
     if selection.status is None:
         return _entries.status.in_(sorted(CHOSEN_BY_DEFAULT))
-    return and_(_entries.status == selection.status, _entries.status.not_in(sorted(NOT_REPLAYABLE)))
+    return and_(_entries.status == selection.status, _entries.status.in_(sorted(REPLAYABLE)))
 
 
 def _slice(
@@ -147,7 +147,7 @@ def _claims(others: Sequence[str]) -> ScalarSelect[int]:
     As a join it would be planned by what the database believes of rows that it has not counted yet,
     and may take hours.
     """
-    mine = (_items.entry_id == _entries.id, _items.state.in_(sorted(OPEN_STATES)))
+    mine = (_items.entry_id == _entries.id, _items.state.not_in(sorted(ENDED_STATES)))
     claims = select(func.count()).select_from(replay_job_items)
     return (
         claims.where(*mine, _items.job_id.in_(others)).correlate(ledger_entries).scalar_subquery()
@@ -158,7 +158,7 @@ def _owner_of(connection: Connection, one: _Slice, others: Sequence[str]) -> str
     taken = select(_entries.id).where(*one.conditions, _claims(others) > 0).limit(1)
     entry_id = connection.scalar(taken)
     owner = select(_items.job_id).where(_items.entry_id == entry_id, _items.job_id.in_(others))
-    return connection.scalar(owner.where(_items.state.in_(sorted(OPEN_STATES))).limit(1)) or ""
+    return connection.scalar(owner.where(_items.state.not_in(sorted(ENDED_STATES))).limit(1)) or ""
 
 
 def _in_order(wanted: Select[Any]) -> Select[Any]:

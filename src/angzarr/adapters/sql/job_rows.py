@@ -15,10 +15,13 @@ from angzarr.analysis import job_story
 from angzarr.analysis.entry import FailureClass, HistoryLine, Status
 from angzarr.analysis.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.newer_words import read_word, say_newer
 from angzarr.events.headers import time_of
 
 _FIELDS: Final = tuple(field.name for field in fields(ReplayJob))
 #: Fields kept as JSON.
+_PLAN: Final = frozenset(field.name for field in fields(JobPlan))
+_WANTED: Final = frozenset(field.name for field in fields(EntryFilter))
 _JSON: Final = ("selection", "plan", "handlers")
 _NEW: Final = "original"
 _TIMES: Final = ("since", "until")
@@ -45,13 +48,20 @@ def _plan(plan: JobPlan) -> dict[str, Any]:
 def job_from(row: Row[Any]) -> ReplayJob:
     """Return a row of replay_jobs as a job."""
     values = {name: row._mapping[name] for name in _FIELDS}  # noqa: SLF001 - SQLAlchemy's public name for it
-    values["status"] = JobStatus(values["status"])
+    values["status"] = read_word(JobStatus, values["status"])
     values["selection"] = _selection(json.loads(values["selection"]))
     values["edit"] = values["edit"] or ""
     values["handlers"] = tuple(json.loads(values["handlers"]))
-    plan = json.loads(values["plan"])
+    plan = {name: said for name, said in json.loads(values["plan"]).items() if name in _PLAN}
     values["plan"] = JobPlan(**plan | {"stages": tuple(plan["stages"])})
     return ReplayJob(**values)
+
+
+def is_understood(row: Row[Any]) -> bool:
+    """Tell whether this release knows all that the plan of a job asks for; else say so once."""
+    if newer := set(json.loads(row.plan)) - _PLAN:
+        say_newer(f"a replay job whose plan says {', '.join(sorted(newer))}")
+    return not newer
 
 
 def item_from(row: Row[Any]) -> JobItem:
@@ -59,7 +69,7 @@ def item_from(row: Row[Any]) -> JobItem:
     return JobItem(
         position=row.position,
         entry_id=row.entry_id,
-        state=ItemState(row.state),
+        state=read_word(ItemState, row.state),
         replay=row.replay,
         round=row.round,
         reason=row.reason,
@@ -78,7 +88,10 @@ def save_job(
     """Write a locked job and what its history says of the change; return it as it is then."""
     if after == before:
         return before
-    row = job_row(after) | {"revision": before.revision + 1}
+    # Only what changed: a newer release may have written more than this one reads.
+    was = job_row(before)
+    row = {name: value for name, value in job_row(after).items() if value != was[name]}
+    row["revision"] = before.revision + 1
     connection.execute(update(replay_jobs).where(replay_jobs.c.id == after.id).values(**row))
     tell(connection, after.id, job_story.lines(before, after, now, by))
     return job_from(
@@ -110,13 +123,13 @@ def update_items(connection: Connection, job_id: str, items: Sequence[JobItem]) 
 
 
 def _selection(kept: dict[str, Any]) -> Selection:
-    wanted = kept["wanted"]
+    wanted = {name: value for name, value in kept["wanted"].items() if name in _WANTED}
     wanted |= {name: time_of(wanted[name]) for name in _TIMES}
     if wanted["failure_class"] is not None:
-        wanted["failure_class"] = FailureClass(wanted["failure_class"])
+        wanted["failure_class"] = read_word(FailureClass, wanted["failure_class"])
     return Selection(
         wanted=EntryFilter(**wanted),
-        status=Status(kept["status"]) if kept["status"] else None,
+        status=read_word(Status, kept["status"]) if kept["status"] else None,
         entry_ids=tuple(kept["entry_ids"]),
         limit=kept["limit"],
     )

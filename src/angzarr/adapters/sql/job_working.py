@@ -22,13 +22,20 @@ from sqlalchemy import (
 )
 
 from angzarr.adapters.sql.job_edit_rows import sent_edit
-from angzarr.adapters.sql.job_rows import item_from, job_from, lock_job, save_job, update_items
+from angzarr.adapters.sql.job_rows import (
+    is_understood,
+    item_from,
+    job_from,
+    lock_job,
+    save_job,
+    update_items,
+)
 from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_tables import ledger_entries
 from angzarr.analysis import job_rules
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.job import (
-    UNFINISHED,
+    ENDED,
     ItemState,
     JobItem,
     JobStatus,
@@ -37,6 +44,7 @@ from angzarr.analysis.job import (
 from angzarr.analysis.job_approval import ADDED_UP
 from angzarr.analysis.job_rules import Answer, Seen
 from angzarr.analysis.job_work import Begun, Noted
+from angzarr.analysis.newer_words import read_word
 
 #: Entries that one step looks at, most of which may be refused.
 LOOKED_AT: Final = 500
@@ -75,9 +83,16 @@ def _free(
     under_way = _jobs.sent > _jobs.handled + _jobs.failed + _jobs.unanswered
     free = or_(_jobs.engine == engine, _jobs.leased_until.is_(None), _jobs.leased_until <= now)
     running = and_(_jobs.status == JobStatus.RUNNING, ~_is_behind())
-    wanted = select(replay_jobs).where(or_(running, under_way), free, kind)
+    known = _jobs.status.in_(sorted(JobStatus))
+    wanted = select(replay_jobs).where(or_(running, and_(under_way, known)), free, kind)
     longest_ago = wanted.order_by(_jobs.leased_until.nulls_first(), _jobs.id).limit(limit)
-    return connection.execute(longest_ago.with_for_update(skip_locked=True)).all()
+    asked = longest_ago.with_for_update(skip_locked=True)
+    newer: list[str] = []
+    while True:  # what a newer release asks for is left to it
+        rows = connection.execute(asked.where(_jobs.id.not_in(newer)) if newer else asked).all()
+        if all(is_understood(row) for row in rows):
+            return rows
+        newer += [row.id for row in rows if not is_understood(row)]
 
 
 def _age(row: Row[Any], later: timedelta) -> tuple[datetime, str]:
@@ -100,7 +115,7 @@ def older_of_group(connection: Connection, job: ReplayJob) -> str:
 
 def others(connection: Connection, job: ReplayJob) -> list[ReplayJob]:
     """Return the other jobs that nobody approved and that may count beside *job*."""
-    lately = or_(_jobs.status.in_(sorted(UNFINISHED)), _jobs.ended_at > job.created_at - ADDED_UP)
+    lately = or_(_jobs.status.not_in(sorted(ENDED)), _jobs.ended_at > job.created_at - ADDED_UP)
     wanted = select(replay_jobs).where(lately, _jobs.approved_by == "", _jobs.id != job.id)
     return [job_from(row) for row in connection.execute(wanted)]
 
@@ -203,7 +218,7 @@ def owners(connection: Connection, entries: Sequence[Entry]) -> Mapping[str, str
     return {
         row.entry_id: row.job_id
         for row in connection.execute(wanted)
-        if job_rules.owns(JobStatus(row.status), item_from(row), by_id[row.entry_id])
+        if job_rules.owns(read_word(JobStatus, row.status), item_from(row), by_id[row.entry_id])
     }
 
 
@@ -217,7 +232,7 @@ def _sorted_out(
         if len(began) == limit:
             break
         item, seen = item_from(row), _seen(row)
-        reason = job_rules.refusal(seen, Status(row.chosen_as), most_replays)
+        reason = job_rules.refusal(seen, read_word(Status, row.chosen_as), most_replays)
         if seen is None or reason:
             refused.append(item._replace(state=ItemState.REFUSED, reason=reason))
             continue
@@ -269,4 +284,4 @@ def _with_entries(job_id: str, state: ItemState) -> Select[Any]:
 def _seen(row: Row[Any]) -> Seen | None:
     if row.entry_status is None:
         return None
-    return Seen(Status(row.entry_status), row.entry_replays, row.letter_replay)
+    return Seen(read_word(Status, row.entry_status), row.entry_replays, row.letter_replay)

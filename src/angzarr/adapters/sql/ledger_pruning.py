@@ -17,13 +17,13 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_history,
 )
 from angzarr.analysis.entry import Status
-from angzarr.analysis.job import UNFINISHED
+from angzarr.analysis.job import ENDED
 from angzarr.analysis.tally import Step
 
 _columns = ledger_entries.c
 #: The job of an item is not done.
 _UNDER_WAY = and_(
-    replay_jobs.c.id == replay_job_items.c.job_id, replay_jobs.c.status.in_(sorted(UNFINISHED))
+    replay_jobs.c.id == replay_job_items.c.job_id, replay_jobs.c.status.not_in(sorted(ENDED))
 )
 
 

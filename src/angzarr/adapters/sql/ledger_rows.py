@@ -18,6 +18,7 @@ from angzarr.analysis.entry import (
     Unreadable,
 )
 from angzarr.analysis.group import Group, GroupStatus
+from angzarr.analysis.newer_words import read_word
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.errors import DecodeError
 
@@ -33,11 +34,11 @@ def entry_from(row: Row[Any]) -> Entry:
     """Return a row of ledger_entries, which may have other columns besides, as an entry."""
     columns = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
     values = {name: columns[name] for name in _FIELDS}
-    values["status"] = Status(values["status"])
+    values["status"] = read_word(Status, values["status"])
     if values["failure_class"] is not None:
-        values["failure_class"] = FailureClass(values["failure_class"])
+        values["failure_class"] = read_word(FailureClass, values["failure_class"])
     if values["hold"] is not None:
-        values["hold"] = Hold(values["hold"])
+        values["hold"] = read_word(Hold, values["hold"])
     return Entry(**values)
 
 
@@ -108,9 +109,9 @@ def line_from(row: Row[Any]) -> HistoryLine:
 def group_from(row: Row[Any], by_status: Mapping[str, int]) -> Group:
     """Return a row of ledger_groups as a group, with its entries counted by status."""
     values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
-    values["status"] = GroupStatus(values["status"])
+    values["status"] = read_word(GroupStatus, values["status"])
     if values["failure_class"] is not None:
-        values["failure_class"] = FailureClass(values["failure_class"])
+        values["failure_class"] = read_word(FailureClass, values["failure_class"])
     return Group(**values, by_status=dict(by_status))
 
 
