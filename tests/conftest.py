@@ -22,6 +22,8 @@ from urllib.parse import quote, urlsplit
 import hypothesis
 import pytest
 
+import redis_databases
+
 pytest.register_assert_rewrite("contracts")  # else a failed assertion there says nothing
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -116,25 +118,15 @@ def redis_url() -> Iterator[str]:
 
     base = urlsplit(_address("redis"))
     with redis.Redis.from_url(base._replace(path="/0").geturl()) as index:
-        number = _claim_database(index)
+        number = redis_databases.claim(index, os.getpid())
+        if number is None:
+            pytest.fail("all databases of the Redis server are taken")
         url = base._replace(path=f"/{number}").geturl()
         with redis.Redis.from_url(url) as database:
             database.flushdb()
             yield url
             database.flushdb()
-        index.delete(f"angzarr-test:{number}")
-
-
-def _claim_database(index: Any) -> int:
-    last = int(index.config_get("databases")["databases"]) - 1
-    for number in range(1, last + 1):
-        key = f"angzarr-test:{number}"
-        holder = index.get(key)
-        if holder and not Path(f"/proc/{int(holder)}").exists():
-            index.delete(key)  # a session that died
-        if index.set(key, os.getpid(), nx=True, ex=7200):
-            return number
-    return pytest.fail(f"all {last} databases of the Redis server are taken")
+        redis_databases.let_go(index, number, os.getpid())
 
 
 @pytest.fixture(scope="session")
