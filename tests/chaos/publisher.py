@@ -51,10 +51,13 @@ class Publisher:
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
 
-    def start(self, stream: Iterable[Planned], seconds: float) -> None:
-        """Begin to send *stream*; nothing is begun that was not within *seconds*."""
+    def start(self, stream: Iterable[Planned], seconds: float, least: int = 0) -> None:
+        """Begin to send *stream*; nothing is begun that was not within *seconds*.
+
+        But for the first *least*, which are sent however slow the fleet is.
+        """
         until = time.monotonic() + seconds
-        self._begin(partial(self._run, stream, until))
+        self._begin(partial(self._run, stream, until, least))
 
     def finish(self, patience: float) -> None:
         """Wait until all is sent; raises what ended it, NotRunning if *patience* seconds do."""
@@ -95,7 +98,7 @@ class Publisher:
         self._threads.append(threading.Thread(target=run, name="chaos-publisher", daemon=True))
         self._threads[-1].start()
 
-    def _run(self, stream: Iterable[Planned], until: float) -> None:
+    def _run(self, stream: Iterable[Planned], until: float, least: int) -> None:
         due = time.monotonic()
         for planned in stream:
             due += planned.gap
@@ -104,7 +107,7 @@ class Publisher:
                 self._over.wait(LOOK)
                 self.held += LOOK
                 due = time.monotonic()
-            if self._over.is_set() or time.monotonic() >= until:
+            if self._over.is_set() or (time.monotonic() >= until and planned.number >= least):
                 return
             if planned.fate.name == "revoked":  # the others do not wait until it is heard
                 self._begin(partial(self._revoke_and_send, planned, until))

@@ -41,6 +41,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "broker": outcome.order.broker,
         "seed": outcome.order.seed,
         "events": len(outcome.evidence.published),
+        "owed": sum(len(one.pairs) or 1 for one in outcome.evidence.published),
         "messages": outcome.sends,
         "held_s": round(outcome.held, 1),
         "runs": len(outcome.evidence.runs),

@@ -153,7 +153,8 @@ def _make_havoc(order: Order, work: _Work, began: float) -> None:
     canary.start()
     nearly = threading.Timer(max(0.0, order.seconds - START), (order.folder / NEARLY).touch)
     nearly.start()
-    work.publisher.start(order.stream(), order.streaming)
+    every = len(fates_for(order.broker, order.fates))
+    work.publisher.start(order.stream(), order.streaming, least=every)
     work.injector.start(order.plan(), order.seconds)
     work.injector.finish()
     _say(

@@ -80,7 +80,7 @@ MOST_STARTS = 3
 
 
 def test_a_kill_minus_9_of_the_whole_worker_loses_nothing_on_sqs(sqs_site):
-    """Every event is handled, run again only where a run of it was cut; one cut each time is poison.
+    """Every event is handled, run again only where a run of it was cut; one always cut is poison.
 
     Who is at work at a kill is chance: an event may be there all three times.
     """
