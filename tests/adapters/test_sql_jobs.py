@@ -190,9 +190,7 @@ class TestPostgresqlReplayJobs(SqlJobsContract):
         nodes = [node for plan in plans for node in steps_of(plan)]
         assert not JOINS & {node["Node Type"] for node in nodes}
         items = {
-            node["Node Type"]
-            for node in nodes
-            if node.get("Relation Name") == replay_job_items.name
+            node["Node Type"] for node in nodes if node.get("Relation Name") == "replay_job_items"
         }
         assert items - {"ModifyTable"}
         assert "Seq Scan" not in items, "each entry's claims are asked for by an index"

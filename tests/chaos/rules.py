@@ -43,7 +43,8 @@ def check_runs(event: str, runs: Sequence[Run], around: Circumstances) -> Iterat
 
 def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, str]]:
     for earlier, later in combinations(runs, 2):
-        if around.excuse(earlier, later.began) is None and not around.is_stale(later):
+        fenced = around.is_stale(later) or _was_taken_over(earlier, runs, around)
+        if around.excuse(earlier, later.began) is None and not fenced:
             yield from _unexcused(earlier, later)
     highest = runs[0]
     for run in runs[1:]:
@@ -52,6 +53,15 @@ def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, s
         if run.attempt > highest.attempt + 1 and not _limit_struck_first(highest, run, around):
             yield JUMPED, f"attempt {run.attempt} came after attempt {highest.attempt}"
         highest = max(highest, run, key=lambda one: one.attempt)
+
+
+def _was_taken_over(run: Run, runs: Sequence[Run], around: Circumstances) -> bool:
+    """Tell whether another worker had begun it before *run*, which is stale: that one's end counts.
+
+    What the stale one did is neither completed nor acknowledged, so the event may run again.
+    """
+    others = (one for one in runs if one.worker != run.worker and one.began <= run.began)
+    return around.is_stale(run) and any(others)
 
 
 def _limit_struck_first(earlier: Run, later: Run, around: Circumstances) -> bool:

@@ -85,6 +85,12 @@ def test_the_stream_ends_with_its_time_however_long_it_is(publisher, sender):
     assert sender.sent
 
 
+def test_the_first_of_the_stream_are_sent_however_late_it_is(publisher, sender):
+    publisher.start((planned("expired", number) for number in range(9)), 0.0, least=3)
+    publisher.finish(10)
+    assert sender.sent == ["expired-0", "expired-1", "expired-2"]
+
+
 def test_what_was_not_confirmed_is_sent_until_it_is(publisher, sender):
     sender.fails = [BrokerUnavailable("away"), OSError()]
     publish(publisher, planned("ok"))

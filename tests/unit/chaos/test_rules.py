@@ -91,6 +91,15 @@ def test_a_frozen_worker_may_begin_what_it_had_claimed_when_it_goes_on():
     assert kinds(*behind, a_run(15.1, 15.2, FAILED), around=frozen) == []
 
 
+def test_what_a_frozen_worker_did_after_another_had_its_event_does_not_end_it():
+    frozen = around(disturbed(What.FROZEN, 3.0, 15.0))
+    stale, again = a_run(15.1, 15.2), a_run(18, 19, worker="w1")
+    taken_over = a_run(14.9, 15.0, DYING, worker="w2")
+    assert kinds(taken_over, stale, again, around=frozen) == []
+    assert kinds(taken_over, stale, again) == [rules.REPEATED]
+    assert kinds(stale, again, around=frozen) == [rules.REPEATED], "nobody had taken it over"
+
+
 def test_a_run_soon_after_the_worker_goes_on_counts_as_an_attempt():
     frozen = around(disturbed(What.FROZEN, 3.0, 15.0))
     runs = [
