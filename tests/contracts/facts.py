@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -90,13 +91,14 @@ class FactLogContract(ABC):
             assert mine == [fact.id for fact in facts]
 
     def test_appending_does_not_block(self, log):
-        slowest = 0.0
+        took = []
         for fact in facts_of("quick", 2000):
             began = time.perf_counter()
             log.append([fact])
-            slowest = max(slowest, time.perf_counter() - began)
+            took.append(time.perf_counter() - began)
         log.close()
-        assert slowest < 0.25  # a pause of the machine, but no time-out and no retry
+        # Some may meet a pause of a busy machine; a time-out, or a write, would be in all of them.
+        assert statistics.median(took) < 0.05
         assert len(self.kept(log)) == 2000
 
     def test_odd_facts_are_kept_and_hold_up_no_other(self, log):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from datetime import timedelta
 
 import pytest
@@ -54,10 +53,8 @@ def test_a_stuck_sink_blocks_no_append_and_the_oldest_facts_give_way(sink, caplo
     spool.append(facts[:10])
     assert eventually(lambda: sink.tries == 1)  # ten facts are in the sink's hands
     with caplog.at_level(logging.ERROR, "angzarr.facts"):
-        began = time.monotonic()
-        for fact in facts[10:]:
+        for fact in facts[10:]:  # one that waited for the sink would wait for ever
             spool.append([fact])
-        assert time.monotonic() - began < 1
     assert spool.dropped == 890
     assert sum("facts_dropped" in record.getMessage() for record in caplog.records) == 1
     sink.open.set()
@@ -81,10 +78,8 @@ def test_close_gives_a_stuck_sink_up_in_time(sink, caplog):
     sink.open.clear()
     spool = FactSpool(sink)
     spool.append(facts_of("a", 3))
-    began = time.monotonic()
     with caplog.at_level(logging.ERROR, "angzarr.facts"):
-        spool.close(timedelta(seconds=0.2))
-    assert time.monotonic() - began < 1
+        spool.close(timedelta(seconds=0.2))  # else it would wait for ever
     assert "facts_unwritten" in caplog.text
 
 
@@ -92,11 +87,9 @@ def test_close_gives_an_absent_sink_up_in_time_and_counts_what_is_lost(sink, cap
     sink.away = True
     spool = FactSpool(sink, batch=2)
     spool.append(facts_of("a", 5))
-    began = time.monotonic()
     with caplog.at_level(logging.ERROR, "angzarr.facts"):
         spool.close(timedelta(seconds=0.4))
         assert eventually(lambda: spool.dropped == 5)
-    assert time.monotonic() - began < 2
     assert sink.tries < 20  # tried again, but not without end
     assert "facts_lost: 5" in caplog.text
 
