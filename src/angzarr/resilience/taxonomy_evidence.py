@@ -6,6 +6,7 @@ at the words of a text, but for one fixed sentence of urllib3, the only place a 
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import socket
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias
 from angzarr.errors import CircuitOpenError, RetryLater
 from angzarr.resilience import retry_after, taxonomy_codes
 from angzarr.resilience.category import Category, Classification
+from angzarr.resilience.taxonomy_replies import of_reply
 from angzarr.resilience.taxonomy_sources import CONNECTION, SOURCES, class_paths
 
 #: A 409 of this problem type means: again after this span, with the same key (spec D2).
@@ -77,9 +79,27 @@ def _http(error: BaseException, now: datetime) -> Classification | None:
     status = _attribute(error if response is None else response, "status_code")
     if "urllib.error.HTTPError" in class_paths(error):
         response, status = error, _attribute(error, "code")
+    if not isinstance(status, int):
+        response, status = error, _status_elsewhere(error)
     if not isinstance(status, int) or not 100 <= status <= 599:  # noqa: PLR2004 - RFC 9110, 15
         return None
     return _status(error, status, response, now)
+
+
+def _status_elsewhere(error: BaseException) -> int | None:
+    """Return the status of an error that keeps it under another name, if it tells of a failure.
+
+    `status`: aiohttp, whose own parser says 400 of what is no HTTP; `http_status`: clients of
+    payment services; `errcode`: xmlrpc.
+    """
+    status = _attribute(error, "http_status")
+    paths = class_paths(error)
+    if "aiohttp.client_exceptions.ClientResponseError" in paths and not error.__cause__:
+        status = _attribute(error, "status")
+    if "xmlrpc.client.ProtocolError" in paths:
+        status = _attribute(error, "errcode")
+    failed = isinstance(status, int) and 400 <= status <= 599  # noqa: PLR2004 - RFC 9110, 15
+    return status if failed else None
 
 
 def _status(error: BaseException, status: int, response: Any, now: datetime) -> Classification:
@@ -141,6 +161,14 @@ def _grpc(error: BaseException) -> Classification | None:
     return _said(error, category, f"GRPC_{name}", wish)
 
 
+def _reply(error: BaseException) -> Classification | None:
+    """Read the code of a reply that is kept in the error's arguments: MySQL, FTP, mail boxes."""
+    for face in _faces(error):
+        if found := of_reply(class_paths(face), _attribute(face, "args") or ()):
+            return _said(face, *found)
+    return None
+
+
 def _sqlstate(error: BaseException) -> Classification | None:
     """Read PostgreSQL's state: ``sqlstate`` (psycopg, asyncpg) or ``pgcode`` (psycopg2)."""
     for face in _faces(error):
@@ -196,6 +224,14 @@ def _system(error: BaseException) -> Classification | None:
         return None
     category, name = taxonomy_codes.of_errno(error.errno or 0)
     return None if category is Category.UNKNOWN else _said(error, category, name)
+
+
+def _unjudged(error: BaseException) -> Classification | None:
+    """Name an errno that tells nothing of retries: whoever reads the letter may know better."""
+    if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
+        return None
+    number = error.errno or 0
+    return _said(error, *taxonomy_codes.of_errno(number)) if number in errno.errorcode else None
 
 
 def _class(error: BaseException) -> Classification | None:
@@ -263,5 +299,5 @@ def _called(thing: Any, name: str) -> Any:
     return method() if callable(method) else None
 
 
-_BY_CODE: tuple[_Reader, ...] = (_ours, _grpc, _redis, _kafka, _sqlstate, _sqlite, _smtp)
-_BY_CLASS: tuple[_Reader, ...] = (_retries_used_up, _system, _class)
+_BY_CODE: tuple[_Reader, ...] = (_ours, _grpc, _redis, _kafka, _reply, _sqlstate, _sqlite, _smtp)
+_BY_CLASS: tuple[_Reader, ...] = (_retries_used_up, _system, _class, _unjudged)

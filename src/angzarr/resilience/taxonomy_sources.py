@@ -21,6 +21,7 @@ _SOURCES: dict[tuple[Category, str], str] = {
         httpx.TimeoutException requests.exceptions.Timeout urllib3.exceptions.TimeoutError
         botocore.exceptions.ReadTimeoutError botocore.exceptions.ConnectTimeoutError
         grpc.FutureTimeoutError redis.exceptions.TimeoutError sqlalchemy.exc.TimeoutError
+        aiohttp.client_exceptions.ServerTimeoutError
         celery.exceptions.TimeoutError pika.exceptions.ConnectionBlockedTimeout""",
     (_T, "TIME_LIMIT"): """
         billiard.exceptions.SoftTimeLimitExceeded billiard.exceptions.TimeLimitExceeded""",
@@ -45,6 +46,9 @@ _SOURCES: dict[tuple[Category, str], str] = {
         psycopg.OperationalError
         kombu.exceptions.OperationalError amqp.exceptions.RecoverableConnectionError
         amqp.exceptions.RecoverableChannelError pika.exceptions.AMQPConnectionError
+        aiohttp.client_exceptions.ClientConnectionError
+        aiohttp.client_exceptions.ClientPayloadError aiohttp.http_exceptions.TransferEncodingError
+        google.auth.exceptions.TransportError
         smtplib.SMTPServerDisconnected""",
     (_T, "LOCK"): "redis.exceptions.LockError",
     (_T, "REDIS_UNAVAILABLE"): """
@@ -62,14 +66,15 @@ _SOURCES: dict[tuple[Category, str], str] = {
     (Category.EXTERNAL, "BAD_RESPONSE"): """
         requests.exceptions.JSONDecodeError requests.exceptions.ContentDecodingError
         requests.exceptions.TooManyRedirects httpx.DecodingError httpx.TooManyRedirects
-        urllib3.exceptions.DecodeError""",
+        urllib3.exceptions.DecodeError aiohttp.client_exceptions.ContentTypeError
+        aiohttp.client_exceptions.TooManyRedirects""",
     (_C, "VALIDATION"): """
         pydantic_core._pydantic_core.ValidationError
         botocore.exceptions.ParamValidationError botocore.exceptions.ValidationError
         requests.exceptions.InvalidURL requests.exceptions.MissingSchema
         requests.exceptions.InvalidSchema requests.exceptions.InvalidHeader
         httpx.UnsupportedProtocol httpx.InvalidURL httpx.LocalProtocolError
-        urllib3.exceptions.LocationValueError
+        urllib3.exceptions.LocationValueError aiohttp.client_exceptions.InvalidURL
         redis.exceptions.DataError sqlalchemy.exc.DataError psycopg.DataError""",
     (_C, "NOT_FOUND"): "sqlalchemy.exc.NoResultFound amqp.exceptions.NotFound",
     (_C, "DECODE"): """
@@ -79,6 +84,7 @@ _SOURCES: dict[tuple[Category, str], str] = {
     # what a reference names is gone or another: in vain however often it is fetched
     (_C, "PAYLOAD"): "angzarr.errors.PayloadGone angzarr.errors.PayloadCorrupt",
     (_C, "REJECTED"): """
+        xmlrpc.client.Fault
         angzarr.errors.CommandRejectedError angzarr.errors.GiveUp angzarr.errors.Skip""",
     (_I, "CONSTRAINT"): "sqlalchemy.exc.IntegrityError psycopg.IntegrityError",
     (_I, "IDEMPOTENCY_CONFLICT"): "angzarr.errors.IdempotencyConflictError",
@@ -91,7 +97,8 @@ _SOURCES: dict[tuple[Category, str], str] = {
         redis.exceptions.NoPermissionError
         amqp.exceptions.AccessRefused amqp.exceptions.NotAllowed
         pika.exceptions.AuthenticationError pika.exceptions.ProbableAuthenticationError
-        pika.exceptions.ProbableAccessDeniedError""",
+        pika.exceptions.ProbableAccessDeniedError
+        google.auth.exceptions.DefaultCredentialsError google.auth.exceptions.RefreshError""",
     # unknown on purpose, so that no cause is asked
     (Category.UNKNOWN, "UNKNOWN"): """
         builtins.MemoryError angzarr.errors.PoisonError angzarr.errors.ConfigurationError""",

@@ -439,10 +439,18 @@ def test_full_disk_is_transient() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.EINVAL, "?"), OSError(errno.ENOMEM, "?"), OSError()]
+    ("error", "code"),
+    [
+        (OSError(errno.EINVAL, "?"), "EINVAL"),
+        (OSError(errno.EADDRINUSE, "?"), "EADDRINUSE"),
+        (OSError(99_999, "?"), "UNKNOWN"),
+        (OSError(), "UNKNOWN"),
+    ],
 )
-def test_system_error_that_says_nothing_is_unknown(error: OSError) -> None:
-    assert seen(error) == (U, "UNKNOWN")
+def test_system_error_that_says_nothing_of_retries_is_unknown_by_its_name(
+    error: OSError, code: str
+) -> None:
+    assert seen(error) == (U, code)
 
 
 def test_failed_future_pool_is_transient() -> None:
