@@ -84,7 +84,13 @@ class Ruling(Operating):
             breakers=self._breaker_look(replayer.clock),
             releases=self._newer_releases,
             decodes=self._fit,
+            undone_by=self._undone_by,
         )
+
+    def _undone_by(self, handler: str) -> str:
+        """Return the compensation that *handler* names, or an empty string."""
+        found = self.handlers.get(handler)
+        return (found and found.compensation) or ""
 
     def _newer_releases(self) -> NewerRuns:
         """Look at the fleet once; a release is newer if all that run the handler run such a one.

@@ -280,6 +280,23 @@ class LedgerContract:
         assert (detail.history[-1].who, detail.history[-1].what) == ("analysis@a", "held")
         assert "a bug" in detail.history[-1].detail
 
+    def test_what_a_rule_compensates_is_due_at_once_and_compensated_by_one_of_two(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        decision = replace(HOLD, action=Action.COMPENSATE)
+        decided = Decided(entry_id=entry.id, revision=entry.revision, decision=decision)
+        assert ledger.decide([decided], by="analysis@a") == [True]
+        (due,) = ledger.due(limit=9, lease=timedelta(seconds=30))
+        assert (due.status, due.next_replay_at, due.resolved_by) == (Status.WAITING, None, "")
+        assert not ledger.due(limit=9, lease=timedelta(seconds=30)), "somebody has it"
+        act = Act(entry_id=due.id, revision=due.revision, verb=Verb.COMPENSATE, note="rule no")
+        assert [ledger.act([act], by=who) for who in ("analysis@a", "analysis@b")] == [
+            [True],
+            [False],
+        ]
+        found = ledger.open(entry.id)
+        assert (found.entry.status, found.entry.resolved_by) == (Status.COMPENSATED, "analysis@a")
+        assert (found.history[-1].what, found.history[-1].detail) == ("compensate", "rule no")
+
     def test_decision_about_an_older_revision_changes_nothing(self, ledger):
         entry = ledger.add_failed_event(letter_of())
         decided = Decided(entry_id=entry.id, revision=entry.revision, decision=HOLD)

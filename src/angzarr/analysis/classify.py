@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, NamedTuple, TypeAlias
 
+from angzarr.analysis.compensation import no_compensation
 from angzarr.analysis.entry import FailureClass
 from angzarr.analysis.evidence import Evidence, Problem
 from angzarr.analysis.pauses import Pauses
@@ -85,10 +86,12 @@ class Classifier:
         self, verdict: Verdict, evidence: Evidence, broken: Sequence[str]
     ) -> tuple[Decision, str]:
         """Return the decision as far as it may go, and what overruled the verdict."""
-        limited, limit = self._limit(verdict, evidence)
+        limited, limit = _with_compensation(verdict, evidence) or self._limit(verdict, evidence)
         said = [limited.evidence, *broken]
         if limited.action is Action.REPLAY:
             said.insert(1, self._used(evidence))
+        if limited.action is Action.COMPENSATE:
+            said.insert(1, f"undone by {evidence.undone_by}, as {_speaker(limited)} says")
         problem = evidence.target_problem
         if limited.action is Action.HOLD and problem and problem not in limited.evidence:
             said.append(f"it cannot be replayed: {problem}")
@@ -133,6 +136,19 @@ class Classifier:
         if verdict.action is Action.REPLAY:
             return self.pauses.replay(evidence.replays + 1)
         return self.pauses.look(evidence)
+
+
+def _with_compensation(verdict: Verdict, evidence: Evidence) -> tuple[Verdict, str] | None:
+    """Hold what is to be compensated by nothing; None: it is not, or there is something."""
+    if verdict.action is not Action.COMPENSATE or evidence.undone_by:
+        return None
+    missing = no_compensation(evidence.letter.handler if evidence.letter else "")
+    said = f"{_speaker(verdict)} would have it compensated, and {missing}"
+    return _instead(verdict, Action.HOLD, said)
+
+
+def _speaker(verdict: Verdict) -> str:
+    return f"rule {verdict.rule}" if verdict.rule else "the classifier of this app"
 
 
 def _instead(verdict: Verdict, action: Action, why: str) -> tuple[Verdict, str]:

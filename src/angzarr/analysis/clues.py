@@ -59,6 +59,7 @@ def _of_now(evidence: Evidence) -> Iterator[Clue]:
     fits = evidence.fit.fits
     says = None if fits is None else f"{_yes(fits)}: {evidence.fit.why}"
     yield Clue("the event decodes", says, _APP if says else evidence.fit.why, now)
+    yield Clue("undone by", evidence.undone_by or None, _APP)
 
 
 def _breakers(seen: tuple[BreakerSeen, ...] | None, at: datetime | None) -> Iterator[Clue]:

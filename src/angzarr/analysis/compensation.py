@@ -108,12 +108,15 @@ class Compensator:
     def _call(self, entry: Entry, failure: Failure) -> Call | Refusal:
         task = self.compensations.of(entry.handler_name)
         if not task:
-            return Refusal(
-                f"{entry.handler_name or 'its handler'} names no compensation: register it with"
-                f" compensation=…, or {_BY_HAND}"
-            )
+            return Refusal(no_compensation(entry.handler_name))
         letter = self.replayer.sendable(failure)
         return letter if isinstance(letter, Refusal) else call_of(letter, task)
+
+
+def no_compensation(handler: str) -> str:
+    """Say that *handler* names no compensation, and what to do."""
+    name = handler or "its handler"
+    return f"{name} names no compensation: register it with compensation=…, or {_BY_HAND}"
 
 
 def call_of(letter: DeadLetter, task: str) -> Call | Refusal:

@@ -12,7 +12,7 @@ from angzarr.analysis.filing import Undecided
 from angzarr.analysis.gathering import Gathering, Outlook
 from angzarr.analysis.ledger import Decided, Ledger
 from angzarr.analysis.recovery import is_automatic
-from angzarr.analysis.transition import Action, Decision
+from angzarr.analysis.transition import Action, Decision, awaits_look
 from angzarr.errors import Unavailable
 from angzarr.seldom import Seldom
 
@@ -56,15 +56,21 @@ class Deciding:
 
         return self.ledger.add_failed_events(failures, decide=decide, by=self.name)
 
-    def decide(self, undecided: Sequence[Undecided]) -> None:
-        """Classify entries; one that changed meanwhile was decided by somebody else."""
-        decisions = self._decisions(undecided)
+    def decide(self, undecided: Sequence[Undecided]) -> list[tuple[Undecided, Decision]]:
+        """Classify entries; one that changed meanwhile was decided by somebody else.
+
+        Returns those that are to be compensated now: they waited for it, so nothing holds them.
+        """
+        found = list(zip(undecided, self._decisions(undecided), strict=True))
+        now = [(one, decision) for one, decision in found if _compensates(one.entry, decision)]
         decided = [
             Decided(entry_id=one.entry.id, revision=one.entry.revision, decision=decision)
-            for one, decision in zip(undecided, decisions, strict=True)
+            for one, decision in found
+            if not _compensates(one.entry, decision)
         ]
         if decided:
             self.ledger.decide(decided, by=self.name)
+        return now
 
     def _decisions(
         self, undecided: Sequence[Undecided], outlook: Outlook | None = None
@@ -101,6 +107,11 @@ class Deciding:
         )
         held = Decided(entry_id=entry.id, revision=entry.revision, decision=decision)
         self.ledger.decide([held], by=self.name)
+
+
+def _compensates(entry: Entry, decision: Decision) -> bool:
+    """Tell whether *entry*, which woke, is to be compensated; any other waits for that first."""
+    return decision.action is Action.COMPENSATE and awaits_look(entry)
 
 
 def _left_to(job: str | None, decision: Decision) -> Decision:

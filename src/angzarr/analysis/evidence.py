@@ -111,6 +111,8 @@ class Evidence:
     #: Whether a worker runs a release that is newer than the one that failed.
     newer_release: bool | None = None
     fit: Fit = Fit(why="nobody tried")
+    #: The task that undoes what the handler does; empty: it names none; None: nobody asked.
+    undone_by: str | None = None
 
     @property
     def letter(self) -> DeadLetter | None:

@@ -134,6 +134,10 @@ def _nobody_decodes(_letter: DeadLetter) -> Fit:
     return Fit(why="nobody can decode it here")
 
 
+def _undone_by_nothing(_handler: str) -> str:
+    return ""
+
+
 def _nobody_knows(_handler: str, _release: str) -> bool | None:
     return None
 
@@ -150,6 +154,8 @@ class Gathering:
     breakers: BreakerLook | None = None
     releases: Releases = lambda: _nobody_knows
     decodes: Decodes = _nobody_decodes
+    #: Handler → the task that undoes what it does, or an empty string.
+    undone_by: Callable[[str], str] = _undone_by_nothing
 
     def look(self) -> Outlook:
         """Ask whoever is not the ledger, for failures that are gathered next.
@@ -212,4 +218,5 @@ class Gathering:
             group_fares=peers.groups.get(entry.fingerprint),
             newer_release=outlook.newer(letter.handler, letter.version) if letter else None,
             fit=self.decodes(letter) if letter else Fit(why="the letter cannot be read"),
+            undone_by=self.undone_by(entry.handler_name),
         )

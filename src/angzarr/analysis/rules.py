@@ -42,6 +42,8 @@ class Verdict:
     action: Action
     evidence: str
     delay: timedelta | Pause = Pause.BACKOFF
+    #: Name of the rule; empty: a classifier of others said it.
+    rule: str = ""
 
 
 class Tried(NamedTuple):
@@ -95,6 +97,7 @@ class WrittenRule:
             action=self.action,
             evidence=say(self.saying, evidence),
             delay=self.delay,
+            rule=self.name,
         )
 
     def told(self, evidence: Evidence) -> str:
@@ -124,15 +127,15 @@ class PythonRule:
         if evidence.letter is None:
             return None
         said = self.judge(evidence.letter, evidence)
-        return None if said is None else verdict_of(said)
+        return None if said is None else verdict_of(said, self.name)
 
     def told(self, evidence: Evidence) -> str:
         """Return what little is known of a function."""
         return "it said so" if evidence.letter else "the letter cannot be read"
 
 
-def verdict_of(said: Decision) -> Verdict:
-    """Return what a function of others decided, checked; raises TypeError."""
+def verdict_of(said: Decision, rule: str = "") -> Verdict:
+    """Return what a function of others decided, as *rule* or alone, checked; raises TypeError."""
     if not isinstance(said, Decision):
         msg = f"it returned {type(said).__name__}, not a Decision or None"
         raise TypeError(msg)
@@ -141,6 +144,7 @@ def verdict_of(said: Decision) -> Verdict:
         action=Action(said.action),
         evidence=str(said.evidence),
         delay=said.delay or Pause.BACKOFF,
+        rule=rule,
     )
 
 

@@ -62,6 +62,7 @@ class Action(StrEnum):
     HOLD = "hold"
     ARCHIVE = "archive"
     SKIP = "skip"
+    COMPENSATE = "compensate"  # what the event set off is undone, see `compensation`
 
 
 _STATUS: Final = {
@@ -70,10 +71,12 @@ _STATUS: Final = {
     Action.HOLD: Status.HELD,
     Action.ARCHIVE: Status.ARCHIVED,
     Action.SKIP: Status.SKIPPED,
+    Action.COMPENSATE: Status.WAITING,
 }
 
 
-_AT_A_TIME: Final = frozenset({Action.REPLAY, Action.WAIT})
+#: What is done when the entry wakes, so that the brake and quiet hours come between.
+_AT_A_TIME: Final = frozenset({Action.REPLAY, Action.WAIT, Action.COMPENSATE})
 #: Statuses in which something is still to be done by itself at a time: no other entry wakes.
 WAKES: Final = frozenset({Status.FAILED, Status.WAITING, Status.RETRYING, Status.COMPENSATED})
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Final, TypeAlias
 
 from angzarr.analysis.compensation import Compensator
@@ -15,7 +16,8 @@ from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status, payload_
 from angzarr.analysis.filing import Undecided, as_stored
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.transition import awaits_look
+from angzarr.analysis.transition import Decision, awaits_look
+from angzarr.analysis.verb import Verb
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 from angzarr.seldom import Seldom
 
@@ -71,7 +73,7 @@ class Waking:
         woken = 0
         for entry, opened in self._opened(due):
             try:
-                self._wake(entry, opened)
+                self._wake(entry, partial(self._act_on, entry, opened))
                 woken += 1
             except PayloadStoreUnavailable as error:
                 self._refused.add(entry.id)
@@ -81,7 +83,7 @@ class Waking:
                 refusals.append(error)
                 if len(refusals) == MOST_REFUSED:
                     break
-        self.deciding.decide(self._undecided)
+        refusals += self._compensate_all(self.deciding.decide(self._undecided))
         if self._store_away:
             refusals.append(self._store_away)
         if refusals:
@@ -105,10 +107,10 @@ class Waking:
             for entry in some:
                 yield entry, self.ledger.open if details is None else details.get
 
-    def _wake(self, entry: Entry, opened: Opened) -> None:
+    def _wake(self, entry: Entry, act: Callable[[], str]) -> None:
         """Do what *entry* waited for; one that cannot be published is held with the cause."""
         try:
-            problem = self._act_on(entry, opened)
+            problem = act()
         except BrokerUnavailable as error:
             if not (problem := self._given_up(entry, error)):
                 raise
@@ -157,6 +159,31 @@ class Waking:
             self._undecided.append(as_stored(entry, failure))
             return ""
         return self.replayer.replay(entry, failure, by=self.deciding.name)
+
+    def _compensate_all(self, found: Iterable[tuple[Undecided, Decision]]) -> list[Unavailable]:
+        """Compensate all that may be; return the refusals, after which an entry is due again."""
+        refusals: list[Unavailable] = []
+        for one, decision in found:
+            try:
+                self._wake(one.entry, partial(self._compensate, one, decision))
+            except (BrokerUnavailable, PayloadStoreUnavailable) as error:
+                refusals.append(error)
+                if len(refusals) == MOST_REFUSED:
+                    break
+        return refusals
+
+    def _compensate(self, one: Undecided, decision: Decision) -> str:
+        """Compensate what waits for it, on the road of people, unless it ever was compensated.
+
+        Then a letter of a later replay brought it back, and only a person can tell what is left.
+        """
+        detail = self.ledger.open(one.entry.id)
+        if detail is None:
+            return ""
+        if any(line.what == Verb.COMPENSATE for line in detail.history):
+            return f"it was compensated before, and is not again by itself: {decision.evidence}"
+        by, note = self.deciding.name, decision.evidence
+        return self.compensator.compensate(one.entry, one.failure, by=by, note=note)
 
 
 def _needs_letter(entry: Entry) -> bool:

@@ -72,7 +72,7 @@ def test_the_first_of_the_users_rules_that_fits_decides():
         ({"when": {"message_matches": "(a+)+b"}}, "message_matches: .*could take too long"),
         ({"then": {"class": "odd", "action": "hold"}}, "class is one of transient_resolved"),
         ({"then": {"class": "poison"}}, "action is one of replay, wait, hold"),
-        ({"then": {"class": "poison", "action": "compensate"}}, "action is one of replay, wait"),
+        ({"then": {"class": "poison", "action": "undo"}}, "action is one of replay, wait"),
         (
             {"then": {"class": "poison", "action": "hold", "delay": 3}},
             "delay is for the actions replay and wait",

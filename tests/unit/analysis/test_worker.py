@@ -185,6 +185,7 @@ class World:
         self.asleep = ()
         self.compensations = FakeCompensations()
         self.look = None
+        self.rules = ()
         self.worker = self.start_worker()
 
     def start_worker(self, *, batch: int = BATCH, more=(), **deciding_by) -> AnalysisWorker:
@@ -197,8 +198,9 @@ class World:
                 obstacle=self.obstacle,
                 clock=self.clock,
                 breakers=self.look,
+                undone_by=self.compensations.of,
             ),
-            classify=classifier(longest_delay=PAUSE),
+            classify=classifier(self.rules, longest_delay=PAUSE),
             name="analysis@here",
             **deciding_by,
         )

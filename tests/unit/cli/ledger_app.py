@@ -102,6 +102,7 @@ class FakeApp:
         self.compensating = FakeCompensations()
         self.clear = Clearance()
         self.limits = {"first_delay": timedelta(0)}
+        self.rules = ()
         self.look = None
         self.protect = Protection()
         self.handlers = {}
@@ -134,12 +135,16 @@ class FakeApp:
         return self.protect
 
     def dlq_classifier(self, chance):
-        return classifier(chance=chance, **self.limits)
+        return classifier(self.rules, chance=chance, **self.limits)
 
     def open_gathering(self, replayer):
         peers = SqlPeers(LedgerDatabase(build_engine(self.url)))
         return Gathering(
-            peers=peers, obstacle=replayer.obstacle, clock=replayer.clock, breakers=self.look
+            peers=peers,
+            obstacle=replayer.obstacle,
+            clock=replayer.clock,
+            breakers=self.look,
+            undone_by=self.compensating.of,
         )
 
     def open_alerts(self):
