@@ -40,6 +40,11 @@ NAMES = [
     "data.one_id_two_bodies",
     "settings.missing_variable",
     "code.none_has_no_percent",
+    "mysql_calls.deadlock",
+    "mysql_calls.wrong_password_sqlalchemy",
+    "aiohttp_calls.hung_up",
+    "google_calls.unavailable",
+    "sockets.imap_login",
 ]
 
 

@@ -73,7 +73,7 @@ def _print_score() -> int:
 
 
 def _print_json() -> int:
-    lines = judged(read())
+    lines = list(judged(read()))
     known = [line for line in lines if not line.held_out]
     sets = {
         "known": predicted(known),

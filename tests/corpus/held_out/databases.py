@@ -90,10 +90,10 @@ def no_such_type(_order: OrderPlaced) -> None:
 def serialization(_order: OrderPlaced) -> None:
     with postgresql.connect() as ours, postgresql.connect() as other:
         ours.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        ours.execute("SELECT 1 FROM stock")
-        other.execute("UPDATE stock SET free = free WHERE sku = 'SKU-8'")
+        ours.execute("SELECT 1 FROM customers")
+        other.execute("UPDATE customers SET id = id WHERE id = 'c-12'")
         other.commit()
-        ours.execute("UPDATE stock SET free = free WHERE sku = 'SKU-8'")
+        ours.execute("UPDATE customers SET id = id WHERE id = 'c-12'")
 
 
 @scenario(misconfigured("the database file is not one: somebody mounted another"))

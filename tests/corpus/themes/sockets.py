@@ -12,6 +12,7 @@ import xmlrpc.client
 
 from tests.corpus.cases import both, ill, misconfigured, rejected, well
 from tests.corpus.events import OrderPlaced
+from tests.corpus.normal import show_port
 from tests.corpus.places import talk, web
 from tests.corpus.scenario import scenario
 
@@ -64,14 +65,14 @@ def recipient_refused(order: OrderPlaced) -> None:
 
 @scenario(misconfigured("the mail server offers no TLS, and our settings want it"))
 def no_starttls(_order: OrderPlaced) -> None:
-    port = talk.saying("220 mail", "250 mail", "250 ok", shown=2525)
+    port = talk.saying("220 mail", "250 mail", "221 bye", shown=2525)
     with smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=2) as mail:
         mail.starttls()
 
 
 @scenario(misconfigured("the mail server knows no log-in, and our settings have one"))
 def no_auth(_order: OrderPlaced) -> None:
-    port = talk.saying("220 mail", "250 mail", "250 ok", shown=2525)
+    port = talk.saying("220 mail", "250 mail", "221 bye", shown=2525)
     with smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=2) as mail:
         mail.login("shop", "x")
 
@@ -109,11 +110,13 @@ def _imap(answer: str) -> int:
             while said := line.recv(4096):
                 tag = re.split(rb"\s", said)[0].decode()
                 if b"CAPABILITY" in said:
-                    line.sendall(f"* CAPABILITY IMAP4rev1\r\n{tag} OK\r\n".encode())
+                    line.sendall(f"* CAPABILITY IMAP4rev1\r\n{tag} OK done\r\n".encode())
                 elif b"LOGOUT" in said:
-                    line.sendall(f"* BYE\r\n{tag} OK\r\n".encode())
+                    line.sendall(f"* BYE\r\n{tag} OK done\r\n".encode())
                 else:
                     line.sendall(f"{tag} {answer}\r\n".encode())
 
     threading.Thread(target=talks, daemon=True).start()
-    return int(listening.getsockname()[1])
+    port: int = listening.getsockname()[1]
+    show_port(port, 1143)
+    return port

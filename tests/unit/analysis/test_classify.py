@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.ledger import unreadable_message
 from tests.hand_clock import START
-from tests.judging import classifier, evidence_of
+from tests.judging import ILL, WELL, classifier, evidence_of, fared
 
 from angzarr.analysis.entry import FailureClass, Unreadable
 from angzarr.analysis.transition import Action
@@ -50,7 +50,8 @@ def test_event_without_a_target_is_held_not_replayed():
         ({"category": "budget"}, FailureClass.CONFIGURATION_ERROR),
         ({"category": "client"}, FailureClass.BUSINESS_REJECTION),
         ({"category": "integrity"}, FailureClass.BUSINESS_REJECTION),
-        ({"category": "unknown"}, FailureClass.CODE_DEFECT),
+        ({"category": "unknown", "error_type": "ValueError"}, FailureClass.CODE_DEFECT),
+        ({"category": "unknown", "error_type": "x.LockTimeout"}, FailureClass.TRANSIENT_ONGOING),
         ({"category": "unknown", "error_type": ""}, FailureClass.UNKNOWN),
         ({"category": "of others"}, FailureClass.UNKNOWN),
         (
@@ -128,3 +129,23 @@ def test_a_letter_of_others_without_a_route_is_held_with_the_route_to_configure(
     decision = decide(**others, target_problem="name one under dlq.foreign_routes")
     assert decision.action is Action.HOLD
     assert "name one under dlq.foreign_routes" in decision.evidence
+
+
+PASSES = {"category": "unknown", "error_type": "vendor.LockTimeout"}
+OTHERS_PASS = {"handler_fares": fared(events=40, failed=1, handled=30)}
+
+
+@pytest.mark.parametrize(
+    ("known", "action"),
+    [
+        ({}, Action.HOLD),
+        (WELL, Action.HOLD),
+        (OTHERS_PASS, Action.HOLD),
+        (ILL, Action.WAIT),
+        (WELL | OTHERS_PASS, Action.REPLAY),
+        (WELL | OTHERS_PASS | {"replay": 1, "replays": 1}, Action.HOLD),
+        (WELL | OTHERS_PASS | {"handler": "vendor.sync"}, Action.HOLD),
+    ],
+)
+def test_what_passes_by_its_name_alone_is_replayed_only_where_all_else_says_so(known, action):
+    assert classifier()(evidence_of(**PASSES | known)).action is action
