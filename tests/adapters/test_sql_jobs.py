@@ -52,6 +52,27 @@ class SqlJobsContract(JobsContract):
         assert jobs.cancel(job.id, by="ann")
         assert ledger.prune(every, limit=10) == 1
 
+    @pytest.mark.parametrize(("limit", "asked"), [(None, 0), (1, 0), (2, 1), (9, 1)])
+    def test_other_jobs_are_summed_by_the_database_and_only_where_they_matter(
+        self, jobs, hold, engine, limit, asked
+    ):
+        entries = hold(3)
+        other = tuple(entry.id for entry in entries[:1])
+        jobs.begin(Selection(entry_ids=other), CANARY, by="ann@elsewhere")
+        read = []
+        listen = lambda *told: read.append(told[2])  # noqa: E731 - removed by the same name
+        event.listen(engine, "before_cursor_execute", listen)
+        try:
+            job = jobs.begin(GROUP, CANARY, by="ann", approval_over=limit)
+        finally:
+            event.remove(engine, "before_cursor_execute", listen)
+        assert job.total == 2
+        sums = [one for one in read if "sum(" in one.lower()]
+        assert len(sums) == asked
+        assert not any("selection" in one for one in sums)
+        if limit == 2:
+            assert "with 1 of other jobs" in job.said
+
     def test_an_edit_goes_with_its_entry(self, jobs, hold, edit_of, ledger, clock):
         (entry,) = hold(1)
         chosen = Selection(entry_ids=(entry.id,))

@@ -474,6 +474,35 @@ class JobsContract:
         (refused,) = jobs.items(job.id, (ItemState.REFUSED,))
         assert (refused.entry_id, refused.reason) == (changed.id, "the entry is resolved")
 
+    def test_an_entry_that_was_replayed_since_the_job_chose_it_is_not_what_was_approved(
+        self, jobs, ledger, hold, send
+    ):
+        replayed, *rest = hold(3)
+        job = jobs.begin(GROUP, AT_ONCE, by="ann", approval_over=1)
+        begun = ledger.mark_retrying(
+            replayed.id, 1, revision=ledger.open(replayed.id).entry.revision, by="eve",
+            lease=timedelta(seconds=30),
+        )  # fmt: skip
+        assert begun
+        ledger.add_failed_event(letter_of(replayed.event_id, replay=1, fingerprint="g1"))
+        assert jobs.approve(job.id, by="bob")
+        assert send(job) == [entry.id for entry in rest]
+        assert jobs.open_job(job.id).refused == 1
+        (refused,) = jobs.items(job.id, (ItemState.REFUSED,))
+        assert refused.reason == "the entry was replayed since the job chose it: replay it anew"
+
+    def test_what_waits_for_a_second_person_where_it_is_sent_elsewhere(self, jobs, hold):
+        (entry,) = hold(1)
+        chosen, plan = Selection(entry_ids=(entry.id,)), JobPlan(stages=(1,), to_queue="spare")
+        job = jobs.begin(chosen, plan, by="ann", redirects_wait=True)
+        assert job.status is JobStatus.PROPOSED
+        assert job.said == "sent to queue spare: a second person must approve"
+        jobs.cancel(job.id, by="ann")
+        for other, waits in ((plan, False), (CANARY, True)):
+            job = jobs.begin(chosen, other, by="ann", redirects_wait=waits)
+            assert job.status is JobStatus.RUNNING
+            jobs.cancel(job.id, by="ann")
+
     def test_a_job_of_nothing_but_refusals_is_done(self, jobs, ledger, hold, send):
         (only,) = hold(1)
         job = jobs.begin(GROUP, CANARY, by="ann")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
+import urllib.error
 import urllib.request
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 
 import pytest
 
@@ -14,20 +16,28 @@ from angzarr.analysis.entry import Status
 from angzarr.analysis.job import JobPlan, JobStatus
 from angzarr.analysis.ledger import Decided
 from angzarr.cli.dashboard import open_desk
+from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.site import build_site
-from angzarr.dashboard_section import DashboardSettings
+from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
 from system.analysts import analysts
 from system.conftest import wait_for
 from system.test_replay_jobs import GROUP, HOLD, letter_of
 
 COUNT = 5
+PEOPLE = DashboardSettings(
+    tokens=tuple(
+        DashboardToken(name=name, role=role, sha256=hash_of(f"{name}-token"))
+        for name, role in (("ann", Role.OPERATOR), ("bob", Role.APPROVER))
+    )
+)
 
 
 @pytest.fixture
-def site(make_site, tmp_path, redis_url):
-    ledger = {"ANGZARR_LEDGER": f"sqlite:///{tmp_path}/ledger.db"}
+def site(request, make_site, tmp_path, redis_url):
+    more = getattr(request, "param", {})
+    ledger = {"ANGZARR_LEDGER": f"sqlite:///{tmp_path}/ledger.db", **more}
     site = make_site(broker=redis_url, ROAD_LEASE="1", ROAD_ASYNC="1", **ledger)
     site.forget_letters("thing")
     return site
@@ -44,27 +54,27 @@ def held(site):
 
 
 @contextmanager
-def dashboard(app):
+def dashboard(app, settings=None):
     """Serve *app*'s dashboard; give what asks its API."""
     with ExitStack() as doors:
-        site = build_site(open_desk(app, doors), DashboardSettings())
+        site = build_site(open_desk(app, doors), settings or DashboardSettings())
         listener = doors.enter_context(bind("127.0.0.1", 0))
         server = server_of(site)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         wait_for(lambda: server.started, what="the dashboard to serve")
         try:
-            yield lambda path, body=None: ask(listener.getsockname()[1], path, body)
+            yield partial(ask, listener.getsockname()[1])
         finally:
             server.should_exit = True
             thread.join(20)
 
 
-def ask(port, path, body):
+def ask(port, path, body=None, **headers):
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{PREFIX}{path}",
         data=json.dumps(body).encode() if body is not None else None,
-        headers={"Content-Type": "application/json", "Idempotency-Key": "k"},
+        headers={"Content-Type": "application/json", "Idempotency-Key": "k", **headers},
     )
     with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own
         return json.load(answer)
@@ -98,6 +108,43 @@ def test_a_job_begun_over_http_is_carried_out_and_followed_there(site, held):
 
 def over(job):
     return job if job["status"] not in {"running", "proposed"} else None
+
+
+@pytest.mark.parametrize("site", [{"ANGZARR_ANALYSIS__APPROVALS__EDITS": "yes"}], indirect=True)
+def test_an_edit_of_one_person_is_sent_once_another_who_saw_it_approves_it(site, held):
+    first, *others = held
+    with (
+        site.worker(pool="solo"),
+        analysts(site) as start,
+        dashboard(site.app, PEOPLE) as api,
+    ):
+        start()
+        ann, bob = ({"X-API-Key": token} for token in ("ann-token", "bob-token"))
+        edit = {"data": {"n": 77, "fate": "fine"}, "note": "the number was wrong"}
+        job = api(f"/entries/{first}/edits", edit, **ann)
+        assert job["status"] == "proposed"
+        where, saw = f"/jobs/{job['id']}", {"If-Match": f'"{job["revision"]}"'}
+        with pytest.raises(urllib.error.HTTPError) as unseen:
+            api(f"{where}/approve", {}, **bob, **saw)
+        assert unseen.value.code == 428
+        told = api(where, **bob)
+        shown = told["edit_review"]
+        assert [one["pointer"] for one in shown["changes"]] == ["/n"]
+        saw = {"If-Match": f'"{told["revision"]}-{shown["mark"]}"', "Idempotency-Key": "k2"}
+        api(f"{where}/approve", {}, **bob, **saw)
+        told = wait_for(lambda: over(api(where, **bob)), 30, "the job")
+        assert (told["status"], told["handled"]) == ("done", 1)
+        entry = api(f"/entries/{first}", **bob)
+        assert (entry["status"], entry["resolved_by"]) == ("resolved", "replay 1 (handled)")
+        (line,) = [one for one in entry["history"] if one["what"] == "retrying"]
+        assert line["who"] == f"job {job['id']} (ann, approved by bob)"
+        assert line["detail"].startswith("replay 1 edited: /n: ")
+        assert api(f"/entries/{others[0]}", **bob)["status"] == "held"
+    assert [line["n"] for line in site.ran("handle")] == [77]
+    with closing(site.app.open_ledger()) as ledger:
+        detail = ledger.open(first)
+    assert detail.before.event.data == {"n": 0, "fate": "fine"}
+    assert detail.order.letter.event.data == edit["data"]
 
 
 def test_a_job_that_sends_to_another_handler_resolves_the_entries(site, held):

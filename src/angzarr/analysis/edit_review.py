@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from angzarr.analysis.edit_differences import Difference, Sides
-from angzarr.analysis.editor import Editor
+from angzarr.analysis.editor import Editor, Told
 from angzarr.analysis.job import ReplayJob, ReplayJobs
-from angzarr.analysis.job_edit import ALTERED, JobEdit, digest_of, outdated
+from angzarr.analysis.job_edit import ALTERED, JobEdit, outdated
 from angzarr.analysis.job_rules import altered
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
@@ -45,8 +46,13 @@ def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | Non
     if isinstance(told, Refusal):
         return EditReview(entry_id=edit.entry_id, problem=f"it cannot be shown: {told}")
     problem = _problem(editor, edit) if job.left else ""
-    mark = "" if problem else _mark(job, edit)
-    return EditReview(entry_id=edit.entry_id, mark=mark, problem=problem, **told._asdict())
+    return EditReview(
+        entry_id=edit.entry_id,
+        changes=told.changes,
+        whole=told.whole,
+        mark="" if problem else _mark(job, edit, told),
+        problem=problem,
+    )
 
 
 def review_json(review: EditReview | None) -> dict[str, Any] | None:
@@ -79,8 +85,7 @@ def _problem(editor: Editor, edit: JobEdit) -> str:
     return outdated(edit, detail.entry if detail else None)
 
 
-def _mark(job: ReplayJob, edit: JobEdit) -> str:
-    """Return what stands for the letters before the edit and after, and where the edit goes."""
-    before = digest_of(edit.order.before) if edit.order.before else ""
-    said = (job.id, before, edit.sha256, job.plan.to_queue, job.plan.to_handler)
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+def _mark(job: ReplayJob, edit: JobEdit, told: Told) -> str:
+    """Return what stands for both letters, for where they go, and for all that is shown of them."""
+    shown = (job.id, edit.sha256, job.plan.to_queue, job.plan.to_handler, told.changes, told.sides)
+    return hashlib.sha256(json.dumps(shown, default=str).encode()).hexdigest()[:16]

@@ -48,15 +48,15 @@ class Opened(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What an edit changes, and all data where that tells not all."""
+    """What an edit changes, and all data before and after, as they may be shown."""
 
     changes: tuple[Difference, ...]
-    whole: Sides | None
+    sides: Sides
 
-    @classmethod
-    def of(cls, changes: tuple[Difference, ...], before: Any, after: Any) -> Told:
-        """Return *changes* from *before* to *after*."""
-        return cls(changes, Sides(before, after) if is_cut(changes) else None)
+    @property
+    def whole(self) -> Sides | None:
+        """All data, where the changes do not tell all; else None."""
+        return self.sides if is_cut(self.changes) else None
 
 
 def edited_from(detail: EntryDetail, *, original: bool) -> Failure | Refusal:
@@ -82,13 +82,19 @@ class Editor:
         return opened if isinstance(opened, Refusal) else opened.view
 
     def draft(
-        self, entry: Entry, failure: Failure, data: Any, *, now: Failure | None = None
+        self,
+        entry: Entry,
+        failure: Failure,
+        data: Any,
+        *,
+        now: Failure | None = None,
+        to_handler: str = "",
     ) -> Draft | Refusal:
         """Return the edit of *entry* to *data*, or why there can be none; Unfit: the data's fault.
 
         *data* began with *failure*; *now* is what the next replay would send without the edit, if
-        that is another: the changes are told against that. It says nothing about whether a replay
-        of *entry* may begin.
+        that is another: the changes are told against that. It must fit *to_handler*, if the replay
+        goes to another one. It says nothing about whether a replay of *entry* may begin.
         """
         opened = self._opened(failure)
         if isinstance(opened, Refusal):
@@ -97,7 +103,8 @@ class Editor:
         value = edit.restored(data, view, edit.data_in(whole))
         if isinstance(value, Refusal):
             return value
-        if problem := self._problem(whole.message.task, value, hidden=view != edit.data_in(whole)):
+        hidden = view != edit.data_in(whole)
+        if problem := self._problem(to_handler or whole.message.task, value, hidden=hidden):
             return problem
         made = edit.with_data(whole, value)
         if isinstance(made, Refusal):
@@ -117,7 +124,7 @@ class Editor:
         before, after = both
         wholes = edit.data_in(before.whole), edit.data_in(after.whole)
         changes = seen_differences(before.view, after.view, *wholes)
-        return Told.of(changes, before.view, after.view)
+        return Told(changes, Sides(before.view, after.view))
 
     def _both(self, order: ReplayOrder) -> tuple[Opened, Opened] | Refusal:
         """Return the letters before the edit that *order* carries and after."""
@@ -144,7 +151,8 @@ class Editor:
         if isinstance(after, Refusal):
             return after
         unseen = [Difference("", "", UNSEEN)] if touched else []
-        return Told.of((*differences(before.view, after), *unseen), before.view, after)
+        changes = (*differences(before.view, after), *unseen)
+        return Told(changes, Sides(before.view, after))
 
     def _kept(
         self,
@@ -166,7 +174,8 @@ class Editor:
             )
         said = "; ".join(map(str, told.changes))[:LONGEST_NOTE]
         before = instead if isinstance(instead, DeadLetter) else None
-        return Draft(order=ReplayOrder(letter=kept, before=before, said=said), **told._asdict())
+        order = ReplayOrder(letter=kept, before=before, said=said)
+        return Draft(order=order, changes=told.changes, whole=told.whole)
 
     def _opened(self, failure: Failure, filed: Failure | None = None) -> Opened | Refusal:
         """Return a letter as it is and as it may be shown, with what was hidden of *filed*."""

@@ -190,7 +190,10 @@ ENDED_STATES: Final = frozenset(
 
 
 class JobItem(NamedTuple):
-    """One entry of a job; `replay` is 0 until it has begun."""
+    """One entry of a job; `replay` is the number that it has, or while it is chosen the next one.
+
+    0: chosen by a release that did not say which.
+    """
 
     position: int
     entry_id: str
@@ -220,11 +223,13 @@ class ReplayJobs(Protocol):
         job_id: str = "",
         approval_over: int | None = None,
         edit: JobEdit | None = None,
+        redirects_wait: bool = False,
     ) -> ReplayJob:
         """Choose the entries and store the job; the same *job_id* twice is one job.
 
         One of more than *approval_over* entries is only proposed, and one with an *edit* that
-        needs approval; an edit is for the one entry that is chosen. One without entries is done.
+        needs approval; an edit is for the one entry that is chosen. So is, if *redirects_wait*, one
+        whose plan sends its entries elsewhere. One without entries is done.
         """
 
     @abstractmethod

@@ -17,21 +17,34 @@ from angzarr.analysis.recovery import AUTOMATIC
 ADDED_UP: Final = timedelta(days=1)
 #: Who acts in a dashboard without tokens: whoever sits at its machine, so it may be anybody.
 LOCAL: Final = "local"
+#: A job of fewer entries never waits because of their number.
+_MANY: Final = 2
 
 
 def waits_for(
-    total: int, besides: int, approval_over: int | None, edit: JobEdit | None = None
+    total: int,
+    besides: int,
+    approval_over: int | None,
+    edit: JobEdit | None = None,
+    elsewhere: str = "",
 ) -> str:
     """Say why a job of *total* entries waits for a second person, or nothing.
 
-    One entry never does but for its *edit*.
+    One entry never does but for its *edit*, or for where it is sent *elsewhere*, if that is given.
     """
     if total and edit is not None and edit.needs_approval:
         return "an edit: a second person must approve"
-    if approval_over is None or total < 2 or total + besides <= approval_over:  # noqa: PLR2004
+    if total and elsewhere:
+        return f"sent {elsewhere}: a second person must approve"
+    if approval_over is None or total < _MANY or total + besides <= approval_over:
         return ""
     others = f", with {besides} of other jobs of the last day" if besides else ""
     return f"more than {approval_over} entries{others}: a second person must approve"
+
+
+def others_matter(total: int, approval_over: int | None) -> bool:
+    """Tell whether `besides` can change what becomes of a job of *total* entries."""
+    return approval_over is not None and _MANY <= total <= approval_over
 
 
 def besides(others: Iterable[ReplayJob], job: ReplayJob) -> int:

@@ -37,8 +37,8 @@ class JobEdit:
 
     @property
     def sha256(self) -> str:
-        """What the job, its history and its approver know the edit by."""
-        return "" if self.order.letter is None else digest_of(self.order.letter)
+        """What the job and its history know the edit by: of both its letters."""
+        return digest_of(self.order)
 
 
 def job_edit(entry: Entry, order: ReplayOrder, *, needs_approval: bool) -> JobEdit:
@@ -52,9 +52,23 @@ def job_edit(entry: Entry, order: ReplayOrder, *, needs_approval: bool) -> JobEd
     )
 
 
-def digest_of(letter: DeadLetter) -> str:
-    """Return the SHA-256 of *letter* as it is kept, in hex."""
-    return hashlib.sha256(encode(letter, Form.BINARY).body).hexdigest()
+def digest_of(order: ReplayOrder) -> str:
+    """Return the SHA-256 of the edit in *order*, in hex: of its letters as they are kept."""
+    return digest_of_kept(_kept(order.before), _kept(order.letter))
+
+
+def digest_of_kept(before: bytes | None, letter: bytes | None) -> str:
+    """Return the SHA-256 of an edit whose letters are kept as these bytes; of none it is empty."""
+    if letter is None:
+        return ""
+    digest = hashlib.sha256()
+    for body in (before or b"", letter):
+        digest.update(len(body).to_bytes(8, "big") + body)
+    return digest.hexdigest()
+
+
+def _kept(letter: DeadLetter | None) -> bytes | None:
+    return None if letter is None else encode(letter, Form.BINARY).body
 
 
 def outdated(edit: JobEdit, entry: Entry | None) -> str:

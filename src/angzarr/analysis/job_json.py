@@ -25,6 +25,19 @@ def page_json(page: JobPage) -> dict[str, Any]:
     return {"jobs": [job_json(job) for job in page.jobs], "next": page.next or None}
 
 
+def item_json(item: JobItem) -> dict[str, Any]:
+    """Return one entry of a job as a JSON object."""
+    begun = item.round > 0
+    return {
+        "position": item.position,
+        "id": item.entry_id,
+        "state": item.state,
+        "replay": item.replay if begun else None,
+        "round": item.round if begun else None,
+        "reason": item.reason or None,
+    }
+
+
 def detail_json(
     job: ReplayJob,
     history: Sequence[HistoryLine],

@@ -24,7 +24,13 @@ class JobMarking(ABC):
 
     @abstractmethod
     def _fill(
-        self, fresh: ReplayJob, approval_over: int | None, edit: JobEdit | None, /
+        self,
+        fresh: ReplayJob,
+        approval_over: int | None,
+        edit: JobEdit | None,
+        /,
+        *,
+        redirects_wait: bool,
     ) -> ReplayJob:
         """Store *fresh* as `job_rules.filled` says, or return the job that has its id."""
 
@@ -42,6 +48,7 @@ class JobMarking(ABC):
         job_id: str = "",
         approval_over: int | None = None,
         edit: JobEdit | None = None,
+        redirects_wait: bool = False,
     ) -> ReplayJob:
         """Choose the entries and store the job, in one transaction."""
         fresh = ReplayJob(
@@ -53,7 +60,7 @@ class JobMarking(ABC):
             note=note,
             edit=edit.sha256 if edit else "",
         )
-        return self._fill(fresh, approval_over, edit)
+        return self._fill(fresh, approval_over, edit, redirects_wait=redirects_wait)
 
     def approve(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Let a proposed job begin."""

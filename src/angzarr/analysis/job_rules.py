@@ -87,17 +87,20 @@ def filled(
     approval_over: int | None,
     besides: int = 0,
     edit: JobEdit | None = None,
+    redirects_wait: bool = False,
 ) -> ReplayJob:
     """Return a new *job* with its entries chosen.
 
     *elsewhere*: how many more there are that belong to another job, and one such. *behind*: a job
-    that runs over the same group. *besides*: `job_approval.besides`.
+    that runs over the same group. *besides*: `job_approval.besides`. *redirects_wait*: for a second
+    person, if it sends its entries elsewhere than their letters say.
     """
     count, other = elsewhere
     said = f"{count} more are in job {other}, which is not finished" if count else ""
     called = {job.plan.to_handler} if job.plan.to_handler else {*handlers} - {""}
     job = replace(job, total=total, handlers=tuple(sorted(called)), said=said)
-    if waits := waits_for(total, besides, approval_over, edit):
+    places = str(job.plan.order) if redirects_wait else ""
+    if waits := waits_for(total, besides, approval_over, edit, places):
         if is_anybody(job.created_by):
             waits += f", and {job.created_by} may be anybody: propose it by name"
         return replace(job, status=JobStatus.PROPOSED, said=_joined(said, waits))
@@ -235,14 +238,22 @@ def cancelled(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
     return replace(job, status=JobStatus.CANCELLED, said=f"cancelled by {by}", ended_at=now)
 
 
-def refusal(seen: Seen | None, chosen_as: Status, most_replays: int) -> str:
-    """Return why an entry that was chosen as *chosen_as* is not replayed now, or nothing."""
+def refusal(
+    item: JobItem, seen: Seen | None, chosen_as: Status, most_replays: int, edit: str = ""
+) -> str:
+    """Return why an entry that was chosen as *chosen_as* is not replayed now, or nothing.
+
+    Its letter, and an edit that the next replay sends again, change with a replay or not at all:
+    what was chosen is what is sent where the number is that of *item*. *edit*: that of the job.
+    """
     if seen is None:
         return "the entry was removed meanwhile"
     if seen.status not in REPLAYABLE:
         return f"the entry is {seen.status}"
     if seen.status in DECIDED_BY_PEOPLE and seen.status is not chosen_as:
         return f"the entry is {seen.status} meanwhile"
+    if item.replay and seen.replays + 1 != item.replay:
+        return REPLAYED if edit else "the entry was replayed since the job chose it: replay it anew"
     if seen.replays >= most_replays:
         return f"it was replayed {seen.replays} times: only a person's own replay goes on"
     return ""

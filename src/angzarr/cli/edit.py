@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, TextIO
 
 import click
@@ -14,6 +15,8 @@ from angzarr.analysis.editor import Draft, Editor, edited_from
 from angzarr.analysis.entry import Entry, EntryDetail, Failure
 from angzarr.analysis.job import ONE_ENTRY, Selection
 from angzarr.analysis.job_edit import job_edit
+from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.cli import job_start
 from angzarr.cli.analyze import open_barred, open_editor, open_replayer, person
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.completion import entry_ids
@@ -35,6 +38,7 @@ from angzarr.printable import escaped
 )
 @click.option("--original", is_flag=True, help="Begin with the data before the last edit.")
 @click.option("--force", is_flag=True, help="Also past the cap of replays; not for a proposal.")
+@job_start.redirected
 @click.option("--note", default="", help="Why, for who approves it (analysis.approvals.edits).")
 @click.option("--dry-run", is_flag=True, help="Only check it and show what would change.")
 @YES
@@ -48,6 +52,8 @@ def edit(
     file: TextIO | None,
     original: bool,
     force: bool,
+    to_queue: str,
+    to_handler: str,
     note: str,
     dry_run: bool,
     yes: bool,
@@ -71,7 +77,10 @@ def edit(
         cure = "no job goes beyond" if proposes else "--force sends it"
         if problem := barred or over(detail.entry, cap, cure):
             raise click.ClickException(problem)
-        draft = _draft(editor, detail, file, original=original)
+        where = ReplayOrder(to_queue=to_queue, to_handler=to_handler)
+        if why := editor.replayer.targets.unknown(where):
+            raise click.UsageError(why)
+        draft = _draft(editor, detail, file, where, original=original)
         if not (proposes and as_json) or dry_run:
             _tell(draft, as_json=as_json)
         if dry_run:
@@ -103,15 +112,25 @@ def _check(*, proposes: bool, force: bool, note: str) -> None:
         raise click.UsageError(msg)
 
 
-def _draft(editor: Editor, detail: EntryDetail, file: TextIO | None, *, original: bool) -> Draft:
+def _draft(
+    editor: Editor,
+    detail: EntryDetail,
+    file: TextIO | None,
+    where: ReplayOrder,
+    *,
+    original: bool,
+) -> Draft:
+    """Return the edit that the person gives, to be sent *where* he says."""
     failure = edited_from(detail, original=original)
     if isinstance(failure, Refusal):
         raise click.ClickException(failure)
     now = detail.unanswered.letter or detail.failure
-    draft = editor.draft(detail.entry, failure, _data(editor, failure, file), now=now)
+    data = _data(editor, failure, file)
+    draft = editor.draft(detail.entry, failure, data, now=now, to_handler=where.to_handler)
     if isinstance(draft, Refusal):
         raise click.ClickException(draft)
-    return draft
+    order = replace(draft.order, to_queue=where.to_queue, to_handler=where.to_handler)
+    return replace(draft, order=order)
 
 
 def _propose(app: Application, entry: Entry, draft: Draft, note: str, *, as_json: bool) -> None:
@@ -119,7 +138,7 @@ def _propose(app: Application, entry: Entry, draft: Draft, note: str, *, as_json
     try:
         job = store.begin(
             Selection(entry_ids=(entry.id,)),
-            ONE_ENTRY,
+            replace(ONE_ENTRY, to_queue=draft.order.to_queue, to_handler=draft.order.to_handler),
             by=person(),
             note=note,
             edit=job_edit(entry, draft.order, needs_approval=True),

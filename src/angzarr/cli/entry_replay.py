@@ -27,6 +27,10 @@ from angzarr.printable import printable
 
 #: The most that --now sends: it has no canary, and the person waits.
 _MOST_NOW = 1000
+_WAITS = (
+    "by analysis.approvals.edits a second person approves where a replay is sent: leave --now and"
+    " --force out, and it is proposed as a job"
+)
 
 
 @click.command()
@@ -68,7 +72,8 @@ def replay(
     """Send ENTRIES, or all that a filter finds, on their road again.
 
     One entry is sent at once. More become a replay job, which the analysis worker carries out: a
-    canary first, halted by itself where too many fail again.
+    canary first, halted by itself where too many fail again. So does one that is sent elsewhere,
+    where analysis.approvals.edits asks for a second person.
 
     Exits with 1 if one that was sent from here could not be replayed; with --watch as
     `angzarr dlq jobs watch` does.
@@ -86,7 +91,10 @@ def replay(
         selection = Selection(
             wanted=filter_of(wanted), status=status_of(status), entry_ids=ids, limit=limit
         )
-        if now or len(ids) == 1:
+        waits = bool(order) and app.settings.analysis.approvals.edits
+        if waits and (now or force):
+            raise click.UsageError(_WAITS)
+        if (now or len(ids) == 1) and not waits:
             chosen = _chosen(replayer, selection)
             if len(ids) != 1 and not dry_run and (why := open_barred(app, doors)()):
                 msg = f"{why}, or replay one entry by its id"
@@ -211,6 +219,7 @@ def _begin(
             by=person(),
             note=note,
             approval_over=app.settings.analysis.approvals.jobs_over,
+            redirects_wait=app.settings.analysis.approvals.edits,
         )
         if as_json:
             print_json(job_json.job_json(job))

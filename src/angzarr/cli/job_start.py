@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -14,6 +14,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _PERCENT: Final = 100.0
 
+_PLACES: Final = (
+    click.option("--to-queue", default="", help="Send to this queue, and not where it came from."),
+    click.option("--to-handler", default="", help="Have this handler take it, and not its own."),
+)
 _OPTIONS: Final = (
     click.option(
         "--stages",
@@ -27,8 +31,7 @@ _OPTIONS: Final = (
                  help="Share of failures above which the job halts."),
     click.option("--in-flight", type=int, default=100, show_default=True,
                  help="Replays under way at a time, at most."),
-    click.option("--to-queue", default="", help="Send to this queue, and not where it came from."),
-    click.option("--to-handler", default="", help="Have this handler take it, and not its own."),
+    *_PLACES,
     click.option("--note", default="", help="Why, for the history."),
     click.option("--watch", is_flag=True, help="Follow the job until it is over."),
 )  # fmt: skip
@@ -36,7 +39,16 @@ _OPTIONS: Final = (
 
 def planned(command: _F) -> _F:
     """Give *command* the options that make a plan."""
-    for option in reversed(_OPTIONS):
+    return _with(command, _OPTIONS)
+
+
+def redirected(command: _F) -> _F:
+    """Give *command* the options that send a replay elsewhere."""
+    return _with(command, _PLACES)
+
+
+def _with(command: _F, options: Sequence[Callable[[_F], _F]]) -> _F:
+    for option in reversed(options):
         command = option(command)
     return command
 

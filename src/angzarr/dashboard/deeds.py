@@ -11,6 +11,7 @@ from angzarr.analysis.entry import Entry
 from angzarr.analysis.group import Amendment, Group
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.job_approval import is_anybody, same_person
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.desk import Desk
@@ -68,12 +69,34 @@ def begin_job(
     desk: Desk, selection: Selection, plan: JobPlan, *, by: Caller, note: str, key: str | None
 ) -> ReplayJob:
     """Begin a replay job; the same *key* of one caller for the same job twice is one job."""
-    if why := desk.replayer.targets.unknown(plan.order):
-        raise Problem(422, "no-target", why)
+    check_target(desk, plan.order)
     job_id = job_id_of(selection, plan, by=by, note=note, key=key) if key else secrets.token_hex(16)
     return desk.jobs.begin(
-        selection, plan, by=by.name, note=note, job_id=job_id, approval_over=desk.approval_over
+        selection,
+        plan,
+        by=by.name,
+        note=note,
+        job_id=job_id,
+        approval_over=desk.approval_over,
+        redirects_wait=desk.approves_edits,
     )
+
+
+def check_target(desk: Desk, order: ReplayOrder) -> None:
+    """Refuse an *order* that sends a replay where nobody is."""
+    if why := desk.replayer.targets.unknown(order):
+        raise Problem(422, "no-target", why)
+
+
+def replay_one(
+    desk: Desk, entry_id: str, plan: JobPlan, *, by: Caller, note: str, key: str, revision: int
+) -> ReplayJob:
+    """Begin a job over an entry as it was seen at *revision*; the same *key* twice is one job."""
+    entry, selection = detail_of(desk, entry_id).entry, Selection(entry_ids=(entry_id,))
+    begun = desk.jobs.open_job(job_id_of(selection, plan, by=by, note=note, key=key))
+    if begun is None and entry.revision != revision:
+        raise stale("entry")
+    return begin_job(desk, selection, plan, by=by, note=note, key=key)
 
 
 def steer_job(
@@ -90,6 +113,7 @@ def steer_job(
         if same_person(by.name, job.created_by):
             raise own_proposal(job, by)
         _check_edit(desk, job, mark)
+        revision = job.revision if revision is None else revision
     done = (steers | {"approve": jobs.approve})[how](job_id, by=by.name, revision=revision)
     if done is not None:
         return done

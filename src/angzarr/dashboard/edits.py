@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from angzarr.analysis.edit import Unfit
 from angzarr.analysis.editor import Draft, edited_from
 from angzarr.analysis.entry import Entry, EntryDetail, Failure
-from angzarr.analysis.job import ONE_ENTRY, ReplayJob, Selection
+from angzarr.analysis.job import ONE_ENTRY, JobPlan, ReplayJob, Selection
 from angzarr.analysis.job_edit import job_edit
 from angzarr.analysis.transition import replayable
 from angzarr.dashboard.access import Caller
-from angzarr.dashboard.deeds import named
+from angzarr.dashboard.deeds import check_target, named
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import detail_of
 from angzarr.dashboard.problem import Problem
@@ -32,6 +32,14 @@ class Edit:
     original: bool = False
     revision: int | None = None
     note: str = ""
+    #: Elsewhere than its letter says.
+    to_queue: str = ""
+    to_handler: str = ""
+
+    @property
+    def plan(self) -> JobPlan:
+        """The plan of its job."""
+        return replace(ONE_ENTRY, to_queue=self.to_queue, to_handler=self.to_handler)
 
 
 class Editable(NamedTuple):
@@ -70,8 +78,12 @@ def data_of(desk: Desk, wanted: Editable) -> Any:
 
 def draft_of(desk: Desk, edit: Edit) -> tuple[Editable, Draft | Refusal]:
     """Return the edit as it would be sent, or why it would not; raises as `editable` does."""
+    check_target(desk, edit.plan.order)
     found = editable(desk, edit.entry_id, original=edit.original, revision=edit.revision)
-    return found, desk.editor.draft(found.entry, found.failure, edit.data, now=found.now)
+    draft = desk.editor.draft(
+        found.entry, found.failure, edit.data, now=found.now, to_handler=edit.to_handler
+    )
+    return found, draft
 
 
 def begin_edit(desk: Desk, edit: Edit, *, by: Caller, key: str | None) -> ReplayJob:
@@ -80,7 +92,7 @@ def begin_edit(desk: Desk, edit: Edit, *, by: Caller, key: str | None) -> Replay
     The same *key* of one caller for the same edit twice is one job, also once that was sent.
     """
     data = json.dumps(edit.data, sort_keys=True)
-    asked = (by.name, key, edit.entry_id, data, edit.original, edit.note)
+    asked = (by.name, key, edit.entry_id, data, edit.original, edit.note, edit.plan.order)
     job_id = named(*asked) if key else secrets.token_hex(16)
     if key and (job := desk.jobs.open_job(job_id)):
         return _begun(job)
@@ -91,7 +103,7 @@ def begin_edit(desk: Desk, edit: Edit, *, by: Caller, key: str | None) -> Replay
         raise _refused(draft)
     job = desk.jobs.begin(
         Selection(entry_ids=(entry.id,)),
-        ONE_ENTRY,
+        edit.plan,
         by=by.name,
         note=edit.note,
         job_id=job_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from angzarr.analysis.clues import clues
@@ -10,8 +10,9 @@ from angzarr.analysis.entry import EntryDetail
 from angzarr.analysis.explanation_json import explanation_json
 from angzarr.analysis.filing import as_stored
 from angzarr.analysis.group import Group
-from angzarr.analysis.job import ReplayJob
+from angzarr.analysis.job import ItemState, JobItem, ReplayJob
 from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.paging import position_after
 from angzarr.dashboard.problem import not_found
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.resilience.breaker import State
@@ -51,6 +52,18 @@ def job_of(desk: Desk, job_id: str) -> ReplayJob:
     if job is None:
         raise not_found("job")
     return job
+
+
+def item_page(
+    desk: Desk, job_id: str, states: Sequence[ItemState], after: str, limit: int
+) -> tuple[list[JobItem], str]:
+    """Return entries of a job behind a cursor as callers see it, and the next cursor, or nothing.
+
+    The position says where a page ends: entries never leave a job nor change places in it.
+    """
+    behind = position_after(after)
+    found = desk.jobs.items(job_id, states, limit=limit + 1, after=behind)
+    return found[:limit], str(found[limit - 1].position) if found[limit:] else ""
 
 
 def breaker_of(desk: Desk, name: str) -> State:

@@ -16,6 +16,8 @@ from angzarr.dashboard.problem import Problem
 P = TypeVar("P")
 #: The id of an entry or a job, or a fingerprint, as addresses here have them.
 _ID: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
+#: The place of an entry in its job, as databases count.
+_POSITION: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def sealed(cursor: str) -> str:
@@ -28,14 +30,36 @@ def unsealed(shown: str) -> str:
     if not shown:
         return ""
     try:
-        padded = shown.encode("ascii") + b"=" * (-len(shown) % 4)
-        cursor = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        cursor = _text_of(shown)
         is_cursor = _ID.fullmatch(read_cursor(cursor).entry_id)
     except (ValueError, OverflowError):
         is_cursor = None
     if not is_cursor:
-        raise Problem(400, "bad-cursor", "`after` is no cursor that a page here named as its next")
+        raise _no_cursor()
     return cursor
+
+
+def position_after(shown: str) -> int:
+    """Return the position behind which the page of cursor *shown* begins; raises Problem 400."""
+    if not shown:
+        return 0
+    try:
+        is_position = _POSITION.fullmatch(_text_of(shown))
+    except ValueError:
+        is_position = None
+    if not is_position:
+        raise _no_cursor()
+    return int(is_position[0])
+
+
+def _text_of(shown: str) -> str:
+    """Return the text that was sealed; raises ValueError."""
+    padded = shown.encode("ascii") + b"=" * (-len(shown) % 4)
+    return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+
+
+def _no_cursor() -> Problem:
+    return Problem(400, "bad-cursor", "`after` is no cursor that a page here named as its next")
 
 
 def page_after(shown: str, read: Callable[[str], P]) -> P:

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from tests.hand_clock import START
 
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.job_approval import ADDED_UP, besides, is_anybody, same_person, waits_for
+from angzarr.analysis.job_approval import (
+    ADDED_UP,
+    besides,
+    is_anybody,
+    others_matter,
+    same_person,
+    waits_for,
+)
 from angzarr.analysis.job_rules import filled
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.recovery import AUTOMATIC
@@ -92,6 +99,19 @@ def test_the_reason_says_what_was_counted():
     assert waits_for(3, 0, 2) == "more than 2 entries: a second person must approve"
     assert "with 2 of other jobs of the last day" in waits_for(2, 2, 3)
     assert waits_for(2, 1, 3) == waits_for(1, 100, 3) == waits_for(99, 99, None) == ""
+
+
+def test_others_matter_only_where_the_limit_is_not_passed_without_them():
+    assert [others_matter(total, 5) for total in (0, 1, 2, 5, 6)] == [
+        False, False, True, True, False,
+    ]  # fmt: skip
+    assert not others_matter(3, None)
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.none() | st.integers(0, 20))
+def test_what_is_not_asked_would_change_nothing(total, beside, limit):
+    if not others_matter(total, limit):
+        assert bool(waits_for(total, beside, limit)) == bool(waits_for(total, 0, limit))
 
 
 def test_a_person_has_one_login_wherever_he_sits():

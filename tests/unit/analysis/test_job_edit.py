@@ -73,10 +73,14 @@ def world():
 
 @settings(max_examples=60)
 @given(letters())
-def test_a_letter_has_one_digest_before_it_is_kept_and_after(letter):
-    kept = encode(letter, Form.BINARY)
-    assert digest_of(decode(*kept)) == digest_of(letter)
-    assert digest_of(replace(letter, explanation=letter.explanation + "x")) != digest_of(letter)
+def test_an_edit_has_one_digest_before_it_is_kept_and_after(letter):
+    order = ReplayOrder(letter=letter, before=letter)
+    kept = decode(*encode(letter, Form.BINARY))
+    other = replace(letter, explanation=letter.explanation + "x")
+    assert digest_of(ReplayOrder(letter=kept, before=kept)) == digest_of(order)
+    assert digest_of(replace(order, letter=other)) != digest_of(order)
+    assert digest_of(replace(order, before=other)) != digest_of(order)
+    assert digest_of(ReplayOrder()) == ""
 
 
 def test_an_edit_is_sent_once_a_second_person_approved_it_and_as_it_was(world):
@@ -169,6 +173,28 @@ def test_an_edit_that_was_altered_is_neither_approved_nor_sent(world):
     world.run(rounds=3)
     assert world.sent() == []
     assert "not the one that was proposed" in world.refused()[0]
+
+
+def test_an_edit_whose_letter_before_was_altered_is_neither_approved_nor_sent(world):
+    world.propose({"total": 4})
+    kept = world.jobs._jobs[world.job_id]
+    before = replace(kept.edit.order.before, explanation="another")
+    kept.edit = replace(kept.edit, order=replace(kept.edit.order, before=before))
+    assert world.reviewed().problem == ALTERED
+    assert world.reviewed().mark == ""
+    world.jobs.approve(world.job_id, by="bob")
+    world.run(rounds=3)
+    assert (world.sent(), world.refused()) == ([], [ALTERED])
+
+
+def test_a_review_proves_that_all_was_seen_of_this_job_and_where_it_goes(world):
+    world.propose({"total": 4})
+    mark, job = world.reviewed().mark, world.job
+    assert mark == world.reviewed().mark
+    edit = world.jobs.job_edit(job.id)
+    for other in (replace(job, id="other"), replace(job, plan=replace(job.plan, to_queue="spare"))):
+        world.jobs._jobs[other.id] = replace(world.jobs._jobs[job.id], job=other, edit=edit)
+        assert review(world.editor, world.jobs, other).mark != mark
 
 
 @pytest.mark.parametrize("verb", ["publish", "after publish", "before note", "after note"])

@@ -230,7 +230,16 @@ def test_an_entry_that_is_gone_is_never_answered():
     ],
 )
 def test_what_changed_since_it_was_chosen_is_refused_with_the_reason(seen, chosen_as, said):
-    reason = job_rules.refusal(seen, chosen_as, 10)
+    item = JobItem(1, "e", ItemState.CHOSEN)
+    reason = job_rules.refusal(item, seen, chosen_as, 10)
+    assert said in reason
+    assert bool(said) == bool(reason)
+
+
+@pytest.mark.parametrize(("replays", "said"), [(1, ""), (2, "replayed since the job chose it")])
+def test_what_was_replayed_since_it_was_chosen_is_not_what_was_approved(replays, said):
+    item, seen = JobItem(1, "e", ItemState.CHOSEN, 2), Seen(Status.HELD, replays, replays)
+    reason = job_rules.refusal(item, seen, Status.HELD, 10)
     assert said in reason
     assert bool(said) == bool(reason)
 

@@ -182,3 +182,24 @@ def test_who_proposes_and_who_approves_see_the_whole_of_a_long_edit(
     assert job_of()["status"] == "proposed"
     told = json.loads(run("dlq", "jobs", "show", job, "--json").output)
     assert told["edit_review"]["whole"]["after"] == json.loads(data)
+
+
+def test_one_entry_that_is_sent_elsewhere_waits_for_a_second_person(careful, ledger, run, job_of):
+    entry = held(ledger)
+    where = ("--to-queue", "spare", "--yes")
+    for more in ("--now", "--force"):
+        refused = run("dlq", "replay", entry.id, *where, more)
+        assert (refused.exit_code, "analysis.approvals.edits" in refused.output) == (2, True)
+    assert run("dlq", "replay", entry.id, *where).exit_code == 0
+    assert (job_of()["status"], job_of()["plan"]["to_queue"]) == ("proposed", "spare")
+    assert not careful.publisher.sent
+
+
+def test_an_edit_is_sent_elsewhere(app, ledger, run, propose, job_of):
+    assert propose(held(ledger), "--to-queue", "spare").exit_code == 0
+    assert job_of()["plan"]["to_queue"] == "spare"
+    refused = propose(held(ledger, "e2"), "--to-handler", "nobody")
+    assert (refused.exit_code, "no handler is registered" in refused.output) == (2, True)
+    app.settings.analysis.approvals.edits = False
+    assert propose(held(ledger, "e3"), "--to-queue", "spare").exit_code == 0
+    assert [message.queue for message in app.publisher.sent] == ["spare"]

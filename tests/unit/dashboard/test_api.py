@@ -18,7 +18,7 @@ from angzarr.dashboard_section import Role
 from angzarr.errors import BrokerUnavailable, ConfigurationError, LedgerUnavailable
 from angzarr.resilience.breaker import Phase
 from contracts.ledger import letter_of
-from dashboard_caller import api, as_seen
+from dashboard_caller import api, as_seen, browser
 from hand_clock import START
 
 
@@ -314,6 +314,38 @@ def test_nobody_approves_what_he_has_not_seen(world, group, shown):
     assert world.jobs.all[job["id"]].status is JobStatus.PROPOSED
 
 
+def test_every_entry_of_a_job_is_told_page_by_page(world, group):
+    client = api(world)
+    job = client.post(f"{PREFIX}/jobs", json={"filter": {"fingerprint": group}}).json()
+    path, found = f"{PREFIX}/jobs/{job['id']}/items", []
+    where = f"{path}?limit=1"
+    while where:
+        answer = client.get(where)
+        (item,) = answer.json()["items"]
+        found.append(item)
+        link = answer.headers.get("link")
+        assert bool(link) == bool(answer.json()["next"])
+        where = link and link.partition(">")[0].removeprefix("<")
+    assert [one["position"] for one in found] == list(range(1, job["total"] + 1))
+    assert {one["state"] for one in found} == {"chosen"}
+    assert (found[0]["replay"], found[0]["round"], found[0]["reason"]) == (None, None, None)
+    assert {one["id"] for one in found} == {one.entry_id for one in world.jobs.items(job["id"])}
+    assert client.get(f"{path}?status=refused").json() == {"items": [], "next": None}
+    page = browser(world).get(f"/jobs/{job['id']}/items?limit=1").text
+    assert f'href="/entries/{found[0]["id"]}"' in page
+    assert 'rel="next"' in page
+    assert f'href="/jobs/{job["id"]}/items"' in browser(world).get(f"/jobs/{job['id']}").text
+
+
+@pytest.mark.parametrize("after", ["x", "MA", "LTE", "MTIzNDU2Nzg5MDEy", "é"])
+def test_no_other_cursor_leads_through_the_entries_of_a_job(world, group, after):
+    client = api(world)
+    job = client.post(f"{PREFIX}/jobs", json={"filter": {"fingerprint": group}}).json()
+    answer = client.get(f"{PREFIX}/jobs/{job['id']}/items", params={"after": after})
+    assert (answer.status_code, problem(answer)) == (400, "bad-cursor")
+    assert client.get(f"{PREFIX}/jobs/nobody/items").status_code == 404
+
+
 @pytest.mark.parametrize("how", ["pause", "cancel"])
 def test_a_job_is_steered_as_it_was_seen_where_its_caller_says_so(world, client, group, how):
     begun = client.post(f"{PREFIX}/jobs", json={"filter": {"fingerprint": group}})
@@ -493,7 +525,7 @@ def test_health_needs_no_token(world):
 
 def test_the_description_names_every_route_and_refers_to_nothing_that_is_missing(client):
     told = client.get(f"{PREFIX}/openapi.json").json()
-    assert len(told["paths"]) == 26
+    assert len(told["paths"]) == 29
     known = {f"#/components/schemas/{name}" for name in told["components"]["schemas"]}
     said = set(references(told))
     assert said <= known

@@ -16,6 +16,7 @@ from angzarr.analysis.edit import DEEPEST, LARGEST
 from angzarr.analysis.editor import Editor
 from angzarr.analysis.entry import Status
 from angzarr.analysis.ledger import Decided
+from angzarr.analysis.verb import Act, Verb
 from angzarr.dashboard import deeds
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.api.route import PREFIX
@@ -26,6 +27,8 @@ from angzarr.dashboard_section import Role
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.offloading import without_body
+from angzarr.dead_letters.protection import Protection
+from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
 from angzarr.openings import Openings
 from contracts.ledger import HOLD, letter_of, message_of, resolve
@@ -155,6 +158,44 @@ def test_no_form_made_by_hand_approves_an_edit_that_its_page_did_not_show(carefu
     answer = approver.submit(where, f"{where}/approve", seen=field(ask_first, "seen"))
     assert answer.status_code == 428
     assert world.jobs.open_job(job["id"]).status == "proposed"
+
+
+def test_an_approval_proves_what_its_view_showed(careful, world, client):
+    jobs = [client.post(edits(one), json={"data": {"total": 4}}).json() for one in world.file(2)]
+    where = [f"{PREFIX}/jobs/{job['id']}" for job in jobs]
+    approver = api(world, Role.APPROVER)
+    seen = {"If-Match": approver.get(where[0]).headers["etag"]}
+    assert approver.post(f"{where[1]}/approve", headers=seen).status_code == 412
+    world.protect = Protection(redaction=Redaction.of(["**.total"], []))
+    del world.site
+    assert api(world, Role.APPROVER).post(f"{where[0]}/approve", headers=seen).status_code == 412
+
+
+def test_an_edit_is_sent_elsewhere_where_its_handler_takes_it(careful, world, client, entry):
+    asked = {"data": {"total": 4}, "to_queue": "spare", "to_handler": "orders.sync"}
+    job = client.post(edits(entry), json=asked).json()
+    assert (job["plan"]["to_queue"], job["plan"]["to_handler"]) == ("spare", "orders.sync")
+    for name in ("to_queue", "to_handler"):
+        refused = client.post(edits(entry), json=asked | {name: "nobody"})
+        assert (refused.status_code, problem(refused)) == (422, "no-target")
+
+
+def test_an_edit_is_checked_by_the_handler_that_it_is_sent_to(world, entry):
+    asked = []
+    editor = replace(world.editor, decoder=lambda task: asked.append(task))
+    failure = world.ledger.open(entry.id).failure
+    assert editor.draft(entry, failure, {"total": 4}, to_handler="orders.other").changes
+    assert asked == ["orders.other"]
+
+
+def test_a_replay_that_is_sent_elsewhere_waits_where_edits_do(careful, world, client, entry):
+    asked = {"entry_ids": [entry.id], "plan": {"to_queue": "spare"}}
+    job = client.post(f"{PREFIX}/jobs", json=asked).json()
+    said = "sent to queue spare: a second person must approve"
+    assert (job["status"], job["said"]) == ("proposed", said)
+    assert approve(api(world, Role.APPROVER), job).json()["status"] == "running"
+    page = browser(world).get(f"/groups/{entry.fingerprint}/replay").text
+    assert "Somebody else approves that before it is sent" in page
 
 
 def test_an_edit_that_is_outdated_cannot_be_approved(careful, world, client, entry):
@@ -373,7 +414,9 @@ def ask(person, entry, data, **fields):
 
 
 def confirm(person, entry, answer):
-    names = ("form_token", "form_key", "revision", "original", "data", "note")
+    names = (
+        "form_token", "form_key", "revision", "original", "data", "note", "to_queue", "to_handler",
+    )  # fmt: skip
     form = {name: field(answer.text, name) for name in names}
     return person.post(f"/entries/{entry.id}/edit/replay", data=form)
 
@@ -391,6 +434,34 @@ def test_an_edit_is_shown_as_a_difference_before_it_is_replayed(world, person, e
     assert world.jobs.all[job_id].note == "typo"
     assert confirm(person, entry, answer).headers["location"] == sent.headers["location"]
     assert "<code>/total</code>" in person.get(sent.headers["location"]).text
+
+
+def test_an_edit_is_sent_elsewhere_from_its_page(world, person, entry):
+    answer = ask(person, entry, '{"total": 4}', to_queue="spare")
+    assert "Sent to queue spare." in answer.text
+    sent = confirm(person, entry, answer)
+    job = world.jobs.all[sent.headers["location"].removeprefix("/jobs/")]
+    assert (job.plan.to_queue, edit_of(world, job.id)) == ("spare", {"total": 4})
+
+
+def test_a_replay_is_of_the_entry_as_its_page_showed_it(world, person, entry):
+    path = f"/entries/{entry.id}/replay"
+    shown = hidden(person.get(path).text)
+    unanswered(world, entry)
+    late = person.post(path, data=shown)
+    assert (late.status_code, "changed meanwhile" in late.text) == (412, True)
+    assert not world.jobs.all
+    page = person.get(path).text
+    assert "carried an edit and got no answer" in page
+    assert "<code>/total</code>" in page
+    form = hidden(page)
+    first = person.post(path, data=form)
+    assert first.status_code == 303
+    world.jobs.cancel(first.headers["location"].removeprefix("/jobs/"), by="ann")
+    world.ledger.act(
+        [Act(entry_id=entry.id, revision=int(form["revision"]), verb=Verb.ESCALATE)], by="eve"
+    )
+    assert person.post(path, data=form).headers["location"] == first.headers["location"]
 
 
 def test_what_is_wrong_with_the_data_is_shown_beside_it(world, person, entry):

@@ -197,7 +197,14 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
 
     # ------------------------------------------------------------------------------------
 
-    def _fill(self, fresh: ReplayJob, approval_over: int | None, edit: JobEdit | None) -> ReplayJob:
+    def _fill(
+        self,
+        fresh: ReplayJob,
+        approval_over: int | None,
+        edit: JobEdit | None,
+        *,
+        redirects_wait: bool,
+    ) -> ReplayJob:
         with self._lock:
             if fresh.id in self._jobs:
                 return self._jobs[fresh.id].job
@@ -211,16 +218,23 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
                 elsewhere=(len(others), next(iter(others), "")),
                 behind=self._ahead(fresh),
                 approval_over=approval_over,
-                besides=job_approval.besides((kept.job for kept in self._jobs.values()), fresh),
+                besides=self._besides(fresh, len(free), approval_over),
                 edit=edit,
+                redirects_wait=redirects_wait,
             )
             kept = _Kept(job=job, lines=[job_story.first_line(job, edit)])
             kept.edit = edit if free else None
             for position, entry in enumerate(free, 1):
-                kept.items[position] = JobItem(position, entry.id, ItemState.CHOSEN)
+                numbered = JobItem(position, entry.id, ItemState.CHOSEN, entry.replays + 1)
+                kept.items[position] = numbered
                 kept.chosen_as[position] = entry.status
             self._jobs[job.id] = kept
             return job
+
+    def _besides(self, fresh: ReplayJob, total: int, approval_over: int | None) -> int:
+        if not job_approval.others_matter(total, approval_over):
+            return 0
+        return job_approval.besides((kept.job for kept in self._jobs.values()), fresh)
 
     def _may_go(self, job: ReplayJob, before: datetime) -> bool:
         if job.ended_at is None or job.ended_at >= before or job.out > 0:
@@ -229,8 +243,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         return group is None or not group.open_entries
 
     def _back(self, job: ReplayJob, item: JobItem) -> JobItem:
-        letter = self._ledger.order_of(item.entry_id, item.replay).letter if job.edit else None
-        sent = digest_of(letter) if letter else ""
+        sent = digest_of(self._ledger.order_of(item.entry_id, item.replay)) if job.edit else ""
         return job_rules.put_back(item, self._seen(item.entry_id), edit=job.edit, sent=sent)
 
     def _begin_more(self, kept: _Kept, engine: str, limit: int, most_replays: int) -> list[JobItem]:
@@ -240,7 +253,8 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             if len(began) == limit:
                 break
             seen = self._seen(item.entry_id)
-            reason = job_rules.refusal(seen, kept.chosen_as[item.position], most_replays)
+            chosen_as = kept.chosen_as[item.position]
+            reason = job_rules.refusal(item, seen, chosen_as, most_replays, kept.job.edit)
             if seen is None or reason:
                 kept.put([item._replace(state=ItemState.REFUSED, reason=reason)])
                 refused += 1

@@ -97,7 +97,7 @@ class Choosing:
         number = func.row_number().over(order_by=(_entries.last_failed_at, _entries.id))
         rows = select(
             literal(self.job_id), number + base, _entries.id, _entries.status,
-            literal(ItemState.CHOSEN.value), literal(0), literal(0), literal(""),
+            literal(ItemState.CHOSEN.value), _entries.replays + 1, literal(0), literal(""),
         ).where(*free)  # fmt: skip
         columns = [column.name for column in replay_job_items.c]
         write = insert(replay_job_items).from_select(columns, rows)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from sqlalchemy import Connection, insert, select
 
 from angzarr.adapters.sql.job_tables import replay_job_edits, replay_orders
 from angzarr.adapters.sql.order_rows import letters_of, letters_row
-from angzarr.analysis.job_edit import JobEdit
+from angzarr.analysis.job_edit import JobEdit, digest_of_kept
 from angzarr.analysis.replay_order import ReplayOrder
 
 
@@ -40,8 +38,8 @@ def read_edit(connection: Connection, job_id: str) -> JobEdit | None:
 
 
 def sent_edit(connection: Connection, entry_id: str, replay: int) -> str:
-    """Return `JobEdit.sha256` of the letter that a replay carried, or an empty string."""
+    """Return `JobEdit.sha256` of the edit that a replay carried, or an empty string."""
     rows = replay_orders.c
-    wanted = select(rows.letter).where(rows.entry_id == entry_id, rows.replay == replay)
-    letter = connection.scalar(wanted)
-    return "" if letter is None else hashlib.sha256(bytes(letter)).hexdigest()
+    this = (rows.entry_id == entry_id, rows.replay == replay)
+    row = connection.execute(select(rows.before, rows.letter).where(*this)).one_or_none()
+    return digest_of_kept(*(one and bytes(one) for one in row)) if row is not None else ""

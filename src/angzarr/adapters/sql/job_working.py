@@ -35,13 +35,11 @@ from angzarr.adapters.sql.ledger_tables import ledger_entries
 from angzarr.analysis import job_rules
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.job import (
-    ENDED,
     ItemState,
     JobItem,
     JobStatus,
     ReplayJob,
 )
-from angzarr.analysis.job_approval import ADDED_UP
 from angzarr.analysis.job_rules import Answer, Seen
 from angzarr.analysis.job_work import Begun, Noted
 from angzarr.analysis.newer_words import read_word
@@ -111,13 +109,6 @@ def older_of_group(connection: Connection, job: ReplayJob) -> str:
     )
     oldest = select(_jobs.id).where(*same).order_by(_jobs.created_at, _jobs.id).limit(1)
     return connection.scalar(oldest) or ""
-
-
-def others(connection: Connection, job: ReplayJob) -> list[ReplayJob]:
-    """Return the other jobs that nobody approved and that may count beside *job*."""
-    lately = or_(_jobs.status.not_in(sorted(ENDED)), _jobs.ended_at > job.created_at - ADDED_UP)
-    wanted = select(replay_jobs).where(lately, _jobs.approved_by == "", _jobs.id != job.id)
-    return [job_from(row) for row in connection.execute(wanted)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +223,8 @@ def _sorted_out(
         if len(began) == limit:
             break
         item, seen = item_from(row), _seen(row)
-        reason = job_rules.refusal(seen, read_word(Status, row.chosen_as), most_replays)
+        chosen_as = read_word(Status, row.chosen_as)
+        reason = job_rules.refusal(item, seen, chosen_as, most_replays, job.edit)
         if seen is None or reason:
             refused.append(item._replace(state=ItemState.REFUSED, reason=reason))
             continue

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, and_, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql import job_pruning, job_working
+from angzarr.adapters.sql.job_adding import besides
 from angzarr.adapters.sql.job_choosing import Choosing
 from angzarr.adapters.sql.job_edit_rows import read_edit, save_edit
 from angzarr.adapters.sql.job_rows import (
@@ -22,7 +23,7 @@ from angzarr.adapters.sql.job_rows import (
 )
 from angzarr.adapters.sql.job_tables import replay_job_history, replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis import job_approval, job_rules, job_story
+from angzarr.analysis import job_rules, job_story
 from angzarr.analysis.entry import Entry, HistoryLine
 from angzarr.analysis.job import (
     ItemState,
@@ -151,8 +152,17 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
 
     # ------------------------------------------------------------------------------------
 
-    def _fill(self, fresh: ReplayJob, approval_over: int | None, edit: JobEdit | None) -> ReplayJob:
-        return self._database.write(lambda one: self._begin(one, fresh, approval_over, edit))
+    def _fill(
+        self,
+        fresh: ReplayJob,
+        approval_over: int | None,
+        edit: JobEdit | None,
+        *,
+        redirects_wait: bool,
+    ) -> ReplayJob:
+        return self._database.write(
+            lambda one: self._begin(one, fresh, approval_over, edit, redirects_wait=redirects_wait)
+        )
 
     def _begin(
         self,
@@ -160,6 +170,8 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         fresh: ReplayJob,
         approval_over: int | None,
         edit: JobEdit | None,
+        *,
+        redirects_wait: bool,
     ) -> ReplayJob:
         if (row := lock_job(connection, fresh.id)) is not None:
             return job_from(row)
@@ -175,8 +187,9 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
             elsewhere=(chosen.elsewhere, chosen.other_job),
             behind=job_working.older_of_group(connection, fresh),
             approval_over=approval_over,
-            besides=job_approval.besides(job_working.others(connection, fresh), fresh),
+            besides=besides(connection, fresh, chosen.total, approval_over),
             edit=edit,
+            redirects_wait=redirects_wait,
         )
         if edit is not None and chosen.total:
             save_edit(connection, job.id, edit)

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from angzarr.analysis import group
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.group import LONGEST_OWNER, Amendment, GroupFilter, GroupStatus
-from angzarr.analysis.job import DEFAULT_STAGES, JobPlan, JobStatus, Selection
+from angzarr.analysis.job import DEFAULT_STAGES, ItemState, JobPlan, JobStatus, Selection
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter
 from angzarr.analysis.verb import LONGEST_NOTE, Verb
 from angzarr.dashboard.api.shapes import Asked, EntryId, Moment, Text
@@ -217,6 +217,9 @@ class NewEdit(Asked):
     data: Any
     original: bool = False
     note: _Note = ""
+    #: Elsewhere than its letter says, as in a plan.
+    to_queue: Text = ""
+    to_handler: Text = ""
     dry_run: bool = False
 
 
@@ -226,6 +229,18 @@ class JobQuery(Asked):
     status: JobStatus | None = None
     limit: int = Field(default=50, ge=1, le=LONGEST_PAGE)
     after: _After = ""
+
+
+class ItemQuery(Asked):
+    """A page of the entries of a job, in its order."""
+
+    status: ItemState | None = None
+    limit: int = Field(default=100, ge=1, le=LONGEST_PAGE)
+    after: _After = ""
+
+    def states(self) -> tuple[ItemState, ...]:
+        """Return the states that are wanted; none: any."""
+        return (self.status,) if self.status else ()
 
 
 def _check_choice(entry_ids: tuple[str, ...], wanted: Filter | None) -> None:

@@ -98,6 +98,8 @@ def edit_entry(
         original=asked.original,
         revision=said.revision,
         note=asked.note,
+        to_queue=asked.to_queue,
+        to_handler=asked.to_handler,
     )
     if asked.dry_run:
         _, draft = draft_of(desk, edit)

@@ -12,7 +12,7 @@ from angzarr.analysis import job_json
 from angzarr.analysis.edit_review import review
 from angzarr.analysis.job import ItemState
 from angzarr.dashboard import deeds
-from angzarr.dashboard.api.asked import JobQuery, NewJob
+from angzarr.dashboard.api.asked import ItemQuery, JobQuery, NewJob
 from angzarr.dashboard.api.entries import IfMatch
 from angzarr.dashboard.api.route import (
     PREFIX,
@@ -24,8 +24,14 @@ from angzarr.dashboard.api.route import (
     problems,
     seeing,
 )
-from angzarr.dashboard.api.shapes import DryRunShape, JobDetailShape, JobPageShape, JobShape
-from angzarr.dashboard.look import job_of
+from angzarr.dashboard.api.shapes import (
+    DryRunShape,
+    ItemPageShape,
+    JobDetailShape,
+    JobPageShape,
+    JobShape,
+)
+from angzarr.dashboard.look import item_page, job_of
 from angzarr.dashboard.paging import next_link, page_after, sealed
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.revision import seen, seen_with, tag_of
@@ -63,6 +69,21 @@ def show_job(desk: DeskHere, job_id: JobId) -> Response:
     return answer(told, headers={"ETag": tag_of(job.revision, edit.mark if edit else "")})
 
 
+@see.get(
+    "/jobs/{job_id}/items",
+    response_model=ItemPageShape,
+    responses={**_NONE, **problems({400: "No cursor."})},
+)
+def list_items(
+    request: Request, desk: DeskHere, job_id: JobId, asked: Annotated[ItemQuery, Query()]
+) -> Response:
+    """List the entries of a job in its order: which, and what became of each."""
+    job_of(desk, job_id)
+    found, following = item_page(desk, job_id, asked.states(), asked.after, asked.limit)
+    told = {"items": [job_json.item_json(one) for one in found], "next": sealed(following) or None}
+    return answer(told, headers=next_link(request, following))
+
+
 @act.post(
     "/jobs",
     status_code=201,
@@ -93,20 +114,29 @@ def begin_job(
     return answer(job_json.job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
 
 
-@act.post("/jobs/{job_id}/{how}", response_model=JobShape, responses={**_NONE, **_STALE})
-def steer_job(
-    desk: DeskHere,
-    caller: CallerHere,
-    job_id: JobId,
-    how: Literal["pause", "resume", "cancel"],
-    if_match: IfMatch = None,
-) -> Response:
-    """Pause a job, go on with it in a new canary, or end it.
+def _steering(how: Literal["pause", "resume", "cancel"], does: str) -> None:
+    """Add the route that steers a job; one path each, so that no other path is taken for one."""
 
-    The revision of a job that runs goes up with each step: `If-Match` is for one at rest.
-    """
-    job = deeds.steer_job(desk, job_id, how, by=caller, revision=seen(if_match))
-    return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})
+    @act.post(
+        f"/jobs/{{job_id}}/{how}",
+        name=f"{how}_job",
+        description=does,
+        response_model=JobShape,
+        responses={**_NONE, **_STALE},
+    )
+    def steer_job(
+        desk: DeskHere, caller: CallerHere, job_id: JobId, if_match: IfMatch = None
+    ) -> Response:
+        job = deeds.steer_job(desk, job_id, how, by=caller, revision=seen(if_match))
+        return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})
+
+
+_MOVES: Final = (
+    "The revision of a job that runs goes up with each step: `If-Match` is for one at rest."
+)
+_steering("pause", f"Let nothing more of a job begin. {_MOVES}")
+_steering("resume", f"Go on with a job in a new canary. {_MOVES}")
+_steering("cancel", f"End a job. {_MOVES}")
 
 
 @approve.post(

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.group import GroupStatus
-from angzarr.analysis.job import JobStatus
+from angzarr.analysis.job import ItemState, JobStatus
 
 LONGEST_TEXT: Final = 500
 
@@ -298,6 +298,25 @@ class JobDetailShape(JobShape):
     history: list[LineShape]
     edit_review: EditReviewShape | None
     refused_entries: list[dict[str, str]]
+
+
+class ItemShape(Shape):
+    """One entry of a job; `replay` and `round` are null until its replay has begun."""
+
+    position: int
+    id: str
+    state: ItemState
+    replay: int | None
+    round: int | None
+    #: Why it was refused, or null.
+    reason: str | None
+
+
+class ItemPageShape(Shape):
+    """A page of the entries of a job; `next` is the cursor of the next one, or null."""
+
+    items: list[ItemShape]
+    next: str | None
 
 
 class DryRunShape(Shape):

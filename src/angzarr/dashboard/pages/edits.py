@@ -16,7 +16,7 @@ from angzarr.dashboard.api.shapes import EntryId
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.edits import Edit, begin_edit, data_of, draft_of, editable
 from angzarr.dashboard.look import detail_of
-from angzarr.dashboard.pages.asked import filled, note_in, number_in
+from angzarr.dashboard.pages.asked import filled, note_in, number_in, redirect_in
 from angzarr.dashboard.pages.paper import LONGEST_SHOWN
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
@@ -57,6 +57,7 @@ def ask_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         cut=draft.whole is not None,
         whole=both(draft.whole),
         form=form | {"data": laid_out(edit.data), "note": edit.note},
+        plan=edit.plan,
         proposes=desk.approves_edits,
     )
 
@@ -107,6 +108,7 @@ def _edit_in(form: dict[str, str], entry_id: str) -> Edit | Unfit:
         original=form.get("original") == "true",
         revision=number_in(form, "revision"),
         note=note_in(form),
+        **redirect_in(form),
     )
 
 
@@ -125,5 +127,7 @@ def _form(
         form={"original": "false", "revision": "", "note": ""} | form | {"data": text},
         rows=min(max(text.count("\n") + 2, 8), 40),
         problem=problem,
+        targets=desk.replayer.targets,
+        plan=redirect_in(form),
         proposes=desk.approves_edits,
     )

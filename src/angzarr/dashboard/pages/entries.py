@@ -9,8 +9,10 @@ from fastapi import Request
 from starlette.responses import Response
 
 from angzarr.analysis import entry_json
+from angzarr.analysis.editor import Told
 from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.job import ONE_ENTRY, Selection
+from angzarr.analysis.job import ONE_ENTRY
+from angzarr.analysis.replay_order import AS_IT_IS, continued
 from angzarr.analysis.transition import replayable
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.dashboard import deeds
@@ -20,6 +22,7 @@ from angzarr.dashboard.api.shapes import EntryId
 from angzarr.dashboard.exporting import EXPORTED
 from angzarr.dashboard.look import detail_of, explanation_of, protection_of
 from angzarr.dashboard.pages.asked import filled, filter_query, note_in, number_in, redirect_in
+from angzarr.dashboard.pages.edits import both
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
@@ -119,29 +122,32 @@ def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
     detail = detail_of(desk, entry_id)
     if not replayable(detail.entry):
         raise Problem(409, "does-not-apply", f"the entry is {detail.entry.status}")
-    problem = desk.replayer.problem(detail.entry, detail.failure)
+    last = continued(AS_IT_IS, detail.unanswered)
+    again = desk.editor.told(last) if last.letter else None
+    problem = desk.replayer.problem(detail.entry, detail.failure, last)
     return render(
         request,
         "confirm_replay.html",
         entry=detail.entry,
+        again=again,
+        whole=both(again.whole) if isinstance(again, Told) else None,
+        proposes=desk.approves_edits,
         problem=problem,
         elsewhere=isinstance(problem, NoTarget),
         targets=desk.replayer.targets,
         plan=redirect_in({}),
         over=detail.entry.replays >= desk.most_replays,
-        edited=detail.unanswered.letter is not None,
     )
 
 
 @router.post("/entries/{entry_id}/replay")
 def replay_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
     """Begin the replay of one entry; the same form twice is one job."""
-    detail_of(desk, entry_id)
     form = form_of(request)
     where, original = redirect_in(form), form.get("original") == "yes"
-    job = deeds.begin_job(
+    job = deeds.replay_one(
         desk,
-        Selection(entry_ids=(entry_id,)),
+        entry_id,
         replace(
             ONE_ENTRY,
             to_queue=where["to_queue"],
@@ -150,6 +156,7 @@ def replay_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Respons
         ),
         by=caller_of(request),
         note=note_in(form),
-        key=form.get("form_key"),
+        key=form.get("form_key", ""),
+        revision=number_in(form, "revision"),
     )
     return go(f"/jobs/{job.id}")

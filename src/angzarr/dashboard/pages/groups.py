@@ -162,6 +162,7 @@ def _replay_form(
         until=until,
         plan=redirect_in({}) | plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
         targets=desk.replayer.targets,
+        proposes=desk.approves_edits,
         problem=problem,
     )
 

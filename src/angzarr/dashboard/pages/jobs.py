@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from angzarr.analysis.edit_review import review
 from angzarr.analysis.job import ItemState, JobStatus, ReplayJob
-from angzarr.dashboard.api.asked import JobQuery
+from angzarr.dashboard.api.asked import ItemQuery, JobQuery
 from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.desk import Desk
-from angzarr.dashboard.look import job_of
+from angzarr.dashboard.look import item_page, job_of
 from angzarr.dashboard.pages.asked import filled
 from angzarr.dashboard.pages.edits import both
 from angzarr.dashboard.pages.paper import write
@@ -67,6 +67,22 @@ def show_job(request: Request, desk: DeskHere, job_id: JobId) -> Response:
         whole=both(edit.whole) if edit else None,
         refused=desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN),
         history=desk.jobs.job_history(job_id),
+    )
+
+
+@router.get("/jobs/{job_id}/items")
+def list_items(request: Request, desk: DeskHere, job_id: JobId) -> Response:
+    """Show the entries of a job, and what became of each."""
+    asked = filled(ItemQuery, request)
+    items, following = item_page(desk, job_id, asked.states(), asked.after, asked.limit)
+    return render(
+        request,
+        "job_items.html",
+        job=job_of(desk, job_id),
+        items=items,
+        asked=asked,
+        states=list(ItemState),
+        next_page=next_query(request, following),
     )
 
 
