@@ -182,7 +182,7 @@ def test_an_edit_is_sent_elsewhere_where_its_handler_takes_it(careful, world, cl
 
 def test_an_edit_is_checked_by_the_handler_that_it_is_sent_to(world, entry):
     asked = []
-    editor = replace(world.editor, decoder=lambda task: asked.append(task))
+    editor = replace(world.editor, decoder=asked.append)
     failure = world.ledger.open(entry.id).failure
     assert editor.draft(entry, failure, {"total": 4}, to_handler="orders.other").changes
     assert asked == ["orders.other"]
