@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
     NEW_GROUP = "new_group"
     GROUP_GROWING = "group_growing"
-    GROUP_REGRESSED = "group_regressed"  # it failed again after it was said to be fixed
+    GROUP_REGRESSED = "group_regressed"  # it failed again after it was closed, or said to be fixed
     POISON = "poison"
     OLDEST_TOO_OLD = "oldest_too_old"
     MANY_ATTEMPTS = "many_attempts"

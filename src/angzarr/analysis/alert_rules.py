@@ -21,11 +21,17 @@ from angzarr.analysis.newer_words import is_known, of_newer
 SLICES: Final = 4
 #: By severity; every other kind is an error.
 _WARNINGS: Final = frozenset({Kind.DEAD_LETTER})
+#: What is not said again too soon although its cause was gone meanwhile.
+_KEPT: Final = NOTICES | {Kind.GROUP_REGRESSED}
 #: What a job in such a status is an alert of: it goes on only once a person says so.
 _JOB_KINDS: Final = {
     JobStatus.HALTED: Kind.REPLAY_HALTED,
     JobStatus.PROPOSED: Kind.APPROVAL_WANTED,
 }
+#: The status of a watch whose group has no open entries, and of one that failed again since and of
+#: which that is still to be said.
+_SETTLED: Final = "settled"
+_BACK: Final = "back"
 #: Jobs to look at.
 WAITING_JOBS: Final = tuple(_JOB_KINDS)
 
@@ -116,13 +122,30 @@ def see_group(
         after = replace(after, letters=group.occurrences)
     if any(found.kind is Kind.GROUP_GROWING for found in findings):
         after = replace(after, samples=(Sample(now, group.entries),))
-    return _stored(before, replace(after, status=group.status.value), findings)
+    return _stored(before, replace(after, status=_status(watch, group, findings)), findings)
+
+
+def _status(watch: Watch, group: Group, findings: Sequence[Finding]) -> str:
+    """Return what the watch remembers of where the group stands."""
+    if any(found.kind is Kind.GROUP_REGRESSED for found in findings):
+        return group.status.value
+    if _is_back(watch, group):
+        return _BACK
+    return _SETTLED if watch.status == _SETTLED else group.status.value
+
+
+def _is_back(watch: Watch, group: Group) -> bool:
+    """Tell whether a group that was settled failed again, which was not said yet."""
+    fresh = group.occurrences > watch.letters
+    came = watch.status == _BACK or (watch.status == _SETTLED and fresh)
+    return came and group.open_entries > 0
 
 
 def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
     """Look at a group that has no open entries any more, or is no longer there.
 
-    What it was alerted of is over; should it fail again that is news.
+    What it was alerted of is over; should it fail again that is news, though not more often than
+    `repeat_after`.
     """
     if watch.open and not any(map(is_known, watch.open)):
         return Seen(watch)
@@ -131,10 +154,11 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
     after = replace(
         watch,
         open=of_newer(watch.open),
-        said={kind: at for kind, at in watch.said.items() if kind in NOTICES}
-        | of_newer(watch.said),
+        said={kind: at for kind, at in watch.said.items() if kind in _KEPT} | of_newer(watch.said),
         floor=group.entries if group else 0,
         samples=(Sample(now, group.entries),) if group else (),
+        letters=group.occurrences if group else 0,
+        status=_SETTLED if group else "",
     )
     return _stored(watch, after, findings)
 
@@ -206,6 +230,8 @@ def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> F
     poison = FailureClass.POISON in (group.failure_class, group.reason)
     fresh = group.occurrences > watch.letters
     if group.status is GroupStatus.REGRESSED and watch.status != GroupStatus.REGRESSED:
+        return _whole(Kind.GROUP_REGRESSED, group)
+    if _is_back(watch, group) and _may_say(watch, Kind.GROUP_REGRESSED, now, rules):
         return _whole(Kind.GROUP_REGRESSED, group)
     if poison and fresh and _may_say(watch, Kind.POISON, now, rules):
         return _whole(Kind.POISON, group)

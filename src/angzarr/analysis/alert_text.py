@@ -17,7 +17,7 @@ from angzarr.analysis.alert import GROUP, JOB, LEDGER, Alert, Kind, Severity, al
 from angzarr.analysis.alert_link import link_of
 from angzarr.analysis.alert_rules import Finding
 from angzarr.analysis.entry import Entry
-from angzarr.analysis.group import Group
+from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.job import ReplayJob
 from angzarr.printable import printable
 
@@ -28,7 +28,7 @@ LONGEST_MESSAGE: Final = 200
 _TITLES: Final = {
     Kind.NEW_GROUP: "New group of failures: {what}",
     Kind.GROUP_GROWING: "Group of failures grows: {what}",
-    Kind.GROUP_REGRESSED: "Failed again after it was fixed: {what}",
+    Kind.GROUP_REGRESSED: "Failed again: {what}",
     Kind.POISON: "Kills its worker: {what}",
     Kind.MANY_ATTEMPTS: "Dead letter after many attempts: {what}",
     Kind.DEAD_LETTER: "Message sent to DLQ: {what}",
@@ -176,7 +176,7 @@ def _resolved(found: Finding) -> str:
 def _group_text(found: Finding, group: Group) -> str:
     message = _cut(printable(group.error_message), LONGEST_MESSAGE)
     quoted = f' Last message: "{message}"' if message else ""
-    told = _COUNTS[found.kind].format(
+    told = _counts(found.kind, group).format(
         count=found.count, entries=_many(found.count), all=_many(group.entries)
     )
     return (
@@ -188,11 +188,18 @@ def _group_text(found: Finding, group: Group) -> str:
 _COUNTS: Final = {
     Kind.NEW_GROUP: "{entries} failed in a way that was not seen before.",
     Kind.GROUP_GROWING: "{count} more entries; it has {all} now.",
-    Kind.GROUP_REGRESSED: "{entries} in all, the last of them after somebody called it fixed.",
+    Kind.GROUP_REGRESSED: "{entries} in all, the last of them after all others were closed.",
     Kind.POISON: "{entries} whose handler's process died again and again.",
     Kind.MANY_ATTEMPTS: "{entries} of the last ones used many attempts in vain.",
     Kind.DEAD_LETTER: "{count} new in this group, which has {all}.",
 }
+
+
+def _counts(kind: Kind, group: Group) -> str:
+    """Return how the entries of an alert are told."""
+    if kind is Kind.GROUP_REGRESSED and group.status is GroupStatus.REGRESSED:
+        return "{entries} in all, the last of them after somebody called it fixed."
+    return _COUNTS[kind]
 
 
 def _group_todo(kind: Kind, group: Group) -> str:

@@ -284,12 +284,28 @@ def test_the_end_of_a_muted_group_is_silent():
     assert (kinds(over), over.watch.open) == ([], {})
 
 
+def test_a_group_that_was_settled_and_fails_again_is_told_but_not_every_minute():
+    group = group_of()
+    watch = see_settled(look(group).watch, replace(group, open_entries=0), START + HOUR).watch
+    restored = look(group, watch, START + HOUR + MINUTE)  # a person restored one: no new letter
+    assert kinds(restored) == []
+    back = look(replace(group, open_entries=1, occurrences=4), restored.watch, START + 2 * HOUR)
+    assert kinds(back) == [Kind.GROUP_REGRESSED]
+    again = replace(group, open_entries=1, occurrences=5)
+    assert kinds(look(again, back.watch, START + 4 * HOUR)) == []
+    over = see_settled(back.watch, replace(group, open_entries=0, occurrences=4), START + 2 * HOUR)
+    assert kinds(over) == [Kind.GROUP_REGRESSED]
+    soon = look(again, over.watch, START + 2 * HOUR + MINUTE)
+    assert kinds(soon) == []
+    assert kinds(look(again, soon.watch, START + 3 * HOUR)) == [Kind.GROUP_REGRESSED]
+
+
 def test_a_group_that_was_settled_and_fails_again_grows_from_nothing():
     watch = look(group_of(entries=500)).watch
     watch = see_settled(watch, group_of(entries=500, open_entries=0), START + 2 * HOUR).watch
     few = look(group_of(entries=509, open_entries=9), watch, START + 3 * HOUR)
-    assert kinds(few) == []
-    many = look(group_of(entries=510, open_entries=10), watch, START + 3 * HOUR)
+    assert kinds(few) == [Kind.GROUP_REGRESSED]
+    many = look(group_of(entries=510, open_entries=10), few.watch, START + 3 * HOUR + MINUTE)
     assert kinds(many) == [Kind.GROUP_GROWING]
     assert many.findings[0].count == 10
 

@@ -17,6 +17,7 @@ from angzarr.analysis.alert_body import body_of, generic_json, slack_json
 from angzarr.analysis.alert_link import check_link, link_of
 from angzarr.analysis.alert_rules import Finding
 from angzarr.analysis.alert_text import Speaker, as_text, trial_alert
+from angzarr.analysis.group import GroupStatus
 from angzarr.analysis.transition import filed
 
 SPEAKER = Speaker()
@@ -44,8 +45,8 @@ WORDS = {
         " Once the cause is gone: angzarr dlq replay --group d2dfb1c0ffee0001"
     ),
     Kind.GROUP_REGRESSED: (
-        "Failed again after it was fixed: TimeoutError in orders.sync. 3 entries in all, the last"
-        " of them after somebody called it fixed. Domain order, since 2026-01-01 11:00 UTC, last at"
+        "Failed again: TimeoutError in orders.sync. 3 entries in all, the last"
+        " of them after all others were closed. Domain order, since 2026-01-01 11:00 UTC, last at"
         ' 2026-01-01 12:00 UTC; 40 open. Last message: "timed out after 3 s" Look: angzarr dlq list'
         " --group d2dfb1c0ffee0001. Once the cause is gone: angzarr dlq replay --group"
         " d2dfb1c0ffee0001"
@@ -239,3 +240,8 @@ def test_a_trial_alert_says_that_nothing_is_to_be_done():
     assert alert.kind is Kind.TEST
     assert alert.id != trial_alert(START, "another").id
     assert "Nothing is to be done." in as_text(alert)
+
+
+def test_a_group_that_somebody_called_fixed_says_so_when_it_fails_again():
+    told = of_group(Kind.GROUP_REGRESSED, group=group_of(status=GroupStatus.REGRESSED))
+    assert "after somebody called it fixed" in as_text(told)
