@@ -72,7 +72,7 @@ def release(app_name: str | None, /, *, why: str, as_json: bool) -> None:
 @JSON
 @click.pass_obj
 def history(app_name: str | None, *, as_json: bool) -> None:
-    """Show who moved it, and when."""
+    """Show who moved it, and when, the oldest line first."""
     with _brake(app_name) as found:
         states = found.brake_history(_SHOWN)
     if as_json:
@@ -105,5 +105,7 @@ def _tell(state: BrakeState, *, as_json: bool) -> None:
 
 def _line(state: BrakeState) -> str:
     why = f": {state.why}" if state.why else ""
+    if state.scope is Scope.NOTHING:
+        return f"{moment(state.at)}  released by {state.by}{why}"
     ends = f", until {moment(state.until)}" if state.until else ""
     return f"{moment(state.at)}  {state.scope}{ends}  by {state.by}{why}"

@@ -16,6 +16,8 @@ from angzarr.analysis.entry import Entry, EntryDetail, Failure
 from angzarr.analysis.job import ONE_ENTRY, Selection
 from angzarr.analysis.job_edit import job_edit
 from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.transition import replayable
+from angzarr.analysis.verb import LONGEST_NOTE
 from angzarr.cli import job_start
 from angzarr.cli.analyze import open_barred, open_editor, open_replayer, person
 from angzarr.cli.application import Application, load_application
@@ -39,7 +41,7 @@ from angzarr.printable import escaped
 @click.option("--original", is_flag=True, help="Begin with the data before the last edit.")
 @click.option("--force", is_flag=True, help="Also past the cap of replays; not for a proposal.")
 @job_start.redirected
-@click.option("--note", default="", help="Why, for who approves it (analysis.approvals.edits).")
+@click.option("--note", default="", help="Why; it stands in the history.")
 @click.option("--dry-run", is_flag=True, help="Only check it and show what would change.")
 @YES
 @JSON
@@ -68,14 +70,16 @@ def edit(
     """
     app = load_application(app_name)
     proposes: bool = app.settings.analysis.approvals.edits
-    _check(proposes=proposes, force=force, note=note)
+    _check(proposes=proposes, force=force)
     with ExitStack() as doors:
         editor = open_editor(app, open_replayer(app, doors))
         detail = _opened(editor, entry)
         cap = None if force else app.settings.analysis.most_replays
         barred = "" if dry_run or proposes else open_barred(app, doors)()
         cure = "no job goes beyond" if proposes else "--force sends it"
-        if problem := barred or over(detail.entry, cap, cure):
+        looks = dry_run and file is not None  # nobody writes in vain
+        closed = "" if looks or replayable(detail.entry) else f"the entry is {detail.entry.status}"
+        if problem := closed or barred or over(detail.entry, cap, cure):
             raise click.ClickException(problem)
         where = ReplayOrder(to_queue=to_queue, to_handler=to_handler)
         if why := editor.replayer.targets.unknown(where):
@@ -94,21 +98,23 @@ def edit(
             _propose(app, detail.entry, draft, note, as_json=as_json)
             return
         problem = editor.replayer.replay(
-            detail.entry, detail.failure, by=person(), order=draft.order
+            detail.entry, detail.failure, by=person(), order=_with_note(draft.order, note)
         )
     if problem:
         raise click.ClickException(problem)
 
 
-def _check(*, proposes: bool, force: bool, note: str) -> None:
+def _with_note(order: ReplayOrder, note: str) -> ReplayOrder:
+    """Return *order* whose line in the history begins with *note*."""
+    return replace(order, said="; ".join(filter(None, (note, order.said)))[:LONGEST_NOTE])
+
+
+def _check(*, proposes: bool, force: bool) -> None:
     if proposes and force:
         msg = (
             "--force is for an edit that is sent at once: by analysis.approvals.edits it becomes"
             " a job, which keeps to the cap"
         )
-        raise click.UsageError(msg)
-    if note and not proposes:
-        msg = "--note is for who approves an edit, and nobody does: see analysis.approvals.edits"
         raise click.UsageError(msg)
 
 

@@ -25,7 +25,9 @@ def test_a_brake_is_pulled_shown_and_released(app, run):
     assert "go on" in run("dlq", "brake", "release").output
     history = json.loads(run("dlq", "brake", "history", "--json").output)
     assert [one["scope"] for one in history] == ["automatic", "all", "nothing"]
-    assert "the CRM is ill" in run("dlq", "brake", "history").output
+    told = run("dlq", "brake", "history").output
+    assert "the CRM is ill" in told
+    assert "  released by " in told
 
 
 def test_a_duration_that_is_none_is_refused(app, run):

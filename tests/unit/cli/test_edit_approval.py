@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.contracts.ledger import resolve
 from tests.unit.cli.ledger_app import held
 
 from angzarr.cli import jobs as jobs_command
@@ -142,10 +143,19 @@ def test_nobody_is_past_the_second_person_by_force(app, ledger, propose):
     assert not app.publisher.sent
 
 
-def test_a_note_without_anybody_to_read_it_is_refused(ledger, run):
-    result = run("dlq", "edit", held(ledger).id, "--file", "-", "--note", "x", input="{}")
-    assert result.exit_code == 2
-    assert "analysis.approvals.edits" in result.output
+def test_why_an_edit_was_made_stands_in_the_history(ledger, run):
+    entry = held(ledger)
+    how = ("--file", "-", "--note", "the total was wrong", "--yes")
+    assert run("dlq", "edit", entry.id, *how, input='{"total": 4}').exit_code == 0
+    told = [line.detail for line in ledger.open(entry.id).history]
+    assert any("the total was wrong; /total: 3 → 4" in one for one in told), told
+
+
+def test_nobody_edits_what_cannot_be_replayed(ledger, run):
+    entry = held(ledger)
+    resolve(ledger, entry.id)
+    result = run("dlq", "edit", entry.id)  # without a file this would open an editor
+    assert (result.exit_code, "the entry is resolved" in result.output) == (1, True)
 
 
 def test_a_redirect_to_nobody_is_refused_before_a_job_begins(ledger, run):
