@@ -137,7 +137,16 @@ class JobsContract:
         assert [one.entry_id for one in jobs.items(job.id)] == [free.id]
         named = jobs.begin(replace(GROUP, status=Status.SKIPPED), CANARY, by="ann")
         assert [one.entry_id for one in jobs.items(named.id)] == [skipped.id]
-        assert jobs.begin(replace(GROUP, status=Status.RETRYING), CANARY, by="ann").total == 0
+        nothing = jobs.begin(replace(GROUP, status=Status.RETRYING), CANARY, by="ann")
+        assert (nothing.total, nothing.status) == (0, JobStatus.DONE)
+        assert jobs.open_job(nothing.id) is None
+
+    def test_jobs_are_found_by_how_their_ids_begin(self, jobs, hold):
+        for number, entry in enumerate(hold(3)):
+            chosen = Selection(entry_ids=(entry.id,))
+            jobs.begin(chosen, CANARY, by="ann", job_id=f"ab_{number % 2}{number}")
+        for prefix, ids in (("ab_0", {"ab_00", "ab_02"}), ("abx", set()), ("b_0", set())):
+            assert {job.id for job in jobs.get_jobs(prefix=prefix).jobs} == ids
 
     def test_entries_may_be_named(self, jobs, hold):
         entries = hold(4)

@@ -16,7 +16,7 @@ from typing import Final
 from angzarr.analysis.alert import GROUP, JOB, LEDGER, Alert, Kind, Severity, alert_id
 from angzarr.analysis.alert_link import link_of
 from angzarr.analysis.alert_rules import Finding
-from angzarr.analysis.entry import Entry
+from angzarr.analysis.entry import Entry, counted
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.job import ReplayJob
 from angzarr.printable import printable
@@ -73,7 +73,7 @@ class Speaker:
             count=entries,
             since=min(group.first_failed_at for group in groups),
             title=f"{len(groups)} new groups of failures at once",
-            text=f"{len(groups)} more groups of failures are new, with {_many(entries)} in all"
+            text=f"{len(groups)} more groups of failures are new, with {counted(entries)} in all"
             f" ({domains}). The largest: {alert.text}",
             todo="Look for one cause of all of them, such as a deploy or a dependency that is"
             " away: angzarr dlq stats",
@@ -83,7 +83,7 @@ class Speaker:
         self, found: Finding, too_old: Sequence[Entry], *, more: bool, at: datetime, revision: int
     ) -> Alert:
         """Return the alert about entries that nobody is done with; *more* than those exist."""
-        count = f"{found.count} or more entries" if more else _many(found.count)
+        count = f"{found.count} or more entries" if more else counted(found.count)
         of_these = f"the {found.count} oldest by domain: " if more else ""
         spoken = Alert(
             id=alert_id(found.kind, LEDGER, revision),
@@ -177,7 +177,7 @@ def _group_text(found: Finding, group: Group) -> str:
     message = _cut(printable(group.error_message), LONGEST_MESSAGE)
     quoted = f' Last message: "{message}"' if message else ""
     told = _counts(found.kind, group).format(
-        count=found.count, entries=_many(found.count), all=_many(group.entries)
+        count=found.count, entries=counted(found.count), all=counted(group.entries)
     )
     return (
         f"{told} Domain {name(group.domain)}, since {when(found.since)},"
@@ -231,7 +231,7 @@ def _job_text(kind: Kind, job: ReplayJob) -> str:
     because = f" It says: {why}." if why else ""
     began = f"{when(job.created_at)} by {name(job.created_by)}"
     if kind is Kind.APPROVAL_WANTED:
-        return f"{_many(job.total)} to be replayed, proposed {began}; none is sent.{because}"
+        return f"{counted(job.total)} to be replayed, proposed {began}; none is sent.{because}"
     return (
         f"Of {job.sent} entries sent out of {job.total}, {job.failed} failed again and"
         f" {job.handled} were handled; the rest waits. Began {began}.{because}"
@@ -243,10 +243,6 @@ def _counted(names: object) -> str:
     counts = Counter(names)  # type: ignore[call-overload]
     told = ", ".join(f"{name(one)}: {count}" for one, count in counts.most_common(5))
     return told + (", …" if len(counts) > 5 else "")  # noqa: PLR2004 - the five above
-
-
-def _many(count: int) -> str:
-    return "1 entry" if count == 1 else f"{count} entries"
 
 
 def _cut(text: str, longest: int) -> str:

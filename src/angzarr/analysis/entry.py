@@ -301,6 +301,11 @@ def first_failed_at(failure: Failure) -> datetime:
     return failure.first_attempt_at or failure.last_attempt_at or failure.sent_to_dlq_at
 
 
+def counted(count: int) -> str:
+    """Return *count* entries in words: ``1 entry``, ``3 entries``."""
+    return "1 entry" if count == 1 else f"{count} entries"
+
+
 def _facts_of_unreadable(failure: Unreadable) -> dict[str, Any]:
     return {
         "domain": failure.domain,

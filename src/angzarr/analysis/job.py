@@ -229,7 +229,7 @@ class ReplayJobs(Protocol):
 
         One of more than *approval_over* entries is only proposed, and one with an *edit* that
         needs approval; an edit is for the one entry that is chosen. So is, if *redirects_wait*, one
-        whose plan sends its entries elsewhere. One without entries is done.
+        whose plan sends its entries elsewhere. One without entries is done, and not kept.
         """
 
     @abstractmethod
@@ -250,12 +250,14 @@ class ReplayJobs(Protocol):
         /,
         *,
         group: str | None = None,
+        prefix: str = "",
         limit: int = 50,
         after: str = "",
     ) -> JobPage:
         """Return a page of jobs in one of *statuses* (none named: any), newest first.
 
         With *group*, those alone that were begun for this fingerprint; empty: for no one group.
+        With *prefix*, those whose ids begin so.
         Raises ValueError on a cursor that is none.
         """
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from angzarr.analysis.entry import HistoryLine
+from angzarr.analysis.entry import HistoryLine, counted
 from angzarr.analysis.job import JobStatus, ReplayJob
 from angzarr.analysis.job_edit import JobEdit
 
 
 def first_line(job: ReplayJob, edit: JobEdit | None = None) -> HistoryLine:
     """Return the line of a job that was just stored, with the *edit* that it carries."""
-    entries = "1 entry" if job.total == 1 else f"{job.total} entries"
     edited = f"edited: {edit.order.said} (SHA-256 {edit.sha256})" if edit else ""
-    said = "; ".join(filter(None, (entries, job.note, job.said, edited)))
+    said = "; ".join(filter(None, (counted(job.total), job.note, job.said, edited)))
     return HistoryLine(at=job.created_at, who=job.created_by, what=job.status.value, detail=said)
 
 

@@ -9,7 +9,7 @@ import click
 
 from angzarr.analysis import entry_json
 from angzarr.analysis.compensation import Compensator
-from angzarr.analysis.entry import Entry
+from angzarr.analysis.entry import Entry, counted
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.cli import entry_view
 from angzarr.cli.analyze import open_barred, open_compensator, open_replayer, person
@@ -49,7 +49,7 @@ def compensate(
             lambda one: not refusal(one, Verb.COMPENSATE),
         )
         if found and not dry_run and not yes:
-            click.confirm(f"Compensate {len(found)} entries?", abort=True, err=True)
+            click.confirm(f"Compensate {counted(len(found))}?", abort=True, err=True)
         results: list[tuple[Entry, str]] = []
         try:
             for one in found:

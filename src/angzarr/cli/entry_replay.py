@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from angzarr.analysis import entry_json, job_dry_run, job_json
-from angzarr.analysis.entry import Entry
+from angzarr.analysis.entry import Entry, counted
 from angzarr.analysis.job import JobPlan, JobStatus, Selection
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.replayer import Replayer
@@ -153,7 +153,7 @@ def _send(
     as_json: bool,
 ) -> None:
     if chosen and not dry_run and not yes:
-        click.confirm(f"Replay {len(chosen)} entries?", abort=True, err=True)
+        click.confirm(f"Replay {counted(len(chosen))}?", abort=True, err=True)
     results: list[tuple[Entry, str]] = []
     try:
         for one in chosen:
@@ -194,8 +194,8 @@ def _question(replayer: Replayer, selection: Selection) -> str:
     most = job_dry_run.MOST_COUNTED
     count = len(list(islice(job_dry_run.found(replayer.ledger, selection), most + 1)))
     count = min(count, selection.limit or count)
-    many = f"more than {most}" if count > most else str(count)
-    return f"Replay {many} entries in a job?" if count else ""
+    many = f"more than {most} entries" if count > most else counted(count)
+    return f"Replay {many} in a job?" if count else ""
 
 
 def _begin(

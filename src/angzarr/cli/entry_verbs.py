@@ -8,6 +8,7 @@ import click
 
 from angzarr.analysis import entry_json
 from angzarr.analysis.choosing import act_on_all
+from angzarr.analysis.entry import counted
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.cli import entry_view
 from angzarr.cli.analyze import person
@@ -53,7 +54,7 @@ def _run(
     with opened(load_application(app_name)) as ledger:
         found = chosen(ledger, entries, wanted, limit, lambda entry: not refusal(entry, verb))
         if not dry_run and not yes and found:
-            click.confirm(f"{verb.value.capitalize()} {len(found)} entries?", abort=True, err=True)
+            click.confirm(f"{verb.value.capitalize()} {counted(len(found))}?", abort=True, err=True)
         results = [(one, refusal(one, verb)) for one in found]
         if not dry_run:
             results = act_on_all(ledger, verb, found, note=note, by=person())

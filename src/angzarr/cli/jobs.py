@@ -10,12 +10,13 @@ import click
 
 from angzarr.analysis import job_json
 from angzarr.analysis.edit_review import EditReview, review
+from angzarr.analysis.entry import counted
 from angzarr.analysis.job import ItemState, JobStatus, ReplayJob, ReplayJobs
 from angzarr.analysis.ledger import LONGEST_PAGE
 from angzarr.cli import job_view
 from angzarr.cli.analyze import open_editor, open_replayer, person
 from angzarr.cli.application import load_application
-from angzarr.cli.entry_choice import JSON, YES
+from angzarr.cli.entry_choice import JSON, SHORTEST_ID, YES
 from angzarr.cli.entry_json import print_json
 
 #: Refused entries that `show` names.
@@ -37,13 +38,18 @@ def opened(app_name: str | None) -> Iterator[ReplayJobs]:
         store.close()
 
 
-def found(store: ReplayJobs, job_id: str) -> ReplayJob:
-    """Return a job, or refuse in one sentence."""
-    job = store.open_job(job_id)
-    if job is None:
-        msg = f"there is no replay job {job_id!r}; `angzarr dlq jobs list` shows them"
+def found(store: ReplayJobs, beginning: str) -> ReplayJob:
+    """Return the one job whose id is so, or begins so; refuses none and several in one sentence."""
+    if exact := store.open_job(beginning):
+        return exact
+    jobs = store.get_jobs(prefix=beginning, limit=2).jobs if len(beginning) >= SHORTEST_ID else ()
+    if not jobs:
+        msg = f"there is no replay job {beginning!r}; `angzarr dlq jobs list` shows them"
         raise click.ClickException(msg)
-    return job
+    if len(jobs) > 1:
+        msg = f"several jobs begin with {beginning!r}: give more of the id"
+        raise click.UsageError(msg)
+    return jobs[0]
 
 
 def reviewed(app_name: str | None, store: ReplayJobs, job: ReplayJob) -> EditReview | None:
@@ -92,8 +98,8 @@ def show(app_name: str | None, job: str, *, as_json: bool) -> None:
     """Show everything about JOB."""
     with opened(app_name) as store:
         one = found(store, job)
-        history = store.job_history(job)
-        refused = store.items(job, (ItemState.REFUSED,), limit=_SHOWN)
+        history = store.job_history(one.id)
+        refused = store.items(one.id, (ItemState.REFUSED,), limit=_SHOWN)
         edit = reviewed(app_name, store, one)
     if as_json:
         print_json(job_json.detail_json(one, history, refused, edit))
@@ -111,7 +117,7 @@ def watch(app_name: str | None, job: str) -> None:
     5 if it waits for approval.
     """
     with opened(app_name) as store:
-        watch_job(store, job)
+        watch_job(store, found(store, job).id)
 
 
 def _verb(name: str, said: str, help_: str, can: str) -> None:
@@ -124,7 +130,7 @@ def _verb(name: str, said: str, help_: str, can: str) -> None:
     def command(app_name: str | None, job: str, *, as_json: bool) -> None:
         with opened(app_name) as store:
             before = found(store, job)
-            after = _steer(store, name)(job, by=person())
+            after = _steer(store, name)(before.id, by=person())
         if after is None:
             msg = f"job {job} is {before.status}: {can}"
             raise click.ClickException(msg)
@@ -141,11 +147,11 @@ def _asked(
         if name == "approve":
             _check_edit(shown, edit, mark, yes=yes)
         if not yes:
-            job_view.print_detail(shown, store.job_history(job), (), edit, err=True)
-            what = f"{name.capitalize()} this job of {shown.total} entries?"
+            job_view.print_detail(shown, store.job_history(shown.id), (), edit, err=True)
+            what = f"{name.capitalize()} this job of {counted(shown.total)}?"
             click.confirm(what, abort=True, err=True)
-        after = _steer(store, name)(job, by=person(), revision=_at(shown))
-        if after is None and _at(shown) not in {None, found(store, job).revision}:
+        after = _steer(store, name)(shown.id, by=person(), revision=_at(shown))
+        if after is None and _at(shown) not in {None, found(store, shown.id).revision}:
             msg = f"job {job} changed meanwhile: look at it again"
             raise click.ClickException(msg)
     if after is None:

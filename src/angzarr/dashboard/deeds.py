@@ -68,10 +68,13 @@ def named(*asked: object) -> str:
 def begin_job(
     desk: Desk, selection: Selection, plan: JobPlan, *, by: Caller, note: str, key: str | None
 ) -> ReplayJob:
-    """Begin a replay job; the same *key* of one caller for the same job twice is one job."""
+    """Begin a replay job; the same *key* of one caller for the same job twice is one job.
+
+    Raises Problem 409 where it would have no entries.
+    """
     check_target(desk, plan.order)
     job_id = job_id_of(selection, plan, by=by, note=note, key=key) if key else secrets.token_hex(16)
-    return desk.jobs.begin(
+    job = desk.jobs.begin(
         selection,
         plan,
         by=by.name,
@@ -80,6 +83,9 @@ def begin_job(
         approval_over=desk.approval_over,
         redirects_wait=desk.approves_edits,
     )
+    if not job.total:
+        raise Problem(409, "nothing-to-replay", job.said or "no entry fits that can be replayed")
+    return job
 
 
 def check_target(desk: Desk, order: ReplayOrder) -> None:

@@ -105,7 +105,9 @@ class FakeJobs:
     def open_job(self, job_id: str, /) -> ReplayJob | None:
         return self.known.get(job_id)
 
-    def get_jobs(self, statuses=(), /, *, group=None, limit: int = 50, after: str = "") -> JobPage:
+    def get_jobs(
+        self, statuses=(), /, *, group=None, prefix="", limit: int = 50, after: str = ""
+    ) -> JobPage:
         found = [one for one in self.known.values() if one.status in statuses]
         start = int(after or 0)
         page = tuple(found[start : start + limit])

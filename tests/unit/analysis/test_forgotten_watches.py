@@ -50,7 +50,8 @@ def watched(alerts, *subjects, **fields):
 
 def test_a_watch_goes_with_its_group_or_job(ledger, jobs, alerts, clock):
     entry = ledger.add_failed_event(letter_of(fingerprint="f1"))
-    job = jobs.begin(Selection(entry_ids=("nobody",)), JobPlan(), by="ann")
+    job = jobs.begin(Selection(entry_ids=(entry.id,)), JobPlan(), by="ann")
+    jobs.cancel(job.id, by="ann")
     watched(alerts, GROUP + "f1", JOB + job.id, LEDGER)
     removal = forgetting(ledger, jobs, alerts)
     assert removal.remove(clock.now()) == (0, False)

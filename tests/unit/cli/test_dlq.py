@@ -248,7 +248,7 @@ def test_replay_asks_first_and_takes_no_for_an_answer(app, ledger, run):
     entry = held(ledger)
     result = run("dlq", "replay", entry.id, input="n\n")
     assert result.exit_code == 1
-    assert "Replay 1 entries?" in result.output
+    assert "Replay 1 entry?" in result.output
     assert not app.publisher.sent
 
 

@@ -65,7 +65,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(app, ledger, run):
 def test_it_asks_first_and_takes_no_for_an_answer(app, ledger, run):
     entry = held(ledger)
     done = run("dlq", "skip", entry.id, input="n\n")
-    assert "Skip 1 entries?" in done.output
+    assert "Skip 1 entry?" in done.output
     assert done.exit_code == 1
     assert status_of(ledger, entry) is Status.HELD
 

@@ -291,3 +291,18 @@ def test_only_so_many_are_sent_at_once(app, ledger, run, monkeypatch, limit):
     assert refused.exit_code == 2
     assert "--now sends 2 entries at most" in refused.output
     assert not app.publisher.sent
+
+
+def test_a_job_is_named_by_how_its_id_begins(run, jobs, ledger):
+    for event in ("e1", "e2", "e3"):
+        held(ledger, event)
+    chosen = [entry.id for entry in ledger.get_failed_events(status=None).entries]
+    for entry_id, job_id in zip(chosen, ("a1b2c3d4", "a1b2c3ff", "77777777"), strict=True):
+        jobs.begin(Selection(entry_ids=(entry_id,)), JobPlan(), by="ann", job_id=job_id)
+    assert run("dlq", "jobs", "pause", "777777").exit_code == 0
+    assert "paused" in run("dlq", "jobs", "show", "777777").output
+    for beginning, said in (("a1b2c3", "several jobs begin"), ("77", "there is no replay job")):
+        result = run("dlq", "jobs", "show", beginning)
+        assert result.exit_code != 0
+        assert said in result.output
+    assert run("dlq", "jobs", "cancel", "a1b2c3f", "--yes").exit_code == 0

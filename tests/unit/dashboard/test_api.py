@@ -265,8 +265,17 @@ def test_a_job_whose_answer_was_lost_is_not_begun_twice(world, client, group, mo
 def test_two_callers_with_one_key_begin_two_jobs(world, group):
     for role in (Role.OPERATOR, Role.APPROVER):
         body, key = {"filter": {"fingerprint": group}}, {"Idempotency-Key": "k"}
-        assert api(world, role).post(f"{PREFIX}/jobs", json=body, headers=key).status_code == 201
+        begun = api(world, role).post(f"{PREFIX}/jobs", json=body, headers=key)
+        assert begun.status_code == 201
+        world.jobs.cancel(begun.json()["id"], by="ann")
     assert len(world.jobs.all) == 2
+
+
+def test_a_job_that_would_replay_nothing_is_refused_and_not_kept(world, client, group):
+    for wanted in ({"fingerprint": "f" * 16}, {"handler_name": "nobody"}):
+        answer = client.post(f"{PREFIX}/jobs", json={"filter": wanted})
+        assert (answer.status_code, problem(answer)) == (409, "nothing-to-replay")
+    assert world.jobs.all == {}
 
 
 def test_a_dry_run_counts_what_can_be_replayed(world, client, group):

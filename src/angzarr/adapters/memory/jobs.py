@@ -77,6 +77,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         statuses: Sequence[JobStatus] = (),
         *,
         group: str | None = None,
+        prefix: str = "",
         limit: int = 50,
         after: str = "",
     ) -> JobPage:
@@ -86,6 +87,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             jobs = [kept.job for kept in self._jobs.values()]
         jobs = [job for job in jobs if not statuses or job.status in statuses]
         jobs = [job for job in jobs if group is None or job.group == group]
+        jobs = [job for job in jobs if job.id.startswith(prefix)]
         jobs.sort(key=lambda job: (job.created_at, job.id), reverse=True)
         if behind is not None:
             jobs = [job for job in jobs if (job.created_at, job.id) < behind]
@@ -222,8 +224,9 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
                 edit=edit,
                 redirects_wait=redirects_wait,
             )
-            kept = _Kept(job=job, lines=[job_story.first_line(job, edit)])
-            kept.edit = edit if free else None
+            if not job.total:
+                return job
+            kept = _Kept(job=job, lines=[job_story.first_line(job, edit)], edit=edit)
             for position, entry in enumerate(free, 1):
                 numbered = JobItem(position, entry.id, ItemState.CHOSEN, entry.replays + 1)
                 kept.items[position] = numbered

@@ -23,6 +23,7 @@ from angzarr.adapters.sql.job_rows import (
 )
 from angzarr.adapters.sql.job_tables import replay_job_history, replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.ledger_paging import begins_with
 from angzarr.analysis import job_rules, job_story
 from angzarr.analysis.entry import Entry, HistoryLine
 from angzarr.analysis.job import (
@@ -71,6 +72,7 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         statuses: Sequence[JobStatus] = (),
         *,
         group: str | None = None,
+        prefix: str = "",
         limit: int = 50,
         after: str = "",
     ) -> JobPage:
@@ -80,6 +82,8 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
             wanted = wanted.where(_columns.status.in_(sorted(statuses)))
         if group is not None:
             wanted = wanted.where(_columns.fingerprint == group)
+        if prefix:
+            wanted = wanted.where(begins_with(_columns.id, prefix))
         if after:
             at, job_id = read_cursor(after)
             same = and_(_columns.created_at == at, _columns.id < job_id)
@@ -191,7 +195,10 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
             edit=edit,
             redirects_wait=redirects_wait,
         )
-        if edit is not None and chosen.total:
+        if not job.total:
+            connection.execute(replay_jobs.delete().where(_columns.id == job.id))
+            return job
+        if edit is not None:
             save_edit(connection, job.id, edit)
         tell(connection, job.id, [job_story.first_line(job, edit)])
         row_now = job_row(job)
