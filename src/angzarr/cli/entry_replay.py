@@ -226,8 +226,9 @@ def _begin(
         elif not job.total:
             click.echo(printable(f"no entries to replay{f': {job.said}' if job.said else ''}"))
         else:
-            told = f"job {job.id}, {job.status}: {job_view.line_of(job)} {job.said}"
-            click.echo(printable(told.rstrip()))
+            click.echo(
+                printable(f"job {job.id}: {job_view.line_of(job)}; {job_view.status_of(job)}")
+            )
             if not watch and job.status is JobStatus.RUNNING:
                 click.echo(f"the analysis worker carries it out: angzarr dlq jobs watch {job.id}")
         if watch and job.total:

@@ -11,11 +11,11 @@ from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from angzarr.analysis.edit_differences import Sides
 from angzarr.analysis.edit_review import EditReview
-from angzarr.analysis.entry import HistoryLine
+from angzarr.analysis.entry import HistoryLine, counted
 from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
 from angzarr.cli.entry_view import SHORT_ID, console, safe
 from angzarr.cli.local_time import moment
@@ -52,14 +52,12 @@ def print_page(page: JobPage) -> None:
     if not page.jobs:
         out.print("no replay jobs")
         return
-    table = Table("job", "status", "entries", "sent", "handled", "failed", "refused", "by", "said")
+    table = Table(Column("job", no_wrap=True), "begun", "by", "of", "status", "progress")
     for job in page.jobs:
+        colour = _COLOURS.get(job.status, "")
         table.add_row(
-            safe(job.id),
-            safe(job.status, _COLOURS.get(job.status, "")),
-            str(job.total), str(job.sent), str(job.handled),
-            str(job.failed + job.unanswered), str(job.refused),
-            safe(job.created_by), safe(job.said),
+            safe(job.id[:SHORT_ID]), safe(moment(job.created_at)), safe(job.created_by),
+            safe(_chosen(job.selection)), safe(status_of(job), colour), safe(line_of(job)),
         )  # fmt: skip
     out.print(table)
     if page.next:
@@ -81,7 +79,7 @@ def print_detail(
     stages = ", ".join(map(str, (*plan.stages, "all")))
     told = {
         "job": job.id,
-        "status": f"{job.status} {job.said}".strip(),
+        "status": status_of(job),
         "entries": line_of(job),
         "plan": f"stages {stages}; {rate}; {plan.in_flight} in flight; halts over"
         f" {plan.halt_share:.0%}",
@@ -157,7 +155,13 @@ def line_of(job: ReplayJob) -> str:
         "left": job.left,
     }
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"{job.total}" + (f": {told}" if told else "")
+    return counted(job.total) + (f": {told}" if told else "")
+
+
+def status_of(job: ReplayJob) -> str:
+    """Return where a job stands and why; some reasons begin with the status."""
+    why = job.said.removeprefix(f"{job.status}: ")
+    return f"{job.status}: {why}" if why else str(job.status)
 
 
 def follow(
@@ -191,7 +195,7 @@ def _with_bar(out: Console, jobs: Iterable[ReplayJob]) -> ReplayJob:
                 status=safe(job.status).plain,
                 line=safe(f"{job.failed + job.unanswered} failed  {job.said}").markup,
             )
-    out.print(safe(f"{job.status}: {line_of(job)}  {job.said}".rstrip()))
+    out.print(safe(f"{line_of(job)}; {status_of(job)}"))
     return job
 
 
@@ -199,7 +203,7 @@ def _lines(jobs: Iterable[ReplayJob]) -> ReplayJob:
     """Print a line each time something changed, for logs."""
     last = ""
     for job in jobs:
-        line = f"{job.status} stage {job.stage + 1}: {line_of(job)}  {job.said}".rstrip()
+        line = f"stage {job.stage + 1}: {line_of(job)}; {status_of(job)}"
         if line != last:
             console().print(safe(line))
         last = line
