@@ -61,7 +61,7 @@ def test_a_filter_becomes_a_job_that_the_worker_carries_out(app, ledger, run, at
     three(ledger)
     result = run("dlq", "replay", "--status", "held", "--yes", "--watch", "--note", "bank is back")
     assert result.exit_code == 0, result.output
-    assert "done stage" in result.output
+    assert "3 handled; done" in result.output
     assert "3 handled" in result.output
     assert ledger.get_failure_stats().by_status == {Status.RESOLVED: 3}
     (listed,) = json.loads(run("dlq", "jobs", "list", "--json").output)["jobs"]
