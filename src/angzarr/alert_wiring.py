@@ -15,8 +15,8 @@ from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.alert_section import AlertSettings, WebhookSettings
 from angzarr.analysis.alert import Alert
 from angzarr.analysis.alert_delivery import BREAKER, AlertDelivery, Sink, patience
-from angzarr.analysis.alert_rules import AlertRules
 from angzarr.analysis.alert_text import Speaker
+from angzarr.analysis.alert_watch import AlertRules
 from angzarr.analysis.alerting import Alerting
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError

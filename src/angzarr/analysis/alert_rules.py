@@ -7,20 +7,27 @@ is to be said. A rule that is asked twice about the same has nothing to say the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
 
-from angzarr.analysis.alert import NOTICES, Kind, Sample, Severity, Watch
+from angzarr.analysis.alert import NOTICES, Kind, Sample, Watch
+from angzarr.analysis.alert_watch import (
+    AlertRules,
+    Finding,
+    Seen,
+    may_say,
+    resolutions,
+    said,
+    sample_at,
+    sampled,
+    stored,
+)
 from angzarr.analysis.entry import Entry, FailureClass, Status
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.job import JobStatus, ReplayJob
 from angzarr.analysis.newer_words import is_known, of_newer
 
-#: Samples that are taken within a window: growth is seen over up to a quarter more than it.
-SLICES: Final = 4
-#: By severity; every other kind is an error.
-_WARNINGS: Final = frozenset({Kind.DEAD_LETTER})
 #: What is not said again too soon although its cause was gone meanwhile.
 _KEPT: Final = NOTICES | {Kind.GROUP_REGRESSED}
 #: What a job in such a status is an alert of: it goes on only once a person says so.
@@ -36,48 +43,6 @@ _BACK: Final = "back"
 WAITING_JOBS: Final = tuple(_JOB_KINDS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertRules:
-    """What counts as worth an alert."""
-
-    #: A group grows if within `window` it has at least `growth_factor` times the entries that it
-    #: had, and at least `growth_least` more.
-    window: timedelta = timedelta(hours=1)
-    growth_factor: float = 2.0
-    growth_least: int = 10
-    #: The same of one group is said again no sooner.
-    repeat_after: timedelta = timedelta(hours=1)
-    #: The same for letters as such; None: they are no alerts.
-    dead_letter_every: timedelta | None = timedelta(minutes=5)
-    #: Runs of a handler above which a letter is an alert of its own (spec A5).
-    many_attempts: int = 3
-    #: How long after its first failure an open entry is too old; it is said again as often.
-    oldest_after: timedelta = timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something to be said; `since` and `last_at` bound when it happened, `count` how often."""
-
-    kind: Kind
-    since: datetime
-    last_at: datetime
-    count: int
-    resolved: bool = False
-
-    @property
-    def severity(self) -> Severity:
-        """How urgent it is."""
-        return Severity.WARNING if self.kind in _WARNINGS else Severity.ERROR
-
-
-class Seen(NamedTuple):
-    """A watch after a look, one revision on if it changed, and what is to be said."""
-
-    watch: Watch
-    findings: tuple[Finding, ...] = ()
-
-
 def concerns(group: Group, now: datetime, rules: AlertRules) -> bool:
     """Tell whether *group* is looked at: it has open entries, or some were archived just now.
 
@@ -91,7 +56,7 @@ def concerns(group: Group, now: datetime, rules: AlertRules) -> bool:
 def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> bool:
     """Tell whether `see_group` needs the newest entries of *group*: it would speak of them."""
     fresh = group.occurrences > watch.letters
-    return fresh and not is_muted(group, now) and _may_say(watch, Kind.MANY_ATTEMPTS, now, rules)
+    return fresh and not is_muted(group, now) and may_say(watch, Kind.MANY_ATTEMPTS, now, rules)
 
 
 def see_group(
@@ -104,7 +69,7 @@ def see_group(
     """
     before, watch = watch, _current(watch, group)
     if is_muted(group, now):
-        return _stored(before, _quiet(_sampled(watch, group.entries, now, rules), group))
+        return stored(before, _quiet(sampled(watch, group.entries, now, rules), group))
     findings = [
         found
         for found in (
@@ -114,15 +79,15 @@ def see_group(
         )
         if found is not None
     ]
-    after = _sampled(watch, group.entries, now, rules)
+    after = sampled(watch, group.entries, now, rules)
     for found in findings:
-        after = _said(after, found, now, lasts=group.open_entries > 0)
+        after = said(after, found, now, lasts=group.open_entries > 0)
     told = rules.dead_letter_every is None or any(f.kind is Kind.DEAD_LETTER for f in findings)
     if told:
         after = replace(after, letters=group.occurrences)
     if any(found.kind is Kind.GROUP_GROWING for found in findings):
         after = replace(after, samples=(Sample(now, group.entries),))
-    return _stored(before, replace(after, status=_status(watch, group, findings)), findings)
+    return stored(before, replace(after, status=_status(watch, group, findings)), findings)
 
 
 def _status(watch: Watch, group: Group, findings: Sequence[Finding]) -> str:
@@ -150,7 +115,7 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
     if watch.open and not any(map(is_known, watch.open)):
         return Seen(watch)
     silent = group is not None and is_muted(group, now)
-    findings = [] if silent else _resolutions(watch, now)
+    findings = [] if silent else resolutions(watch, now)
     after = replace(
         watch,
         open=of_newer(watch.open),
@@ -160,7 +125,7 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
         letters=group.occurrences if group else 0,
         status=_SETTLED if group else "",
     )
-    return _stored(watch, after, findings)
+    return stored(watch, after, findings)
 
 
 def see_oldest(watch: Watch, too_old: Sequence[Entry], now: datetime, rules: AlertRules) -> Seen:
@@ -173,7 +138,7 @@ def see_oldest(watch: Watch, too_old: Sequence[Entry], now: datetime, rules: Ale
         return Seen(watch)
     oldest, newest = too_old[0].first_failed_at, too_old[-1].first_failed_at
     found = Finding(kind, oldest, newest, len(too_old))
-    return _stored(watch, _said(watch, found, now), [found])
+    return stored(watch, said(watch, found, now), [found])
 
 
 def see_job(watch: Watch, job: ReplayJob | None, now: datetime, rules: AlertRules) -> Seen:
@@ -182,7 +147,7 @@ def see_job(watch: Watch, job: ReplayJob | None, now: datetime, rules: AlertRule
     That it waits for a second person is said at once, and again as often as of old entries.
     """
     kind = _JOB_KINDS.get(job.status) if job else None
-    gone = _resolutions(watch, now, besides=kind)
+    gone = resolutions(watch, now, besides=kind)
     over = {found.kind for found in gone}
     after = replace(
         watch,
@@ -190,16 +155,16 @@ def see_job(watch: Watch, job: ReplayJob | None, now: datetime, rules: AlertRule
         said={one: at for one, at in watch.said.items() if one not in over},
     )
     if job is None or kind is None:
-        return _stored(watch, after, gone)
+        return stored(watch, after, gone)
     halt = f"{JobStatus.HALTED} after {job.sent}"  # a job that went on has sent more
     if kind is Kind.REPLAY_HALTED:
         after, is_new = replace(after, status=halt), watch.status != halt
     else:
         is_new = kind not in after.said or now - after.said[kind] >= rules.oldest_after
     if not is_new:
-        return _stored(watch, after, gone)
+        return stored(watch, after, gone)
     found = Finding(kind, job.created_at, now, _concerned(job))
-    return _stored(watch, _said(after, found, now), [*gone, found])
+    return stored(watch, said(after, found, now), [*gone, found])
 
 
 def _concerned(job: ReplayJob) -> int:
@@ -231,9 +196,9 @@ def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> F
     fresh = group.occurrences > watch.letters
     if group.status is GroupStatus.REGRESSED and watch.status != GroupStatus.REGRESSED:
         return _whole(Kind.GROUP_REGRESSED, group)
-    if _is_back(watch, group) and _may_say(watch, Kind.GROUP_REGRESSED, now, rules):
+    if _is_back(watch, group) and may_say(watch, Kind.GROUP_REGRESSED, now, rules):
         return _whole(Kind.GROUP_REGRESSED, group)
-    if poison and fresh and _may_say(watch, Kind.POISON, now, rules):
+    if poison and fresh and may_say(watch, Kind.POISON, now, rules):
         return _whole(Kind.POISON, group)
     if new:
         return _whole(Kind.NEW_GROUP, group) if group.status is GroupStatus.NEW else None
@@ -241,8 +206,8 @@ def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> F
 
 
 def _growth(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
-    base = _at(watch, now - rules.window)
-    if base is None or not _may_say(watch, Kind.GROUP_GROWING, now, rules):
+    base = sample_at(watch, now - rules.window)
+    if base is None or not may_say(watch, Kind.GROUP_GROWING, now, rules):
         return None
     before = max(base.entries - watch.floor, 0)
     grown = group.entries - watch.floor - before
@@ -265,7 +230,7 @@ def _attempts(
     watch: Watch, newest: Sequence[Entry], now: datetime, rules: AlertRules
 ) -> Finding | None:
     many = [one for one in newest if one.retry_count + 1 > rules.many_attempts]
-    if not many or not _may_say(watch, Kind.MANY_ATTEMPTS, now, rules):
+    if not many or not may_say(watch, Kind.MANY_ATTEMPTS, now, rules):
         return None
     times = [one.last_failed_at for one in many]
     return Finding(Kind.MANY_ATTEMPTS, min(times), max(times), len(many))
@@ -273,19 +238,6 @@ def _attempts(
 
 def _whole(kind: Kind, group: Group) -> Finding:
     return Finding(kind, group.first_failed_at, group.last_failed_at, group.entries)
-
-
-def _may_say(watch: Watch, kind: Kind, now: datetime, rules: AlertRules) -> bool:
-    last = watch.said.get(kind)
-    return last is None or now - last >= rules.repeat_after
-
-
-def _said(watch: Watch, found: Finding, now: datetime, *, lasts: bool = True) -> Watch:
-    said = {**watch.said, found.kind: now}
-    if found.kind in NOTICES or not lasts:
-        return replace(watch, said=said)
-    began = watch.open.get(found.kind, found.since)
-    return replace(watch, said=said, open={**watch.open, found.kind: began})
 
 
 def _quiet(watch: Watch, group: Group) -> Watch:
@@ -297,39 +249,6 @@ def _quiet(watch: Watch, group: Group) -> Watch:
 
 def _over(watch: Watch, kind: Kind, now: datetime) -> Seen:
     if kind not in watch.open:
-        return _stored(watch, watch)
+        return stored(watch, watch)
     after = replace(watch, open=of_newer(watch.open), said=of_newer(watch.said))
-    return _stored(watch, after, _resolutions(watch, now))
-
-
-def _resolutions(watch: Watch, now: datetime, besides: Kind | None = None) -> list[Finding]:
-    return [
-        Finding(kind, since, now, 0, resolved=True)
-        for kind, since in watch.open.items()
-        if kind is not besides and is_known(kind)
-    ]
-
-
-def _sampled(watch: Watch, entries: int, now: datetime, rules: AlertRules) -> Watch:
-    """Return *watch* with a sample of *entries*, unless the last one says the same or is young."""
-    last = watch.samples[-1] if watch.samples else None
-    if last is None or entries < last.entries:  # entries were removed
-        floor = min(watch.floor, entries)
-        return replace(watch, samples=(Sample(now, entries),), floor=floor)
-    if entries == last.entries or now - last.at < rules.window / SLICES:
-        return watch
-    base = _at(watch, now - rules.window)
-    kept = [one for one in watch.samples if one is base or one.at > now - rules.window]
-    return replace(watch, samples=(*kept, Sample(now, entries)))
-
-
-def _at(watch: Watch, moment: datetime) -> Sample | None:
-    """Return the sample that tells the count at *moment*, or the first one after it."""
-    before = [one for one in watch.samples if one.at <= moment]
-    return before[-1] if before else next(iter(watch.samples), None)
-
-
-def _stored(before: Watch, after: Watch, findings: Sequence[Finding] = ()) -> Seen:
-    if after == before and not findings and before.revision:
-        return Seen(before)
-    return Seen(replace(after, revision=before.revision + 1), tuple(findings))
+    return stored(watch, after, resolutions(watch, now))

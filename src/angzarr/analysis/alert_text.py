@@ -15,7 +15,7 @@ from typing import Final
 
 from angzarr.analysis.alert import GROUP, JOB, LEDGER, Alert, Kind, Severity, alert_id
 from angzarr.analysis.alert_link import link_of
-from angzarr.analysis.alert_rules import Finding
+from angzarr.analysis.alert_watch import Finding
 from angzarr.analysis.entry import Entry, counted
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.job import ReplayJob

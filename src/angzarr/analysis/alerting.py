@@ -25,9 +25,6 @@ from angzarr.analysis.alert import (
 )
 from angzarr.analysis.alert_rules import (
     WAITING_JOBS,
-    AlertRules,
-    Finding,
-    Seen,
     concerns,
     is_muted,
     see_group,
@@ -37,6 +34,7 @@ from angzarr.analysis.alert_rules import (
     wants_attempts,
 )
 from angzarr.analysis.alert_text import Speaker
+from angzarr.analysis.alert_watch import AlertRules, Finding, Seen
 from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.group import Group, Groups

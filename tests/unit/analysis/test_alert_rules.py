@@ -10,14 +10,8 @@ from tests.hand_clock import START
 from tests.unit.analysis.alerted import HOUR, MINUTE, group_of, grown, job_of, new_watch
 
 from angzarr.analysis.alert import JOB, LEDGER, Kind, Severity, Watch
-from angzarr.analysis.alert_rules import (
-    AlertRules,
-    see_group,
-    see_job,
-    see_oldest,
-    see_settled,
-    wants_attempts,
-)
+from angzarr.analysis.alert_rules import see_group, see_job, see_oldest, see_settled, wants_attempts
+from angzarr.analysis.alert_watch import AlertRules
 from angzarr.analysis.entry import FailureClass
 from angzarr.analysis.group import GroupStatus
 from angzarr.analysis.job import JobStatus

@@ -15,8 +15,8 @@ from tests.unit.analysis.alerted import HOUR, group_of, job_of
 from angzarr.analysis.alert import BodyFormat, Kind, Severity
 from angzarr.analysis.alert_body import body_of, generic_json, slack_json
 from angzarr.analysis.alert_link import check_link, link_of
-from angzarr.analysis.alert_rules import Finding
 from angzarr.analysis.alert_text import Speaker, as_text, trial_alert
+from angzarr.analysis.alert_watch import Finding
 from angzarr.analysis.group import GroupStatus
 from angzarr.analysis.transition import filed
 

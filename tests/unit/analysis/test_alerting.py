@@ -20,8 +20,8 @@ from tests.unit.analysis.alerted import (
 from angzarr.adapters.memory.alerts import MemoryAlerts
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.alert import Kind, Severity
-from angzarr.analysis.alert_rules import AlertRules
 from angzarr.analysis.alert_text import Speaker
+from angzarr.analysis.alert_watch import AlertRules
 from angzarr.analysis.alerting import JOB_PAGES, JOBS, OLDEST, Alerting
 from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobStatus

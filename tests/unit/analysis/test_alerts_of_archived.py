@@ -11,7 +11,7 @@ from tests.unit.analysis.test_alerting import Site
 from tests.unit.analysis.test_worker import World
 
 from angzarr.analysis.alert import Kind
-from angzarr.analysis.alert_rules import AlertRules
+from angzarr.analysis.alert_watch import AlertRules
 from angzarr.analysis.choosing import act_on_all
 from angzarr.analysis.entry import Status
 from angzarr.analysis.verb import Verb
