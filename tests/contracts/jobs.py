@@ -577,6 +577,29 @@ class JobsContract:
         assert [item.state.value for item in jobs.items(job.id)] == ["chosen", "sent"]
         assert jobs.open_job(job.id).sent == 1
 
+    def test_the_history_names_the_worker_and_not_the_token_of_its_lease(
+        self, jobs, ledger, hold, send
+    ):
+        (entry,) = hold(1)
+        hold(1)
+        job = jobs.begin(GROUP, CANARY, by="ann")
+        send(job, limit=1)
+        jobs.note(job.id, "a", (), said="waits: the broker is away", by="analysis@vm:1")
+        ledger.add_failed_event(letter_of(entry.event_id, replay=1, fingerprint="g1"))
+        assert jobs.reconcile(job.id, "a", by="analysis@vm:2").status is JobStatus.HALTED
+        jobs.resume(job.id, by="bob")
+        jobs.take("b", lease=JOB_LEASE, limit=1)
+        assert jobs.reconcile(job.id, "b", by="analysis@vm:3") is None
+        jobs.begin_next(job.id, "a", limit=1, most_replays=0, by="analysis@vm:4")
+        told = [(line.who, line.what) for line in jobs.job_history(job.id)]
+        assert told == [
+            ("ann", "running"),
+            ("analysis@vm:1", "waits"),
+            ("analysis@vm:2", "halted"),
+            ("bob", "resumed"),
+            ("analysis@vm:4", "done"),
+        ]
+
     def test_one_engine_has_a_job_until_its_lease_ends(self, jobs, hold, clock):
         hold(3)
         job = jobs.begin(GROUP, AT_ONCE, by="ann")

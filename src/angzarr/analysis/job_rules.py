@@ -14,12 +14,13 @@ failed than the plan's share allows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from angzarr.analysis.entry import OPEN, Entry, Status
+from angzarr.analysis.evidence import BreakerSeen
 from angzarr.analysis.job import (
     ENDED,
     ENDED_STATES,
@@ -44,7 +45,12 @@ RAMPING_SHARE: Final = 10
 
 #: What a job replays where its selection names no status: what nobody is done with, at rest.
 CHOSEN_BY_DEFAULT: Final = OPEN - {Status.RETRYING}
-_BARRED: Final = frozenset({Phase.OPEN, Phase.ISOLATED})
+#: Phases of a breaker into which nothing is replayed.
+BARRED: Final = frozenset({Phase.OPEN, Phase.ISOLATED})
+#: Before the time at which a breaker that a job waits for is tried again.
+NEXT_PROBE: Final = " (next probe at "
+#: Breakers that a job names when it waits for them.
+_NAMED: Final = 3
 
 
 class Room(NamedTuple):
@@ -60,6 +66,8 @@ class Target(NamedTuple):
     phase: Phase
     #: Closed, and letting traffic in gradually.
     ramping: bool = False
+    #: Those that let nothing through now: the handlers' own, and the guards of their domains.
+    barring: tuple[BreakerSeen, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -118,12 +126,26 @@ def room(job: ReplayJob, now: datetime, target: Target | None) -> Room:
     """
     if job.status is not JobStatus.RUNNING:
         return Room(0, job.said)
-    if target and target.phase in _BARRED:
-        return Room(0, f"waits: a breaker of {', '.join(job.handlers)} is {target.phase}")
+    if target and target.phase in BARRED:
+        return Room(0, f"waits: breaker {_named(target.barring, now)}")
     allowed = _in_flight(job.plan, target)
     in_stage = _size(job) - job.stage_sent
     free = min(allowed - job.out, in_stage, job.left, _tokens(job, now))
     return Room(max(free, 0))
+
+
+def _named(barring: Sequence[BreakerSeen], now: datetime) -> str:
+    """Name the breakers with the time of their probes: a span would be another at each look."""
+    more = f" and {len(barring) - _NAMED} more" if len(barring) > _NAMED else ""
+    return ", ".join(_stands(one, now) for one in barring[:_NAMED]) + more
+
+
+def _stands(one: BreakerSeen, now: datetime) -> str:
+    if one.phase is not Phase.OPEN or one.retry_at is None:
+        return f"{one.name} is {one.phase}"
+    at = one.retry_at.astimezone(UTC)
+    day = "" if at.date() == now.astimezone(UTC).date() else f"{at:%Y-%m-%d} "
+    return f"{one.name} is {one.phase}{NEXT_PROBE}{day}{at:%H:%M:%S} UTC)"
 
 
 def begun(job: ReplayJob, count: int, now: datetime) -> ReplayJob:

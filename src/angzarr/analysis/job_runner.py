@@ -51,6 +51,8 @@ class JobRunner:
     most_by_itself: int
     #: Another one for each process: who holds a job.
     engine: str
+    #: The worker's name, as people know it: whom a job's history names.
+    worker: str
     batch: int = BATCH
     lease: timedelta = JOB_LEASE
     #: How often is said of a job that it cannot be read: it is tried again in each turn.
@@ -78,7 +80,7 @@ class JobRunner:
 
         Only what this turn begins is sent in it: what a turn before left is asked for anew.
         """
-        job = self.work.reconcile(taken.id, self.engine)
+        job = self.work.reconcile(taken.id, self.engine, by=self.worker)
         if job is None:
             return 0
         free = self._room(job)
@@ -87,7 +89,11 @@ class JobRunner:
             return job.answered - taken.answered
         most = self.most_by_itself if job.created_by == AUTOMATIC else self.most_replays
         begun = self.work.begin_next(
-            job.id, self.engine, limit=min(free.most, self.batch), most_replays=most
+            job.id,
+            self.engine,
+            limit=min(free.most, self.batch),
+            most_replays=most,
+            by=self.worker,
         )
         return self._send(job, begun) + job.answered - taken.answered
 
@@ -123,7 +129,7 @@ class JobRunner:
     def _note(self, job: ReplayJob, noted: Sequence[Noted], said: str) -> None:
         told = job.status is not JobStatus.RUNNING or said == job.said
         if noted or not told:
-            self.work.note(job.id, self.engine, noted, said=said)
+            self.work.note(job.id, self.engine, noted, said=said, by=self.worker)
 
     def _replay(self, job: ReplayJob, one: Begun) -> Noted:
         """Send one entry under the number that it has; refused if the entry says so by now.

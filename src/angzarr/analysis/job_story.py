@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from typing import Final
 
 from angzarr.analysis.entry import HistoryLine, counted
 from angzarr.analysis.job import JobStatus, ReplayJob
 from angzarr.analysis.job_edit import JobEdit
+from angzarr.analysis.job_rules import NEXT_PROBE
+
+_PROBE: Final = re.compile(re.escape(NEXT_PROBE) + r"[^)]*\)")
 
 
 def first_line(job: ReplayJob, edit: JobEdit | None = None) -> HistoryLine:
@@ -23,9 +28,14 @@ def lines(before: ReplayJob, after: ReplayJob, now: datetime, by: str) -> list[H
         told.append((_word(before, after), after.said or _counts(after)))
     elif after.stage > before.stage:
         told.append((f"stage {after.stage + 1}", _counts(after)))
-    if after.status is before.status is JobStatus.RUNNING and after.said != before.said:
+    if after.status is before.status is JobStatus.RUNNING and _cause(after) != _cause(before):
         told.append(("waits" if after.said else "goes on", after.said))
     return [HistoryLine(at=now, who=by, what=what, detail=detail) for what, detail in told]
+
+
+def _cause(job: ReplayJob) -> str:
+    """Return what a job says but for the times of probes, each of which may fail."""
+    return _PROBE.sub("", job.said)
 
 
 def _word(before: ReplayJob, after: ReplayJob) -> str:

@@ -1,6 +1,7 @@
 """JobWork: the port by which an engine works on replay jobs, one engine a job at a time.
 
-What changes a job names the engine and does nothing once another one holds the job.
+What changes a job names the engine and does nothing once another one holds the job. An engine is a
+token that nobody else has; *by* is the worker's name, which the history tells instead.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class JobWork(PrunableJobs, Protocol):
         """
 
     @abstractmethod
-    def reconcile(self, job_id: str, engine: str, /) -> ReplayJob | None:
+    def reconcile(self, job_id: str, engine: str, /, *, by: str = "") -> ReplayJob | None:
         """Count what the entries say of replays under way; None: the job is another engine's.
 
         What has begun and was never noted is sent if its entry has that replay, else chosen again:
@@ -53,7 +54,7 @@ class JobWork(PrunableJobs, Protocol):
 
     @abstractmethod
     def begin_next(
-        self, job_id: str, engine: str, /, *, limit: int, most_replays: int
+        self, job_id: str, engine: str, /, *, limit: int, most_replays: int, by: str = ""
     ) -> list[Begun]:
         """Return what has begun and is not noted; if that is nothing, begin up to *limit* more.
 
@@ -62,7 +63,14 @@ class JobWork(PrunableJobs, Protocol):
 
     @abstractmethod
     def note(
-        self, job_id: str, engine: str, noted: Sequence[Noted], /, *, said: str = ""
+        self,
+        job_id: str,
+        engine: str,
+        noted: Sequence[Noted],
+        /,
+        *,
+        said: str = "",
+        by: str = "",
     ) -> ReplayJob | None:
         """Note what was sent and refused, and for what the job waits.
 

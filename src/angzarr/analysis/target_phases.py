@@ -8,7 +8,7 @@ from typing import Final
 
 from angzarr.analysis.evidence import BreakerSeen
 from angzarr.analysis.gathering import BreakerLook
-from angzarr.analysis.job_rules import Target
+from angzarr.analysis.job_rules import BARRED, Target
 from angzarr.resilience.breaker import Phase
 
 #: The worst first.
@@ -31,8 +31,10 @@ class TargetPhases:
         """Return how the worst breaker around *handlers* stands; None: not known."""
         if self.look is None:
             return None
-        seen = [one for handler in handlers for one in self.look.of(handler)[0] or ()]
-        return min(map(target_of, seen), key=_ORDER.index, default=None)
+        seen = {one.name: one for handler in handlers for one in self.look.of(handler)[0] or ()}
+        worst = min(map(target_of, seen.values()), key=_ORDER.index, default=None)
+        barring = [one for one in seen.values() if target_of(one).phase in BARRED]
+        return worst and worst._replace(barring=tuple(barring))
 
 
 def target_of(seen: BreakerSeen) -> Target:

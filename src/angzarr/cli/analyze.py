@@ -87,6 +87,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             most_replays=settings.most_replays,
             most_by_itself=min(settings.max_replays, settings.most_replays),
             engine=uuid.uuid4().hex,
+            worker=name,
         )
 
         yield AnalysisWorker(

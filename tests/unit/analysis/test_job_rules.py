@@ -11,6 +11,7 @@ from tests.hand_clock import START
 
 from angzarr.analysis import job_rules
 from angzarr.analysis.entry import Status
+from angzarr.analysis.evidence import BreakerSeen
 from angzarr.analysis.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.job_rules import WINDOW, Answer, Seen, Target, room
 from angzarr.errors import ConfigurationError
@@ -157,12 +158,35 @@ def test_the_last_entries_failing_leave_nothing_to_halt():
     assert (job.status, job.failed) == (JobStatus.DONE, 1)
 
 
-@pytest.mark.parametrize("phase", [Phase.OPEN, Phase.ISOLATED])
-def test_nothing_begins_into_an_open_breaker_and_the_job_says_so(phase):
-    most, said = room(job_of(handlers=("orders.sync",)), START, Target(phase))
-    assert most == 0
-    assert "orders.sync" in said
-    assert phase in said
+OPEN = BreakerSeen(
+    name="wave:order", phase=Phase.OPEN, retry_at=START + timedelta(minutes=1, seconds=2)
+)
+ISOLATED = BreakerSeen(name="bank", phase=Phase.ISOLATED)
+
+
+@pytest.mark.parametrize(
+    ("barring", "said"),
+    [
+        ((OPEN,), "waits: breaker wave:order is open (next probe at 12:01:02 UTC)"),
+        ((ISOLATED,), "waits: breaker bank is isolated"),
+        ((replace(OPEN, retry_at=None),), "waits: breaker wave:order is open"),
+        (
+            (replace(OPEN, retry_at=START + timedelta(days=1)),),
+            "waits: breaker wave:order is open (next probe at 2026-01-02 12:00:00 UTC)",
+        ),
+        (
+            (ISOLATED, OPEN),
+            "waits: breaker bank is isolated, wave:order is open (next probe at 12:01:02 UTC)",
+        ),
+        (
+            tuple(replace(ISOLATED, name=f"b{number}") for number in range(7)),
+            "waits: breaker b0 is isolated, b1 is isolated, b2 is isolated and 4 more",
+        ),
+    ],
+)
+def test_nothing_begins_into_an_open_breaker_and_the_job_names_it(barring, said):
+    target = Target(barring[0].phase, barring=barring)
+    assert room(job_of(handlers=("orders.sync",)), START, target) == (0, said)
 
 
 def test_half_open_lets_one_out_at_a_time():

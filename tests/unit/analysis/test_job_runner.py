@@ -5,10 +5,12 @@ from datetime import timedelta
 
 import pytest
 from tests.contracts.ledger import HOLD, letter_of, message_of
+from tests.hand_clock import START
 from tests.unit.analysis.test_worker import DEADLINE, PAUSE, Faults, Killed, World
 
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
 from angzarr.analysis.entry import Status
+from angzarr.analysis.evidence import BreakerSeen
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
 from angzarr.analysis.job_rules import Target
 from angzarr.analysis.job_runner import JobRunner
@@ -43,6 +45,7 @@ class JobWorld(World):
     def __init__(self) -> None:
         self.phase = None
         self.ramping = False
+        self.retry_at = START + timedelta(seconds=30)
         self.braked = self.quiet = ""
         self.engines = 0
         super().__init__()
@@ -54,14 +57,22 @@ class JobWorld(World):
         runner = JobRunner(
             work=self.jobs,
             replayer=self.replayer,
-            target=lambda _handlers: self.phase and Target(self.phase, self.ramping),
+            target=lambda _handlers: self.breakers_seen(),
             barred=lambda: self.braked,
             barred_by_itself=lambda: self.braked or self.quiet,
             most_replays=5,
             most_by_itself=3,
             engine=f"engine {self.engines}",
+            worker=f"analysis@vm:{self.engines}",
         )
         return super().start_worker(owners=self.jobs.owners, more=(runner,))
+
+    def breakers_seen(self):
+        if self.phase is None:
+            return None
+        bank = BreakerSeen(name="bank", phase=self.phase, retry_at=self.retry_at)
+        barring = (bank,) if self.phase is Phase.OPEN else ()
+        return Target(self.phase, self.ramping, barring)
 
     def hold(self, count, **fields):
         letters = [
@@ -190,7 +201,7 @@ def test_an_open_breaker_stops_the_job_and_it_goes_on_by_itself(world):
     world.phase = Phase.OPEN
     world.worker.step()
     assert not world.publisher.sent
-    assert "a breaker of orders.sync is open" in world.job.said
+    assert "breaker bank is open" in world.job.said
     world.phase = Phase.HALF_OPEN
     world.worker.step()
     world.worker.step()
@@ -201,6 +212,31 @@ def test_an_open_breaker_stops_the_job_and_it_goes_on_by_itself(world):
     assert (world.job.status, world.job.handled, world.job.said) == (JobStatus.DONE, 3, "")
     told = [line.what for line in world.jobs.job_history(world.job_id)]
     assert told == ["running", "waits", "goes on", "done"]
+
+
+def test_a_jobs_history_says_which_worker_did_it(world):
+    world.hold(3)
+    world.begin(JobPlan(rate=None))
+    world.run(well=False)
+    told = [(line.who, line.what) for line in world.jobs.job_history(world.job_id)]
+    assert told == [("ann", "running"), ("analysis@vm:1", "halted")]
+
+
+def test_a_job_that_waits_for_a_breaker_is_written_once_a_probe(world):
+    world.hold(3)
+    world.begin()
+    world.phase = Phase.OPEN
+    for _ in range(5):
+        world.worker.step()
+        world.clock.sleep(timedelta(seconds=1))
+    waiting = world.job
+    assert waiting.said == "waits: breaker bank is open (next probe at 12:00:30 UTC)"
+    assert waiting.revision == 2
+    world.retry_at += timedelta(seconds=30)
+    world.worker.step()
+    assert "12:01:00 UTC" in world.job.said
+    told = [line.what for line in world.jobs.job_history(world.job_id)]
+    assert told == ["running", "waits"], "each probe that fails is not worth a line"
 
 
 def test_the_brake_stops_jobs_too_and_they_say_who_pulled_it(world):

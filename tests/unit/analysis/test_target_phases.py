@@ -57,6 +57,17 @@ def test_the_worst_breaker_of_the_handlers_counts(states, phase):
     assert (target and target.phase) is phase
 
 
+def test_what_is_in_the_way_is_named_even_where_it_is_not_the_handlers_own():
+    due = START + timedelta(minutes=1)
+    states = WELL | {
+        "wave:order": State(phase=Phase.OPEN, retry_at=due),
+        "mail": State(phase=Phase.OPEN, retry_at=START),
+    }
+    target = phases_of(states)(["pay", "pay", "x"])
+    assert [(one.name, one.retry_at) for one in target.barring] == [("wave:order", due)]
+    assert phases_of(WELL)(["pay"]).barring == ()
+
+
 def test_a_breaker_that_ramps_up_is_worse_than_a_closed_one():
     ramping = State(changed_at=START, ramp_from=START)
     assert phases_of(WELL | {"bank": ramping})(["pay"]) == Target(Phase.CLOSED, ramping=True)

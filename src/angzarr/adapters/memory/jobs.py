@@ -124,7 +124,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
                 one.engine, one.leased_until = engine, now + lease
             return [one.job for one in free[:limit]]
 
-    def reconcile(self, job_id: str, engine: str) -> ReplayJob | None:
+    def reconcile(self, job_id: str, engine: str, *, by: str = "") -> ReplayJob | None:
         """Count what the entries say."""
         with self._lock:
             if (kept := self._held(job_id, engine)) is None:
@@ -140,20 +140,28 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             ]
             kept.put(ended)
             answers = [Answer(item.state, item.round) for item in ended]
-            return self._save(kept, job_rules.answered(fresh, answers, now), now, engine)
+            return self._save(kept, job_rules.answered(fresh, answers, now), now, by or engine)
 
-    def begin_next(self, job_id: str, engine: str, *, limit: int, most_replays: int) -> list[Begun]:
+    def begin_next(
+        self, job_id: str, engine: str, *, limit: int, most_replays: int, by: str = ""
+    ) -> list[Begun]:
         """Begin the next replays of a job."""
         with self._lock:
             if (kept := self._held(job_id, engine)) is None:
                 return []
             began = kept.in_state(ItemState.BEGUN)
             if not began and limit > 0 and kept.job.status is JobStatus.RUNNING:
-                began = self._begin_more(kept, engine, limit, most_replays)
+                began = self._begin_more(kept, by or engine, limit, most_replays)
             return [Begun(item.position, item.entry_id, item.replay) for item in began]
 
     def note(
-        self, job_id: str, engine: str, noted: Sequence[Noted], *, said: str = ""
+        self,
+        job_id: str,
+        engine: str,
+        noted: Sequence[Noted],
+        *,
+        said: str = "",
+        by: str = "",
     ) -> ReplayJob | None:
         """Note what was sent and refused."""
         with self._lock:
@@ -168,7 +176,8 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             ]
             kept.put(found)
             now = self._clock.now()
-            return self._save(kept, job_rules.noted(kept.job, found, said, now), now, engine)
+            after = job_rules.noted(kept.job, found, said, now)
+            return self._save(kept, after, now, by or engine)
 
     def prune(self, before: datetime, *, limit: int) -> int:
         """Remove jobs that ended long ago."""
@@ -249,7 +258,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         sent = digest_of(self._ledger.order_of(item.entry_id, item.replay)) if job.edit else ""
         return job_rules.put_back(item, self._seen(item.entry_id), edit=job.edit, sent=sent)
 
-    def _begin_more(self, kept: _Kept, engine: str, limit: int, most_replays: int) -> list[JobItem]:
+    def _begin_more(self, kept: _Kept, by: str, limit: int, most_replays: int) -> list[JobItem]:
         began: list[JobItem] = []
         refused = 0
         for item in kept.in_state(ItemState.CHOSEN):
@@ -266,7 +275,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         kept.put(began)
         now = self._clock.now()
         job = job_rules.passed_over(job_rules.begun(kept.job, len(began), now), refused, now)
-        self._save(kept, job, now, engine)
+        self._save(kept, job, now, by)
         return began
 
     def _mark(self, job_id: str, rule: JobRule, by: str) -> ReplayJob | None:

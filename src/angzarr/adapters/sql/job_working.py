@@ -118,6 +118,8 @@ class Working:
     connection: Connection
     job_id: str
     engine: str
+    #: Whom the history names.
+    by: str
     now: datetime
 
     def reconcile(self) -> ReplayJob | None:
@@ -195,7 +197,7 @@ class Working:
         return job_from(row) if row is not None and row.engine == self.engine else None
 
     def _save(self, before: ReplayJob, after: ReplayJob) -> ReplayJob:
-        return save_job(self.connection, before, after, self.now, self.engine)
+        return save_job(self.connection, before, after, self.now, self.by)
 
 
 def owners(connection: Connection, entries: Sequence[Entry]) -> Mapping[str, str]:

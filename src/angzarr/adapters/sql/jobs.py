@@ -130,19 +130,27 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
             lambda one: job_working.take(one, engine, now, now + lease, limit)
         )
 
-    def reconcile(self, job_id: str, engine: str) -> ReplayJob | None:
+    def reconcile(self, job_id: str, engine: str, *, by: str = "") -> ReplayJob | None:
         """Count what the entries say."""
-        return self._step(job_id, engine, job_working.Working.reconcile)
+        return self._step(job_id, engine, by, job_working.Working.reconcile)
 
-    def begin_next(self, job_id: str, engine: str, *, limit: int, most_replays: int) -> list[Begun]:
+    def begin_next(
+        self, job_id: str, engine: str, *, limit: int, most_replays: int, by: str = ""
+    ) -> list[Begun]:
         """Begin the next replays of a job."""
-        return self._step(job_id, engine, lambda one: one.begin_next(limit, most_replays))
+        return self._step(job_id, engine, by, lambda one: one.begin_next(limit, most_replays))
 
     def note(
-        self, job_id: str, engine: str, noted: Sequence[Noted], *, said: str = ""
+        self,
+        job_id: str,
+        engine: str,
+        noted: Sequence[Noted],
+        *,
+        said: str = "",
+        by: str = "",
     ) -> ReplayJob | None:
         """Note what was sent and refused."""
-        return self._step(job_id, engine, lambda one: one.note(noted, said))
+        return self._step(job_id, engine, by, lambda one: one.note(noted, said))
 
     def prune(self, before: datetime, *, limit: int) -> int:
         """Remove jobs that ended long ago."""
@@ -214,12 +222,14 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         return connection.execute(new.returning(_columns.id)).one_or_none() is not None
 
     def _step(
-        self, job_id: str, engine: str, step: Callable[[job_working.Working], _Answer]
+        self, job_id: str, engine: str, by: str, step: Callable[[job_working.Working], _Answer]
     ) -> _Answer:
         now = self._clock.now()
         return self._database.write(
             lambda connection: step(
-                job_working.Working(connection=connection, job_id=job_id, engine=engine, now=now)
+                job_working.Working(
+                    connection=connection, job_id=job_id, engine=engine, by=by or engine, now=now
+                )
             )
         )
 
