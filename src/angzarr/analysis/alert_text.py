@@ -16,7 +16,7 @@ from typing import Final
 from angzarr.analysis.alert import GROUP, JOB, LEDGER, Alert, Kind, Severity, alert_id
 from angzarr.analysis.alert_link import link_of
 from angzarr.analysis.alert_watch import Finding
-from angzarr.analysis.entry import Entry, counted
+from angzarr.analysis.entry import UNREADABLE, Entry, counted
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.job import ReplayJob
 from angzarr.printable import printable
@@ -206,6 +206,12 @@ def _group_todo(kind: Kind, group: Group) -> str:
     chosen = f"--group {_argument(group.fingerprint)}"
     if kind is Kind.POISON:
         return f"Do not replay before it is understood. Look: angzarr dlq list {chosen}"
+    if group.reason == UNREADABLE:
+        return (
+            f"It holds nothing that a replay could send. Look at its bytes: angzarr dlq list"
+            f" {chosen}, then angzarr dlq show ENTRY --json. Find who puts it there; what is an"
+            " event of yours: publish it anew."
+        )
     return f"Look: angzarr dlq list {chosen}. Once the cause is gone: angzarr dlq replay {chosen}"
 
 

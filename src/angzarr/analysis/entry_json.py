@@ -86,6 +86,7 @@ def _message(detail: EntryDetail) -> dict[str, Any]:
         "body": _bytes(message.body),
         "content_type": message.content_type,
         "payload": asdict(failure.payload) if failure.payload else None,
+        **({"envelope": _bytes(failure.envelope)} if failure.envelope else {}),
     }
 
 

@@ -71,7 +71,10 @@ class ReplayTargets:
     def cleared(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> DeadLetter | Refusal:
         """Return the letter with the message that a replay sends, or why there is none."""
         if isinstance(failure, Unreadable):
-            return Refusal("the letter could not be read, so there is no message to send")
+            return Refusal(
+                "the letter could not be read, so there is no message to send: publish anew what is"
+                " an event of yours"
+            )
         letter = self.clear(failure)
         if isinstance(letter, Refusal):
             return letter

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any, Final
 
+from angzarr.analysis.entry import explanation_of
 from angzarr.analysis.evidence import Evidence
 from angzarr.printable import printable
 
+_SILENT: Final = "the letter says nothing of why"
 #: Characters of each thing that a sentence repeats.
 _LONGEST: Final = 500
 
@@ -26,8 +28,8 @@ def _error(evidence: Evidence) -> str:
 
 
 def _explanation(evidence: Evidence) -> str:
-    failure = evidence.failure
-    return evidence.letter.explanation if evidence.letter else getattr(failure, "problem", "")
+    """Return what the letter says of why, which those of others need not."""
+    return explanation_of(evidence.failure) or _SILENT
 
 
 def _of(name: str) -> Callable[[Evidence], str]:

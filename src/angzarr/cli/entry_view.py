@@ -13,6 +13,7 @@ from rich.text import Text
 from angzarr.analysis.entry import (
     Entry,
     EntryDetail,
+    Failure,
     HistoryLine,
     Status,
     Unreadable,
@@ -187,9 +188,15 @@ def _payload(detail: EntryDetail) -> str:
     if detail.event_data is not None:
         text = json.dumps(detail.event_data, indent=2, ensure_ascii=False, default=str)
     else:
-        raw = failure.raw if isinstance(failure, Unreadable) else failure.message.body
-        text = raw.decode("utf-8", "backslashreplace")
+        text = _raw(failure).decode("utf-8", "backslashreplace")
     return text if len(text) <= _LONGEST_BODY else text[:_LONGEST_BODY] + "… (all of it: --json)"
+
+
+def _raw(failure: Failure) -> bytes:
+    """Return the payload as it came; of a letter of others without one, all that it says."""
+    if isinstance(failure, Unreadable):
+        return failure.raw
+    return failure.message.body or failure.envelope
 
 
 def pairs(values: Mapping[str, object], title: str | None = None) -> Table:

@@ -27,6 +27,7 @@ from angzarr.dead_letters.text import valid_mapping, valid_text, valid_tree
 from angzarr.dead_letters.wire_form import (
     TASK_MESSAGE,
     from_wire,
+    require_letter,
     task_message,
     to_wire,
     view,
@@ -93,11 +94,14 @@ def _read_json_of_others(data: dict[str, Any]) -> DeadLetter:
         where = f": its {refused[1]} is malformed" if refused else ""
         msg = f"the letter's JSON is no AngzarrDeadLetter{where}"
         raise DecodeError(msg) from error
+    require_letter(wire)
     rest = {key: value for key, value in data.items() if key not in _RESTATED}
     letter = replace(view(wire), envelope=_json_bytes(rest))
     if task_message(wire):
         return letter
-    book: Any = next((rest[key] for key in _BOOKS if key in rest), {})
+    book: Any = next((rest[key] for key in _BOOKS if key in rest), None)
+    if book is None:
+        return letter
     message = replace(
         letter.message,
         body=_json_bytes(book),

@@ -35,6 +35,8 @@ TASK_MESSAGE: Final = "angzarr.worker.TaskMessage"
 _MAX_UINT32: Final = 2**32
 #: What a letter says of itself anew each time it is written.
 _RESTATED: Final = ("metadata", "rejection_reason", "source_component", "source_component_type")
+#: Fields by which a letter is known; the names of all others are in messages of anybody's.
+_TELLING: Final = ("payload", "rejection_details")
 
 
 def to_wire(letter: DeadLetter) -> AngzarrDeadLetter:
@@ -84,6 +86,7 @@ def _write_page(page: EventPage, event: Event) -> None:
 
 def from_wire(wire: AngzarrDeadLetter) -> DeadLetter:
     """Return *wire* as a letter; raises DecodeError, ValueError or TypeError."""
+    require_letter(wire)
     letter = view(wire)
     rest = _without_restated(wire)
     if rest == _without_restated(to_wire(letter)):
@@ -93,6 +96,16 @@ def from_wire(wire: AngzarrDeadLetter) -> DeadLetter:
         msg = "the letter holds nothing but unknown fields"
         raise DecodeError(msg)
     return replace(letter, envelope=envelope)
+
+
+def require_letter(wire: AngzarrDeadLetter) -> None:
+    """Raise DecodeError unless *wire* says what was rejected or why.
+
+    Fields that are not known are kept in a letter, so all JSON and much else would pass for one.
+    """
+    if not (wire.rejection_reason or any(map(wire.WhichOneof, _TELLING))):
+        msg = "it is no letter of angzarr: it says neither what was rejected nor why"
+        raise DecodeError(msg)
 
 
 def view(wire: AngzarrDeadLetter) -> DeadLetter:

@@ -17,6 +17,7 @@ from angzarr.analysis.alert_body import body_of, generic_json, slack_json
 from angzarr.analysis.alert_link import check_link, link_of
 from angzarr.analysis.alert_text import Speaker, as_text, trial_alert
 from angzarr.analysis.alert_watch import Finding
+from angzarr.analysis.entry import UNREADABLE
 from angzarr.analysis.group import GroupStatus
 from angzarr.analysis.transition import filed
 
@@ -140,6 +141,16 @@ def test_whatever_a_letter_says_the_alert_is_one_short_line(kind_of_error, messa
     said = as_text(of_group(kind, group=group))
     assert said.isprintable()
     assert len(said) < 1200
+
+
+@pytest.mark.parametrize("kind", [Kind.NEW_GROUP, Kind.GROUP_GROWING, Kind.DEAD_LETTER])
+def test_of_what_cannot_be_read_no_replay_is_advised(kind):
+    group = group_of(reason=UNREADABLE, error_type="", fingerprint="f1")
+    assert of_group(kind, group=group).todo == (
+        "It holds nothing that a replay could send. Look at its bytes: angzarr dlq list --group f1,"
+        " then angzarr dlq show ENTRY --json. Find who puts it there; what is an event of yours:"
+        " publish it anew."
+    )
 
 
 @given(st.text(min_size=1))

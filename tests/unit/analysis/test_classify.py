@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.contracts.ledger import unreadable_message
+from tests.contracts.ledger import letter_of, message_of, unreadable_message
 from tests.hand_clock import START
 from tests.judging import ILL, WELL, classifier, evidence_of, fared
 
@@ -70,6 +71,23 @@ def test_everything_else_is_held_with_its_class_and_evidence(fields, found):
     decision = decide(**fields)
     assert (decision.action, decision.failure_class) == (Action.HOLD, found)
     assert decision.evidence
+
+
+@pytest.mark.parametrize("reason", [Reason.REFUSED, Reason.UNDELIVERABLE])
+def test_a_letter_that_gives_no_reason_is_said_to_give_none(reason):
+    message = replace(message_of(), body=b"")
+    letter = letter_of(
+        reason=reason,
+        category="unknown",
+        explanation="",
+        error_type="",
+        error_message="",
+        event=None,
+        message=message,
+    )
+    assert "the letter says nothing of why" in classify(evidence_of(letter)).evidence
+    spoken = replace(letter, error_message="payload gone")
+    assert "payload gone" in classify(evidence_of(spoken)).evidence
 
 
 @pytest.mark.parametrize("reason", [Reason.TOO_OLD, Reason.OUT_OF_TIME])

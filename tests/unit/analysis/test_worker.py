@@ -24,6 +24,7 @@ from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import UNDECIDED
 from angzarr.analysis.waking import MOST_REFUSED, MOST_TRIES, Waking
 from angzarr.analysis.worker import AnalysisWorker
+from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.letter import UNDATED
 from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.queue import Receipt
@@ -375,6 +376,18 @@ def test_unreadable_letter_is_archived_with_its_bytes(world):
     assert world.entry.status is Status.ARCHIVED
     assert world.entry.failure_class is FailureClass.DATA_CORRUPTION
     assert world.ledger.open(world.entry.id).failure.raw == b"\xff{"
+    assert not world.queue.held
+
+
+def test_json_of_another_program_is_archived_whole_and_its_evidence_says_what_it_is(world):
+    raw = b'{"order_id": "o-777", "customer": "ann"}'
+    receipt = read_receipt("order", raw, "application/json", None)
+    world.queue.send(receipt.letter, raw=raw, problem=receipt.problem)
+    world.worker.step()
+    assert (world.entry.status, world.entry.reason) == (Status.ARCHIVED, "unreadable")
+    assert world.entry.failure_class is FailureClass.DATA_CORRUPTION
+    assert "it is no letter of angzarr" in world.entry.evidence
+    assert world.ledger.open(world.entry.id).failure.raw == raw
     assert not world.queue.held
 
 

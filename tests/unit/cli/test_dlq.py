@@ -25,6 +25,7 @@ from angzarr.cli import entry_view
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.codec import decode, read_receipt
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import LedgerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
@@ -180,6 +181,29 @@ def test_replay_refuses_a_forged_letter(app, ledger, run):
         assert "forged or changed" in problems[forged.id]
         assert answer.exit_code == 1
     assert len(app.publisher.sent) == 1
+
+
+def test_json_of_another_program_is_shown_whole(ledger, run):
+    raw = b'{"order_id": "o-777", "iban": "DE00"}'
+    receipt = read_receipt("order", raw, "application/json", None)
+    foreign = Unreadable(
+        domain="order", raw=raw, content_type="application/json", problem=receipt.problem,
+        received_at=datetime.now(UTC),
+    )  # fmt: skip
+    (entry,) = ledger.add_failed_events([receipt.letter or foreign])
+    assert raw.decode() in run("dlq", "show", entry.id).output
+    assert (
+        json.loads(run("dlq", "show", entry.id, "--json").output)["message"]["raw"] == raw.decode()
+    )
+
+
+def test_all_that_a_letter_of_others_holds_is_shown(ledger, run):
+    data = {"rejectionReason": "refused by the till", "till": {"receipt": 9}}
+    letter = decode(json.dumps(data).encode(), "application/json")
+    (entry,) = ledger.add_failed_events([replace(letter, domain="order")])
+    assert '"receipt": 9' in run("dlq", "show", entry.id).output
+    told = json.loads(run("dlq", "show", entry.id, "--json").output)["message"]
+    assert json.loads(told["envelope"])["till"] == {"receipt": 9}
 
 
 def test_unreadable_letter_is_shown_in_both_forms(app, ledger, run):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from google.protobuf import json_format
@@ -439,6 +440,42 @@ def test_json_of_others_with_unknown_types_and_fields_survives(form: Form) -> No
     assert decode(*encoded) == replace(letter, replay=1)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"order_id": "o-777", "iban": "DE00"},
+        {"metadata": {"letter_id": "x"}},
+        {"occurredAt": "2026-01-02T03:04:05Z", "metadata": {"id": "7"}, "order": 1},
+        {"cover": {"title": "a book"}, "sourceComponent": "crm"},
+        {"rejectionReason": ""},
+    ],
+)
+def test_json_that_says_neither_what_was_rejected_nor_why_is_no_letter(data: Any) -> None:
+    with pytest.raises(DecodeError, match="it is no letter of angzarr"):
+        decode(json.dumps(data).encode(), JSON_CONTENT_TYPE)
+
+
+@pytest.mark.parametrize("wire", [AngzarrDeadLetter(), AngzarrDeadLetter(metadata={"a": "b"})])
+def test_protobuf_that_says_neither_is_no_letter_either(wire: AngzarrDeadLetter) -> None:
+    with pytest.raises(DecodeError, match="it is no letter of angzarr"):
+        decode(wire.SerializeToString(), PROTOBUF_CONTENT_TYPE)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"rejectionReason": "why", "order_id": 7},
+        {"payloadRetrievalFailed": {"error": "gone"}, "order_id": 7},
+    ],
+)
+def test_what_a_letter_without_a_payload_holds_besides_is_kept_and_is_no_payload(data: Any) -> None:
+    letter = decode(json.dumps(data).encode(), JSON_CONTENT_TYPE)
+    assert letter.message.body == b""
+    assert json.loads(letter.envelope)["order_id"] == 7
+    assert decode(*encode(letter)) == letter
+
+
 def test_an_unknown_field_beside_a_task_message_in_json_leaves_the_message_readable() -> None:
     data = json.loads(encode(a_letter()).body) | {"novelty": 1}
     letter = decode(json.dumps(data).encode())
@@ -501,7 +538,7 @@ def test_bytes_of_the_wire_form_stay() -> None:
         (b"{}", "text/html", "'text/html' is neither protobuf nor JSON"),
         (b"{}", 'application/json; messageType="a.B"', "names 'a.B', which is no dead letter"),
         (b"x" * (MAX_LETTER_BYTES + 1), "", "more than the 33554432"),
-        (b"\x7b\x7c", PROTOBUF_CONTENT_TYPE, "nothing but unknown fields"),
+        (b"\x1a\x01r\x7b\x7c", PROTOBUF_CONTENT_TYPE, "nothing but unknown fields"),
     ],
     ids=range(10),
 )

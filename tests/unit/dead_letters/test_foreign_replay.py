@@ -200,7 +200,7 @@ def test_a_payload_that_is_elsewhere_is_passed_on_as_its_reference():
         binary(AngzarrDeadLetter(rejection_reason="nothing")),
         in_json(rejectedEvents={}),
         in_json(rejectedEvents={}, strange=1),
-        in_json(rejectedEvents=None, strange=1),
+        in_json(rejectedEvents=None, rejectionReason="no money", strange=1),
     ],
 )
 def test_a_letter_that_holds_nothing_is_not_sent(letter):

@@ -37,7 +37,7 @@ def test_a_letter_stands_in_its_line_as_json_that_people_can_read():
 
 
 def test_what_json_would_lose_travels_as_its_bytes():
-    wire = AngzarrDeadLetter.FromString(b"\xa2\x06\x03odd")  # a field of others
+    wire = AngzarrDeadLetter.FromString(b"\x1a\x01r\xa2\x06\x03odd")  # a field of others
     raw = wire.SerializeToString()
     receipt = read_receipt("order", raw, PROTOBUF_CONTENT_TYPE, None)
     assert receipt.letter is not None
