@@ -235,8 +235,8 @@ def test_a_job_that_waits_for_a_breaker_is_written_once_a_probe(world):
     world.retry_at += timedelta(seconds=30)
     world.worker.step()
     assert "12:01:00 UTC" in world.job.said
-    told = [line.what for line in world.jobs.job_history(world.job_id)]
-    assert told == ["running", "waits"], "each probe that fails is not worth a line"
+    told = [(line.who, line.what) for line in world.jobs.job_history(world.job_id)]
+    assert told == [("ann", "running"), ("analysis@vm:1", "waits")], "a failed probe is no news"
 
 
 def test_the_brake_stops_jobs_too_and_they_say_who_pulled_it(world):
