@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -38,10 +38,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from angzarr.adapters.sql.fork import GatedPool, survive_forks
 from angzarr.adapters.sql.impatient import give_up_on_the_mute
-from angzarr.adapters.sql.primary import WANTED, cure_of, keep_only_the_primary
+from angzarr.adapters.sql.primary import WANTED, keep_only_the_primary
+from angzarr.adapters.sql.remedy import told
 from angzarr.errors import ConfigurationError, StoreUnavailable, Unavailable
 
 _Answer = TypeVar("_Answer")
+
+#: How an address looks, for people.
+_FORMS: Final = "sqlite:///file or postgresql+psycopg://host/name"
 
 #: How long a connect, a statement or a wait for a lock or a pooled connection may take.
 DEFAULT_TIMEOUT = timedelta(seconds=5)
@@ -144,8 +148,7 @@ def told_as(away: type[Unavailable], engine: Engine) -> Iterator[None]:
     except (DBAPIError, PoolTimeoutError) as error:
         if not _is_away(error):
             raise
-        said = getattr(error, "orig", error)
-        cause = f"{str(said).strip()}{cure_of(said, engine.url)}"
+        cause = told(getattr(error, "orig", error), engine.url)
         msg = f"the database {address(engine.url)} did not serve a transaction: {cause}"
         raise away(msg) from error
 
@@ -176,13 +179,13 @@ def parsed_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        msg = "the database address is not of the form sqlite:///file or postgresql://host/name"
+        msg = f"the database address is not of the form {_FORMS}"
         raise ConfigurationError(msg) from error
     backend = parsed.get_backend_name()
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
-        msg = f"databases are sqlite:///file or postgresql://host/name, not {backend}"
+        msg = f"databases are {_FORMS}, not {backend}://"
         raise ConfigurationError(msg)
     if parsed.database in {None, "", ":memory:"}:
         msg = "an in-memory SQLite database is private to one connection: name a file"

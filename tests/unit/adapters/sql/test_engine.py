@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import sqlite3
+
+import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from angzarr.adapters.sql.engine import build_engine, in_transaction
-from angzarr.errors import StoreUnavailable
+from angzarr.adapters.sql.remedy import told
+from angzarr.errors import ConfigurationError, StoreUnavailable
+
+POSTGRESQL = make_url("postgresql+psycopg://ann@db/angzarr")
 
 
 @pytest.mark.parametrize(
@@ -19,3 +25,84 @@ def test_database_away_is_told_with_its_address_and_without_its_secrets(url):
     with pytest.raises(StoreUnavailable, match=r"somebody.*@127\.0\.0\.1:1/angzarr") as told:
         in_transaction(engine, lambda connection: connection.execute(text("SELECT 1")))
     assert "s3cret" not in str(told.value)
+
+
+def why_away(url, statement="SELECT 1"):
+    engine = build_engine(url)
+    with pytest.raises(StoreUnavailable) as found:
+        in_transaction(engine, lambda connection: connection.execute(text(statement)))
+    engine.dispose()
+    return str(found.value)
+
+
+def test_a_server_that_refuses_is_one_line_that_says_what_to_check():
+    said = why_away("postgresql://somebody@127.0.0.1:1/angzarr")
+    assert said.isprintable()
+    assert "Connection refused" in said
+    assert said.endswith("(check host and port of the address, and that the server runs)")
+
+
+def test_a_missing_folder_of_sqlite_says_what_to_make(tmp_path):
+    said = why_away(f"sqlite:///{tmp_path}/missing/angzarr.db")
+    assert f"(make the folder of {tmp_path}/missing/angzarr.db, and" in said
+
+
+def test_a_file_that_is_no_database_says_so(tmp_path):
+    (tmp_path / "angzarr.db").write_text("no database, but long enough to be looked at" * 20)
+    said = why_away(f"sqlite:///{tmp_path}/angzarr.db")
+    assert "file is not a database (check that the path is an SQLite database" in said
+
+
+def of_sqlite(name):
+    error = sqlite3.OperationalError("it fails")
+    error.sqlite_errorname = name
+    return error
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("SQLITE_READONLY_DIRECTORY", "let the user of this process write to /var/a.db"),
+        ("SQLITE_FULL", "make room on the disk"),
+        ("SQLITE_BUSY", ""),
+    ],
+)
+def test_what_sqlite_says_comes_with_what_to_do(name, cure):
+    said = told(of_sqlite(name), make_url("sqlite:////var/a.db"))
+    assert said == "it fails" if not cure else f"it fails ({cure}" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "cure"),
+    [
+        ('FATAL: database "x" does not exist', "CREATE DATABASE"),
+        ('FATAL: role "x" does not exist', "CREATE ROLE"),
+        ('FATAL: password authentication failed for user "x"', "check the user and the password"),
+    ],
+)
+def test_what_a_connect_meets_comes_with_what_to_do(error, cure):
+    said = told(psycopg.OperationalError(f"connection failed:\n\t{error}\n"), POSTGRESQL)
+    assert said.startswith(f"connection failed: {error} (")
+    assert cure in said
+
+
+@pytest.mark.parametrize(
+    ("error", "cure"),
+    [
+        (psycopg.errors.InsufficientPrivilege("permission denied for table x"), "GRANT"),
+        (psycopg.errors.UndefinedTable('relation "x" does not exist'), "create tables"),
+        (psycopg.errors.DiskFull("no space left"), "make room"),
+    ],
+)
+def test_what_a_statement_meets_comes_with_what_to_do(error, cure):
+    assert cure in told(error, POSTGRESQL)
+
+
+def test_an_error_that_nobody_knows_is_one_line_without_advice():
+    assert told(psycopg.OperationalError("odd\n\tthing\x1b[2J"), POSTGRESQL) == "odd thing\ufffd[2J"
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "mysql"])
+def test_a_wrong_scheme_names_the_documented_form(scheme):
+    with pytest.raises(ConfigurationError, match=rf"postgresql\+psycopg://host/name, not {scheme}"):
+        build_engine(f"{scheme}://a/b")

@@ -1,0 +1,94 @@
+"""Remedy: why a database does not serve, as one line that says what a person can do about it. Pure.
+
+Texts are libpq's and SQLite's own: a connect that fails has no SQLSTATE. In another language the
+line is there without its advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import URL
+
+from angzarr.adapters.sql.primary import cure_of
+from angzarr.printable import printable
+
+#: Characters of what a driver says that are repeated.
+_LONGEST: Final = 1_000
+
+_ROOM: Final = "make room on the disk of the database"
+_GRANT: Final = "give the user of the address the right, with GRANT, or name another user"
+_PASSWORD: Final = "check the user and the password of the address, and the server's pg_hba.conf"
+_ROLE: Final = "make it with CREATE ROLE … LOGIN, or correct the user of the address"
+_DATABASE: Final = "make it with CREATE DATABASE, or correct its name in the address"
+_TABLE: Final = "let a user who may create tables start the worker, or check the address"
+_HOST: Final = "check host and port of the address, and that the server runs"
+_FILE: Final = "check that the path is an SQLite database, or name a file that is not there yet"
+
+#: SQLSTATE → what to do; the first five characters of what a statement met.
+_BY_STATE: Final = {
+    "28P01": _PASSWORD,
+    "28000": _PASSWORD,
+    "3D000": _DATABASE,
+    "42501": _GRANT,
+    "42P01": _TABLE,
+    "3F000": _TABLE,
+    "53100": _ROOM,
+    "53300": "raise max_connections of the server, or let fewer processes connect",
+}
+#: The same for a connect that fails, by what libpq says; the first that fits.
+_BY_TEXT: Final[Sequence[tuple[str, str]]] = (
+    ("password authentication failed", _PASSWORD),
+    ("no password supplied", _PASSWORD),
+    ("no pg_hba.conf entry", _PASSWORD),
+    ('role "', _ROLE),
+    ('database "', _DATABASE),
+    ("permission denied", _GRANT),
+    ("too many clients", _BY_STATE["53300"]),
+    ("remaining connection slots", _BY_STATE["53300"]),
+    ("Connection refused", _HOST),
+    ("could not translate host name", _HOST),
+    ("failed to resolve host", _HOST),
+    ("No such file or directory", _HOST),
+    ("timeout expired", _HOST),
+)
+#: How SQLite's error names begin; the first that fits.
+_BY_NAME: Final[Sequence[tuple[str, str]]] = (
+    (
+        "SQLITE_CANTOPEN",
+        "make the folder of {path}, and let the user of this process read and write it",
+    ),
+    (
+        "SQLITE_READONLY",
+        "let the user of this process write to {path} and its folder",
+    ),
+    ("SQLITE_NOTADB", _FILE),
+    ("SQLITE_CORRUPT", "restore {path} from a backup"),
+    ("SQLITE_FULL", _ROOM),
+    ("SQLITE_IOERR", "check the disk of {path}, and that there is room on it"),
+    ("SQLITE_PERM", "let the user of this process write to {path} and its folder"),
+)
+
+
+def told(error: object, url: URL) -> str:
+    """Return *error*, a driver's, as one printable line, and what to do where that is known."""
+    said = printable(" ".join(str(error).split()))[:_LONGEST]
+    if cure := cure_of(error, url):
+        return said + cure
+    remedy = _of_sqlite(error, url) or _of_postgresql(error, said)
+    return f"{said} ({remedy})" if remedy else said
+
+
+def _of_sqlite(error: Any, url: URL) -> str:
+    name = getattr(error, "sqlite_errorname", None) or ""
+    found = next((cure for start, cure in _BY_NAME if name.startswith(start)), "")
+    return found.format(path=url.database)
+
+
+def _of_postgresql(error: Any, said: str) -> str:
+    if state := getattr(error, "sqlstate", None):
+        return _BY_STATE.get(state, "")
+    if getattr(error, "sqlite_errorname", None):
+        return ""
+    return next((cure for text, cure in _BY_TEXT if text in said), "")
