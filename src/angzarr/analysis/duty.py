@@ -26,12 +26,16 @@ class Duty(Protocol):
         """
 
 
-def report(what: str, error: Exception, seldom: Seldom) -> None:
-    """Say once a minute that *what* waits because of *error*."""
-    if not seldom.now(what):
-        return
+def report(what: str, error: Exception, seldom: Seldom, *, cause: str = "") -> bool:
+    """Say once a minute that *what* waits because of *error*; return whether it was said.
+
+    *cause* is what is said once a minute, whatever waits for it; without one *what* is.
+    """
+    if not seldom.now(cause or what):
+        return False
     known = isinstance(error, Unavailable)
     _log.error(
         "%s wait, nothing is lost, trying again: %s", what, error,
         exc_info=None if known else error,
     )  # fmt: skip
+    return True

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
 
-from angzarr.analysis.duty import Duty, report
-from angzarr.seldom import Seldom
+from angzarr.analysis.duty import Duty
+from angzarr.analysis.outages import Outages
 
 #: How long a round waits for the first letter.
 POLL: Final = timedelta(seconds=1)
@@ -57,7 +57,7 @@ class AnalysisWorker:
     #: Who stands in the history, e.g. ``analysis@host:pid``.
     name: str
     chance: Callable[[], float]
-    seldom: Seldom = field(default_factory=Seldom)
+    outages: Outages = field(default_factory=Outages)
 
     def run(self, stop: Stop) -> None:
         """Work until *stop* is set; what is in hand then goes back when the queues are closed."""
@@ -75,11 +75,12 @@ class AnalysisWorker:
 
     def step(self, *, wait: timedelta = timedelta(0)) -> Round:
         """Do one round of all duties, in order; the first that waits does so at most *wait*."""
-        done = Round()
+        done, failed = Round(), dict[str, Exception]()
         for duty in self.duties:
             try:
                 done.done[duty.name] = duty.turn(wait)
             except Exception as error:  # noqa: BLE001 - the worker must outlive every error
-                done.away.append(duty.name)
-                report(duty.name, error, self.seldom)
+                failed[duty.name] = error
+        done.away = list(failed)
+        self.outages.hear(failed)
         return done

@@ -19,6 +19,7 @@ from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import BATCH, Intake
+from angzarr.analysis.outages import Outages
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.transition import UNDECIDED
@@ -229,7 +230,7 @@ class World:
                 ),
                 *more,
             ),
-            seldom=seldom_by(self.clock),
+            outages=Outages(seldom=seldom_by(self.clock)),
             name="analysis@here",
             chance=lambda: 0.5,
         )
