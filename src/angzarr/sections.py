@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    field_validator,
     model_validator,
 )
 
@@ -218,6 +219,12 @@ class RetrySettings(Section):
     default: str = "default"
     policies: dict[str, dict[str, Any]] = Field(default_factory=dict)
     rules: tuple[RetryRule, ...] = ()
+
+    @field_validator("policies")
+    @classmethod
+    def _check_policies(cls, policies: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        said(lambda: policies_from(policies))
+        return policies
 
     def policy_rules(self) -> PolicyRules:
         """Return the rules with the policies that they name; raises ConfigurationError."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -87,10 +89,9 @@ def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Se
         return Settings(**given)
     except ValidationError as error:
         raise ConfigurationError(_explain(error, path)) from None
-    except SettingsError as error:  # its cause shows the value, which may be a key
-        (where,) = re.findall(r'field "(\w+)"', str(error)) or ["the settings"]
+    except SettingsError:  # its cause shows the value, which may be a key
         msg = (
-            f"the environment gives {where} something that is no JSON: lists and objects are"
+            f"{_unreadable_variable()} in the environment is no JSON: lists and objects are"
             """ written as JSON there, e.g. ANGZARR_DLQ__REDACT='["**.password"]'"""
         )
         raise ConfigurationError(msg) from None
@@ -142,10 +143,25 @@ def _check_environment() -> None:
             raise ConfigurationError(msg)
 
 
+def _unreadable_variable() -> str:
+    """Return the variable that cannot be read, without its value; each is read alone."""
+    for name in os.environ:
+        alone = EnvSettingsSource(Settings)
+        alone.env_vars = {name.lower(): os.environ[name]}
+        try:
+            alone()
+        except SettingsError:
+            return name
+    return "a variable"
+
+
 def _explain(error: ValidationError, path: object) -> str:
     """Say what is wrong and where, without the values: they may hold passwords."""
     problems = []
-    for problem in error.errors(include_url=False, include_input=False):
+    found = error.errors(include_url=False, include_input=False)
+    for problem in found:
+        if _follows(problem, found):
+            continue
         key = ".".join(str(part) for part in problem["loc"]) or "the settings"
         if problem["type"] == "extra_forbidden":
             problems.append(f"{key} is no setting (is it misspelt?)")
@@ -153,3 +169,11 @@ def _explain(error: ValidationError, path: object) -> str:
             problems.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}")
     source = f" (from {path} or the environment)" if path else ""
     return "; ".join(problems) + source
+
+
+def _follows(problem: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
+    """Tell whether a list is only too short because what stands in it was refused."""
+    inside = len(problem["loc"])
+    return problem["type"] == "too_short" and any(
+        len(one["loc"]) > inside and one["loc"][:inside] == problem["loc"] for one in found
+    )

@@ -91,3 +91,45 @@ def test_an_operation_may_name_a_policy_or_be_known_by_a_rule():
     with pytest.raises(ConfigurationError, match="no backoff policy 'fast'"):
         app.handler("Placed", name="d", policy="fast")(lambda event: None)
     app.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{initial_delay: 1}", "retry.policies: backoff policy 'quick': unknown field"),
+        ("{base: soon}", "retry.policies: backoff policy 'quick': base cannot be"),
+    ],
+)
+def test_a_wrong_policy_names_setting_and_file(tmp_path, given, said):
+    path = tmp_path / "angzarr.yaml"
+    path.write_text(f"retry: {{policies: {{quick: {given}}}}}")
+    with pytest.raises(ConfigurationError) as told:
+        load({}, path)
+    assert said in str(told.value)
+    assert f"(from {path} or the environment)" in str(told.value)
+
+
+def test_a_variable_that_is_no_json_is_named_without_its_value(monkeypatch):
+    monkeypatch.setenv("ANGZARR_ANALYSIS__ALERTS__LINK", "https://a.test/{group}")
+    monkeypatch.setenv("ANGZARR_ANALYSIS__ALERTS__WEBHOOKS", "{ops: s3cret")
+    with pytest.raises(ConfigurationError) as told:
+        load({})
+    assert str(told.value).startswith("ANGZARR_ANALYSIS__ALERTS__WEBHOOKS in the environment")
+    assert "s3cret" not in str(told.value)
+
+
+def test_a_refused_item_does_not_make_its_list_too_short_as_well():
+    hook = {"url": "https://a.test", "format": "slack", "severities": ["bad"]}
+    with pytest.raises(ConfigurationError, match=r"severities\.0: ") as told:
+        load({"analysis": {"alerts": {"webhooks": {"ops": hook}}}})
+    assert "at least 1 item" not in str(told.value)
+
+
+@pytest.mark.parametrize("setting", ["rules", "grouping"])
+def test_a_file_that_holds_no_list_names_the_setting(tmp_path, setting):
+    path = tmp_path / "rules.yaml"
+    path.write_text("-name: x")
+    analysis = load({"analysis": {setting: str(path)}}).analysis
+    read = analysis.written_rules if setting == "rules" else analysis.letter_grouping
+    with pytest.raises(ConfigurationError, match=rf"^analysis\.{setting}: .*must hold a list"):
+        read()

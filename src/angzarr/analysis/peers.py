@@ -40,8 +40,9 @@ class Fared:
 
     def __str__(self) -> str:
         events = f"{self.events} or more" if self.events >= MOST else self.events
+        noun = "event" if self.events == 1 else "events"
         return (
-            f"{events} events, lately {self.failed} failed and {self.handled} handled in a replay"
+            f"{events} {noun}, lately {self.failed} failed and {self.handled} handled in a replay"
         )
 
 

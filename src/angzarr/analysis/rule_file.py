@@ -41,7 +41,7 @@ def _read_yaml(path: Path, setting: str) -> Any:
         if len(text) > _LARGEST:
             msg = f"{setting}: {path} is larger than {_LARGEST} bytes"
             raise ConfigurationError(msg)
-        return yaml.safe_load(text) or []
+        given = yaml.safe_load(text) or []
     except OSError as error:
         msg = f"{setting}: {path} cannot be read: {error.strerror or error}"
         raise ConfigurationError(msg) from error
@@ -50,3 +50,7 @@ def _read_yaml(path: Path, setting: str) -> Any:
         line = f" in line {where.line + 1}" if where is not None else ""
         msg = f"{setting}: {path} is not valid YAML{line}"
         raise ConfigurationError(msg) from error
+    if not isinstance(given, list):
+        msg = f"{setting}: {path} must hold a list of rules, each beginning with '- '"
+        raise ConfigurationError(msg)
+    return given

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from angzarr.cli.alerts import alerts
@@ -20,6 +22,7 @@ from angzarr.cli.letters_import import import_
 from angzarr.cli.letters_move import export, move
 from angzarr.cli.log_level import LOG_LEVEL
 from angzarr.cli.spool import spool
+from angzarr.dead_letters.names import check_domains
 from angzarr.wiring import write_logs
 
 
@@ -58,9 +61,22 @@ def analyze(app_name: str | None, domains: tuple[str, ...], log_level: int) -> N
     """Run the analysis worker until it is stopped (SIGTERM or Ctrl-C)."""
     app = load_application(app_name)
     app.check_analysis()
+    read = _domains(domains, app.dead_letter_domains())
     write_logs(log_level)
-    read = list(domains) or app.dead_letter_domains()
     with open_worker(app, read) as worker, stopped_by_signal() as stop:
         click.echo(f"{worker.name} reads {', '.join(read)}", err=True)
         worker.run(stop)
     click.echo("stopped; what was in hand went back", err=True)
+
+
+def _domains(given: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the domains to read, each once: letters of one that is not *known* come to others."""
+    check_domains(given)
+    if unknown := [domain for domain in given if domain not in known]:
+        msg = (
+            f"--domain {unknown[0]}: this app has no such domain; it has {', '.join(known)}."
+            " One that only events name, or whose handlers are in another service, is added with"
+            " the setting dlq.domains"
+        )
+        raise click.UsageError(msg)
+    return list(dict.fromkeys(given or known))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -20,6 +20,7 @@ from angzarr.analysis.entry import (
     payload_of,
 )
 from angzarr.analysis.ledger import FailureStats, Page
+from angzarr.cli.abridged import Abridged
 from angzarr.cli.local_time import moment
 from angzarr.printable import printable
 
@@ -98,10 +99,14 @@ def _cells(entry: Entry) -> dict[str, Text]:
 def print_detail(detail: EntryDetail, protection: Mapping[str, str]) -> None:
     """Print everything about one entry, and whether its letter can be trusted and opened."""
     out, entry = console(), detail.entry
-    out.print(pairs({**_facts(entry), **protection}))
+    brief = Abridged(entry.error_message)
+    out.print(pairs({**_facts(entry, brief), **protection}))
     if detail.context:
-        out.print(pairs(detail.context, "context"))
-    out.print(Text("history", style="bold"), history_table(detail.history))
+        known = {name: _briefly(value, brief) for name, value in detail.context.items()}
+        out.print(pairs(known, "context"))
+    if brief.cuts and entry.error_message not in detail.error_stacktrace:
+        print_error(entry)
+    out.print(Text("history", style="bold"), history_table(detail.history, brief))
     out.print(Text("payload", style="bold"))
     out.print(safe(_payload(detail)))
     if detail.error_stacktrace:
@@ -148,21 +153,30 @@ def print_results(results: Sequence[tuple[Entry, str]], *, done: str) -> None:
     console().print(table)
 
 
-def _facts(entry: Entry) -> dict[str, object]:
+def print_error(entry: Entry) -> None:
+    """Print the whole message of the error, which lines cut short."""
+    console().print(Text("error", style="bold"), safe(entry.error_message), sep="\n")
+
+
+def _briefly(value: object, brief: Abridged) -> object:
+    return brief(value) if isinstance(value, str) else value
+
+
+def _facts(entry: Entry, brief: Abridged) -> dict[str, object]:
     waits = {"next replay": moment(entry.next_replay_at)} if entry.next_replay_at else {}
     closed = {"resolved": f"{moment(entry.resolved_at)} by {entry.resolved_by}"}
     return {
         "entry": entry.id,
         "status": entry.status,
         "class": entry.failure_class or "not yet classified",
-        "evidence": entry.evidence,
+        "evidence": brief(entry.evidence),
         "handler": entry.handler_name,
         "event": f"{entry.event_id or '?'} ({entry.event_type or '?'})",
         "domain": entry.domain,
         "tenant": entry.tenant_id,
         "correlation": entry.correlation_id,
         "reason": entry.reason,
-        "error": f"{entry.error_type} [{entry.error_code}] {entry.error_message}",
+        "error": brief(f"{entry.error_type} [{entry.error_code}] {entry.error_message}"),
         "category": entry.category,
         "group": entry.fingerprint,
         "retries, replays": f"{entry.retry_count}, {entry.replays}",
@@ -172,11 +186,11 @@ def _facts(entry: Entry) -> dict[str, object]:
     }
 
 
-def history_table(history: Sequence[HistoryLine]) -> Table:
-    """Return lines of a history, oldest first."""
+def history_table(history: Sequence[HistoryLine], brief: Callable[[str], str] = str) -> Table:
+    """Return lines of a history, oldest first; *brief* cuts their details."""
     table = Table("when", "who", "what", "detail")
     for line in history:
-        table.add_row(moment(line.at), safe(line.who), safe(line.what), safe(line.detail))
+        table.add_row(moment(line.at), safe(line.who), safe(line.what), safe(brief(line.detail)))
     return table
 
 

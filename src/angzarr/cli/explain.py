@@ -19,9 +19,10 @@ from angzarr.cli.entry_json import print_json
 
 @click.command()
 @click.argument("entry", shell_complete=entry_ids)
+@click.option("--all", "all_rules", is_flag=True, help="Every rule, also those that do not fit.")
 @JSON
 @click.pass_obj
-def explain(app_name: str | None, entry: str, *, as_json: bool) -> None:
+def explain(app_name: str | None, entry: str, *, all_rules: bool, as_json: bool) -> None:
     """Tell how ENTRY (its id, or how it begins) would be classified now, and why.
 
     It changes nothing, and asks whoever the analysis worker would ask.
@@ -40,4 +41,4 @@ def explain(app_name: str | None, entry: str, *, as_json: bool) -> None:
     if as_json:
         print_json(explanation_json(detail.entry, found, told))
     else:
-        explain_view.print_explanation(detail.entry, found, told, evidence.now)
+        explain_view.print_explanation(detail.entry, found, told, evidence.now, all_rules=all_rules)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from rich.console import Console
 from rich.table import Table
 
 from angzarr.analysis.classify import Explanation
@@ -13,24 +14,34 @@ from angzarr.analysis.entry import Entry
 from angzarr.analysis.explanation_json import deciding
 from angzarr.analysis.rules import Tried
 from angzarr.analysis.transition import Action
-from angzarr.cli.entry_view import SHORT_ID, console, safe
+from angzarr.cli.abridged import Abridged
+from angzarr.cli.entry_view import SHORT_ID, console, print_error, safe
 from angzarr.cli.explanation import span_of
 
 
 def print_explanation(
-    entry: Entry, found: Explanation, told: Sequence[Clue], now: datetime
+    entry: Entry,
+    found: Explanation,
+    told: Sequence[Clue],
+    now: datetime,
+    *,
+    all_rules: bool = False,
 ) -> None:
-    """Print the decision, the rules in order, and the evidence with its age."""
-    out = console()
+    """Print the decision, its rule or all of them in order, and the evidence with its age."""
+    out, brief = console(), Abridged(entry.error_message)
     kept = f"{entry.failure_class or 'not yet classified'}, {entry.status}"
-    out.print(safe(f"entry {entry.id[:SHORT_ID]} is {kept}: {entry.evidence}"))
+    out.print(safe(f"entry {entry.id[:SHORT_ID]} is {kept}: {brief(entry.evidence)}"))
     out.print(safe(f"now it would be {_decision(found)}", "bold"))
-    out.print(safe(found.decision.evidence))
+    out.print(safe(brief(found.decision.evidence)))
     if found.overruled:
         out.print(safe(f"overruled: {found.overruled}", "yellow"))
     if found.tried:
-        out.print(_rules(found.tried))
-    out.print(_evidence(told, now))
+        out.print(_rules(found.tried, brief, all_rules=all_rules))
+        if not all_rules:
+            _print_number_of_others(out, found.tried)
+    out.print(_evidence(told, now, brief))
+    if brief.cuts:
+        print_error(entry)
 
 
 def _decision(found: Explanation) -> str:
@@ -42,26 +53,44 @@ def _decision(found: Explanation) -> str:
     return f"{decision.failure_class}: {decision.action}{at}{by}"
 
 
-def _rules(tried: Sequence[Tried]) -> Table:
-    """Draw the rules up to the one that decides; those behind it are not asked."""
+def _rules(tried: Sequence[Tried], brief: Abridged, *, all_rules: bool) -> Table:
+    """Draw all rules in order; or the one that decides, and those that broke before it."""
     table = Table("", "rule", "says", "because")
     chosen = deciding(tried)
-    for one in tried:
+    asked = _asked(tried)
+    shown = tried if all_rules else [*filter(None, [chosen]), *(one for one in asked if one.failed)]
+    for one in shown:
         decides = one is chosen
         style = "green" if decides else "red" if one.failed else "dim"
         says = f"{one.verdict.failure_class}, {one.verdict.action}" if one.verdict else ""
-        mark = "✓" if decides else "!" if one.failed else "✗"
-        table.add_row(mark, *(safe(text, style) for text in (one.rule.name, says, one.why)))
-        if decides:
-            break
+        mark = "✓" if decides else "!" if one.failed else "✗" if not one.verdict else "·"
+        why = one.why if one.verdict is None or decides else f"comes later: {one.why}"
+        table.add_row(mark, *(safe(text, style) for text in (one.rule.name, says, brief(why))))
     return table
 
 
-def _evidence(told: Sequence[Clue], now: datetime) -> Table:
+def _asked(tried: Sequence[Tried]) -> Sequence[Tried]:
+    """Return the rules before the one that decides; those behind it are not asked."""
+    chosen = deciding(tried)
+    return tried[: tried.index(chosen)] if chosen else tried
+
+
+def _print_number_of_others(out: Console, tried: Sequence[Tried]) -> None:
+    others = sum(1 for one in _asked(tried) if not one.failed)
+    if others:
+        noun = "rule" if others == 1 else "rules"
+        where = "before it " if deciding(tried) else ""
+        out.print(safe(f"{others} {noun} {where}did not fit; --all shows every rule", "dim"))
+
+
+def _evidence(told: Sequence[Clue], now: datetime, brief: Abridged) -> Table:
     table = Table("evidence", "", "from", "age")
     for name, says, source, at in told:
         age = span_of(max(now - at, now - now)) if at else ""
         table.add_row(
-            safe(name), safe("unknown", "yellow") if says is None else safe(says), safe(source), age
+            safe(name),
+            safe("unknown", "yellow") if says is None else safe(brief(says)),
+            safe(source),
+            age,
         )
     return table

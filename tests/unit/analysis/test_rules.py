@@ -119,7 +119,7 @@ def test_rules_are_read_from_a_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("- {", "not valid YAML in line"), ("{a: 1}", "must be a list"), (None, "cannot be read")],
+    [("- {", "not valid YAML in line"), ("{a: 1}", "must hold a list"), (None, "cannot be read")],
 )
 def test_a_file_that_holds_no_rules_is_refused_with_its_name(tmp_path, text, said):
     file = tmp_path / "rules.yaml"

@@ -136,6 +136,14 @@ def test_show_prints_everything_known(app, ledger, run):
         assert part in output
 
 
+def test_show_prints_a_long_message_whole_and_once(app, ledger, run):
+    message = "\n".join("y" * 100 for _ in range(50))
+    entry = held(ledger, error_message=message, explanation=f"failed 5 times; last: {message}")
+    output = run("dlq", "show", entry.id).output
+    assert 5_000 < output.count("y") < 6_000
+    assert "failed 5 times; last: yyyy" in output
+
+
 def test_show_json_has_the_names_of_the_spec(app, ledger, run):
     entry = held(ledger)
     shown = json.loads(run("dlq", "show", entry.id, "--json").output)
@@ -447,3 +455,20 @@ def test_a_group_is_named_by_its_beginning_and_a_mistyped_one_is_an_error(ledger
         result = run("dlq", command, "--group", "nonsense")
         assert result.exit_code == 1
         assert "there is no group 'nonsense'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("domain", "said"),
+    [
+        ("ordr", "this app has no such domain; it has order. One that only events name"),
+        ("a b/c", "domain 'a b/c' cannot be used"),
+    ],
+)
+def test_a_domain_that_the_app_does_not_have_is_refused_before_anything_is_declared(
+    app, run, domain, said
+):
+    app.queue = None
+    app.open_dead_letter_queue = lambda: pytest.fail("it was opened")
+    result = run("dlq", "analyze", "--domain", "order", "--domain", domain)
+    assert result.exit_code != 0
+    assert said in " ".join(result.output.split())

@@ -5,10 +5,12 @@ import re
 from datetime import timedelta
 
 from tests.contracts.ledger import letter_of
+from tests.judging import classifier
 from tests.unit.analysis.test_gathering import FakeControls
 from tests.unit.cli.ledger_app import held
 
 from angzarr.analysis.gathering import BreakerLook
+from angzarr.analysis.rules import PythonRule
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import BreakerSettings, Phase, State
@@ -27,14 +29,40 @@ def look(controls):
 
 def test_explain_tells_class_rule_and_every_rule_before_it(ledger, run):
     entry = held(ledger, **DEFECT)
-    result = run("dlq", "explain", entry.id[:12])
+    result = run("dlq", "explain", entry.id[:12], "--all")
     assert result.exit_code == 0, result.output
     assert "is code_defect, held: a bug" in result.output
     assert "now it would be code_defect: hold, by rule defect of" in result.output
     assert "✗ │ revoked" in result.output
     assert "reason is exhausted, not revoked" in result.output
-    assert "nothing-fits" not in result.output  # behind the one that decides
+    assert "· │ nothing-fits" in result.output  # behind the one that decides
+    assert "comes later: always" in result.output
     assert re.search(r"a newer release runs +│ unknown", result.output)
+
+
+def test_without_all_only_the_rule_that_decides_is_shown(ledger, run):
+    entry = held(ledger, **DEFECT)
+    output = run("dlq", "explain", entry.id[:12]).output
+    assert "✓ │ defect" in output
+    assert "✗" not in output
+    assert "nothing-fits" not in output
+    assert re.search(r"\d+ rules before it did not fit; --all shows every rule", output)
+
+
+def test_a_rule_that_broke_is_shown_too(app, ledger, run):
+    def odd(_letter, _evidence):
+        raise ValueError("odd")
+
+    app.dlq_classifier = lambda chance: classifier((), [PythonRule(name="odd", judge=odd)])
+    output = run("dlq", "explain", held(ledger, **DEFECT).id).output
+    assert "! │ odd" in output
+    assert output.index("✓ │") < output.index("! │")
+
+
+def test_a_long_message_is_shown_whole_once(ledger, run):
+    message = "y" * 5_000
+    output = run("dlq", "explain", held(ledger, **DEFECT | {"error_message": message}).id).output
+    assert 5_000 < output.count("y") < 6_000
 
 
 def test_explain_changes_nothing(ledger, run):

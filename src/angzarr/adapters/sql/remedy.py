@@ -19,7 +19,7 @@ _LONGEST: Final = 1_000
 
 _ROOM: Final = "make room on the disk of the database"
 _GRANT: Final = "give the user of the address the right, with GRANT, or name another user"
-_PASSWORD: Final = "check the user and the password of the address, and the server's pg_hba.conf"
+_LOGIN: Final = "check the user and the password of the address, and the server's pg_hba.conf"
 _ROLE: Final = "make it with CREATE ROLE … LOGIN, or correct the user of the address"
 _DATABASE: Final = "make it with CREATE DATABASE, or correct its name in the address"
 _TABLE: Final = "let a user who may create tables start the worker, or check the address"
@@ -28,8 +28,8 @@ _FILE: Final = "check that the path is an SQLite database, or name a file that i
 
 #: SQLSTATE → what to do; the first five characters of what a statement met.
 _BY_STATE: Final = {
-    "28P01": _PASSWORD,
-    "28000": _PASSWORD,
+    "28P01": _LOGIN,
+    "28000": _LOGIN,
     "3D000": _DATABASE,
     "42501": _GRANT,
     "42P01": _TABLE,
@@ -39,9 +39,9 @@ _BY_STATE: Final = {
 }
 #: The same for a connect that fails, by what libpq says; the first that fits.
 _BY_TEXT: Final[Sequence[tuple[str, str]]] = (
-    ("password authentication failed", _PASSWORD),
-    ("no password supplied", _PASSWORD),
-    ("no pg_hba.conf entry", _PASSWORD),
+    ("password authentication failed", _LOGIN),
+    ("no password supplied", _LOGIN),
+    ("no pg_hba.conf entry", _LOGIN),
     ('role "', _ROLE),
     ('database "', _DATABASE),
     ("permission denied", _GRANT),
