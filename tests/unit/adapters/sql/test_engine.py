@@ -76,6 +76,7 @@ def test_what_sqlite_says_comes_with_what_to_do(name, cure):
     ("error", "cure"),
     [
         ('FATAL: database "x" does not exist', "CREATE DATABASE"),
+        ('FATAL: permission denied for database "x"', "GRANT"),
         ('FATAL: role "x" does not exist', "CREATE ROLE"),
         ('FATAL: password authentication failed for user "x"', "check the user and the password"),
     ],
