@@ -39,18 +39,19 @@ _JOB_KINDS: Final = {
 #: which that is still to be said.
 _SETTLED: Final = "settled"
 _BACK: Final = "back"
+#: In these it is not the group's status that says whether it is news that it is back.
+_KNOWN_BACK: Final = frozenset({GroupStatus.REGRESSED.value, _SETTLED, _BACK})
 #: Jobs to look at.
 WAITING_JOBS: Final = tuple(_JOB_KINDS)
 
 
-def concerns(group: Group, now: datetime, rules: AlertRules) -> bool:
-    """Tell whether *group* is looked at: it has open entries, or some were archived just now.
+def concerns(group: Group) -> bool:
+    """Tell whether *group* is looked at: it has open entries, or some that were archived.
 
     A rule archives what kills its worker, and what cannot be read, as it is filed: nobody sees it
     otherwise. What rules skip is known to whoever wrote them.
     """
-    archived = group.by_status.get(Status.ARCHIVED, 0)
-    return group.open_entries > 0 or (archived > 0 and now - group.last_failed_at < rules.window)
+    return group.open_entries > 0 or group.by_status.get(Status.ARCHIVED, 0) > 0
 
 
 def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> bool:
@@ -194,7 +195,7 @@ def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> F
     new = not watch.samples
     poison = FailureClass.POISON in (group.failure_class, group.reason)
     fresh = group.occurrences > watch.letters
-    if group.status is GroupStatus.REGRESSED and watch.status != GroupStatus.REGRESSED:
+    if group.status is GroupStatus.REGRESSED and watch.status not in _KNOWN_BACK:
         return _whole(Kind.GROUP_REGRESSED, group)
     if _is_back(watch, group) and may_say(watch, Kind.GROUP_REGRESSED, now, rules):
         return _whole(Kind.GROUP_REGRESSED, group)

@@ -72,9 +72,9 @@ class Speaker:
             alert,
             count=entries,
             since=min(group.first_failed_at for group in groups),
-            title=f"{len(groups)} new groups of failures at once",
-            text=f"{len(groups)} more groups of failures are new, with {counted(entries)} in all"
-            f" ({domains}). The largest: {alert.text}",
+            title=f"{len(groups)} groups of failures at once",
+            text=f"{len(groups)} more groups of failures are new or back, with {counted(entries)}"
+            f" in all ({domains}). The largest: {alert.text}",
             todo="Look for one cause of all of them, such as a deploy or a dependency that is"
             " away: angzarr dlq stats",
         )

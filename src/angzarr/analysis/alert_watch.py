@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from angzarr.analysis.alert import NOTICES, Kind, Sample, Severity, Watch
@@ -12,6 +12,8 @@ from angzarr.analysis.newer_words import is_known
 
 #: Samples that are taken within a window: growth is seen over up to a quarter more than it.
 SLICES: Final = 4
+#: Since when something is open of which nobody was told.
+_UNTOLD: Final = datetime.min.replace(tzinfo=UTC)
 #: By severity; every other kind is an error.
 _WARNINGS: Final = frozenset({Kind.DEAD_LETTER})
 
@@ -73,12 +75,17 @@ def said(watch: Watch, found: Finding, now: datetime, *, lasts: bool = True) -> 
     return replace(watch, said=said, open={**watch.open, found.kind: began})
 
 
+def untold(watch: Watch) -> Watch:
+    """Return *watch* as one for which another spoke: the end of its causes is not told either."""
+    return replace(watch, open=dict.fromkeys(watch.open, _UNTOLD))
+
+
 def resolutions(watch: Watch, now: datetime, besides: Kind | None = None) -> list[Finding]:
     """Return that the causes of all open alerts of *watch* are gone, *besides* of one kind."""
     return [
         Finding(kind, since, now, 0, resolved=True)
         for kind, since in watch.open.items()
-        if kind is not besides and is_known(kind)
+        if kind is not besides and is_known(kind) and since != _UNTOLD
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
@@ -34,7 +34,7 @@ from angzarr.analysis.alert_rules import (
     wants_attempts,
 )
 from angzarr.analysis.alert_text import Speaker
-from angzarr.analysis.alert_watch import AlertRules, Finding, Seen
+from angzarr.analysis.alert_watch import AlertRules, Finding, Seen, untold
 from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.group import Group, Groups
@@ -56,6 +56,8 @@ OLDEST: Final = 100
 #: Jobs on a page, and pages in one look.
 JOBS: Final = 100
 JOB_PAGES: Final = 10
+#: What an outage makes of many groups at once.
+_TOLD_TOGETHER: Final = frozenset({Kind.NEW_GROUP, Kind.GROUP_REGRESSED})
 #: How often is looked for old entries, and alerts are forgotten.
 SLOW_EVERY: Final = timedelta(minutes=1)
 #: Within this span at most `at_once` new groups are told one by one; then a storm, as often.
@@ -163,7 +165,7 @@ class Alerting:
     def _see_groups(self, now: datetime) -> list[Sighting]:
         """Look at the groups that failed last, and at the next ones of the sweep."""
         found = self._sweep.step(whole=self._first)
-        groups = [group for group in found if concerns(group, now, self.rules)]
+        groups = [group for group in found if concerns(group)]
         watches = self.alerts.watches([GROUP + group.fingerprint for group in groups])
         new: list[tuple[Group, Seen]] = []
         rest: list[Sighting] = []
@@ -176,7 +178,7 @@ class Alerting:
                 newest = self._newest(group)
                 looked_into += 1
             seen = see_group(watch, group, now, self.rules, newest)
-            if any(one.kind is Kind.NEW_GROUP for one in seen.findings):
+            if any(one.kind in _TOLD_TOGETHER for one in seen.findings):
                 new.append((group, seen))
             elif seen.watch is not watch:
                 rest.append(self._of_group(seen, group, now))
@@ -187,9 +189,10 @@ class Alerting:
         return self.ledger.get_failed_events(wanted, status=None, limit=NEWEST).entries
 
     def _new_groups(self, new: list[tuple[Group, Seen]], now: datetime) -> list[Sighting]:
-        """Return the sightings of new groups; in a storm the largest speaks for the others.
+        """Return the sightings of new groups and of those that are back.
 
-        More of a storm that was told just now are left for a later look: they stay new.
+        In a storm the largest speaks for the others. More of a storm that was told just now are
+        left for a later look: they stay new.
         """
         new.sort(key=lambda one: one[0].entries, reverse=True)
         self._told = [at for at in self._told if now - at < QUOTA_SPAN]
@@ -200,12 +203,12 @@ class Alerting:
         if storm and (self._storm_at is None or now >= self._storm_at):
             self._storm_at = now + STORM_EVERY
             sightings.append(self._of_storm(storm[0], [group for group, _ in storm], now))
-            sightings += [Sighting(replace(seen.watch, open={})) for _, seen in storm[1:]]
+            sightings += [Sighting(untold(seen.watch)) for _, seen in storm[1:]]
         return sightings
 
     def _of_storm(self, spoken: tuple[Group, Seen], groups: list[Group], now: datetime) -> Sighting:
         group, seen = spoken
-        (found,) = (one for one in seen.findings if one.kind is Kind.NEW_GROUP)
+        (found,) = (one for one in seen.findings if one.kind in _TOLD_TOGETHER)
         alert = self.speaker.of_group(found, group, at=now, revision=seen.watch.revision)
         told = self.speaker.of_storm(alert, groups) if len(groups) > 1 else alert
         return Sighting(seen.watch, (self._raised(told),))

@@ -1,4 +1,4 @@
-"""GroupSweep: all open groups in turn, a page at a time, beside any that failed last."""
+"""GroupSweep: all groups in turn, a page at a time: those that failed last, open ones, and any."""
 
 from __future__ import annotations
 
@@ -17,24 +17,29 @@ _ALL: Final = GroupFilter(open_only=False)
 
 @dataclass(slots=True, kw_only=True)
 class GroupSweep:
-    """Reads at most two pages a step, so that a step costs the same however many groups there are.
+    """Reads at most three pages a step, which costs the same however many groups there are.
 
-    What fails is on the first page at once; what a step misses of open groups, a later one sees.
+    What fails is on the first page at once; what a step misses, as when letters come late, a later
+    one sees: of open groups sooner, as their sweep is shorter than that of all.
     """
 
     groups: Groups
     #: Open entries by (domain, class of their group), as of the last whole sweep.
     counted: Mapping[tuple[str, str], int] = field(default_factory=dict, init=False)
     _after: str = field(default="", init=False)
+    #: The same of the sweep of all groups.
+    _after_all: str = field(default="", init=False)
     _counting: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
 
     def step(self, *, whole: bool = False) -> list[Group]:
-        """Return the groups that failed last, and the next open ones; *whole*: all that follow."""
+        """Return the groups that failed last, and the next ones; *whole*: all open ones."""
         first = self.groups.get_groups(_ALL, limit=PAGE)
         if not (self._after and first.next):
             self._counting.clear()
             return _once(self._swept(first, whole=whole))
-        return _once([*first.groups, *self._swept(self._next(), whole=whole)])
+        rest = self.groups.get_groups(_ALL, limit=PAGE, after=self._after_all or first.next)
+        self._after_all = rest.next
+        return _once([*first.groups, *rest.groups, *self._swept(self._next(), whole=whole)])
 
     def _swept(self, page: GroupPage, *, whole: bool) -> Iterable[Group]:
         found = list(page.groups)

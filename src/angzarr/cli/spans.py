@@ -15,10 +15,11 @@ _LONGEST: Final = timedelta(days=366)
 
 
 def _span_in(text: str) -> timedelta | None:
-    """Return the span that *text* names, None for anything else."""
+    """Return the span that *text* names, at most a little over `_LONGEST`; None for another."""
     if not _SPAN.fullmatch(text):
         return None
-    return timedelta(seconds=sum(int(n) * _UNITS[unit] for n, unit in re.findall(_PART, text)))
+    seconds = sum(int(n) * _UNITS[unit] for n, unit in re.findall(_PART, text))
+    return timedelta(seconds=min(seconds, _LONGEST.total_seconds() + 1))
 
 
 class Span(click.ParamType[timedelta]):
@@ -52,7 +53,7 @@ class Moment(click.ParamType[datetime]):
         """Return the moment that *value* names, aware of its zone."""
         text = str(value).strip()
         try:
-            if self._ago and (span := _span_in(text)) is not None:
+            if self._ago and (span := _span_in(text)) is not None and span <= _LONGEST:
                 return datetime.now(UTC) - span
             return datetime.fromisoformat(text).astimezone()
         except (ValueError, OverflowError):

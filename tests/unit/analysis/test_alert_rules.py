@@ -294,6 +294,17 @@ def test_a_group_that_was_settled_and_fails_again_is_told_but_not_every_minute()
     assert kinds(look(again, soon.watch, START + 3 * HOUR)) == [Kind.GROUP_REGRESSED]
 
 
+def test_a_group_that_was_called_fixed_and_flaps_is_told_once_an_hour():
+    group, told, watch = group_of(status=GroupStatus.REGRESSED), 0, None
+    for minute in range(0, 60, 2):
+        seen = look(group, watch, START + minute * MINUTE)
+        told += len(kinds(seen))
+        closed = replace(group, open_entries=0)
+        watch = see_settled(seen.watch, closed, START + (minute + 1) * MINUTE).watch
+        group = grown(group, 1)
+    assert told == 1
+
+
 def test_a_group_that_was_settled_and_fails_again_grows_from_nothing():
     watch = look(group_of(entries=500)).watch
     watch = see_settled(watch, group_of(entries=500, open_entries=0), START + 2 * HOUR).watch

@@ -125,10 +125,10 @@ def test_a_job_that_waits_for_approval_says_whose_it_is_and_how_large():
 def test_a_storm_names_its_size_and_its_largest_group():
     groups = [group_of("a", entries=9), group_of("b", entries=2, domain="billing")]
     alert = SPEAKER.of_storm(of_group(Kind.NEW_GROUP, 9, groups[0]), groups)
-    assert alert.title == "2 new groups of failures at once"
+    assert alert.title == "2 groups of failures at once"
     assert alert.text.startswith(
-        "2 more groups of failures are new, with 11 entries in all (order: 1, billing: 1). The"
-        " largest: 9 entries failed"
+        "2 more groups of failures are new or back, with 11 entries in all (order: 1, billing: 1)."
+        " The largest: 9 entries failed"
     )
 
 

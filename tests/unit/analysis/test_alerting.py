@@ -146,7 +146,7 @@ def test_a_look_reads_a_bounded_number_of_groups(site):
     for _ in range(6):
         site.groups.read = 0
         worker.look()
-        assert site.groups.read <= 400
+        assert site.groups.read <= 600
 
 
 def test_a_storm_of_new_groups_is_ten_alerts_a_minute_and_none_is_forgotten(site):
@@ -156,23 +156,49 @@ def test_a_storm_of_new_groups_is_ten_alerts_a_minute_and_none_is_forgotten(site
     raised = worker.look()
     assert len(raised) == 4
     assert raised[0].fingerprint == "f" * 16
-    assert raised[-1].title == "48 new groups of failures at once"
+    assert raised[-1].title == "48 groups of failures at once"
     assert raised[-1].count == 96
     site.groups.put(*(group_of(f"more-{number}") for number in range(5)))
     assert worker.look() == []
     site.clock.sleep(MINUTE)
     (rest,) = worker.look()
-    assert rest.title == "5 new groups of failures at once"
+    assert rest.title == "5 groups of failures at once"
     site.clock.sleep(10 * MINUTE)
     site.groups.put(group_of("later"))
     assert said(worker.look()) == [(Kind.NEW_GROUP, "later")]
+
+
+def test_an_archived_group_behind_those_that_failed_last_is_found(site):
+    site.groups.put(*groups_of(700))
+    worker = site.worker()
+    worker.look()
+    late = group_of("late", last_failed_at=START - timedelta(days=3), open_entries=0)
+    site.groups.put(replace(late, by_status={"archived": 3}))
+    site.clock.sleep(11 * MINUTE)
+    found = [alert for _ in range(5) for alert in worker.look()]
+    assert said(found) == [(Kind.NEW_GROUP, "late")]
+
+
+def test_a_storm_that_is_over_and_comes_back_is_told_together(site):
+    groups = groups_of(40)
+    site.groups.put(*groups)
+    worker = site.worker()
+    assert len(worker.look()) == 11
+    site.groups.put(*(replace(group, open_entries=0) for group in groups))
+    over = worker.look()
+    assert [(one.kind, one.resolved) for one in over] == [(Kind.NEW_GROUP, True)] * 11
+    site.clock.sleep(2 * HOUR)
+    site.groups.put(*(grown(group, 1, last_failed_at=site.clock.now()) for group in groups))
+    back = worker.look()
+    assert [one.kind for one in back] == [Kind.GROUP_REGRESSED] * 11
+    assert back[-1].title == "30 groups of failures at once"
 
 
 def test_groups_that_were_there_before_the_first_look_are_told_together(site):
     site.groups.put(*groups_of(900))
     raised = site.worker().look()
     assert len(raised) == 11
-    assert raised[-1].title == "890 new groups of failures at once"
+    assert raised[-1].title == "890 groups of failures at once"
 
 
 def test_a_group_that_is_settled_is_resolved_once(site):

@@ -75,7 +75,8 @@ def test_what_a_person_archived_is_resolved_and_raises_nothing(world, alerting):
     assert alerting.look() == []
 
 
-def test_groups_that_were_archived_long_ago_are_no_news_to_a_new_watch(world, alerting):
-    file(world, letter_of(reason=Reason.POISON, attempts=1, last_attempt_at=world.clock.now()))
+def test_what_is_filed_and_archived_days_after_it_failed_is_told(world, alerting):
+    failed_at = world.clock.now()
     world.clock.sleep(timedelta(days=3))
-    assert alerting.look() == []
+    file(world, letter_of(reason=Reason.POISON, attempts=1, last_attempt_at=failed_at))
+    assert (Kind.POISON, False) in kinds(alerting.look())
