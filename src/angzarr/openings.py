@@ -76,7 +76,7 @@ class Openings:
         if reference.size > self._most:
             msg = (
                 f"its body lies at {reference}, and no more than {self._most} bytes are opened for"
-                " people (dlq.payloads.largest_opened): a replay job sends it unopened"
+                " people (dlq.payloads.largest_opened): a replay sends it all the same"
             )
             raise PayloadTooLarge(msg)
         if (request := _turn.get()) is not None:

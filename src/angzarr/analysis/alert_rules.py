@@ -93,11 +93,12 @@ def see_group(
 
 def _status(watch: Watch, group: Group, findings: Sequence[Finding]) -> str:
     """Return what the watch remembers of where the group stands."""
-    if any(found.kind is Kind.GROUP_REGRESSED for found in findings):
+    if any(found.kind in {Kind.GROUP_REGRESSED, Kind.POISON} for found in findings):
         return group.status.value
     if _is_back(watch, group):
         return _BACK
-    return _SETTLED if watch.status == _SETTLED else group.status.value
+    settled = watch.status == _SETTLED and not group.open_entries  # a person may have restored some
+    return _SETTLED if settled else group.status.value
 
 
 def _is_back(watch: Watch, group: Group) -> bool:
@@ -115,6 +116,8 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
     """
     if watch.open and not any(map(is_known, watch.open)):
         return Seen(watch)
+    if group is not None and concerns(group) and group.occurrences > watch.letters:
+        return Seen(watch)  # of letters that came and were archived `see_group` tells first
     silent = group is not None and is_muted(group, now)
     findings = [] if silent else resolutions(watch, now)
     after = replace(
@@ -195,12 +198,12 @@ def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> F
     new = not watch.samples
     poison = FailureClass.POISON in (group.failure_class, group.reason)
     fresh = group.occurrences > watch.letters
+    if poison and fresh and may_say(watch, Kind.POISON, now, rules):
+        return _whole(Kind.POISON, group)
     if group.status is GroupStatus.REGRESSED and watch.status not in _KNOWN_BACK:
         return _whole(Kind.GROUP_REGRESSED, group)
     if _is_back(watch, group) and may_say(watch, Kind.GROUP_REGRESSED, now, rules):
         return _whole(Kind.GROUP_REGRESSED, group)
-    if poison and fresh and may_say(watch, Kind.POISON, now, rules):
-        return _whole(Kind.POISON, group)
     if new:
         return _whole(Kind.NEW_GROUP, group) if group.status is GroupStatus.NEW else None
     return _growth(watch, group, now, rules)

@@ -48,7 +48,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         doors.callback(queue.close)
         outcomes = app.open_replay_outcomes()
         doors.callback(outcomes.close)
-        replayer = open_replayer(app, doors, of_worker=True)
+        replayer = open_replayer(app, doors, shows=False)
         if (forwarder := app.open_forwarder_thread()) is not None:
             forwarder.start()
             doors.callback(forwarder.end)
@@ -166,13 +166,13 @@ def _running(app: Application, handler: str) -> str:
         return ""
 
 
-def open_replayer(app: Application, doors: ExitStack, *, of_worker: bool = False) -> Replayer:
-    """Return what begins replays of *app*'s entries; a worker's opens payloads of any size."""
+def open_replayer(app: Application, doors: ExitStack, *, shows: bool = True) -> Replayer:
+    """Return what begins replays of *app*'s entries; *shows*: payloads, so not of any size."""
     ledger = app.open_ledger()
     doors.callback(ledger.close)
     if payloads := app.open_payload_store():
         doors.callback(payloads.close)
-        if not of_worker:
+        if shows:
             payloads = Openings(payloads, app.settings.dlq.payloads.largest_opened)
     return Replayer(
         ledger=ledger,

@@ -40,7 +40,9 @@ def compensate(
     """
     app = load_application(app_name)
     with ExitStack() as doors:
-        compensator = open_compensator(app, open_replayer(app, doors), open_barred(app, doors))
+        compensator = open_compensator(
+            app, open_replayer(app, doors, shows=False), open_barred(app, doors)
+        )
         found = chosen(
             compensator.ledger,
             entries,

@@ -84,7 +84,7 @@ def replay(
     order = ReplayOrder(to_queue=to_queue, to_handler=to_handler)
     plan = replace(job_start.plan_of(stages, rate, halt, in_flight, order), original=original)
     with ExitStack() as doors:
-        replayer = open_replayer(app, doors)
+        replayer = open_replayer(app, doors, shows=False)
         if why := replayer.targets.unknown(order):
             raise click.UsageError(why)
         ids = tuple(find(replayer.ledger, one).id for one in dict.fromkeys(entries))

@@ -283,7 +283,9 @@ def test_a_group_that_was_settled_and_fails_again_is_told_but_not_every_minute()
     watch = see_settled(look(group).watch, replace(group, open_entries=0), START + HOUR).watch
     restored = look(group, watch, START + HOUR + MINUTE)  # a person restored one: no new letter
     assert kinds(restored) == []
-    back = look(replace(group, open_entries=1, occurrences=4), restored.watch, START + 2 * HOUR)
+    known = look(replace(group, open_entries=1, occurrences=4), restored.watch, START + 2 * HOUR)
+    assert kinds(known) == []  # people work on what they restored
+    back = look(replace(group, open_entries=1, occurrences=4), watch, START + 2 * HOUR)
     assert kinds(back) == [Kind.GROUP_REGRESSED]
     again = replace(group, open_entries=1, occurrences=5)
     assert kinds(look(again, back.watch, START + 4 * HOUR)) == []
@@ -381,3 +383,21 @@ def test_a_job_that_was_approved_and_halted_between_two_looks_tells_both():
     ]
     assert set(halted.watch.open) == {Kind.REPLAY_HALTED}
     assert see_job(halted.watch, job_of(), START + HOUR, RULES).watch is halted.watch
+
+
+def test_poison_that_is_back_is_told_as_poison():
+    group = group_of(reason="poison")
+    watch = see_settled(look(group).watch, replace(group, open_entries=0), START + HOUR).watch
+    back = look(grown(group, 1), watch, START + 2 * HOUR)
+    assert kinds(back) == [Kind.POISON]
+    assert kinds(look(grown(group, 1), back.watch, START + 9 * HOUR)) == []
+
+
+def test_letters_that_were_archived_meanwhile_are_told_before_their_group_is_settled():
+    group = group_of(reason="poison")
+    watch, later = look(group).watch, START + 2 * HOUR
+    more = replace(grown(group, 1), open_entries=0, by_status={"archived": 4})
+    assert see_settled(watch, more, later).watch is watch
+    told = look(more, watch, later)
+    assert kinds(told) == [Kind.POISON]
+    assert kinds(see_settled(told.watch, more, later + MINUTE)) == [Kind.POISON]  # resolved

@@ -357,13 +357,22 @@ def test_a_body_in_the_payload_store_is_named_and_fetched_for_its_replay(app, le
     assert message.body == letter.message.body
 
 
-@pytest.mark.parametrize("command", ["replay", "compensate"])
-def test_a_body_that_is_too_large_is_not_opened_for_a_person(app, ledger, run, command):
+def test_a_body_that_is_too_large_to_be_shown_is_replayed_all_the_same(app, ledger, run):
+    app.payloads = MemoryPayloadStore()
+    app.settings.dlq.payloads.largest_opened = 3
+    letter = letter_of()
+    held(ledger, payload=app.payloads.put(letter.message.body))
+    (entry,) = ledger.get_failed_events(status=None).entries
+    assert run("dlq", "replay", entry.id, "--yes").exit_code == 0
+    assert app.publisher.sent
+
+
+def test_a_body_that_is_too_large_is_not_opened_for_a_person(app, ledger, run):
     app.payloads = MemoryPayloadStore()
     app.settings.dlq.payloads.largest_opened = 3
     entry = held(ledger, payload=app.payloads.put(b"four"))
     app.payloads.fetch = None
-    result = run("dlq", command, entry.id, "--yes")
+    result = run("dlq", "edit", entry.id, "--file", "-", "--yes", input="{}")
     assert result.exit_code == 1
     assert "dlq.payloads.largest_opened" in result.output
     assert ledger.open(entry.id).entry == entry

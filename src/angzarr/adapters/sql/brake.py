@@ -66,11 +66,15 @@ class SqlBrake(Brake):
 
 
 def _newest_first(connection: Connection) -> Iterator[BrakeState]:
-    """Return how each move left it, read as far as they are taken: the first by itself."""
-    older, limit = None, 1
-    while rows := connection.execute(_newest(limit, older)).all():
-        yield from map(_state, rows)
-        older, limit = rows[-1].number, _PAGE
+    """Return how each move left it, read as far as they are taken: the first by itself.
+
+    No more than a page behind it: who renews a pull every minute makes no question long.
+    """
+    older = None
+    for limit in (1, _PAGE):
+        for row in connection.execute(_newest(limit, older)):
+            older = row.number
+            yield _state(row)
 
 
 def _newest(limit: int, older: int | None = None) -> Select[Any]:
