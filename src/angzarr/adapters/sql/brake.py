@@ -17,7 +17,7 @@ from angzarr.clock import Clock, SystemClock
 
 _columns = ledger_brake.c
 #: Moves that are read at once where one is not enough.
-_PAGE: Final = 50
+_PAGES: Final = (1, 50, 500)
 
 
 class SqlBrake(Brake):
@@ -68,10 +68,10 @@ class SqlBrake(Brake):
 def _newest_first(connection: Connection) -> Iterator[BrakeState]:
     """Return how each move left it, read as far as they are taken: the first by itself.
 
-    No more than a page behind it: who renews a pull every minute makes no question long.
+    No more than `_PAGES` hold: whoever renews a pull every minute makes no question long.
     """
     older = None
-    for limit in (1, _PAGE):
+    for limit in _PAGES:
         for row in connection.execute(_newest(limit, older)):
             older = row.number
             yield _state(row)
