@@ -16,7 +16,8 @@ from angzarr.analysis.entry import Entry
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobStatus, ReplayJob
 from angzarr.analysis.job_edit import ALTERED, outdated
-from angzarr.analysis.job_rules import Room, Target, altered, room
+from angzarr.analysis.job_room import Room, Target, room
+from angzarr.analysis.job_rules import altered
 from angzarr.analysis.job_work import Begun, JobWork, Noted
 from angzarr.analysis.recovery import AUTOMATIC
 from angzarr.analysis.replay_order import ReplayOrder

@@ -9,7 +9,7 @@ from typing import Final
 from angzarr.analysis.entry import HistoryLine, counted
 from angzarr.analysis.job import JobStatus, ReplayJob
 from angzarr.analysis.job_edit import JobEdit
-from angzarr.analysis.job_rules import NEXT_PROBE
+from angzarr.analysis.job_room import NEXT_PROBE
 
 _PROBE: Final = re.compile(re.escape(NEXT_PROBE) + r"[^)]*\)")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from angzarr.analysis.evidence import BreakerSeen
 from angzarr.analysis.gathering import BreakerLook
-from angzarr.analysis.job_rules import BARRED, Target
+from angzarr.analysis.job_room import BARRED, Target
 from angzarr.resilience.breaker import Phase
 
 #: The worst first.

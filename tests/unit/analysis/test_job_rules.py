@@ -13,7 +13,8 @@ from angzarr.analysis import job_rules
 from angzarr.analysis.entry import Status
 from angzarr.analysis.evidence import BreakerSeen
 from angzarr.analysis.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.job_rules import WINDOW, Answer, Seen, Target, room
+from angzarr.analysis.job_room import Target, room
+from angzarr.analysis.job_rules import WINDOW, Answer, Seen
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Phase
 

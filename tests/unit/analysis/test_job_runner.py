@@ -12,7 +12,7 @@ from angzarr.adapters.memory.jobs import MemoryReplayJobs
 from angzarr.analysis.entry import Status
 from angzarr.analysis.evidence import BreakerSeen
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
-from angzarr.analysis.job_rules import Target
+from angzarr.analysis.job_room import Target
 from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.ledger import Decided, EntryFilter
 from angzarr.analysis.recovery import AUTOMATIC

@@ -8,7 +8,7 @@ import pytest
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.gathering import BreakerLook
-from angzarr.analysis.job_rules import Target
+from angzarr.analysis.job_room import Target
 from angzarr.analysis.target_phases import TargetPhases
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Phase, State
