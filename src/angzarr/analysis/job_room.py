@@ -14,7 +14,7 @@ from angzarr.resilience.breaker import Phase
 BURST: Final = 1.0
 #: Into a breaker that lets traffic in gradually, one of so many of a job's replays in flight.
 RAMPING_SHARE: Final = 10
-#: Breakers in these let nothing through.
+#: Phases of a breaker into which nothing is replayed.
 BARRED: Final = frozenset({Phase.OPEN, Phase.ISOLATED})
 #: Before the time at which a breaker that a job waits for is tried again.
 NEXT_PROBE: Final = " (next probe at "

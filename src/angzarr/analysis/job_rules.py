@@ -41,7 +41,6 @@ WINDOW: Final = 50
 CHOSEN_BY_DEFAULT: Final = OPEN - {Status.RETRYING}
 
 
-#: Phases of a breaker into which nothing is replayed.
 class Answer(NamedTuple):
     """How one replay of a job ended, and the round in which it was sent."""
 
