@@ -44,7 +44,7 @@ def watch_of(name: str = "f1", revision: int = 1, **fields: object) -> Watch:
 
 def alert_of(name: str = "f1", revision: int = 1, **fields: object) -> Alert:
     known = {
-        "id": alert_id(Kind.NEW_GROUP, GROUP + name, revision),
+        "id": alert_id(Kind.NEW_GROUP, GROUP + name, revision, fields.get("raised_at", START)),
         "kind": Kind.NEW_GROUP,
         "severity": Severity.ERROR,
         "subject": GROUP + name,
@@ -133,6 +133,33 @@ class AlertsContract:
         assert alerts.open_watches(limit=9) == []
 
     # -- raising -------------------------------------------------------------------------------
+
+    def test_a_subject_that_was_forgotten_is_raised_again_beside_its_old_alert(self, alerts, clock):
+        (first,) = alerts.raise_([Sighting(watch_of(open={}), sighting_of().raised)])
+        alerts.forget_watches([watch_of(open={})])
+        clock.sleep(timedelta(days=31))
+        (second,) = alerts.raise_([sighting_of(raised_at=clock.now()), sighting_of("f2")])[:1]
+        assert (second.key, second.id != first.id) == (first.key, True)
+        assert {one.alert.id for one in alerts.get_alerts()} >= {first.id, second.id}
+
+    def test_followers_are_stored_with_who_speaks_for_them_and_not_without(self, alerts):
+        followers = (watch_of("f2"), watch_of("f3", revision=2))
+        alerts.raise_([Sighting(watch_of("f3"))])
+        assert alerts.raise_([sighting_of()._replace(followers=followers)]) == [alert_of()]
+        found = alerts.watches([GROUP + name for name in ("f1", "f2", "f3")])
+        assert sorted(one.revision for one in found.values()) == [1, 1, 2]
+        late = sighting_of()._replace(followers=(watch_of("f4"), watch_of("f2", revision=2)))
+        assert alerts.raise_([late]) == []
+        found = alerts.watches([GROUP + "f2", GROUP + "f4"])
+        assert [one.revision for one in found.values()] == [1]
+
+    def test_a_follower_that_changed_meanwhile_keeps_nobody_else(self, alerts):
+        alerts.raise_([Sighting(watch_of("f2", status="seen before"))])
+        followers = (watch_of("f2"), watch_of("f3"))
+        assert alerts.raise_([sighting_of()._replace(followers=followers)]) == [alert_of()]
+        found = alerts.watches([GROUP + "f2", GROUP + "f3"])
+        assert found[GROUP + "f2"].status == "seen before"
+        assert GROUP + "f3" in found
 
     def test_the_same_sighting_twice_raises_one_alert(self, alerts):
         assert alerts.raise_([sighting_of()]) == [alert_of()]

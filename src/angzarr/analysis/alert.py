@@ -27,6 +27,7 @@ class Kind(StrEnum):
     REPLAY_HALTED = "replay_halted"  # a replay job stopped itself
     APPROVAL_WANTED = "approval_wanted"  # one waits for a second person
     DEAD_LETTER = "dead_letter"
+    STORM = "storm"  # many groups are new, back or poison at once
     TEST = "test"  # a person tries whether alerts arrive
 
 
@@ -47,10 +48,11 @@ class BodyFormat(StrEnum):
 #: Said once; there is nothing that could be gone.
 NOTICES: Final = frozenset({Kind.DEAD_LETTER, Kind.MANY_ATTEMPTS, Kind.TEST})
 
-#: Subjects of a watch: a group by its fingerprint, a job by its id, all open entries.
+#: Subjects of a watch: a group by its fingerprint, a job by its id, all open entries, all storms.
 GROUP: Final = "group:"
 JOB: Final = "job:"
 LEDGER: Final = "ledger"
+STORM: Final = "storm"
 
 #: The most alerts on one page.
 LONGEST_PAGE: Final = 1000
@@ -89,10 +91,14 @@ class Alert:
         return f"{self.kind}:{self.subject}"
 
 
-def alert_id(kind: Kind, subject: str, revision: int) -> str:
-    """Return the id of the alert that a watch raises in its change to *revision*."""
-    text = f"{kind}\x00{subject}\x00{revision}".encode("utf-8", "surrogatepass")
-    return hashlib.sha256(text).hexdigest()[:32]
+def alert_id(kind: Kind, subject: str, revision: int, at: datetime) -> str:
+    """Return the id of the alert that a watch raises in its change to *revision*.
+
+    *at* tells the lives of a watch apart: one that was forgotten begins again with revision 1,
+    while alerts of the life before may still be kept.
+    """
+    text = f"{kind}\x00{subject}\x00{revision}\x00{at.isoformat()}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class Sample(NamedTuple):
@@ -111,8 +117,11 @@ class Watch:
     samples: tuple[Sample, ...] = ()
     #: Entries that were there when the group was last resolved: growth counts from there.
     floor: int = 0
-    #: Letters of which was told.
+    #: Letters of which was told, and when the last of them failed: retention lowers their number.
     letters: int = 0
+    told_to: datetime | None = None
+    #: When the last entry failed that was looked into for many attempts.
+    looked_to: datetime | None = None
     #: When each kind was said last.
     said: Mapping[Kind, datetime] = field(default_factory=dict)
     #: Kinds that were raised and whose cause is not known to be gone, with when it began.
@@ -131,10 +140,15 @@ class Raised(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A watch as it is now, at one revision more than it was read, and what it raises."""
+    """A watch as it is now, at one revision more than it was read, and what it raises.
+
+    *followers* are watches for which it speaks: they are stored only with it, each unless it
+    changed since it was read.
+    """
 
     watch: Watch
     raised: tuple[Raised, ...] = ()
+    followers: tuple[Watch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from angzarr.analysis.alert import NOTICES, Kind, Sample, Watch
@@ -23,8 +23,8 @@ from angzarr.analysis.alert_watch import (
     sampled,
     stored,
 )
-from angzarr.analysis.entry import Entry, FailureClass, Status
-from angzarr.analysis.group import Group, GroupStatus
+from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.group import Group, GroupStatus, is_poison
 from angzarr.analysis.job import JobStatus, ReplayJob
 from angzarr.analysis.newer_words import is_known, of_newer
 
@@ -41,6 +41,7 @@ _SETTLED: Final = "settled"
 _BACK: Final = "back"
 #: In these it is not the group's status that says whether it is news that it is back.
 _KNOWN_BACK: Final = frozenset({GroupStatus.REGRESSED.value, _SETTLED, _BACK})
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 #: Jobs to look at.
 WAITING_JOBS: Final = tuple(_JOB_KINDS)
 
@@ -55,18 +56,23 @@ def concerns(group: Group) -> bool:
 
 
 def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> bool:
-    """Tell whether `see_group` needs the newest entries of *group*: it would speak of them."""
-    fresh = group.occurrences > watch.letters
+    """Tell whether `see_group` needs the newest entries of *group*: it may speak of them."""
+    fresh = watch.looked_to is None or group.last_failed_at > watch.looked_to
     return fresh and not is_muted(group, now) and may_say(watch, Kind.MANY_ATTEMPTS, now, rules)
 
 
 def see_group(
-    watch: Watch, group: Group, now: datetime, rules: AlertRules, newest: Sequence[Entry] = ()
+    watch: Watch,
+    group: Group,
+    now: datetime,
+    rules: AlertRules,
+    newest: Sequence[Entry] | None = None,
 ) -> Seen:
     """Look at a group that `concerns` somebody.
 
-    *newest* are its entries that failed last, for letters with many attempts. Of a group without
-    open entries all is a notice: there is nothing that could be gone.
+    *newest* are its entries that failed last, for letters with many attempts; None: they were not
+    read, so it is for a later look to speak of them. Of a group without open entries all is a
+    notice: there is nothing that could be gone.
     """
     before, watch = watch, _current(watch, group)
     if is_muted(group, now):
@@ -76,7 +82,7 @@ def see_group(
         for found in (
             _headline(watch, group, now, rules),
             _letters(watch, group, now, rules),
-            _attempts(watch, newest, now, rules),
+            _attempts(watch, newest or (), now, rules),
         )
         if found is not None
     ]
@@ -85,7 +91,10 @@ def see_group(
         after = said(after, found, now, lasts=group.open_entries > 0)
     told = rules.dead_letter_every is None or any(f.kind is Kind.DEAD_LETTER for f in findings)
     if told:
-        after = replace(after, letters=group.occurrences)
+        after = replace(after, letters=group.occurrences, told_to=group.last_failed_at)
+    if newest is not None:
+        looked_to = max([group.last_failed_at, *(one.last_failed_at for one in newest)])
+        after = replace(after, looked_to=looked_to)
     if any(found.kind is Kind.GROUP_GROWING for found in findings):
         after = replace(after, samples=(Sample(now, group.entries),))
     return stored(before, replace(after, status=_status(watch, group, findings)), findings)
@@ -97,15 +106,20 @@ def _status(watch: Watch, group: Group, findings: Sequence[Finding]) -> str:
         return group.status.value
     if _is_back(watch, group):
         return _BACK
-    settled = watch.status == _SETTLED and not group.open_entries  # a person may have restored some
-    return _SETTLED if settled else group.status.value
+    # That a person restored some is no news, and nobody was told: the next failure is.
+    return _SETTLED if watch.status == _SETTLED else group.status.value
 
 
 def _is_back(watch: Watch, group: Group) -> bool:
     """Tell whether a group that was settled failed again, which was not said yet."""
-    fresh = group.occurrences > watch.letters
-    came = watch.status == _BACK or (watch.status == _SETTLED and fresh)
+    came = watch.status == _BACK or (watch.status == _SETTLED and _fresh(watch, group) > 0)
     return came and group.open_entries > 0
+
+
+def _fresh(watch: Watch, group: Group) -> int:
+    """Return of how many letters nobody was told, or 1 where retention took the others' place."""
+    later = watch.told_to is not None and group.last_failed_at > watch.told_to
+    return max(group.occurrences - watch.letters, int(later))
 
 
 def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
@@ -116,7 +130,7 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
     """
     if watch.open and not any(map(is_known, watch.open)):
         return Seen(watch)
-    if group is not None and concerns(group) and group.occurrences > watch.letters:
+    if group is not None and concerns(group) and _fresh(watch, group) > 0:
         return Seen(watch)  # of letters that came and were archived `see_group` tells first
     silent = group is not None and is_muted(group, now)
     findings = [] if silent else resolutions(watch, now)
@@ -127,9 +141,24 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
         floor=group.entries if group else 0,
         samples=(Sample(now, group.entries),) if group else (),
         letters=group.occurrences if group else 0,
+        told_to=group.last_failed_at if group else None,
+        looked_to=group.last_failed_at if group else None,
         status=_SETTLED if group else "",
     )
     return stored(watch, after, findings)
+
+
+def see_storm(watch: Watch, groups: Sequence[Group], now: datetime) -> Seen:
+    """Look at *groups* that are told as one, since they are many."""
+    since = min(group.first_failed_at for group in groups)
+    last_at = max(group.last_failed_at for group in groups)
+    found = Finding(Kind.STORM, since, last_at, sum(group.entries for group in groups))
+    return stored(watch, said(watch, found, now), [found])
+
+
+def see_calm(watch: Watch, now: datetime) -> Seen:
+    """Look at storms of which no group is open any more."""
+    return _over(watch, Kind.STORM, now)
 
 
 def see_oldest(watch: Watch, too_old: Sequence[Entry], now: datetime, rules: AlertRules) -> Seen:
@@ -186,19 +215,24 @@ def _current(watch: Watch, group: Group) -> Watch:
 
     A group that was removed whole and fails again is a new one.
     """
-    last = watch.samples[-1] if watch.samples else None
-    if last and group.entries < last.entries and group.first_failed_at > last.at:
+    if _is_another(watch, group):
         fresh = Watch(subject=watch.subject, revision=watch.revision)
         return replace(fresh, said=of_newer(watch.said), open=of_newer(watch.open))
     return replace(watch, letters=min(watch.letters, group.occurrences))
 
 
+def _is_another(watch: Watch, group: Group) -> bool:
+    """Tell whether *group* was removed whole since, and failed again."""
+    if watch.told_to is not None:
+        return min(group.first_failed_at, group.last_failed_at) > watch.told_to
+    last = watch.samples[-1] if watch.samples else None
+    return bool(last and group.entries < last.entries and group.first_failed_at > last.at)
+
+
 def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
     """Return the one thing that says most of what happened to the group as a whole."""
     new = not watch.samples
-    poison = FailureClass.POISON in (group.failure_class, group.reason)
-    fresh = group.occurrences > watch.letters
-    if poison and fresh and may_say(watch, Kind.POISON, now, rules):
+    if is_poison(group) and _fresh(watch, group) and may_say(watch, Kind.POISON, now, rules):
         return _whole(Kind.POISON, group)
     if group.status is GroupStatus.REGRESSED and watch.status not in _KNOWN_BACK:
         return _whole(Kind.GROUP_REGRESSED, group)
@@ -222,7 +256,7 @@ def _growth(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Fin
 
 
 def _letters(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
-    fresh, every = group.occurrences - watch.letters, rules.dead_letter_every
+    fresh, every = _fresh(watch, group), rules.dead_letter_every
     last = watch.said.get(Kind.DEAD_LETTER)
     if fresh < 1 or every is None or (last is not None and now - last < every):
         return None
@@ -233,7 +267,9 @@ def _letters(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Fi
 def _attempts(
     watch: Watch, newest: Sequence[Entry], now: datetime, rules: AlertRules
 ) -> Finding | None:
-    many = [one for one in newest if one.retry_count + 1 > rules.many_attempts]
+    seen_to = watch.looked_to or _LONG_AGO
+    fresh = (one for one in newest if one.last_failed_at > seen_to)
+    many = [one for one in fresh if one.retry_count + 1 > rules.many_attempts]
     if not many or not may_say(watch, Kind.MANY_ATTEMPTS, now, rules):
         return None
     times = [one.last_failed_at for one in many]
@@ -247,7 +283,12 @@ def _whole(kind: Kind, group: Group) -> Finding:
 def _quiet(watch: Watch, group: Group) -> Watch:
     """Return *watch* of a muted group: nothing was said, so that what goes on is said after it."""
     return replace(
-        watch, said=of_newer(watch.said), letters=group.occurrences, status=group.status.value
+        watch,
+        said=of_newer(watch.said),
+        letters=group.occurrences,
+        told_to=group.last_failed_at,
+        looked_to=group.last_failed_at,
+        status=group.status.value,
     )
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from angzarr.analysis.alert import GROUP, JOB, LEDGER, Alert, Kind, Severity, alert_id
+from angzarr.analysis.alert import GROUP, JOB, LEDGER, STORM, Alert, Kind, Severity, alert_id
 from angzarr.analysis.alert_link import link_of
 from angzarr.analysis.alert_watch import Finding
 from angzarr.analysis.entry import UNREADABLE, Entry, counted
-from angzarr.analysis.group import Group, GroupStatus
+from angzarr.analysis.group import Group, GroupStatus, is_poison
 from angzarr.analysis.job import ReplayJob
 from angzarr.printable import printable
 
@@ -43,9 +43,8 @@ class Speaker:
 
     def of_group(self, found: Finding, group: Group, *, at: datetime, revision: int) -> Alert:
         """Return the alert that *found* is."""
-        what = f"{name(group.error_type or group.reason)} in {name(group.handler_name)}"
         spoken = Alert(
-            id=alert_id(found.kind, GROUP + group.fingerprint, revision),
+            id=alert_id(found.kind, GROUP + group.fingerprint, revision, at),
             kind=found.kind,
             severity=found.severity,
             subject=GROUP + group.fingerprint,
@@ -53,7 +52,7 @@ class Speaker:
             since=found.since,
             last_at=found.last_at,
             count=found.count,
-            title=_title(found, what),
+            title=_title(found, _what(group)),
             text=_resolved(found) if found.resolved else _group_text(found, group),
             todo="" if found.resolved else _group_todo(found.kind, group),
             fingerprint=group.fingerprint,
@@ -64,20 +63,29 @@ class Speaker:
         )
         return self._linked(spoken)
 
-    def of_storm(self, alert: Alert, groups: Sequence[Group]) -> Alert:
-        """Return *alert*, of the largest new group, as one alert for all of *groups*."""
-        entries = sum(group.entries for group in groups)
-        domains = _counted(group.domain for group in groups)
-        return replace(
-            alert,
-            count=entries,
-            since=min(group.first_failed_at for group in groups),
-            title=f"{len(groups)} groups of failures at once",
-            text=f"{len(groups)} more groups of failures are new or back, with {counted(entries)}"
-            f" in all ({domains}). The largest: {alert.text}",
-            todo="Look for one cause of all of them, such as a deploy or a dependency that is"
+    def of_storm(
+        self, found: Finding, groups: Sequence[Group], *, at: datetime, revision: int
+    ) -> Alert:
+        """Return the one alert for all of *groups*, the largest first; none where it is over."""
+        what = f"{len(groups)} groups of failures at once" if groups else "Storm of failures"
+        spoken = Alert(
+            id=alert_id(found.kind, STORM, revision, at),
+            kind=found.kind,
+            severity=found.severity,
+            subject=STORM,
+            raised_at=at,
+            since=found.since,
+            last_at=found.last_at,
+            count=found.count,
+            title=_title(found, what, plain=True),
+            text=_resolved(found) if found.resolved else _storm_text(found, groups),
+            todo=""
+            if found.resolved
+            else "Look for one cause of all of them, such as a deploy or a dependency that is"
             " away: angzarr dlq stats",
+            resolved=found.resolved,
         )
+        return self._linked(spoken)
 
     def of_oldest(
         self, found: Finding, too_old: Sequence[Entry], *, more: bool, at: datetime, revision: int
@@ -86,7 +94,7 @@ class Speaker:
         count = f"{found.count} or more entries" if more else counted(found.count)
         of_these = f"the {found.count} oldest by domain: " if more else ""
         spoken = Alert(
-            id=alert_id(found.kind, LEDGER, revision),
+            id=alert_id(found.kind, LEDGER, revision, at),
             kind=found.kind,
             severity=found.severity,
             subject=LEDGER,
@@ -112,7 +120,7 @@ class Speaker:
                revision: int) -> Alert:  # fmt: skip
         """Return the alert about a replay job; one that is resolved may be gone."""
         spoken = Alert(
-            id=alert_id(found.kind, JOB + job_id, revision),
+            id=alert_id(found.kind, JOB + job_id, revision, at),
             kind=found.kind,
             severity=found.severity,
             subject=JOB + job_id,
@@ -134,7 +142,7 @@ class Speaker:
 def trial_alert(at: datetime, token: str) -> Alert:
     """Return the alert by which a person tries whether alerts arrive; *token* makes its id."""
     return Alert(
-        id=alert_id(Kind.TEST, token, 1),
+        id=alert_id(Kind.TEST, token, 1, at),
         kind=Kind.TEST,
         severity=Severity.WARNING,
         subject="test",
@@ -164,6 +172,10 @@ def when(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
+def _what(group: Group) -> str:
+    return f"{name(group.error_type or group.reason)} in {name(group.handler_name)}"
+
+
 def _title(found: Finding, what: str, *, plain: bool = False) -> str:
     said = what if plain else _TITLES[found.kind].format(what=what)
     return f"Resolved: {said}" if found.resolved else said
@@ -182,6 +194,18 @@ def _group_text(found: Finding, group: Group) -> str:
     return (
         f"{told} Domain {name(group.domain)}, since {when(found.since)},"
         f" last at {when(found.last_at)}; {group.open_entries} open.{quoted}"
+    )
+
+
+def _storm_text(found: Finding, groups: Sequence[Group]) -> str:
+    domains = _counted(group.domain for group in groups)
+    poison = sum(is_poison(group) for group in groups)
+    killing = f", {poison} of them poison" if poison else ""
+    largest = groups[0]
+    return (
+        f"{len(groups)} more groups of failures are new or back{killing}, with"
+        f" {counted(found.count)} in all (groups by domain: {domains}). The largest:"
+        f" {_what(largest)}, {counted(largest.entries)}, last at {when(largest.last_failed_at)}."
     )
 
 

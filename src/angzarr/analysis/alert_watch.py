@@ -71,13 +71,28 @@ def said(watch: Watch, found: Finding, now: datetime, *, lasts: bool = True) -> 
     said = {**watch.said, found.kind: now}
     if found.kind in NOTICES or not lasts:
         return replace(watch, said=said)
-    began = watch.open.get(found.kind, found.since)
+    began = found.since if is_untold(watch, found.kind) else watch.open[found.kind]
     return replace(watch, said=said, open={**watch.open, found.kind: began})
 
 
-def untold(watch: Watch) -> Watch:
-    """Return *watch* as one for which another spoke: the end of its causes is not told either."""
-    return replace(watch, open=dict.fromkeys(watch.open, _UNTOLD))
+def untold(before: Watch, seen: Seen) -> Watch:
+    """Return what *seen* made of *before*, for which a storm speaks.
+
+    Of what it found the end is not told either; of what was told before it is.
+    """
+    found = {one.kind for one in seen.findings if is_untold(before, one.kind)}
+    marks = {kind: _UNTOLD if kind in found else at for kind, at in seen.watch.open.items()}
+    return replace(seen.watch, open=marks)
+
+
+def is_untold(watch: Watch, kind: Kind) -> bool:
+    """Tell whether nobody was told that *kind* began, of *watch* itself."""
+    return watch.open.get(kind, _UNTOLD) == _UNTOLD
+
+
+def of_storm(watch: Watch) -> bool:
+    """Tell whether a storm spoke for *watch* and that is not over."""
+    return _UNTOLD in watch.open.values()
 
 
 def resolutions(watch: Watch, now: datetime, besides: Kind | None = None) -> list[Finding]:

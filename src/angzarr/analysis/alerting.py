@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.alert import (
     GROUP,
     JOB,
     LEDGER,
+    STORM,
     Alert,
     Alerts,
-    Kind,
     Raised,
     Sighting,
     Watch,
@@ -27,10 +27,12 @@ from angzarr.analysis.alert_rules import (
     WAITING_JOBS,
     concerns,
     is_muted,
+    see_calm,
     see_group,
     see_job,
     see_oldest,
     see_settled,
+    see_storm,
     wants_attempts,
 )
 from angzarr.analysis.alert_text import Speaker
@@ -41,6 +43,7 @@ from angzarr.analysis.group import Group, Groups
 from angzarr.analysis.group_sweep import GroupSweep
 from angzarr.analysis.job import ReplayJob, ReplayJobs
 from angzarr.analysis.ledger import EntryFilter, Ledger
+from angzarr.analysis.storms import Sight, Storms
 from angzarr.clock import Clock
 from angzarr.seldom import Seldom
 
@@ -50,19 +53,15 @@ _log = logging.getLogger("angzarr.analysis")
 NEWEST: Final = 20
 #: Groups of which they are read in one look.
 LOOKED_INTO: Final = 20
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 #: Settled groups and jobs looked at, and open entries read, in one look.
 SETTLED: Final = 50
 OLDEST: Final = 100
 #: Jobs on a page, and pages in one look.
 JOBS: Final = 100
 JOB_PAGES: Final = 10
-#: What an outage makes of many groups at once.
-_TOLD_TOGETHER: Final = frozenset({Kind.NEW_GROUP, Kind.GROUP_REGRESSED})
 #: How often is looked for old entries, and alerts are forgotten.
 SLOW_EVERY: Final = timedelta(minutes=1)
-#: Within this span at most `at_once` new groups are told one by one; then a storm, as often.
-QUOTA_SPAN: Final = timedelta(minutes=10)
-STORM_EVERY: Final = timedelta(minutes=1)
 #: Sightings stored in one transaction.
 STORED: Final = 200
 #: Alerts forgotten at once.
@@ -121,12 +120,11 @@ class Alerting:
     #: The last subject looked at of those whose cause may be gone.
     _settled: str = field(default="", init=False)
     _slow_at: datetime | None = field(default=None, init=False)
-    #: When new groups were told one by one, lately; when a storm may be told again.
-    _told: list[datetime] = field(default_factory=list, init=False)
-    _storm_at: datetime | None = field(default=None, init=False)
+    _storms: Storms = field(init=False)
 
     def __post_init__(self) -> None:
         self._sweep = GroupSweep(groups=self.groups)
+        self._storms = Storms(at_once=self.at_once)
 
     def turn(self) -> timedelta:
         """Look once; return how long to wait before the next look. Never raises."""
@@ -166,52 +164,52 @@ class Alerting:
         """Look at the groups that failed last, and at the next ones of the sweep."""
         found = self._sweep.step(whole=self._first)
         groups = [group for group in found if concerns(group)]
-        watches = self.alerts.watches([GROUP + group.fingerprint for group in groups])
-        new: list[tuple[Group, Seen]] = []
-        rest: list[Sighting] = []
-        looked_into = 0
-        for group in groups:
-            subject = GROUP + group.fingerprint
-            watch = watches.get(subject, Watch(subject=subject))
-            newest: Sequence[Entry] = ()
-            if looked_into < LOOKED_INTO and wants_attempts(watch, group, now, self.rules):
-                newest = self._newest(group)
-                looked_into += 1
-            seen = see_group(watch, group, now, self.rules, newest)
-            if any(one.kind in _TOLD_TOGETHER for one in seen.findings):
-                new.append((group, seen))
-            elif seen.watch is not watch:
-                rest.append(self._of_group(seen, group, now))
-        return [*rest, *self._new_groups(new, now)]
+        watches = self._watches([GROUP + group.fingerprint for group in groups])
+        newest = self._newest(groups, watches, now)
+        sights = []
+        for group, watch in zip(groups, watches, strict=True):
+            seen = see_group(watch, group, now, self.rules, newest.get(group.fingerprint))
+            if seen.watch is not watch:
+                sights.append(Sight(group, watch, seen))
+        told = self._storms.told([one for one in sights if one.may_storm], now)
+        rest = [one for one in sights if not one.may_storm]
+        sightings = [self._of_group(one.seen, one.group, now) for one in (*rest, *told.alone)]
+        return [*sightings, *([self._of_storm(told.together, now)] if told.together else [])]
 
-    def _newest(self, group: Group) -> Sequence[Entry]:
-        wanted = EntryFilter(fingerprint=group.fingerprint)
+    def _watches(self, subjects: Sequence[str]) -> list[Watch]:
+        known = self.alerts.watches(subjects)
+        return [known.get(subject) or Watch(subject=subject) for subject in subjects]
+
+    def _newest(
+        self, groups: Sequence[Group], watches: Sequence[Watch], now: datetime
+    ) -> Mapping[str, Sequence[Entry]]:
+        """Return the newest entries of some groups by fingerprint; who waited longest comes first.
+
+        Of the others they are wanted in the next look still.
+        """
+        wanted = [
+            (watch.looked_to or _NEVER, group.fingerprint)
+            for group, watch in zip(groups, watches, strict=True)
+            if wants_attempts(watch, group, now, self.rules)
+        ]
+        chosen = [name for _, name in sorted(wanted)[:LOOKED_INTO]]
+        return {name: self._newest_of(name) for name in chosen}
+
+    def _newest_of(self, fingerprint: str) -> Sequence[Entry]:
+        wanted = EntryFilter(fingerprint=fingerprint)
         return self.ledger.get_failed_events(wanted, status=None, limit=NEWEST).entries
 
-    def _new_groups(self, new: list[tuple[Group, Seen]], now: datetime) -> list[Sighting]:
-        """Return the sightings of new groups and of those that are back.
+    def _of_storm(self, sights: Sequence[Sight], now: datetime) -> Sighting:
+        """Return the sighting by which one alert speaks for all of *sights*, or none for any."""
+        groups = [one.group for one in sights]
+        (watch,) = self._watches([STORM])
+        seen = see_storm(watch, groups, now)
 
-        In a storm the largest speaks for the others. More of a storm that was told just now are
-        left for a later look: they stay new.
-        """
-        new.sort(key=lambda one: one[0].entries, reverse=True)
-        self._told = [at for at in self._told if now - at < QUOTA_SPAN]
-        left = max(self.at_once - len(self._told), 0)
-        alone, storm = new[:left], new[left:]
-        self._told += [now] * len(alone)
-        sightings = [self._of_group(seen, group, now) for group, seen in alone]
-        if storm and (self._storm_at is None or now >= self._storm_at):
-            self._storm_at = now + STORM_EVERY
-            sightings.append(self._of_storm(storm[0], [group for group, _ in storm], now))
-            sightings += [Sighting(untold(seen.watch)) for _, seen in storm[1:]]
-        return sightings
+        def speak(found: Finding) -> Alert:
+            return self.speaker.of_storm(found, groups, at=now, revision=seen.watch.revision)
 
-    def _of_storm(self, spoken: tuple[Group, Seen], groups: list[Group], now: datetime) -> Sighting:
-        group, seen = spoken
-        (found,) = (one for one in seen.findings if one.kind in _TOLD_TOGETHER)
-        alert = self.speaker.of_group(found, group, at=now, revision=seen.watch.revision)
-        told = self.speaker.of_storm(alert, groups) if len(groups) > 1 else alert
-        return Sighting(seen.watch, (self._raised(told),))
+        followers = tuple(untold(one.before, one.seen) for one in sights)
+        return self._sighting(seen, speak)._replace(followers=followers)
 
     def _of_group(self, seen: Seen, group: Group, now: datetime) -> Sighting:
         def speak(found: Finding) -> Alert:
@@ -222,6 +220,7 @@ class Alerting:
     def _see_settled(self, now: datetime) -> list[Sighting]:
         """Look whether the causes of open alerts are gone, a few at a time."""
         watches = self.alerts.open_watches(after=self._settled, limit=SETTLED)
+        self._storms.swept(watches, first=not self._settled)
         self._settled = watches[-1].subject if len(watches) == SETTLED else ""
         sightings = []
         for watch in watches:
@@ -230,6 +229,8 @@ class Alerting:
                 sightings.append(self._see_settled_group(watch, name, now))
             elif f"{kind}:" == JOB:
                 sightings.append(self._see_job(watch, name, self.jobs.open_job(name), now))
+            elif kind == STORM and self._storms.is_over(watch):
+                sightings.append(self._see_calm(watch, now))
         return [one for one in sightings if one is not None]
 
     def _see_settled_group(self, watch: Watch, fingerprint: str, now: datetime) -> Sighting | None:
@@ -240,12 +241,19 @@ class Alerting:
         known = group or Group(fingerprint=fingerprint, first_failed_at=now, last_failed_at=now)
         return self._of_group(seen, known, now)
 
+    def _see_calm(self, watch: Watch, now: datetime) -> Sighting:
+        seen = see_calm(watch, now)
+
+        def speak(found: Finding) -> Alert:
+            return self.speaker.of_storm(found, (), at=now, revision=seen.watch.revision)
+
+        return self._sighting(seen, speak)
+
     def _see_jobs(self, now: datetime) -> list[Sighting]:
         jobs = list(self._waiting_jobs())
-        watches = self.alerts.watches([JOB + job.id for job in jobs])
+        watches = self._watches([JOB + job.id for job in jobs])
         seen = (
-            self._see_job(watches.get(JOB + job.id, Watch(subject=JOB + job.id)), job.id, job, now)
-            for job in jobs
+            self._see_job(watch, job.id, job, now) for job, watch in zip(jobs, watches, strict=True)
         )
         return [one for one in seen if one is not None]
 
@@ -285,7 +293,7 @@ class Alerting:
             # Behind them older ones of others may hide.
             unmuted = self.ledger.oldest_open(limit=OLDEST, unmuted=True)
             told = [one for one in self._too_old(unmuted, now) if one.fingerprint not in muted]
-        watch = self.alerts.watches([LEDGER]).get(LEDGER, Watch(subject=LEDGER))
+        (watch,) = self._watches([LEDGER])
         seen = see_oldest(watch, told, now, self.rules)
         if seen.watch is watch:
             return []

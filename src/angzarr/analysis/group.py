@@ -61,6 +61,11 @@ class Group:
     revision: int = 1
 
 
+def is_poison(group: Group) -> bool:
+    """Tell whether the entry of *group* that failed last kills its worker."""
+    return FailureClass.POISON in (group.failure_class, group.reason)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amendment:
     """What a person changes about a group; None: it stays as it is.

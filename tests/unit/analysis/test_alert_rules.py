@@ -11,7 +11,7 @@ from tests.unit.analysis.alerted import HOUR, MINUTE, group_of, grown, job_of, n
 
 from angzarr.analysis.alert import JOB, LEDGER, Kind, Severity, Watch
 from angzarr.analysis.alert_rules import see_group, see_job, see_oldest, see_settled, wants_attempts
-from angzarr.analysis.alert_watch import AlertRules
+from angzarr.analysis.alert_watch import AlertRules, of_storm, untold
 from angzarr.analysis.entry import FailureClass
 from angzarr.analysis.group import GroupStatus
 from angzarr.analysis.job import JobStatus
@@ -144,9 +144,11 @@ def test_letters_are_told_after_others_were_removed():
     assert [(found.kind, found.count) for found in after.findings] == [(Kind.DEAD_LETTER, 1)]
 
 
-def test_a_group_that_was_removed_whole_and_fails_again_is_new():
+@pytest.mark.parametrize("entries", [2, 100, 101])
+def test_a_group_that_was_removed_whole_and_fails_again_is_new(entries):
     watch = look(group_of(entries=100)).watch
-    again = group_of(entries=2, first_failed_at=START + 900 * HOUR)
+    later = START + 900 * HOUR
+    again = group_of(entries=entries, first_failed_at=later, last_failed_at=later)
     back = look(again, watch, START + 901 * HOUR)
     assert kinds(back) == [Kind.NEW_GROUP]
     assert back.watch.revision == watch.revision + 1
@@ -216,11 +218,35 @@ def test_entries_are_read_only_where_something_would_be_said_of_them():
     assert wants_attempts(new_watch(), group, START, RULES)
     watch = look(group, newest=[entry_of(attempts=5)]).watch
     assert not wants_attempts(watch, group, START + 2 * HOUR, RULES)
-    more = grown(group, 1)
+    more = grown(group, 1, last_failed_at=START + MINUTE)
     assert not wants_attempts(watch, more, START + 59 * MINUTE, RULES)
     assert wants_attempts(watch, more, START + 60 * MINUTE, RULES)
     muted = replace(more, muted_until=START + 9 * HOUR)
     assert not wants_attempts(watch, muted, START + 60 * MINUTE, RULES)
+
+
+def test_entries_that_could_not_be_read_in_a_look_are_for_a_later_one():
+    group, newest = group_of(), [entry_of(attempts=5)]
+    seen = see_group(new_watch(), group, START, RULES)
+    assert kinds(seen) == [Kind.NEW_GROUP, Kind.DEAD_LETTER]
+    assert wants_attempts(seen.watch, group, START + MINUTE, RULES)
+    assert kinds(look(group, seen.watch, START + MINUTE, RULES, newest)) == [Kind.MANY_ATTEMPTS]
+
+
+def test_letters_with_many_attempts_are_told_of_once_however_many_easier_ones_follow():
+    group, old = group_of(), entry_of("e1", attempts=9)
+    watch = look(group, newest=[old]).watch
+    for day in range(1, 5):
+        now = START + day * 24 * HOUR
+        group = grown(group, 1, last_failed_at=now)
+        new = replace(entry_of(f"e{day + 1}", attempts=1), last_failed_at=now)
+        assert wants_attempts(watch, group, now, QUIET)
+        seen = look(group, watch, now, newest=[new, old])
+        assert Kind.MANY_ATTEMPTS not in kinds(seen)
+        watch = seen.watch
+    many = replace(entry_of("e9", attempts=4), last_failed_at=now + HOUR)
+    again = look(grown(group, 1, last_failed_at=now + HOUR), watch, now + HOUR, newest=[many, old])
+    assert [(one.kind, one.count) for one in again.findings] == [(Kind.MANY_ATTEMPTS, 1)]
 
 
 # -- mutes -------------------------------------------------------------------------------------
@@ -283,8 +309,8 @@ def test_a_group_that_was_settled_and_fails_again_is_told_but_not_every_minute()
     watch = see_settled(look(group).watch, replace(group, open_entries=0), START + HOUR).watch
     restored = look(group, watch, START + HOUR + MINUTE)  # a person restored one: no new letter
     assert kinds(restored) == []
-    known = look(replace(group, open_entries=1, occurrences=4), restored.watch, START + 2 * HOUR)
-    assert kinds(known) == []  # people work on what they restored
+    failed = look(replace(group, open_entries=1, occurrences=4), restored.watch, START + 2 * HOUR)
+    assert kinds(failed) == [Kind.GROUP_REGRESSED]  # what they restored, or another
     back = look(replace(group, open_entries=1, occurrences=4), watch, START + 2 * HOUR)
     assert kinds(back) == [Kind.GROUP_REGRESSED]
     again = replace(group, open_entries=1, occurrences=5)
@@ -294,6 +320,28 @@ def test_a_group_that_was_settled_and_fails_again_is_told_but_not_every_minute()
     soon = look(again, over.watch, START + 2 * HOUR + MINUTE)
     assert kinds(soon) == []
     assert kinds(look(again, soon.watch, START + 3 * HOUR)) == [Kind.GROUP_REGRESSED]
+
+
+def test_a_settled_group_that_fails_again_is_told_although_retention_took_some_of_it():
+    group = group_of(entries=2)
+    watch = look(group, rules=RULES).watch
+    watch = see_settled(watch, replace(group, open_entries=0), START + HOUR).watch
+    later = START + 900 * HOUR
+    for removed in (1, 0):  # of two entries one is left, or both are, and one comes
+        left = replace(group, entries=3 - removed, occurrences=3 - removed, open_entries=1)
+        back = look(replace(left, last_failed_at=later), watch, later, RULES)
+        assert kinds(back) == [Kind.GROUP_REGRESSED, Kind.DEAD_LETTER]
+        assert back.findings[1].count == 1
+
+
+def test_a_group_that_was_restored_closed_and_fails_again_is_told():
+    group = group_of()
+    closed = replace(group, open_entries=0)
+    watch = see_settled(look(group).watch, closed, START + HOUR).watch
+    restored = look(replace(group, open_entries=1), watch, START + 2 * HOUR)
+    assert (kinds(restored), restored.watch.open) == ([], {})
+    back = look(grown(group, 1), restored.watch, START + 9 * HOUR)
+    assert kinds(back) == [Kind.GROUP_REGRESSED]
 
 
 def test_a_group_that_was_called_fixed_and_flaps_is_told_once_an_hour():
@@ -336,6 +384,30 @@ def test_old_entries_are_told_once_a_day_until_they_are_gone():
 def test_the_first_look_is_remembered_even_if_nothing_is_old():
     seen = see_oldest(Watch(subject=LEDGER), [], START, RULES)
     assert (kinds(seen), seen.watch.revision) == ([], 1)
+
+
+# -- storms ------------------------------------------------------------------------------------
+
+
+def test_of_what_a_storm_spoke_for_the_end_is_not_told_but_of_what_was_told_before():
+    told = look(group_of()).watch  # of itself, as new
+    group = grown(group_of(status=GroupStatus.REGRESSED), 1)
+    seen = look(group, told, START + HOUR)
+    assert kinds(seen) == [Kind.GROUP_REGRESSED]
+    follower = untold(told, seen)
+    assert of_storm(follower)
+    over = see_settled(follower, replace(group, open_entries=0), START + 2 * HOUR)
+    assert kinds(over) == [Kind.NEW_GROUP]
+    assert not of_storm(over.watch)
+
+
+def test_what_is_told_of_a_group_for_which_a_storm_spoke_is_resolved():
+    first = look(group_of())
+    follower = untold(new_watch(), first)
+    fixed = look(group_of(status=GroupStatus.FIXED), follower, START + HOUR).watch
+    back = look(group_of(status=GroupStatus.REGRESSED), fixed, START + 2 * HOUR)
+    over = see_settled(back.watch, group_of(open_entries=0), START + 3 * HOUR)
+    assert kinds(over) == [Kind.GROUP_REGRESSED]
 
 
 # -- replay jobs -------------------------------------------------------------------------------

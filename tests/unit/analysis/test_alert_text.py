@@ -124,12 +124,25 @@ def test_a_job_that_waits_for_approval_says_whose_it_is_and_how_large():
 
 def test_a_storm_names_its_size_and_its_largest_group():
     groups = [group_of("a", entries=9), group_of("b", entries=2, domain="billing")]
-    alert = SPEAKER.of_storm(of_group(Kind.NEW_GROUP, 9, groups[0]), groups)
+    found = Finding(Kind.STORM, SINCE, LAST, 11)
+    alert = SPEAKER.of_storm(found, groups, at=START, revision=3)
     assert alert.title == "2 groups of failures at once"
-    assert alert.text.startswith(
-        "2 more groups of failures are new or back, with 11 entries in all (order: 1, billing: 1)."
-        " The largest: 9 entries failed"
+    assert alert.text == (
+        "2 more groups of failures are new or back, with 11 entries in all (groups by domain:"
+        " order: 1, billing: 1). The largest: TimeoutError in orders.sync, 9 entries, last at"
+        " 2026-01-01 11:59 UTC."
     )
+    assert (alert.key, alert.count) == ("storm:storm", 11)
+    assert "angzarr dlq stats" in alert.todo
+
+
+def test_a_storm_says_how_many_of_its_groups_are_poison_and_that_it_is_over():
+    groups = [group_of("a", reason="poison"), group_of("b"), group_of("c", reason="poison")]
+    found = Finding(Kind.STORM, SINCE, LAST, 9)
+    began = SPEAKER.of_storm(found, groups, at=START, revision=3)
+    assert "3 more groups of failures are new or back, 2 of them poison," in began.text
+    over = SPEAKER.of_storm(replace(found, resolved=True), (), at=START, revision=4)
+    assert (over.key, over.title) == (began.key, "Resolved: Storm of failures")
 
 
 # -- what comes from letters is hostile --------------------------------------------------------

@@ -22,7 +22,8 @@ from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.alert import Kind, Severity
 from angzarr.analysis.alert_text import Speaker
 from angzarr.analysis.alert_watch import AlertRules
-from angzarr.analysis.alerting import JOB_PAGES, JOBS, OLDEST, Alerting
+from angzarr.analysis.alerting import JOB_PAGES, JOBS, LOOKED_INTO, OLDEST, SETTLED, Alerting
+from angzarr.analysis.forgotten_watches import ForgottenWatches
 from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobStatus
 from angzarr.errors import LedgerUnavailable
@@ -158,6 +159,7 @@ def test_a_storm_of_new_groups_is_ten_alerts_a_minute_and_none_is_forgotten(site
     assert raised[0].fingerprint == "f" * 16
     assert raised[-1].title == "48 groups of failures at once"
     assert raised[-1].count == 96
+    assert raised[-1].kind is Kind.STORM
     site.groups.put(*(group_of(f"more-{number}") for number in range(5)))
     assert worker.look() == []
     site.clock.sleep(MINUTE)
@@ -185,13 +187,99 @@ def test_a_storm_that_is_over_and_comes_back_is_told_together(site):
     worker = site.worker()
     assert len(worker.look()) == 11
     site.groups.put(*(replace(group, open_entries=0) for group in groups))
-    over = worker.look()
-    assert [(one.kind, one.resolved) for one in over] == [(Kind.NEW_GROUP, True)] * 11
+    over = [*worker.look(), *worker.look()]
+    assert [(one.kind, one.resolved) for one in over] == [
+        *[(Kind.NEW_GROUP, True)] * 10,
+        (Kind.STORM, True),
+    ]
     site.clock.sleep(2 * HOUR)
     site.groups.put(*(grown(group, 1, last_failed_at=site.clock.now()) for group in groups))
     back = worker.look()
-    assert [one.kind for one in back] == [Kind.GROUP_REGRESSED] * 11
+    assert [one.kind for one in back] == [*[Kind.GROUP_REGRESSED] * 10, Kind.STORM]
     assert back[-1].title == "30 groups of failures at once"
+
+
+def test_a_storm_is_over_when_none_of_its_groups_is_open(site):
+    groups = groups_of(40)
+    site.groups.put(*groups)
+    worker = site.worker(at_once=0)
+    (storm,) = worker.look()
+    site.groups.put(*(replace(group, open_entries=0) for group in groups[1:]))
+    assert [alert for _ in range(3) for alert in worker.look()] == []
+    site.groups.put(replace(groups[0], open_entries=0))
+    (over,) = [alert for _ in range(4) for alert in worker.look()]
+    assert (over.key, over.resolved) == (storm.key, True)
+
+
+def test_a_storm_of_more_groups_than_one_look_settles_is_not_over_too_early(site):
+    groups = groups_of(3 * SETTLED)
+    site.groups.put(*groups)
+    one, other = site.worker(at_once=0), site.worker(at_once=0)
+    one.look()
+    site.groups.put(*(replace(group, open_entries=0) for group in groups[:-1]))
+    assert [alert for _ in range(20) for worker in (one, other) for alert in worker.look()] == []
+    site.groups.put(replace(groups[-1], open_entries=0))
+    over = [alert for _ in range(8) for worker in (one, other) for alert in worker.look()]
+    assert [(alert.kind, alert.resolved) for alert in over] == [(Kind.STORM, True)]
+
+
+def test_groups_of_a_storm_that_another_worker_told_first_are_told_later(site):
+    one, other, store = site.worker(), site.worker(), site.alerts.raise_
+    held = []
+    site.alerts.raise_ = lambda sightings: held.append(sightings) or []
+    groups = [group_of(f"{number:016x}", entries=100 - number) for number in range(20)]
+    site.groups.put(*groups[:15])
+    one.look()
+    site.groups.put(*groups)
+    other.look()
+    site.alerts.raise_ = store
+    first, late = (store(sightings) for sightings in held)
+    assert [alert.title for alert in first][-1] == "5 groups of failures at once"
+    assert late == []
+    site.clock.sleep(MINUTE)
+    rest = [alert.title for worker in (one, other) for alert in worker.look()]
+    assert rest == ["5 groups of failures at once"]
+
+
+def test_poison_in_many_groups_is_a_storm(site):
+    worker = site.worker()
+    worker.look()
+    site.groups.put(*groups_of(60, reason="poison"))
+    raised = worker.look()
+    assert [one.kind for one in raised] == [*[Kind.POISON] * 10, Kind.STORM]
+    assert "50 more groups of failures are new or back, 50 of them poison" in raised[-1].text
+
+
+def test_letters_with_many_attempts_of_more_groups_than_one_look_reads_come_later(site):
+    known = {"entries": 1, "status": GroupStatus.ACKNOWLEDGED}
+    for number in range(3 * LOOKED_INTO):
+        entry = site.ledger.add_failed_event(letter_of(f"e{number}", fingerprint=f"f{number:02}"))
+        group = group_of(entry.fingerprint, last_failed_at=entry.last_failed_at, **known)
+        site.groups.put(group)
+    worker = site.worker(rules=AlertRules(many_attempts=1))
+    looks = [worker.look() for _ in range(4)]
+    told = [[one for one in look if one.kind is Kind.MANY_ATTEMPTS] for look in looks]
+    assert [len(some) for some in told] == [LOOKED_INTO] * 3 + [0]
+    assert len({one.fingerprint for some in told for one in some}) == 3 * LOOKED_INTO
+
+
+def test_a_group_that_was_removed_and_forgotten_is_raised_again_under_another_id(site):
+    site.groups.put(group_of("f1"))
+    worker = site.worker()
+    (first,) = worker.look()
+    site.groups.put(group_of("f1", open_entries=0))
+    worker.look()
+    site.groups.known.clear()
+    ForgottenWatches(alerts=site.alerts, groups=site.groups, jobs=site.jobs).remove(START)
+    site.clock.sleep(timedelta(days=31))
+    site.groups.put(group_of("f1"), group_of("f2"))
+    again, other = worker.look()
+    assert {(again.kind, again.fingerprint), (other.kind, other.fingerprint)} == {
+        (Kind.NEW_GROUP, "f1"),
+        (Kind.NEW_GROUP, "f2"),
+    }
+    assert len({one.alert.id for one in site.alerts.get_alerts()}) == 4
+    assert first in [one.alert for one in site.alerts.get_alerts()]
 
 
 def test_groups_that_were_there_before_the_first_look_are_told_together(site):

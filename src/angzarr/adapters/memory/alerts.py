@@ -67,6 +67,8 @@ class MemoryAlerts(Alerts):
         """Store the sightings that nobody was faster with."""
         with self._lock:
             stored = [one for one in sightings if self._store(one.watch)]
+            for watch in (watch for one in stored for watch in one.followers):
+                self._store(watch)
             raised = [raised for one in stored for raised in one.raised]
             for alert, sinks in raised:
                 self._alerts[alert.id] = alert

@@ -36,6 +36,8 @@ def watch_text(watch: Watch) -> str:
         "samples": [(one.at.isoformat(), one.entries) for one in watch.samples],
         "floor": watch.floor,
         "letters": watch.letters,
+        "told_to": _text(watch.told_to),
+        "looked_to": _text(watch.looked_to),
         "said": {kind.value: at.isoformat() for kind, at in watch.said.items()},
         "open": {kind.value: at.isoformat() for kind, at in watch.open.items()},
         "status": watch.status,
@@ -44,18 +46,32 @@ def watch_text(watch: Watch) -> str:
 
 
 def watch_from(subject: str, text: str, revision: int) -> Watch:
-    """Return the watch of *subject* that *text* was made from."""
+    """Return the watch of *subject* that *text* was made from.
+
+    An older release did not keep how far it looked into entries: to where it counted them last.
+    """
     seen: dict[str, Any] = json.loads(text)
+    looked_to = seen.get("looked_to", seen["samples"][-1][0] if seen["samples"] else None)
     return Watch(
         subject=subject,
         samples=tuple(Sample(datetime.fromisoformat(at), n) for at, n in seen["samples"]),
         floor=seen["floor"],
         letters=seen["letters"],
+        told_to=_time(seen.get("told_to")),
+        looked_to=_time(looked_to),
         said=_times(seen["said"]),
         open=_times(seen["open"]),
         status=seen["status"],
         revision=revision,
     )
+
+
+def _text(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 def _times(said: Mapping[str, str]) -> dict[Kind, datetime]:

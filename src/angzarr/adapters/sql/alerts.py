@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -79,20 +79,24 @@ class SqlAlerts(Alerts):
         return self._database.write(forget)
 
     def raise_(self, sightings: Sequence[Sighting]) -> list[Alert]:
-        """Store the sightings that nobody was faster with, always in one order."""
-        ordered = sorted(sightings, key=lambda one: one.watch.subject)
+        """Store the sightings that nobody was faster with.
+
+        Always in one order, whoever speaks for others first: two workers must not wait for each
+        other.
+        """
+        leading = _ordered(one for one in sightings if one.followers)
+        alone = [one for one in sightings if not one.followers]
 
         def store(connection: Connection) -> list[Alert]:
-            raised = [
-                raised
-                for sighting in ordered
-                if _store_watch(connection, sighting.watch)
-                for raised in sighting.raised
-            ]
+            stored = [one for one in leading if _store_watch(connection, one.watch)]
+            followers = (Sighting(watch) for one in stored for watch in one.followers)
+            rest = _ordered([*alone, *followers])
+            stored += [one for one in rest if _store_watch(connection, one.watch)]
+            raised = [raised for one in stored for raised in one.raised]
             _store_alerts(connection, raised)
             return [one.alert for one in raised]
 
-        return self._database.write(store) if ordered else []
+        return self._database.write(store) if sightings else []
 
     def due(self, sink: str, *, limit: int, lease: timedelta) -> list[Delivery]:
         """Take what is due; nothing is locked where nothing is."""
@@ -172,6 +176,10 @@ class SqlAlerts(Alerts):
         )
         change = update(ledger_alert_deliveries).where(held).values(token="", **values)
         return self._database.write(lambda one: one.execute(change).rowcount == 1)
+
+
+def _ordered(sightings: Iterable[Sighting]) -> list[Sighting]:
+    return sorted(sightings, key=lambda one: one.watch.subject)
 
 
 def _store_watch(connection: Connection, watch: Watch) -> bool:

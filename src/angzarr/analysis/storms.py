@@ -1,0 +1,79 @@
+"""Storms: groups that are new, back or poison are told as one where they are many (spec A5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from angzarr.analysis.alert import Kind, Watch
+from angzarr.analysis.alert_watch import Seen, of_storm
+from angzarr.analysis.group import Group
+
+#: What an outage makes of many groups at once.
+_TOLD_TOGETHER: Final = frozenset({Kind.NEW_GROUP, Kind.GROUP_REGRESSED, Kind.POISON})
+#: Within this span at most `at_once` groups are told one by one; then a storm, as often.
+QUOTA_SPAN: Final = timedelta(minutes=10)
+STORM_EVERY: Final = timedelta(minutes=1)
+
+
+class Sight(NamedTuple):
+    """A group, what was remembered of it, and what a look at it showed."""
+
+    group: Group
+    before: Watch
+    seen: Seen
+
+    @property
+    def may_storm(self) -> bool:
+        """Whether it is one of those that are told together where they are many."""
+        return any(one.kind in _TOLD_TOGETHER for one in self.seen.findings)
+
+
+class Told(NamedTuple):
+    """Groups to be told one by one, and those to be told as one; the largest first."""
+
+    alone: Sequence[Sight]
+    together: Sequence[Sight]
+
+
+@dataclass(slots=True, kw_only=True)
+class Storms:
+    """Remembers how many were told lately, and whether a storm is over; for one thread."""
+
+    at_once: int
+    #: When groups were told one by one, lately; when a storm may be told again.
+    _told: list[datetime] = field(default_factory=list, init=False)
+    _storm_at: datetime | None = field(default=None, init=False)
+    #: Whether the sweep of open watches that is under way saw one of a storm.
+    _blows: bool = field(default=False, init=False)
+    #: The storm as it was known when that sweep began.
+    _known: int = field(default=0, init=False)
+
+    def told(self, sights: Sequence[Sight], now: datetime) -> Told:
+        """Return how *sights* are told.
+
+        What is too much shortly after a storm is left for a later look: it stays as it was.
+        """
+        largest = sorted(sights, key=lambda one: one.group.entries, reverse=True)
+        self._told = [at for at in self._told if now - at < QUOTA_SPAN]
+        left = max(self.at_once - len(self._told), 0)
+        alone, together = largest[:left], largest[left:]
+        self._told += [now] * len(alone)
+        if not together or (self._storm_at is not None and now < self._storm_at):
+            return Told(alone, ())
+        self._storm_at = now + STORM_EVERY
+        return Told(alone, together) if len(together) > 1 else Told([*alone, *together], ())
+
+    def swept(self, watches: Sequence[Watch], *, first: bool) -> None:
+        """Note what a page of open watches showed; *first*: a sweep of them begins with it."""
+        self._blows = (self._blows and not first) or any(map(of_storm, watches))
+
+    def is_over(self, watch: Watch) -> bool:
+        """Tell whether the storm of *watch*, which the sweep meets last, is over.
+
+        One that began while the sweep was under way is not: its groups may have been passed by.
+        """
+        known, self._known = self._known, watch.revision
+        return not self._blows and known == watch.revision
