@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from angzarr.analysis.entry import Status
+from angzarr.analysis.entry import BY_REPLAY, Status
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.ledger import Answer, Ledger
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
@@ -55,6 +55,6 @@ class Answers:
             if (entry := entries.get(one.letter_id)) is None:
                 _log.warning("a replay of the unknown letter %s was answered", one.letter_id)
                 continue
-            by = f"replay {one.replay} ({one.outcome})"
+            by = f"{BY_REPLAY}{one.replay} ({one.outcome})"
             answers.append(Answer(entry.id, one.replay, by, _ENDINGS[one.outcome]))
         self.ledger.note_answers(answers)

@@ -44,6 +44,10 @@ OPEN: Final = frozenset(
 )
 
 
+#: How the ledger names what closed an entry whose replay was answered; people have other names.
+BY_REPLAY: Final = "replay "
+
+
 class Hold(StrEnum):
     """Why an entry is held; only what a rule held is replayed by itself once its cause is gone."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.entry import BY_REPLAY, Entry, Status
 from angzarr.analysis.tally import Step
 
 #: How long ago "lately" is.
@@ -16,8 +16,6 @@ LATELY: Final = timedelta(minutes=5)
 #: How many entries are looked at, those that failed last: enough to tell, and no more however
 #: large a group is.
 MOST: Final = 200
-#: How the ledger names what closed an entry whose replay was answered.
-BY_REPLAY: Final = "replay "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from angzarr.analysis.entry import (
+    BY_REPLAY,
     Entry,
     Failure,
     FailureClass,
@@ -44,7 +45,7 @@ UNDECIDED: Final = timedelta(minutes=1)
 #: of every page for ever.
 SKEW: Final = timedelta(hours=1)
 
-#: What a person decided; a letter that tells nothing new does not undo it.
+#: What a person decided, as is what one resolved; a letter that tells nothing new does not undo it.
 DECIDED_BY_PEOPLE: Final = frozenset(
     {Status.SKIPPED, Status.ARCHIVED, Status.ESCALATED, Status.COMPENSATED}
 )
@@ -228,8 +229,7 @@ def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
     if replay < entry.replays:
         return counted
     told = replace(counted, **_facts(failure, now), replays=replay)
-    decided = entry.status in DECIDED_BY_PEOPLE or not is_known(entry.status)
-    if replay == entry.replays and decided:
+    if replay == entry.replays and (_settled(entry) or not is_known(entry.status)):
         return told
     return replace(
         told,
@@ -243,6 +243,12 @@ def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
         resolved_by="",
         resolved_at=None,
     )
+
+
+def _settled(entry: Entry) -> bool:
+    """Tell whether a person decided about *entry*, or said that it was done by hand."""
+    by_hand = entry.status is Status.RESOLVED and not entry.resolved_by.startswith(BY_REPLAY)
+    return by_hand or entry.status in DECIDED_BY_PEOPLE
 
 
 def believed(told: datetime, now: datetime) -> datetime:

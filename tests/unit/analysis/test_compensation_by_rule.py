@@ -13,7 +13,7 @@ from tests.unit.analysis.test_worker import LEASE, Killed, World
 from angzarr.analysis.compensation import call_of
 from angzarr.analysis.entry import FailureClass, Hold, Status
 from angzarr.analysis.transition import UNDECIDED
-from angzarr.analysis.verb import UNSENT
+from angzarr.analysis.verb import UNSENT, Act, Verb
 from angzarr.dead_letters.refusal import Distrusted
 
 RULE = {
@@ -63,6 +63,26 @@ def test_a_refused_event_is_compensated_and_its_history_says_by_which_rule(world
     assert world.compensations.sent == [call_of(refused(), "orders.unsync")]
     later(world, timedelta(days=1))
     assert len(world.compensations.sent) == 1
+
+
+def test_what_a_person_resolved_is_not_compensated_because_of_a_late_letter(world):
+    world.rules = ()
+    world.restart()
+    world.queue.send(refused(category="transient"))
+    world.worker.step()
+    for _ in range(3):
+        later(world)
+    later(world, timedelta(hours=2))
+    assert world.entry.hold is Hold.ANSWER
+    act = Act(entry_id=world.entry.id, revision=world.entry.revision, verb=Verb.RESOLVE)
+    assert world.ledger.act([act], by="ann") == [True]
+    world.rules = (RULE,)
+    world.restart()
+    world.queue.send(refused(replay=1))
+    world.worker.step()
+    later(world, timedelta(minutes=5))
+    assert (world.entry.status, world.entry.resolved_by) == (Status.RESOLVED, "ann")
+    assert not world.compensations.sent
 
 
 def test_a_handler_that_names_no_compensation_is_held_at_once_and_told_what_to_do(world):

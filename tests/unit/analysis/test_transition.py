@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.ledger import HOLD, REPLAY, letter_of
 from tests.hand_clock import START
 
 from angzarr.analysis import transition
-from angzarr.analysis.entry import Status
+from angzarr.analysis.entry import BY_REPLAY, Status
 from angzarr.analysis.verb import Verb, acted, compensation_sent
 
 LEASE = timedelta(seconds=30)
@@ -77,10 +78,20 @@ def test_every_history_keeps_the_rules(history):
         assert entry.wake_at is None or entry.status in transition.WAKES
 
 
-def test_letter_of_the_same_replay_does_not_undo_a_persons_decision():
+@pytest.mark.parametrize("verb", [Verb.SKIP, Verb.ARCHIVE, Verb.RESOLVE, Verb.ESCALATE])
+def test_letter_of_the_same_replay_does_not_undo_a_persons_decision(verb):
     entry = transition.filed(letter_of(), START).entry
-    skipped = acted(entry, Verb.SKIP, START, "ann").entry
-    told = transition.failed_again(skipped, letter_of(domain="other"), START).entry
-    assert (told.status, told.occurrences) == (Status.SKIPPED, 2)
+    decided = acted(entry, verb, START, "ann").entry
+    told = transition.failed_again(decided, letter_of(domain="other"), START).entry
+    assert (told.status, told.occurrences) == (decided.status, 2)
+    assert (told.resolved_by, told.resolved_at) == (decided.resolved_by, decided.resolved_at)
     newer = transition.failed_again(told, letter_of(replay=1), START).entry
     assert newer.status is Status.FAILED
+
+
+def test_a_letter_of_a_replay_that_was_handled_as_well_is_a_new_failure():
+    entry = transition.retrying(transition.filed(letter_of(), START).entry, 1, START, "me", LEASE)
+    handled = transition.answered(entry.entry, 1, START, f"{BY_REPLAY}1 (handled)").entry
+    assert handled.status is Status.RESOLVED
+    told = transition.failed_again(handled, letter_of(replay=1), START).entry
+    assert (told.status, told.resolved_by) == (Status.FAILED, "")

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Select, and_, case, func, literal, select, un
 
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_tables import LONGEST_NAME, ledger_entries
-from angzarr.analysis.entry import Status
-from angzarr.analysis.peers import BY_REPLAY, MOST, Fared, Peers, PeersSeen
+from angzarr.analysis.entry import BY_REPLAY, Status
+from angzarr.analysis.peers import MOST, Fared, Peers, PeersSeen
 
 _columns = ledger_entries.c
 _KINDS = {"handler": _columns.handler_name, "group": _columns.fingerprint}
