@@ -43,7 +43,7 @@ class Deciding:
             outlook = self.gathering.look()
         except Exception as error:  # noqa: BLE001 - what matters is that they are kept
             report("decisions", error, self.seldom)
-            return self.ledger.add_failed_events(failures)
+            return self.file_undecided(failures)
 
         def decide(undecided: Sequence[Undecided]) -> list[Decision]:
             try:
@@ -55,6 +55,10 @@ class Deciding:
                 return []
 
         return self.ledger.add_failed_events(failures, decide=decide, by=self.name)
+
+    def file_undecided(self, failures: Sequence[Failure]) -> list[Entry]:
+        """File *failures*, which wake a minute later to be decided."""
+        return self.ledger.add_failed_events(failures)
 
     def decide(self, undecided: Sequence[Undecided]) -> list[tuple[Undecided, Decision]]:
         """Classify entries; one that changed meanwhile was decided by somebody else.

@@ -66,23 +66,31 @@ class Intake:
         self._receipts = [receipt for receipt in self._receipts if self._file_alone(receipt)]
 
     def _file_alone(self, receipt: Receipt) -> bool:
-        """File one letter, as raw bytes if the ledger cannot take it as it was read."""
+        """File one letter: undecided if it is the decision that fails, as raw bytes as a last way.
+
+        A letter that can be read must not become one that cannot because of what is made of it.
+        """
+        deciding, failure = self.deciding, self._failure_of(receipt)
+        problem = self._problem(lambda: deciding.file([failure]))
+        problem = problem and self._problem(lambda: deciding.file_undecided([failure]))
+        if problem is None:
+            return True
+        raw = self._raw(receipt, f"the ledger cannot store it ({type(problem).__name__})")
+        if (problem := self._problem(lambda: deciding.file([raw]))) is None:
+            return True
+        what = "a letter of %s cannot be stored and stays queued"
+        _log.error(what, receipt.domain, exc_info=problem)
+        return False
+
+    def _problem(self, file: Callable[[], object]) -> Exception | None:
+        """Return what stands against filing; raises LedgerUnavailable."""
         try:
-            self.deciding.file([self._failure_of(receipt)])
+            file()
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 - what matters is that it is kept
-            raw = self._raw(receipt, f"the ledger cannot store it ({type(error).__name__})")
-        else:
-            return True
-        try:
-            self.deciding.file([raw])
-        except Unavailable:
-            raise
-        except Exception:  # noqa: BLE001 - it stays in its queue
-            _log.exception("a letter of %s cannot be stored and stays queued", receipt.domain)
-            return False
-        return True
+            return error
+        return None
 
     def _failure_of(self, receipt: Receipt) -> Failure:
         """Return what is filed; a letter of others lacks a domain or a date: its queue's, now."""

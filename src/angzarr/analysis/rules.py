@@ -24,6 +24,7 @@ from angzarr.printable import printable
 
 #: Characters of a failed rule's error that the evidence repeats.
 _SHOWN: Final = 300
+_NONE: Final = timedelta(0)
 _LONGEST_DELAY: Final = timedelta(days=30)
 
 
@@ -138,6 +139,11 @@ def verdict_of(said: Decision, rule: str = "") -> Verdict:
     """Return what a function of others decided, as *rule* or alone, checked; raises TypeError."""
     if not isinstance(said, Decision):
         msg = f"it returned {type(said).__name__}, not a Decision or None"
+        raise TypeError(msg)
+    if not isinstance(said.delay, timedelta) or not _NONE <= said.delay <= _LONGEST_DELAY:
+        msg = (
+            f"its delay must be a timedelta from 0 to {_LONGEST_DELAY.days} days, not {said.delay}"
+        )
         raise TypeError(msg)
     return Verdict(
         failure_class=FailureClass(said.failure_class),

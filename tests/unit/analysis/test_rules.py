@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -245,6 +246,22 @@ def test_what_a_rule_in_python_breaks_is_evidence_and_stops_nothing(said):
         assert decision.failure_class is FailureClass.TRANSIENT_RESOLVED
         assert "rule mine failed: " in decision.evidence
         assert "\x1b" not in decision.evidence
+
+
+@pytest.mark.parametrize(
+    "delay", [timedelta.max, timedelta(days=31), timedelta(seconds=-1), timedelta.min, 60, None]
+)
+def test_a_rule_in_python_cannot_wait_longer_than_any_other_or_before_now(delay):
+    said = replace(HELD, action=Action.WAIT, delay=delay)
+    rule = PythonRule(name="mine", judge=lambda *_seen: said)
+    decision = classifier(python=[rule])(evidence_of(**WELL))
+    assert decision.failure_class is FailureClass.TRANSIENT_RESOLVED
+    assert "rule mine failed: TypeError: its delay must be a timedelta from 0 to 30" in (
+        decision.evidence
+    )
+    long = replace(said, delay=timedelta(days=30))
+    judged = classifier(python=[PythonRule(name="mine", judge=lambda *_seen: long)])(evidence_of())
+    assert (judged.action, judged.delay) == (Action.WAIT, timedelta(days=30))
 
 
 def test_python_comes_after_the_operator_and_before_what_ships_or_where_it_says():

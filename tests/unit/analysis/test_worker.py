@@ -578,6 +578,19 @@ def test_letter_that_cannot_be_stored_does_not_stop_the_others(world):
     assert not world.queue.held
 
 
+def test_letter_about_which_nothing_can_be_decided_is_filed_as_what_it_is(world):
+    """What is made of a letter that can be read must not turn it into one that cannot."""
+    world.ledger.deciding = lambda decide: decide and (lambda _undecided: [object()])
+    world.queue.send(letter_of(), raw=b"its bytes")
+    world.worker.step()
+    assert (world.entry.status, world.entry.event_id) == (Status.FAILED, "e1")
+    assert not world.queue.held
+    del world.ledger.deciding
+    world.clock.sleep(UNDECIDED)
+    world.worker.step()
+    assert world.entry.status is Status.WAITING
+
+
 def test_message_that_cannot_be_published_is_held_and_does_not_stop_the_others(world):
     world.queue.send(letter_of())
     world.worker.step()
