@@ -96,7 +96,9 @@ def check_compensations(handlers: Handlers) -> None:
         name = handler.compensation
         if name is None:
             continue
-        if name == handler.name or handlers.get(name) is None:
-            why = "is itself" if name == handler.name else "is not registered with this app"
+        undoing = handlers.get(name)
+        if undoing is None or handler.name in (name, undoing.compensation):
+            back = "is itself" if name == handler.name else "names it in turn"
+            why = "is not registered with this app" if undoing is None else back
             msg = f"the compensation of {handler.name}, {name!r}, {why}: name another handler"
             raise ConfigurationError(msg)

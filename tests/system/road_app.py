@@ -113,7 +113,10 @@ def _starts(n: int) -> int:
     return sum(line["what"] == "handle" and line["n"] == n for line in lines)
 
 
-@app.handler(Thing, domain="thing", policy="quick")
+UNDO = "road_app.undo" if os.environ.get("ROAD_UNDO") == "1" else None
+
+
+@app.handler(Thing, domain="thing", policy="quick", compensation=UNDO)
 def handle(event: Thing, ctx: Context) -> int:
     note("handle", n=event.n, attempt=ctx.attempt, replay=ctx.replay)
     if event.fate == "flaky" and ctx.attempt < 3:
@@ -140,11 +143,18 @@ def handle(event: Thing, ctx: Context) -> int:
 
 if os.environ.get("ROAD_ASYNC", "1") == "1":
 
-    @app.handler(Thing, domain="thing", policy="quick")
+    @app.handler(Thing, domain="thing", policy="quick", compensation=UNDO)
     async def handle_async(event: Thing) -> int:
         await asyncio.sleep(0)
         note("handle_async", n=event.n)
         return event.n
+
+
+if UNDO:
+
+    @app.handler(Thing, domain="thing", policy="quick", name=UNDO)
+    def undo(event: Thing, ctx: Context) -> None:
+        note("undo", n=event.n, id=ctx.event.id, because=ctx.event.causation_id)
 
 
 class Stepped(BaseModel):

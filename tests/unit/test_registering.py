@@ -126,3 +126,18 @@ def test_a_compensation_that_nobody_could_run_is_refused(make_app, name, why):
 
     with pytest.raises(ConfigurationError, match=why):
         app.compensations()
+
+
+def test_two_that_undo_each_other_are_refused(make_app):
+    app = make_app()
+
+    @app.handler("Sold", name="shop.sell", compensation="shop.unsell")
+    def sell(event):
+        pass
+
+    @app.handler("Sold", name="shop.unsell", compensation="shop.sell")
+    def unsell(event):
+        pass
+
+    with pytest.raises(ConfigurationError, match="names it in turn: name another"):
+        app.compensations()

@@ -22,15 +22,15 @@ from angzarr.analysis.verb import Act, Verb, refusal
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.events import headers as names
-from angzarr.events.event import task_id_for
+from angzarr.events.event import compensation_id_for, task_id_for
 
 _JSON: Final = "application/json"
 _BY_HAND: Final = "undo it by hand, then resolve the entry"
 #: Headers of the event that its compensation has, too.
 _KEPT: Final = (
-    names.EVENT_ID, names.EVENT_TYPE, names.DOMAIN, names.ROOT, names.EDITION, names.SEQUENCE,
-    names.CORRELATION_ID, names.CAUSATION_ID, names.TENANT_ID, names.PRIORITY, names.CONFIG_PINS,
-    names.OCCURRED_AT, names.TRACEPARENT,
+    names.EVENT_TYPE, names.DOMAIN, names.ROOT, names.EDITION, names.SEQUENCE,
+    names.CORRELATION_ID, names.TENANT_ID, names.PRIORITY, names.CONFIG_PINS, names.OCCURRED_AT,
+    names.TRACEPARENT,
 )  # fmt: skip
 
 
@@ -122,7 +122,8 @@ def no_compensation(handler: str) -> str:
 def call_of(letter: DeadLetter, task: str) -> Call | Refusal:
     """Return the call that gives *task* what *letter*'s handler was given.
 
-    What followed the original (links, a chain, a chord) does not follow its compensation.
+    Its event is the same but for its id: that of what it undoes is its cause. What followed the
+    original (links, a chain, a chord) does not follow its compensation.
     """
     message = letter.message
     if message.content_type != _JSON:
@@ -132,7 +133,8 @@ def call_of(letter: DeadLetter, task: str) -> Call | Refusal:
         call = tuple(args), dict(kwargs)
     except (ValueError, TypeError, RecursionError):
         return Refusal(f"its message holds no arguments: {_BY_HAND}")
-    event_id = letter.event.id if letter.event else message.id
+    undone = letter.event.id if letter.event else message.id
+    event_id = compensation_id_for(undone, letter.handler, task)
     headers = {name: message.headers[name] for name in _KEPT if name in message.headers}
-    headers |= {names.EVENT_ID: event_id, names.COMPENSATES: letter.id}
+    headers |= {names.EVENT_ID: event_id, names.CAUSATION_ID: undone, names.COMPENSATES: letter.id}
     return Call(task, task_id_for(event_id, task), *call, headers)

@@ -20,11 +20,15 @@ def subscriptions(
 ) -> list[Subscription]:
     """Return who takes *event_type*: registered here, or named in the settings; each once.
 
-    A route may move a registered handler to another queue.
+    A route may move a registered handler to another queue. What undoes a handler of the same type
+    takes the event where it is to be undone, and not where it is published.
     """
+    taking = handlers.of_type(event_type)
+    undoing = {handler.compensation for handler in taking}
     found = {
         handler.name: Subscription(handler.name, handler.queue)
-        for handler in handlers.of_type(event_type)
+        for handler in taking
+        if handler.name not in undoing
     }
     found.update((route.handler, route) for route in routes.get(event_type, ()))
     return list(found.values())

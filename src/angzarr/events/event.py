@@ -82,3 +82,12 @@ def digest(value: object) -> str:
 def task_id_for(event_id: str, handler: str) -> str:
     """Return the task id of *event_id* for *handler*: the same pair gives the same id (13)."""
     return str(uuid.uuid5(_TASK_IDS, f"{event_id}\x00{handler}"))
+
+
+def compensation_id_for(event_id: str, handler: str, task: str) -> str:
+    """Return the id of the event by which *task* undoes what *handler* did with *event_id*.
+
+    The same three give the same id. *task* may undo two handlers of one event, and take the event
+    itself besides: each of these has a claim of its own.
+    """
+    return str(uuid.uuid5(_TASK_IDS, f"{event_id}\x00{handler}\x00compensated by\x00{task}"))

@@ -15,6 +15,7 @@ from angzarr.analysis.verb import UNSENT
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
+from angzarr.events.event import task_id_for
 
 BODY = json.dumps([[{"total": 3}], {"by": "ann"}, {"callbacks": ["x"], "chain": ["y"]}]).encode()
 
@@ -40,11 +41,24 @@ def test_it_gets_what_the_handler_got_and_nothing_that_followed_it():
     letter = letter_of(message=replace(message_of(**{names.TENANT_ID: "acme"}), body=BODY))
     call = call_of(letter, "orders.unsync")
     assert (call.task, call.args, call.kwargs) == ("orders.unsync", ({"total": 3},), {"by": "ann"})
-    assert call.headers[names.EVENT_ID] == letter.event.id
+    assert call.headers[names.CAUSATION_ID] == letter.event.id
+    assert call.task_id == task_id_for(call.headers[names.EVENT_ID], "orders.unsync")
     assert call.headers[names.TENANT_ID] == "acme"
     assert call.headers[names.COMPENSATES] == letter.id
     assert not {names.LETTER_ID, names.REPLAY, names.HOP, names.ATTEMPT} & set(call.headers)
     assert call == call_of(letter, "orders.unsync"), "sent twice it is one task"
+
+
+def test_each_handler_and_each_compensation_has_an_event_of_its_own():
+    """One claim for all of them would have the second taken for a duplicate of the first."""
+    letter = letter_of(message=replace(message_of(), body=BODY))
+    calls = [
+        call_of(replace(letter, handler=handler), task)
+        for handler in ("orders.sync", "mail.send")
+        for task in ("orders.unsync", "mail.unsend")
+    ]
+    ids = {call.headers[names.EVENT_ID] for call in calls} | {letter.event.id}
+    assert len(ids) == 5
 
 
 @pytest.mark.parametrize(

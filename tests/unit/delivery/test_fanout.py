@@ -38,6 +38,21 @@ def test_a_handlers_own_queue_counts_where_no_route_says_otherwise():
     assert subscriptions("T", registry("a", queue="own"), {}) == [Subscription("a", "own")]
 
 
+def of(name, compensation=None, event_type="T"):
+    return Handler(
+        name=name, bind=lambda *_: None, event_type=event_type, compensation=compensation
+    )
+
+
+def test_what_undoes_a_handler_does_not_take_what_that_one_takes():
+    handlers = Handlers()
+    for handler in (of("undo"), of("do", "undo"), of("other", "redo", "U"), of("redo")):
+        handlers.add(handler)
+    assert subscriptions("T", handlers, {}) == [Subscription("do"), Subscription("redo")]
+    routed = subscriptions("T", handlers, {"T": [Subscription("undo", "q")]})
+    assert Subscription("undo", "q") in routed, "somebody says so"
+
+
 @given(st.lists(NAMES, unique=True), st.lists(NAMES))
 def test_everybody_gets_it_once(registered, routed):
     routes = {"T": [Subscription(name, "q") for name in routed]}
