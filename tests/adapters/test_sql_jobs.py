@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 from sqlalchemy import bindparam, event, text, update
 from tests.adapters.test_ledger_plans import steps_of
-from tests.contracts.jobs import CANARY, GROUP, JobsContract
+from tests.contracts.jobs import CANARY, GROUP, JobsContract, ids_of_dry_run, ids_of_job
 from tests.contracts.ledger import resolve
 
 from angzarr.adapters.sql import job_choosing
@@ -150,6 +150,13 @@ class SqlJobsContract(JobsContract):
         jobs.cancel(rest.id, by="ann")
         named = jobs.begin(Selection(entry_ids=tuple(one.id for one in entries)), CANARY, by="ann")
         assert named.total == 9
+
+    def test_a_limit_on_many_ids_takes_the_oldest_of_all(self, jobs, ledger, hold, monkeypatch):
+        monkeypatch.setattr(job_choosing, "_NAMED", 2)
+        oldest_last = [entry.id for entry in hold(7)][::-1]
+        selection = Selection(entry_ids=tuple(oldest_last), limit=3)
+        assert ids_of_dry_run(jobs, ledger, selection) == oldest_last[:-4:-1]
+        assert ids_of_job(jobs, selection) == oldest_last[:-4:-1]
 
     def test_workers_that_begin_one_job_at_once_begin_it_once(self, jobs, hold):
         hold(3)

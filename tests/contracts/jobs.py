@@ -8,14 +8,17 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of, resolve
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis import job_approval
+from angzarr.analysis.choosing import mark_of
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
+from angzarr.analysis.job_dry_run import dry_run
 from angzarr.analysis.job_edit import job_edit
 from angzarr.analysis.job_work import Noted
 from angzarr.analysis.ledger import Decided, EntryFilter
@@ -25,6 +28,24 @@ CANARY = JobPlan(rate=None)
 AT_ONCE = JobPlan(stages=(), rate=None)
 GROUP = Selection(wanted=EntryFilter(fingerprint="g1"))
 DEADLINE = timedelta(hours=1)
+
+
+def dry_run_of(jobs, ledger, selection):
+    replayer = SimpleNamespace(ledger=ledger, problem=lambda *_: "")
+    return dry_run(jobs, replayer, selection, most_replays=10)
+
+
+def ids_of_dry_run(jobs, ledger, selection):
+    """Return the entries that a dry run is about; its mark is of the same, and its sample."""
+    ids = [one.entry.id for one in jobs.would_choose(selection, limit=100) if not one.job]
+    told = dry_run_of(jobs, ledger, selection)
+    assert (told.mark, list(told.sample)) == (mark_of(ids), ids[:5])
+    return ids
+
+
+def ids_of_job(jobs, selection):
+    job = jobs.begin(selection, CANARY, by="ann")
+    return [one.entry_id for one in jobs.items(job.id)]
 
 
 class JobsContract:
@@ -127,6 +148,38 @@ class JobsContract:
         entries = hold(5)
         job = jobs.begin(replace(GROUP, limit=2), CANARY, by="ann")
         assert [one.entry_id for one in jobs.items(job.id)] == [one.id for one in entries[:2]]
+
+    @pytest.mark.parametrize("by_id", [False, True])
+    def test_a_dry_run_of_a_limit_is_of_what_the_job_then_has(self, jobs, ledger, hold, by_id):
+        hold(2)
+        at_once = [
+            letter_of(f"tie{number}", fingerprint="g1", last_attempt_at=START + timedelta(days=1))
+            for number in range(5)
+        ]
+        tied = ledger.add_failed_events(at_once)
+        hold(2)
+        named = tuple(one.id for one in tied) if by_id else ()
+        selection = replace(Selection(entry_ids=named) if by_id else GROUP, limit=4)
+        assert dry_run_of(jobs, ledger, selection).looked_at == 4
+        assert ids_of_dry_run(jobs, ledger, selection) == ids_of_job(jobs, selection)
+
+    def test_a_dry_run_leaves_out_what_a_job_leaves_out(self, jobs, ledger, hold):
+        skip = replace(HOLD, action="skip")
+        hold(1, decision=skip)
+        resolved, retrying, others, *_ = hold(9)
+        resolve(ledger, resolved.id, "ann")
+        ledger.mark_retrying(retrying.id, 1, revision=retrying.revision, by="ann", lease=LEASE)
+        first = jobs.begin(Selection(entry_ids=(others.id,)), CANARY, by="bob")
+        selection = replace(GROUP, limit=4)
+        told = dry_run_of(jobs, ledger, selection)
+        assert (told.looked_at, told.would_send) == (4, 3)
+        assert told.refused == {f"it is in job {first.id}, which is not finished": 1}
+        assert len(told.sample) == 3
+        assert ids_of_dry_run(jobs, ledger, selection) == ids_of_job(jobs, selection)
+        for status in (Status.RETRYING, Status.RESOLVED):
+            assert jobs.would_choose(replace(GROUP, status=status), limit=9) == []
+        skipped = replace(GROUP, status=Status.SKIPPED)
+        assert ids_of_dry_run(jobs, ledger, skipped) == ids_of_job(jobs, skipped)
 
     def test_without_a_status_what_is_settled_or_under_way_is_not_chosen(self, jobs, ledger, hold):
         skip = replace(HOLD, action="skip")

@@ -24,7 +24,7 @@ def choose(
     fits: Callable[[Entry], bool],
     limit: int,
 ) -> list[Entry]:
-    """Return up to *limit* entries that the filter finds and that fit, over all pages."""
+    """Return up to *limit* entries that the filter finds and that fit, those that failed last."""
     found = in_status(ledger, wanted, status)
     return list(islice((entry for entry in found if fits(entry)), limit))
 
@@ -42,7 +42,7 @@ def in_statuses(
     Each status is asked for by itself: entries in others are not read, however many there are.
     """
     found = [in_status(ledger, wanted, status) for status in sorted(statuses)]
-    return heapq.merge(*found, key=lambda entry: entry.last_failed_at, reverse=True)
+    return heapq.merge(*found, key=lambda entry: (entry.last_failed_at, entry.id), reverse=True)
 
 
 def in_status(ledger: Ledger, wanted: EntryFilter, status: Status | None) -> Iterator[Entry]:
@@ -58,7 +58,7 @@ def in_status(ledger: Ledger, wanted: EntryFilter, status: Status | None) -> Ite
 def choose_for(
     ledger: Ledger, wanted: EntryFilter, status: Status | None, verb: Verb, limit: int
 ) -> list[Entry]:
-    """Return up to *limit* entries of the filter that *verb* applies to."""
+    """Return up to *limit* entries of the filter that *verb* applies to, those that failed last."""
     statuses = leaves(verb) if status is None else leaves(verb) & {status}
     return list(islice(in_statuses(ledger, wanted, statuses), limit))
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from angzarr.analysis.entry import HistoryLine, Status
+from angzarr.analysis.entry import Entry, HistoryLine, Status
 from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.ledger import ANY, EntryFilter
 from angzarr.analysis.replay_order import ReplayOrder
@@ -171,6 +171,13 @@ class JobPage:
     next: str = ""
 
 
+class Candidate(NamedTuple):
+    """An entry that fits a selection, and the other unfinished job that has it, if one does."""
+
+    entry: Entry
+    job: str = ""
+
+
 class ItemState(StrEnum):
     """Where one entry of a job stands."""
 
@@ -210,6 +217,10 @@ class ReplayJobs(Protocol):
 
     A verb that names a *revision* is done to the job as it is there, and to none that went on.
     """
+
+    @abstractmethod
+    def would_choose(self, selection: Selection, /, *, limit: int) -> list[Candidate]:
+        """Return the first *limit* that `begin` looks at, as it does; it takes those of no job."""
 
     @abstractmethod
     def begin(

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from itertools import islice
 from typing import Any
 
 import click
 
 from angzarr.analysis import entry_json, job_dry_run, job_json
 from angzarr.analysis.entry import Entry, counted
-from angzarr.analysis.job import JobPlan, JobStatus, Selection
+from angzarr.analysis.job import JobPlan, JobStatus, ReplayJobs, Selection
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.replayer import Replayer
 from angzarr.cli import entry_view, job_start, job_view
 from angzarr.cli.analyze import open_barred, open_replayer, person
-from angzarr.cli.application import Application, load_application
+from angzarr.cli.application import Application, JobStore, load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, YES, filter_of, filtered, find, over, status_of
 from angzarr.cli.entry_json import print_json
@@ -37,7 +36,7 @@ _WAITS = (
 @click.argument("entries", nargs=-1, shell_complete=entry_ids)
 @filtered
 @STATUS
-@click.option("--limit", type=click.IntRange(1), help="So many at most; a job: the oldest failed.")
+@click.option("--limit", type=click.IntRange(1), help="So many at most: the oldest failures.")
 @click.option("--now", is_flag=True, help="Send them from here, at once, without a job.")
 @click.option("--force", is_flag=True, help="Also past the cap of replays; for --now or one entry.")
 @click.option("--original", is_flag=True, help="Leave an edit out that got no answer.")
@@ -85,6 +84,8 @@ def replay(
     plan = replace(job_start.plan_of(stages, rate, halt, in_flight, order), original=original)
     with ExitStack() as doors:
         replayer = open_replayer(app, doors, shows=False)
+        jobs = app.open_replay_jobs()
+        doors.callback(jobs.close)
         if why := replayer.targets.unknown(order):
             raise click.UsageError(why)
         ids = tuple(find(replayer.ledger, one).id for one in dict.fromkeys(entries))
@@ -95,7 +96,7 @@ def replay(
         if waits and (now or force):
             raise click.UsageError(_WAITS)
         if (now or len(ids) == 1) and not waits:
-            chosen = _chosen(replayer, selection)
+            chosen = _chosen(replayer, jobs, selection)
             if len(ids) != 1 and not dry_run and (why := open_barred(app, doors)()):
                 msg = f"{why}, or replay one entry by its id"
                 raise click.ClickException(msg)
@@ -107,25 +108,26 @@ def replay(
                 original=original, dry_run=dry_run, yes=yes, as_json=as_json,
             )  # fmt: skip
         elif dry_run:
-            _tell_dry_run(app, replayer, selection, plan, as_json=as_json)
+            _tell_dry_run(app, jobs, replayer, selection, plan, as_json=as_json)
         elif force:
             raise click.UsageError(
                 "--force is for one entry, or with --now: a job keeps to the cap"
             )
         else:
-            ask = "" if yes else _question(replayer, selection)
-            _begin(app, selection, plan, note, ask, watch=watch, as_json=as_json)
+            ask = "" if yes else _question(jobs, selection)
+            _begin(app, jobs, selection, plan, note=note, ask=ask, watch=watch, as_json=as_json)
 
 
 # -- at once ---------------------------------------------------------------------------------
 
 
-def _chosen(replayer: Replayer, selection: Selection) -> list[Entry]:
-    if selection.entry_ids:  # also those that cannot be replayed: their person is told why
-        opened = (replayer.ledger.open(one) for one in selection.entry_ids)
+def _chosen(replayer: Replayer, jobs: ReplayJobs, selection: Selection) -> list[Entry]:
+    named = selection.entry_ids
+    if named and len(named) <= (selection.limit or len(named)):
+        # also those that cannot be replayed: their person is told why
+        opened = (replayer.ledger.open(one) for one in named)
         return [detail.entry for detail in opened if detail]
-    most = min(selection.limit or _MOST_NOW + 1, _MOST_NOW + 1)
-    return list(islice(job_dry_run.found(replayer.ledger, selection), most))
+    return [one.entry for one in jobs.would_choose(selection, limit=_MOST_NOW + 1)]
 
 
 def _check(count: int, approval_over: int | None) -> None:
@@ -190,55 +192,58 @@ def _replay(
 # -- as a job --------------------------------------------------------------------------------
 
 
-def _question(replayer: Replayer, selection: Selection) -> str:
+def _question(jobs: ReplayJobs, selection: Selection) -> str:
     most = job_dry_run.MOST_COUNTED
-    count = len(list(islice(job_dry_run.found(replayer.ledger, selection), most + 1)))
-    count = min(count, selection.limit or count)
+    found = jobs.would_choose(selection, limit=most + 1)
+    count = len(found) if len(found) > most else sum(not one.job for one in found)
     many = f"more than {most} entries" if count > most else counted(count)
     return f"Replay {many} in a job?" if count else ""
 
 
 def _begin(
     app: Application,
+    store: JobStore,
     selection: Selection,
     plan: JobPlan,
+    *,
     note: str,
     ask: str,
-    *,
     watch: bool,
     as_json: bool,
 ) -> None:
     if ask:
         click.confirm(ask, abort=True, err=True)
-    with ExitStack() as doors:
-        store = app.open_replay_jobs()
-        doors.callback(store.close)
-        job = store.begin(
-            selection,
-            plan,
-            by=person(),
-            note=note,
-            approval_over=app.settings.analysis.approvals.jobs_over,
-            redirects_wait=app.settings.analysis.approvals.edits,
-        )
-        if as_json:
-            print_json(job_json.job_json(job))
-        elif not job.total:
-            click.echo(printable(f"no entries to replay{f': {job.said}' if job.said else ''}"))
-        else:
-            click.echo(
-                printable(f"job {job.id}: {job_view.line_of(job)}; {job_view.status_of(job)}")
-            )
-            if not watch and job.status is JobStatus.RUNNING:
-                click.echo(f"the analysis worker carries it out: angzarr dlq jobs watch {job.id}")
-        if watch and job.total:
-            watch_job(store, job.id)
+    job = store.begin(
+        selection,
+        plan,
+        by=person(),
+        note=note,
+        approval_over=app.settings.analysis.approvals.jobs_over,
+        redirects_wait=app.settings.analysis.approvals.edits,
+    )
+    if as_json:
+        print_json(job_json.job_json(job))
+    elif not job.total:
+        click.echo(printable(f"no entries to replay{f': {job.said}' if job.said else ''}"))
+    else:
+        click.echo(printable(f"job {job.id}: {job_view.line_of(job)}; {job_view.status_of(job)}"))
+        if not watch and job.status is JobStatus.RUNNING:
+            click.echo(f"the analysis worker carries it out: angzarr dlq jobs watch {job.id}")
+    if watch and job.total:
+        watch_job(store, job.id)
 
 
 def _tell_dry_run(
-    app: Application, replayer: Replayer, selection: Selection, plan: JobPlan, *, as_json: bool
+    app: Application,
+    jobs: ReplayJobs,
+    replayer: Replayer,
+    selection: Selection,
+    plan: JobPlan,
+    *,
+    as_json: bool,
 ) -> None:
-    told = job_dry_run.dry_run(replayer, selection, app.settings.analysis.most_replays, plan)
+    most_replays = app.settings.analysis.most_replays
+    told = job_dry_run.dry_run(jobs, replayer, selection, most_replays, plan)
     if as_json:
         print_json(asdict(told))
         return

@@ -84,7 +84,7 @@ def counted(desk: Desk, selection: Selection, plan: JobPlan = AS_EVER) -> tuple[
 
     Of more entries than a dry run looks at it is the mark of those, and that there are more.
     """
-    told = dry_run(desk.replayer, selection, desk.most_replays, plan)
+    told = dry_run(desk.jobs, desk.replayer, selection, desk.most_replays, plan)
     return told, f"{told.would_send}-{'more' if told.more else 'all'}-{told.mark}"
 
 

@@ -6,6 +6,7 @@ import types
 from datetime import timedelta
 
 from tests.contracts.ledger import HOLD, letter_of, message_of
+from tests.hand_clock import START
 from tests.judging import classifier
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
@@ -176,6 +177,12 @@ class FakeApp:
 
     def replay_targets(self):
         return ReplayTargets(tasks={"orders.sync"}, queues={"orders", "spare"}, clear=self.clear)
+
+
+def one_by_one(ledger, count):
+    """File entries that failed one after the other; return them, oldest failure first."""
+    moments = [START + timedelta(minutes=number) for number in range(count)]
+    return [held(ledger, f"e{at.minute}", last_attempt_at=at) for at in moments]
 
 
 def held(ledger, event_id="e1", **fields):

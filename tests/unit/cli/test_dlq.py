@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 from tests.contracts.ledger import HOLD, letter_of, message_of, resolve
-from tests.unit.cli.ledger_app import held
+from tests.unit.cli.ledger_app import held, one_by_one
 from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, secret_letter
 
 from angzarr import __version__
@@ -295,10 +295,21 @@ def test_filter_replays_all_it_finds_that_can_be_replayed(app, ledger, run):
 
 
 def test_limit_bounds_a_filter(app, ledger, run):
-    for number in range(3):
-        held(ledger, f"e{number}")
-    run("dlq", "replay", "--status", "held", "--limit", "2", "--now", "--yes")
+    *oldest, newest = one_by_one(ledger, 3)
+    asked = ("dlq", "replay", "--status", "held", "--limit", "2", "--now", "--yes", "--json")
+    dry = run(*asked, "--dry-run")
+    done = run(*asked)
+    shown, sent = ([one["id"] for one in json.loads(it.output)] for it in (dry, done))
+    assert shown == sent == [one.id for one in oldest]
     assert len(app.publisher.sent) == 2
+    assert ledger.open(newest.id).entry == newest
+
+
+def test_a_limit_bounds_entries_by_id_too(app, ledger, run):
+    entries = one_by_one(ledger, 3)
+    named = [one.id for one in reversed(entries)]
+    run("dlq", "replay", *named, "--limit", "2", "--now", "--yes")
+    assert [ledger.open(one.id).entry.replays for one in entries] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("arguments", [[], ["abcdefabcdef", "--status", "held"]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.cli.ledger_app import held
+from tests.unit.cli.ledger_app import held, one_by_one
 
 from angzarr.analysis.entry import Status
 from angzarr.cli.analyze import person
@@ -50,9 +50,13 @@ def test_a_filter_reaches_more_than_one_batch_and_only_what_the_verb_fits(app, l
 
 
 def test_a_limit_bounds_what_a_filter_reaches(app, ledger, run):
-    entries = [held(ledger, f"e{number}") for number in range(3)]
-    assert run("dlq", "skip", "--domain", "order", "--limit", "2", "--yes").exit_code == 0
-    assert [status_of(ledger, one) for one in entries].count(Status.SKIPPED) == 2
+    oldest, *newest = one_by_one(ledger, 3)
+    asked = ("dlq", "skip", "--domain", "order", "--limit", "2", "--yes", "--json")
+    dry = run(*asked, "--dry-run")
+    done = run(*asked)
+    shown, skipped = ([one["id"] for one in json.loads(it.output)] for it in (dry, done))
+    assert shown == skipped == [one.id for one in reversed(newest)]
+    assert status_of(ledger, oldest) is Status.HELD
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(app, ledger, run):

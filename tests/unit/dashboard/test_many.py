@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from angzarr.analysis.ledger import Decided
 from angzarr.dashboard import once
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.many import MOST_COMPENSATED
 from angzarr.dashboard_section import Role
 from angzarr.errors import LedgerUnavailable
-from contracts.ledger import letter_of
+from contracts.ledger import HOLD, letter_of
 from dashboard_caller import api, as_seen, browser
 from dashboard_world import send_with_trouble
 from polling import wait_until
@@ -239,6 +240,36 @@ def test_a_job_is_begun_of_what_its_dry_run_found_or_not_at_all(world, client):
     assert (job.status_code, job.json()["total"]) == (201, 1)
     named = as_seen(client, path, {"entry_ids": [first.id]})
     assert client.post(path, json=named).status_code == 201
+
+
+def test_a_job_with_a_limit_has_what_its_dry_run_showed(world, client):
+    path = f"{PREFIX}/jobs"
+    one_by_one = [
+        world.ledger.add_failed_event(
+            letter_of(f"e{number}", last_attempt_at=world.clock.now() - timedelta(minutes=number))
+        )
+        for number in range(5)
+    ]
+    asked = {"filter": {"domain": "order"}, "limit": 2}
+    oldest = [one.id for one in one_by_one[:2:-1]]
+    body = as_seen(client, path, asked)
+    assert client.post(path, json=asked | {"dry_run": True}).json()["sample"] == oldest
+    job = client.post(path, json=body).json()["id"]
+    assert [one.entry_id for one in world.jobs.items(job)] == oldest
+    assert client.post(path, json=body).status_code == 412  # by now they are that job's
+    left = client.post(path, json=asked | {"dry_run": True}).json()
+    assert (left["would_send"], sum(left["refused"].values())) == (0, 2)
+
+
+@pytest.mark.parametrize("other", ["a_change", "nothing"])
+def test_a_verb_with_a_limit_is_done_to_what_its_dry_run_showed(world, client, other):
+    entries = world.file(4)  # all failed at one moment
+    if other == "a_change":
+        held = Decided(entry_id=entries[0].id, revision=entries[0].revision, decision=HOLD)
+        assert world.ledger.decide([held], by="me") == [True]
+    first = ids(client.post(ACTS, json=skip(2) | {"dry_run": True}))
+    assert first == sorted((one.id for one in entries), reverse=True)[:2]
+    assert ids(client.post(ACTS, json=as_seen(client, ACTS, skip(2)))) == first
 
 
 def test_a_job_whose_answer_was_lost_is_not_asked_about_again(world, client, monkeypatch):

@@ -229,10 +229,10 @@ def test_a_replay_of_more_than_are_counted_says_which_are_compared(
     assert "are compared so" not in person.get(path).text
     monkeypatch.setattr(job_dry_run, "MOST_COUNTED", 2)
     page = person.get(path).text
-    assert "Only the 2 that failed last are compared so" in page
+    assert "Only the 2 that failed longest ago are compared so" in page
     form = hidden(page) | {"in_flight": "5", "halt_percent": "20"}
-    newest = world.ledger.get_failed_events(status=None).entries[0]
-    act_on_all(world.ledger, Verb.RESOLVE, [newest], by="somebody")
+    oldest = world.ledger.get_failed_events(status=None).entries[-1]
+    act_on_all(world.ledger, Verb.RESOLVE, [oldest], by="somebody")
     asked_again = person.post(path, data=form)
     assert asked_again.status_code == 412
     form |= hidden(asked_again.text)

@@ -13,6 +13,7 @@ from angzarr.analysis.entry import Entry, HistoryLine, Status
 from angzarr.analysis.job import (
     ENDED,
     ENDED_STATES,
+    Candidate,
     ItemState,
     JobItem,
     JobPage,
@@ -59,6 +60,12 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         self._jobs: dict[str, _Kept] = {}
 
     # -- people --------------------------------------------------------------------------
+
+    def would_choose(self, selection: Selection, *, limit: int) -> list[Candidate]:
+        """Return what a job would look at."""
+        with self._lock:
+            fits = self._fitting(selection)[:limit]
+            return [Candidate(entry, self._owner(entry.id)) for entry in fits]
 
     def open_job(self, job_id: str) -> ReplayJob | None:
         """Return a job."""

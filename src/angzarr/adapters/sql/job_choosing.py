@@ -6,7 +6,7 @@ statement may take, whatever the size of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -27,8 +27,9 @@ from sqlalchemy import (
 
 from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_queries import conditions_of
+from angzarr.adapters.sql.ledger_rows import entry_from
 from angzarr.adapters.sql.ledger_tables import ledger_entries
-from angzarr.analysis.job import ENDED, ENDED_STATES, ItemState, Selection
+from angzarr.analysis.job import ENDED, ENDED_STATES, Candidate, ItemState, Selection
 from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
 from angzarr.analysis.transition import REPLAYABLE
 
@@ -69,8 +70,7 @@ class Choosing:
         """Write down the entries of *selection*, oldest failure first."""
         if self.connection.dialect.name == "postgresql":
             self.connection.execute(select(func.pg_advisory_xact_lock(_CHOOSE_LOCK)))
-        unfinished = (_jobs.status.not_in(sorted(ENDED)), _jobs.id != self.job_id)
-        self.others = self.connection.scalars(select(_jobs.id).where(*unfinished)).all()
+        self.others = _unfinished(self.connection, self.job_id)
         looked_at = 0
         for conditions in _parts(self.connection, selection):
             last: Row[Any] | None = None
@@ -112,15 +112,51 @@ class Choosing:
         return self.connection.scalar(count) or 0
 
 
+def would_choose(connection: Connection, selection: Selection, limit: int) -> list[Candidate]:
+    """Return the first *limit* that `Choosing` looks at for *selection*, as it does."""
+    others = _unfinished(connection)
+    other = _owner(_entries.id, others).correlate(ledger_entries) if others else literal("")
+    entries = _in_order(select(ledger_entries, other.label("other_job")))
+    left = min(limit, selection.limit or limit)
+    found: list[Candidate] = []
+    for conditions in _parts(connection, selection):
+        # By id first: SQLite would sort whole rows, and ask for the job of each.
+        first = _in_order(select(_entries.id).where(*conditions)).limit(left - len(found))
+        ids = first.subquery("first")
+        rows = connection.execute(entries.join(ids, ids.c.id == _entries.id))
+        found += [Candidate(entry_from(row), row.other_job or "") for row in rows]
+        if len(found) == left:
+            break
+    return found
+
+
+def _unfinished(connection: Connection, besides: str = "") -> Sequence[str]:
+    """Return all unfinished jobs but for one."""
+    jobs = select(_jobs.id).where(_jobs.status.not_in(sorted(ENDED)), _jobs.id != besides)
+    return connection.scalars(jobs).all()
+
+
 def _parts(connection: Connection, selection: Selection) -> list[list[ColumnElement[bool]]]:
-    """Return the conditions of the selection; many ids are asked for in several parts."""
+    """Return the conditions of the selection; many ids are asked for in parts, oldest first."""
     if not (ids := selection.entry_ids):
         wanted = conditions_of(connection, _entries, selection.wanted, None)
         return [[*wanted, _in_status(selection)]]
     able = _entries.status.in_(sorted(REPLAYABLE))
     distinct = list(dict.fromkeys(ids))
-    parts = (distinct[at : at + _NAMED] for at in range(0, len(distinct), _NAMED))
-    return [[_entries.id.in_(part), able] for part in parts]
+    if len(distinct) > _NAMED:
+        distinct = _oldest_first(connection, distinct)
+    return [[_entries.id.in_(part), able] for part in _some(distinct)]
+
+
+def _oldest_first(connection: Connection, ids: Sequence[str]) -> list[str]:
+    """Return those of *ids* that there are, the one that failed longest ago first."""
+    places = select(_entries.last_failed_at, _entries.id)
+    found = (connection.execute(places.where(_entries.id.in_(part))) for part in _some(ids))
+    return [entry_id for _, entry_id in sorted((at, one) for rows in found for at, one in rows)]
+
+
+def _some(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[at : at + _NAMED] for at in range(0, len(ids), _NAMED))
 
 
 def _in_status(selection: Selection) -> ColumnElement[bool]:
@@ -156,9 +192,14 @@ def _claims(others: Sequence[str]) -> ScalarSelect[int]:
 
 def _owner_of(connection: Connection, one: _Slice, others: Sequence[str]) -> str:
     taken = select(_entries.id).where(*one.conditions, _claims(others) > 0).limit(1)
-    entry_id = connection.scalar(taken)
+    owner = _owner(literal(connection.scalar(taken)), others)
+    return connection.scalar(select(owner)) or ""
+
+
+def _owner(entry_id: ColumnElement[str], others: Sequence[str]) -> ScalarSelect[str]:
+    """Return one of *others* that has an entry."""
     owner = select(_items.job_id).where(_items.entry_id == entry_id, _items.job_id.in_(others))
-    return connection.scalar(owner.where(_items.state.not_in(sorted(ENDED_STATES))).limit(1)) or ""
+    return owner.where(_items.state.not_in(sorted(ENDED_STATES))).limit(1).scalar_subquery()
 
 
 def _in_order(wanted: Select[Any]) -> Select[Any]:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql import job_pruning, job_working
 from angzarr.adapters.sql.job_adding import besides
-from angzarr.adapters.sql.job_choosing import Choosing
+from angzarr.adapters.sql.job_choosing import Choosing, would_choose
 from angzarr.adapters.sql.job_edit_rows import read_edit, save_edit
 from angzarr.adapters.sql.job_rows import (
     item_from,
@@ -24,15 +24,18 @@ from angzarr.adapters.sql.job_rows import (
 from angzarr.adapters.sql.job_tables import replay_job_history, replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_paging import begins_with
+from angzarr.adapters.sql.ledger_patience import within_time
 from angzarr.analysis import job_rules, job_story
 from angzarr.analysis.entry import Entry, HistoryLine
 from angzarr.analysis.job import (
+    Candidate,
     ItemState,
     JobItem,
     JobPage,
     JobStatus,
     ReplayJob,
     ReplayJobs,
+    Selection,
 )
 from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.job_marking import JobMarking, JobRule
@@ -52,6 +55,11 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         self._clock = clock or SystemClock()
 
     # -- people --------------------------------------------------------------------------
+
+    def would_choose(self, selection: Selection, *, limit: int) -> list[Candidate]:
+        """Return what a job would look at."""
+        with within_time():
+            return self._database.read(lambda one: would_choose(one, selection, limit))
 
     def open_job(self, job_id: str) -> ReplayJob | None:
         """Return a job."""

@@ -107,7 +107,9 @@ class ManyVerb(Sighted):
     note: _Note = ""
     entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
     filter: Filter | None = None
-    limit: int = Field(default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE)
+    limit: int = Field(
+        default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE, description="So many that failed last."
+    )
 
     @model_validator(mode="after")
     def _names_some(self) -> Self:
@@ -120,7 +122,9 @@ class GroupVerb(Sighted):
 
     verb: Verb
     note: _Note = ""
-    limit: int = Field(default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE)
+    limit: int = Field(
+        default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE, description="So many that failed last."
+    )
 
 
 class GroupQuery(Asked):
@@ -188,7 +192,9 @@ class NewJob(Sighted):
 
     entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
     filter: Filter | None = None
-    limit: Annotated[int, Field(ge=1)] | None = None
+    limit: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="So many that failed longest ago."
+    )
     plan: Plan = Plan()
     note: _Note = ""
 

@@ -320,14 +320,14 @@ class ItemPageShape(Shape):
 
 
 class DryRunShape(Shape):
-    """What a job would send, of the first entries looked at."""
+    """What a job would send, of the first entries looked at: the oldest failures."""
 
     looked_at: int
     would_send: int
     refused: dict[str, int]
     sample: list[str]
     more: bool
-    #: The same where the same entries were looked at.
+    #: The same where the job would have the same of those entries.
     mark: str
     seen: SeenShape
 
