@@ -19,9 +19,17 @@ _LONGEST: Final = 1_000
 
 _ROOM: Final = "make room on the disk of the database"
 _GRANT: Final = "give the user of the address the right, with GRANT, or name another user"
+_OWNER: Final = "let its owner do it, or grant the owner's role to the user of the address"
 _LOGIN: Final = "check the user and the password of the address, and the server's pg_hba.conf"
 _ROLE: Final = "make it with CREATE ROLE … LOGIN, or correct the user of the address"
+_MAY_LOG_IN: Final = "allow it with ALTER ROLE … LOGIN, or name another user in the address"
 _DATABASE: Final = "make it with CREATE DATABASE, or correct its name in the address"
+_CLOSED: Final = "somebody closed it: ALTER DATABASE … ALLOW_CONNECTIONS true opens it again"
+_SLOTS: Final = "raise max_connections of the server, or let fewer processes connect"
+_OF_ROLE: Final = "raise it with ALTER ROLE … CONNECTION LIMIT, or let fewer processes connect"
+_OF_DATABASE: Final = (
+    "raise it with ALTER DATABASE … CONNECTION LIMIT, or let fewer processes connect"
+)
 _TABLE: Final = "let a user who may create tables start the worker, or check the address"
 _HOST: Final = "check host and port of the address, and that the server runs"
 _FILE: Final = "check that the path is an SQLite database, or name a file that is not there yet"
@@ -35,29 +43,38 @@ _BY_STATE: Final = {
     "42P01": _TABLE,
     "3F000": _TABLE,
     "53100": _ROOM,
-    "53300": "raise max_connections of the server, or let fewer processes connect",
+    "53300": _SLOTS,
 }
-#: The same for a connect that fails, by what libpq says; the first that fits.
-_BY_TEXT: Final[Sequence[tuple[str, str]]] = (
-    ("password authentication failed", _LOGIN),
-    ("no password supplied", _LOGIN),
-    ("no pg_hba.conf entry", _LOGIN),
-    ("permission denied", _GRANT),
-    ('role "', _ROLE),
-    ('database "', _DATABASE),
-    ("too many clients", _BY_STATE["53300"]),
-    ("remaining connection slots", _BY_STATE["53300"]),
-    ("Connection refused", _HOST),
-    ("could not translate host name", _HOST),
-    ("failed to resolve host", _HOST),
-    ("No such file or directory", _HOST),
-    ("timeout expired", _HOST),
+#: The same for a connect that fails, by what libpq says: a row whose texts all stand there.
+_BY_TEXT: Final[Sequence[tuple[tuple[str, ...], str]]] = (
+    (("authentication failed for user",), _LOGIN),
+    (("no password supplied",), _LOGIN),
+    (("no pg_hba.conf entry",), _LOGIN),
+    (("pg_hba.conf rejects",), _LOGIN),
+    (("permission denied",), _GRANT),
+    (('too many connections for role "',), _OF_ROLE),
+    (('too many connections for database "',), _OF_DATABASE),
+    (('role "', '" does not exist'), _ROLE),
+    (('role "', '" is not permitted to log in'), _MAY_LOG_IN),
+    (('database "', '" does not exist'), _DATABASE),
+    (('database "', '" is not currently accepting connections'), _CLOSED),
+    (("too many clients",), _SLOTS),
+    (("remaining connection slots",), _SLOTS),
+    (("Connection refused",), _HOST),
+    (("could not translate host name",), _HOST),
+    (("failed to resolve host",), _HOST),
+    (('socket "', "No such file or directory"), _HOST),  # a certificate may be missing, too
+    (("timeout expired",), _HOST),
 )
 #: How SQLite's error names begin; the first that fits.
 _BY_NAME: Final[Sequence[tuple[str, str]]] = (
     (
         "SQLITE_CANTOPEN",
         "make the folder of {path}, and let the user of this process read and write it",
+    ),
+    (
+        "SQLITE_READONLY_DBMOVED",
+        "{path} was moved or replaced while it was open: put it back, and start the process anew",
     ),
     (
         "SQLITE_READONLY",
@@ -88,7 +105,7 @@ def _of_sqlite(error: Any, url: URL) -> str:
 
 def _of_postgresql(error: Any, said: str) -> str:
     if state := getattr(error, "sqlstate", None):
-        return _BY_STATE.get(state, "")
+        return _OWNER if said.startswith("must be owner of") else _BY_STATE.get(state, "")
     if getattr(error, "sqlite_errorname", None):
         return ""
-    return next((cure for text, cure in _BY_TEXT if text in said), "")
+    return next((cure for texts, cure in _BY_TEXT if all(one in said for one in texts)), "")

@@ -63,6 +63,7 @@ def of_sqlite(name):
     ("name", "cure"),
     [
         ("SQLITE_READONLY_DIRECTORY", "let the user of this process write to /var/a.db"),
+        ("SQLITE_READONLY_DBMOVED", "/var/a.db was moved or replaced"),
         ("SQLITE_FULL", "make room on the disk"),
         ("SQLITE_BUSY", ""),
     ],
@@ -78,7 +79,19 @@ def test_what_sqlite_says_comes_with_what_to_do(name, cure):
         ('FATAL: database "x" does not exist', "CREATE DATABASE"),
         ('FATAL: permission denied for database "x"', "GRANT"),
         ('FATAL: role "x" does not exist', "CREATE ROLE"),
+        ('FATAL: role "x" is not permitted to log in', "ALTER ROLE … LOGIN"),
         ('FATAL: password authentication failed for user "x"', "check the user and the password"),
+        ('FATAL: Peer authentication failed for user "x"', "check the user and the password"),
+        (
+            'FATAL: pg_hba.conf rejects connection for host "h", database "y"',
+            "server's pg_hba",
+        ),
+        ('FATAL: no pg_hba.conf entry for host "h", user "x", database "y"', "server's pg_hba"),
+        ('FATAL: too many connections for role "x"', "ALTER ROLE … CONNECTION LIMIT"),
+        ('FATAL: too many connections for database "x"', "ALTER DATABASE … CONNECTION LIMIT"),
+        ('FATAL: database "x" is not currently accepting connections', "ALLOW_CONNECTIONS"),
+        ("FATAL: sorry, too many clients already", "raise max_connections"),
+        ('on socket "/tmp/s" failed: No such file or directory', "check host and port"),
     ],
 )
 def test_what_a_connect_meets_comes_with_what_to_do(error, cure):
@@ -91,6 +104,7 @@ def test_what_a_connect_meets_comes_with_what_to_do(error, cure):
     ("error", "cure"),
     [
         (psycopg.errors.InsufficientPrivilege("permission denied for table x"), "GRANT"),
+        (psycopg.errors.InsufficientPrivilege("must be owner of table x"), "let its owner do it"),
         (psycopg.errors.UndefinedTable('relation "x" does not exist'), "create tables"),
         (psycopg.errors.DiskFull("no space left"), "make room"),
     ],
@@ -99,8 +113,23 @@ def test_what_a_statement_meets_comes_with_what_to_do(error, cure):
     assert cure in told(error, POSTGRESQL)
 
 
-def test_an_error_that_nobody_knows_is_one_line_without_advice():
-    assert told(psycopg.OperationalError("odd\n\tthing\x1b[2J"), POSTGRESQL) == "odd thing\ufffd[2J"
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("odd\n\tthing\x1b[2J", "odd thing\ufffd[2J"),
+        *[
+            (text, text)
+            for text in (
+                'FATAL: cannot connect to invalid database "x" HINT: Use DROP DATABASE',
+                'could not open certificate file "x.crt": No such file or directory',
+                'root certificate file "x.crt" does not exist',
+                "FATAL: the database system is starting up",
+            )
+        ],
+    ],
+)
+def test_an_error_without_advice_of_ours_is_one_line_alone(error, said):
+    assert told(psycopg.OperationalError(error), POSTGRESQL) == said
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "mysql"])
