@@ -1,27 +1,52 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, insert
 from tests.contracts.brake import BrakeContract
 
 from angzarr.adapters.sql.brake import SqlBrake
 from angzarr.adapters.sql.brake_tables import ledger_brake
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.analysis.brake import MOST_PULLS, Scope
 
 
-class TestSqliteBrake(BrakeContract):
+class SqlBrakeContract(BrakeContract):
+    """The suite, and what rows bring about; `database` is the one of `brake`."""
+
+    @pytest.mark.parametrize(("followed", "first"), [(MOST_PULLS - 1, 0), (MOST_PULLS + 10, 11)])
+    def test_it_reads_as_many_pulls_as_are_looked_at(self, brake, database, followed, first):
+        brake.put(Scope.ALL, by="0")
+        began = brake.state().at
+        pulls = [
+            {"scope": "all", "by": str(one), "why": "", "at": began, "until": None}
+            for one in range(1, followed + 1)
+        ]
+        database.write(lambda connection: connection.execute(insert(ledger_brake), pulls))
+        state = brake.state()
+        assert (state.first.by, state.earlier) == (str(first), first > 0)
+
+
+class TestSqliteBrake(SqlBrakeContract):
     @pytest.fixture
-    def brake(self, tmp_path, clock):
+    def database(self, tmp_path):
         database = LedgerDatabase(build_engine(f"sqlite:///{tmp_path / 'ledger.db'}"))
-        yield SqlBrake(database, clock)
+        yield database
         database.close()
 
-
-class TestPostgresqlBrake(BrakeContract):
     @pytest.fixture
-    def brake(self, postgresql_url, clock):
+    def brake(self, database, clock):
+        return SqlBrake(database, clock)
+
+
+class TestPostgresqlBrake(SqlBrakeContract):
+    @pytest.fixture
+    def database(self, postgresql_url):
         database = LedgerDatabase(build_engine(postgresql_url))
         database.write(lambda connection: connection.execute(delete(ledger_brake)))
-        yield SqlBrake(database, clock)
+        yield database
         database.close()
+
+    @pytest.fixture
+    def brake(self, database, clock):
+        return SqlBrake(database, clock)

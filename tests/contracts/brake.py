@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock
 
+from angzarr.analysis import brake as brakes
 from angzarr.analysis.brake import Brake, BrakeMoved, Scope
 
 
@@ -69,6 +70,19 @@ class BrakeContract:
         for _ in range(100):
             brake.put(Scope.ALL, by="bob")
         assert brake.state().first.by == "ann"
+
+    @pytest.mark.parametrize("most", [4, 3])
+    def test_of_more_pulls_than_are_looked_at_it_says_that_there_were_earlier_ones(
+        self, brake, monkeypatch, most
+    ):
+        monkeypatch.setattr(brakes, "MOST_PULLS", most)
+        for by in ("ann", "bob", "cy", "dan"):
+            state = brake.put(Scope.ALL, by=by)
+        assert state == brake.state()
+        first, earlier = ("ann", False) if most == 4 else ("bob", True)
+        assert (state.first.by, state.earlier) == (first, earlier)
+        assert ("others before" in state.said()) is earlier
+        assert brake.put(Scope.NOTHING, by="dan").earlier is False
 
     def test_a_pull_after_a_release_or_an_end_is_the_first(self, brake, clock):
         brake.put(Scope.ALL, by="ann")

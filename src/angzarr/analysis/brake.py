@@ -19,6 +19,9 @@ from angzarr.analysis.entry import Status
 from angzarr.analysis.quiet_hours import QuietHours
 from angzarr.printable import printable
 
+#: Pulls among which the first is looked for: one that is renewed each minute takes no time.
+MOST_PULLS: Final = 550
+
 
 class Scope(StrEnum):
     """What the brake holds."""
@@ -53,6 +56,8 @@ class BrakeState:
     revision: int = 0
     #: Who began what still holds, where that is an earlier pull than the last.
     first: Pull | None = None
+    #: Others pulled before `first`, further back than is looked.
+    earlier: bool = False
 
     def holds(self, now: datetime) -> Scope:
         """Return what it holds at *now*."""
@@ -62,7 +67,8 @@ class BrakeState:
     def said(self) -> str:
         """Say in words who pulled it and why."""
         last = str(self.pull)
-        pulls = f"{self.first}; then by {last}" if self.first else last
+        before = ", and by others before" if self.earlier else ""
+        pulls = f"{self.first}{before}; then by {last}" if self.first else last
         return printable(f"the brake was pulled by {pulls}")
 
     @property
@@ -101,15 +107,17 @@ def standing(states: Iterable[BrakeState]) -> BrakeState:
     """Return the first of *states*, which come newest first, with who began what it holds.
 
     A pull goes on with an earlier one that held when it was made. No more are read than belong
-    together.
+    together, and of more than `MOST_PULLS` the oldest of these counts for the first.
     """
     before = iter(states)
     newest = first = next(before, BrakeState())
     if newest.scope is Scope.NOTHING:
         return newest
-    for one in before:
+    for looked_at, one in enumerate(before, 1):
         if first.at is None or one.holds(first.at) is Scope.NOTHING:
             break
+        if looked_at == MOST_PULLS:
+            return replace(newest, first=first.pull, earlier=True)
         first = one
     return newest if first is newest else replace(newest, first=first.pull)
 

@@ -21,6 +21,8 @@ def state_json(state: BrakeState) -> dict[str, Any]:
 
 def standing_json(state: BrakeState, now: datetime) -> dict[str, Any]:
     """Return how the brake stands at *now*, what it holds then, and who pulled it first."""
-    first = state.first
-    told = first and {"by": first.by, "why": first.why, "at": first.at and first.at.isoformat()}
+    told = None
+    if first := state.first:
+        at = first.at and first.at.isoformat()
+        told = {"by": first.by, "why": first.why, "at": at, "earlier": state.earlier}
     return state_json(state) | {"holds": state.holds(now).value, "first": told}

@@ -98,7 +98,8 @@ def _tell(state: BrakeState, *, as_json: bool) -> None:
         return
     console().print(safe(_HELD[state.holds(now)]))
     if state.first is not None and state.holds(now) is not Scope.NOTHING:
-        console().print(safe(f"{moment(state.first.at)}  first pulled by {state.first}"))
+        who = "or earlier; then pulled" if state.earlier else "first pulled"
+        console().print(safe(f"{moment(state.first.at)}  {who} by {state.first}"))
     if state.at is not None:
         console().print(safe(_line(state)))
 

@@ -9,6 +9,7 @@ import pytest
 from tests.contracts.ledger import message_of
 from tests.unit.cli.ledger_app import held
 
+from angzarr.analysis import brake
 from angzarr.cli.analyze import person
 
 BODY = json.dumps([[{"total": 3}], {}, {}]).encode()
@@ -81,3 +82,14 @@ def test_a_second_pull_does_not_hide_who_pulled_first_and_why(app, run):
     told = json.loads(run("dlq", "brake", "status", "--json").output)
     assert (told["first"]["why"], told["why"]) == ("the CRM is ill", "so is the ERP")
     assert "first pulled" not in run("dlq", "brake", "release").output
+
+
+def test_a_first_pull_that_is_too_far_back_is_not_made_up(app, run, monkeypatch):
+    monkeypatch.setattr(brake, "MOST_PULLS", 2)
+    for why in ("INC-77", "renewed", "again"):
+        run("dlq", "brake", "pull", "--why", why)
+    said = run("dlq", "brake", "status").output
+    assert "first pulled" not in said
+    assert "or earlier; then pulled by" in said
+    told = json.loads(run("dlq", "brake", "status", "--json").output)
+    assert (told["first"]["why"], told["first"]["earlier"]) == ("renewed", True)

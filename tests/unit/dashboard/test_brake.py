@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from angzarr.analysis import brake as brakes
 from angzarr.analysis.brake import Scope
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.brake_light import AWAY, FRESH, BrakeLight
@@ -210,6 +211,15 @@ def test_a_page_does_not_wait_for_another_that_asks(world, light, monkeypatch):
     assert light.look().scope is Scope.ALL
     assert meanwhile == [None]
     assert light.last().scope is Scope.ALL
+
+
+def test_a_first_pull_that_is_too_far_back_is_not_made_up(world, client, person, monkeypatch):
+    monkeypatch.setattr(brakes, "MOST_PULLS", 2)
+    for by in ("ada", "bob", "cy"):
+        world.brake.put(Scope.ALL, by=by)
+    told = client.get(BRAKE).json()["first"]
+    assert (told["by"], told["earlier"]) == ("bob", True)
+    assert "At least since" in person.get("/brake/release").text
 
 
 def test_a_second_pull_does_not_hide_who_pulled_first_and_why(world, client, person):

@@ -11,13 +11,13 @@ from sqlalchemy import Connection, Row, Select, insert, select, text
 
 from angzarr.adapters.sql.brake_tables import ledger_brake
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.brake import Brake, BrakeState, Scope, moved, standing
+from angzarr.analysis.brake import MOST_PULLS, Brake, BrakeState, Scope, moved, standing
 from angzarr.analysis.newer_words import is_known, read_word
 from angzarr.clock import Clock, SystemClock
 
 _columns = ledger_brake.c
-#: Moves that are read at once where one is not enough.
-_PAGES: Final = (1, 50, 500)
+#: Moves that are read at once where one is not enough: one more than are looked at, to know of it.
+_PAGES: Final = (1, 50, MOST_PULLS - 50)
 
 
 class SqlBrake(Brake):
@@ -49,7 +49,7 @@ class SqlBrake(Brake):
                 connection.execute(text(f"LOCK TABLE {ledger_brake.name} IN EXCLUSIVE MODE"))
             before = next(_newest_first(connection), BrakeState())
             fields = asdict(moved(before, asked, now, seen))
-            del fields["revision"], fields["first"]
+            del fields["revision"], fields["first"], fields["earlier"]
             connection.execute(insert(ledger_brake).values(fields))
             return standing(_newest_first(connection))
 
@@ -66,10 +66,7 @@ class SqlBrake(Brake):
 
 
 def _newest_first(connection: Connection) -> Iterator[BrakeState]:
-    """Return how each move left it, read as far as they are taken: the first by itself.
-
-    No more than `_PAGES` hold: whoever renews a pull every minute makes no question long.
-    """
+    """Return how each move left it, read as far as they are taken: the first by itself."""
     older = None
     for limit in _PAGES:
         for row in connection.execute(_newest(limit, older)):

@@ -36,11 +36,12 @@ class BrakePut(Shape):
 
 
 class PullShape(Shape):
-    """Who pulled the brake, why and when."""
+    """Who pulled the brake, why and when; `earlier`: others did before, too far back to tell."""
 
     by: str
     why: str
     at: Moment | None
+    earlier: bool
 
 
 class BrakeShape(BrakePut):
