@@ -71,12 +71,13 @@ class Openings:
     def fetch(self, reference: PayloadReference, /) -> bytes:
         """Return the payload (see PayloadStore); what its reference says of its size is checked.
 
-        Raises PayloadTooLarge, and PayloadsBusy where so many requests have payloads in hand.
+        Raises PayloadTooLarge, whose caller says who takes it all the same, and PayloadsBusy where
+        so many requests have payloads in hand.
         """
         if reference.size > self._most:
             msg = (
                 f"its body lies at {reference}, and no more than {self._most} bytes are opened for"
-                " people (dlq.payloads.largest_opened): a replay sends it all the same"
+                " people (dlq.payloads.largest_opened)"
             )
             raise PayloadTooLarge(msg)
         if (request := _turn.get()) is not None:

@@ -26,6 +26,8 @@ from angzarr.events.event import compensation_id_for, task_id_for
 
 _JSON: Final = "application/json"
 _BY_HAND: Final = "undo it by hand, then resolve the entry"
+#: Commands read a body of any size.
+_AT_A_TERMINAL: Final = "`angzarr dlq compensate` undoes it all the same"
 #: Headers of the event that its compensation has, too.
 _KEPT: Final = (
     names.EVENT_TYPE, names.DOMAIN, names.ROOT, names.EDITION, names.SEQUENCE,
@@ -109,7 +111,7 @@ class Compensator:
         task = self.compensations.of(entry.handler_name)
         if not task:
             return Refusal(no_compensation(entry.handler_name))
-        letter = self.replayer.sendable(failure)
+        letter = self.replayer.sendable(failure, too_large=_AT_A_TERMINAL)
         return letter if isinstance(letter, Refusal) else call_of(letter, task)
 
 

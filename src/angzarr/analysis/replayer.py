@@ -27,6 +27,7 @@ from angzarr.payloads import PayloadStore
 LEASE: Final = timedelta(seconds=30)
 #: Why an entry is not replayed that another one changed since it was read: read it again.
 CHANGED: Final = "the entry was changed meanwhile"
+_REPLAYED: Final = "a replay sends it all the same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,19 +114,26 @@ class Replayer:
         self._send(entry, letter)
         return ""
 
-    def sendable(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> DeadLetter | Refusal:
-        """Return the letter with its body, verified and opened, or why it cannot be had, ever."""
-        letter = self._fetched(order.letter or failure)
+    def sendable(
+        self, failure: Failure, order: ReplayOrder = AS_IT_IS, *, too_large: str = _REPLAYED
+    ) -> DeadLetter | Refusal:
+        """Return the letter with its body, verified and opened, or why it cannot be had, ever.
+
+        *too_large*: what helps with a body that is not opened for people.
+        """
+        letter = self._fetched(order.letter or failure, too_large)
         return letter if isinstance(letter, Refusal) else self.targets.cleared(letter, order)
 
-    def _fetched(self, failure: Failure) -> DeadLetter | Refusal:
+    def _fetched(self, failure: Failure, too_large: str) -> DeadLetter | Refusal:
         if not isinstance(failure, DeadLetter):
             return Refusal("there is no message to send")
         if failure.payload is None or self.payloads is None:
             return failure
         try:
             body = self.payloads.fetch(failure.payload)
-        except (PayloadGone, PayloadCorrupt, PayloadTooLarge) as error:
+        except PayloadTooLarge as error:
+            return Refusal(f"{error}: {too_large}")
+        except (PayloadGone, PayloadCorrupt) as error:
             return Refusal(error)
         return replace(failure, message=replace(failure.message, body=body), payload=None)
 

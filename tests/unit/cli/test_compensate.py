@@ -8,6 +8,7 @@ from dataclasses import replace
 from tests.contracts.ledger import message_of
 from tests.unit.cli.ledger_app import held
 
+from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.entry import Status
 from angzarr.cli.analyze import person
 
@@ -28,6 +29,17 @@ def test_entries_are_compensated_and_it_is_told_by_whom_and_why(app, ledger, run
     assert found.entry.status is Status.COMPENSATED
     said = next(line for line in found.history if line.what == "compensate")
     assert (said.who, said.detail) == (person(), "refund")
+
+
+def test_a_body_that_is_too_large_to_be_shown_is_compensated_all_the_same(app, ledger, run):
+    app.payloads = MemoryPayloadStore()
+    app.settings.dlq.payloads.largest_opened = 3
+    bare = replace(message_of(), body=b"")
+    entry = held(ledger, message=bare, payload=app.payloads.put(BODY))
+    assert run("dlq", "compensate", entry.id, "--dry-run").exit_code == 0
+    done = run("dlq", "compensate", entry.id, "--yes")
+    assert done.exit_code == 0, done.output
+    assert app.compensating.sent[0].args == ({"total": 3},)
 
 
 def test_a_dry_run_says_what_could_not_be(app, ledger, run):

@@ -321,9 +321,16 @@ def test_a_payload_that_is_too_large_is_not_opened_for_people(world):
     world.replayer = replace(world.replayer, payloads=Openings(store, most=10))
     client = api(world)
     verb = {"verb": "compensate"}
-    for answer in (client.get(path), client.post(f"{PREFIX}/entries/{entry.id}/acts", json=verb)):
+    undone = client.post(f"{PREFIX}/entries/{entry.id}/acts", json=verb)
+    for answer, advice in (
+        (client.get(path), "largest_opened): a replay sends it all the same"),
+        (undone, "largest_opened): `angzarr dlq compensate` undoes it all the same"),
+    ):
         assert (answer.status_code, problem(answer)) == (409, "does-not-apply")
-        assert "dlq.payloads.largest_opened" in answer.json()["detail"]
+        assert answer.json()["detail"].endswith(advice)
+    many = verb | {"entry_ids": [entry.id], "dry_run": True}
+    (told,) = client.post(f"{PREFIX}/acts", json=many).json()["results"]
+    assert told["problem"] == undone.json()["detail"]
     job = client.post(f"{PREFIX}/jobs", json={"entry_ids": [entry.id]})
     assert (job.status_code, job.json()["total"]) == (201, 1)
 
