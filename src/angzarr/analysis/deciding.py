@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
 
 from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Entry, Failure, FailureClass, Hold
@@ -15,6 +17,9 @@ from angzarr.analysis.recovery import is_automatic
 from angzarr.analysis.transition import Action, Decision, awaits_look
 from angzarr.errors import Unavailable
 from angzarr.seldom import Seldom
+
+#: Within this a job that goes on has noted that a replay of its own failed.
+_SEEN_BY_JOB: Final = timedelta(seconds=30)
 
 
 def _nobodys(_entries: Sequence[Entry]) -> Mapping[str, str]:
@@ -92,7 +97,8 @@ class Deciding:
         """Hold *entry*, whose replay is due, if a replay job has it; tell whether one has."""
         if not (job := self.owners([entry]).get(entry.id)):
             return False
-        self.hold(entry, _said_of(job), _hold_of(job))
+        why = "; ".join(filter(None, (_said_of(job), entry.evidence)))
+        self.hold(entry, why, _hold_of(job))
         return True
 
     def barred(self, entry: Entry) -> bool:
@@ -119,8 +125,15 @@ def _compensates(entry: Entry, decision: Decision) -> bool:
 
 
 def _left_to(job: str | None, decision: Decision) -> Decision:
-    """Return *decision*, which replays nothing that is a job's: it would blur what the job sees."""
-    if job is None or decision.action is not Action.REPLAY:
+    """Return *decision*, which replays nothing that is a job's: it would blur what the job sees.
+
+    What is to be compensated waits until the job has seen that its replay failed.
+    """
+    if job is None:
+        return decision
+    if decision.action is Action.COMPENSATE:
+        return replace(decision, delay=max(decision.delay, _SEEN_BY_JOB))
+    if decision.action is not Action.REPLAY:
         return decision
     evidence = f"{_said_of(job)}; {decision.evidence}"
     return replace(decision, action=Action.HOLD, evidence=evidence, hold=_hold_of(job))

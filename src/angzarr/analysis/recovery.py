@@ -15,6 +15,7 @@ from typing import Final
 from angzarr.analysis.entry import Entry, Status
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.job import ENDED, JobStatus, ReplayJob
+from angzarr.analysis.transition import is_judged_here
 
 #: Who stands in the history of such a job, and what its id begins with.
 AUTOMATIC: Final = "automatic"
@@ -44,11 +45,12 @@ def considered(group: Group) -> bool:
 def samples(held: Iterable[Entry], most_replays: int) -> list[Entry]:
     """Return the entries to judge a group by: of each class and release the one that failed last.
 
-    One that was replayed as often as it may be says nothing of the others.
+    One that was replayed as often as it may be says nothing of the others, and one of a class that
+    only newer workers know is theirs to judge.
     """
     found: dict[tuple[object, str], Entry] = {}
     for entry in held:
-        if entry.replays < most_replays:
+        if entry.replays < most_replays and is_judged_here(entry):
             found.setdefault((entry.failure_class, entry.version), entry)
     return list(found.values())[:SAMPLES]
 

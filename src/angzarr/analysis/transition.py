@@ -160,6 +160,11 @@ def awaits_look(entry: Entry) -> bool:
     return entry.status is Status.WAITING and entry.next_replay_at is None
 
 
+def is_judged_here(entry: Entry) -> bool:
+    """Tell whether this release knows the class that *entry* has, so that it may judge it anew."""
+    return entry.failure_class is None or is_known(entry.failure_class)
+
+
 def leased(entry: Entry, until: datetime) -> Entry:
     """Return *entry* as no other worker will look at it before *until*; no line is worth it."""
     return _changed(entry, wake_at=until)

@@ -16,9 +16,10 @@ from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status, payload_
 from angzarr.analysis.filing import Undecided, as_stored
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.transition import Decision, awaits_look
+from angzarr.analysis.transition import Decision, awaits_look, is_judged_here
 from angzarr.analysis.verb import Verb
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
+from angzarr.resilience.idempotency import RECORD_LIFE
 from angzarr.seldom import Seldom
 
 #: Replays that the broker may refuse in one turn before it counts as away.
@@ -31,6 +32,11 @@ DUE: Final = 100
 OPENED: Final = 20
 #: Returns an entry with its letter.
 Opened: TypeAlias = Callable[[str], EntryDetail | None]
+
+_MAY_HAVE_RUN: Final = (
+    "its compensation was begun more than a day ago and may have been sent, which no claim would"
+    " tell any more: look whether it ran, and send it with angzarr dlq compensate if it did not"
+)
 
 #: How often the broker may refuse one message, while it is there, before a person is asked.
 MOST_TRIES: Final = 5
@@ -143,10 +149,10 @@ class Waking:
         match entry.status:
             case Status.FAILED:
                 self._undecided.append(as_stored(entry, found.failure))
-            case Status.WAITING:
+            case Status.WAITING if is_judged_here(entry):  # else its lease brings it to newer ones
                 return self._replay(entry, found.failure)
             case Status.COMPENSATED:
-                return self.compensator.publish(entry, found.failure)
+                return self._publish_compensation(entry, found.failure)
             case Status.RETRYING if not self.deciding.barred(entry):  # its lease brings it back
                 return self.replayer.publish(entry, found.failure, found.order)
         return ""
@@ -159,6 +165,13 @@ class Waking:
             self._undecided.append(as_stored(entry, failure))
             return ""
         return self.replayer.replay(entry, failure, by=self.deciding.name)
+
+    def _publish_compensation(self, entry: Entry, failure: Failure) -> str:
+        """Send what may have been sent before, while the claim of the first would still know."""
+        since = entry.resolved_at
+        if since is not None and self.replayer.clock.now() - since >= RECORD_LIFE:
+            return _MAY_HAVE_RUN
+        return self.compensator.publish(entry, failure)
 
     def _compensate_all(self, found: Iterable[tuple[Undecided, Decision]]) -> list[Unavailable]:
         """Compensate all that may be; return the refusals, after which an entry is due again."""

@@ -15,6 +15,7 @@ from angzarr.analysis.entry import FailureClass, Hold, Status
 from angzarr.analysis.transition import UNDECIDED
 from angzarr.analysis.verb import UNSENT, Act, Verb
 from angzarr.dead_letters.refusal import Distrusted
+from angzarr.resilience.idempotency import RECORD_LIFE
 
 RULE = {
     "name": "refund-what-was-refused",
@@ -171,6 +172,30 @@ def test_a_worker_that_is_killed_in_between_leaves_one_compensation(world, dies_
     assert len({one.task_id for one in world.compensations.sent}) == 1, "a claim lets one run"
     assert [line.what for line in lines_of(world)].count("compensate") == 1
     assert len(world.compensations.sent) == (2 if dies_in == "after it is sent" else 1)
+
+
+@pytest.mark.parametrize("dies_in", ["before it is sent", "after it is sent"])
+def test_a_compensation_that_may_have_been_sent_is_left_to_people_once_no_claim_tells(
+    world, dies_in
+):
+    world.queue.send(refused())
+    undo = _die(world, dies_in)
+    with pytest.raises(Killed):
+        world.worker.step()
+    undo()
+    sent = len(world.compensations.sent)
+    world.restart()
+    world.asleep = {Status.COMPENSATED}  # somebody pulled the brake for the weekend
+    later(world, RECORD_LIFE)
+    world.asleep = ()
+    later(world, UNSENT)
+    assert len(world.compensations.sent) == sent
+    assert world.entry.status is Status.HELD
+    assert "may have been sent" in world.entry.evidence
+    assert _compensator(world).compensate(world.entry, refused(), by="ann") == ""
+    assert (world.entry.status, len(world.compensations.sent)) == (Status.COMPENSATED, sent + 1)
+    later(world, timedelta(days=3))
+    assert len(world.compensations.sent) == sent + 1
 
 
 def test_what_was_compensated_is_not_compensated_again_by_itself(world):

@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.ledger import HOLD, letter_of, message_of
 from tests.hand_clock import START
+from tests.unit.analysis.test_compensation_by_rule import RULE as REFUND
 from tests.unit.analysis.test_job_runner import JobWorld
 
 from angzarr.analysis import recovering
-from angzarr.analysis.entry import Hold, Status
+from angzarr.analysis.entry import FailureClass, Hold, Status
 from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.ledger import Decided, EntryFilter
+from angzarr.analysis.newer_words import read_word
 from angzarr.analysis.recovering import LOOK_EVERY, Recovering
 from angzarr.analysis.recovery import (
     AUTOMATIC,
@@ -26,6 +28,7 @@ from angzarr.analysis.recovery import (
     may_begin,
     pause_after,
 )
+from angzarr.analysis.transition import Action, Decision
 from angzarr.events import headers as names
 
 DEFECT = {"category": "unknown", "error_type": "shop.Oops", "version": "1.2"}
@@ -111,6 +114,53 @@ def test_defects_are_replayed_once_a_newer_release_runs(world):
     assert (job.created_by, job.status, job.handled) == (AUTOMATIC, JobStatus.DONE, 40)
     assert "a newer one runs" in job.note
     assert {entry.status for entry in world.entries} == {Status.RESOLVED}
+
+
+def test_a_class_that_only_a_newer_release_knows_is_not_replayed_by_an_older_one(world):
+    world.file(5, **DEFECT)
+    newer = replace(HOLD, failure_class=read_word(FailureClass, "legal_hold"))
+    held = [Decided(entry_id=e.id, revision=e.revision, decision=newer) for e in world.entries]
+    world.ledger.decide(held, by="newer")
+    world.fixed_after.add("1.2")
+    for _ in range(3):
+        world.later()
+    assert world.jobs_begun == ()
+    assert {entry.failure_class for entry in world.entries} == {"legal_hold"}
+
+
+def test_what_waits_in_a_class_that_only_a_newer_release_knows_is_left_to_it(world):
+    world.file(1, **DEFECT)
+    for action in (Action.WAIT, Action.REPLAY):
+        (entry,) = world.entries
+        newer = Decision(action=action, failure_class=read_word(FailureClass, "quota_spent"),
+                         evidence="its month is over")  # fmt: skip
+        world.ledger.decide(
+            [Decided(entry_id=entry.id, revision=entry.revision, decision=newer)], by="newer"
+        )
+        for _ in range(3):
+            world.later()
+        (entry,) = world.entries
+        assert (entry.status, entry.failure_class) == (Status.WAITING, "quota_spent")
+    assert not world.publisher.sent
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_what_fails_in_a_replay_of_a_job_is_compensated_as_its_rule_says(world, automatic):
+    world.rules = (REFUND,)
+    world.restart()
+    world.file(5, **DEFECT)
+    if automatic:
+        world.fixed_after.add("1.2")
+    else:
+        world.jobs.begin(Selection(), JobPlan(), by="ann")
+    for _ in range(4):
+        world.later(error_type="shop.OutOfStock", error_message="none left")
+    (job,) = world.jobs_begun
+    assert (job.status, job.sent, job.failed) == (JobStatus.HALTED, 1, 1)
+    found = {entry.status: entry for entry in world.entries}
+    assert found.keys() == {Status.HELD, Status.COMPENSATED}
+    assert "as rule refund-what-was-refused says" in found[Status.COMPENSATED].evidence
+    assert len(world.compensations.sent) == 1
 
 
 def test_a_release_that_mends_nothing_costs_one_replay_and_is_not_tried_again(world):
