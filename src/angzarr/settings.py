@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml  # type: ignore[import-untyped]
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
@@ -29,6 +28,7 @@ from angzarr.sections import (
     RetrySettings,
     Route,
 )
+from angzarr.yaml_file import read_yaml
 
 #: Names the file where none is named in code.
 CONFIG_VARIABLE = "ANGZARR_CONFIG"
@@ -100,16 +100,7 @@ def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Se
 def _read(path: str | os.PathLike[str] | None) -> dict[str, Any]:
     if path is None:
         return {}
-    try:
-        read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        msg = f"the config file {path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError(msg) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where is not None else ""
-        msg = f"the config file {path} is not valid YAML{line}"
-        raise ConfigurationError(msg) from error
+    read = read_yaml(Path(path), f"the config file {path}")
     if read is None:
         return {}
     if not isinstance(read, dict):

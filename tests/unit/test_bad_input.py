@@ -159,6 +159,9 @@ def test_an_unknown_policy_is_refused_when_the_handler_is_defined(app):
         ("dlq: {domains: [Bad_Name]}", "write it with a-z"),
         ("store: [", "not valid YAML in line"),
         ("- a list", "must hold keys and values"),
+        ("store: a\nprefix: b\nstore: c", "has 'store' twice in one place in line 3: keep one"),
+        ("dlq: {backend: amqp, backend: kafka}", "has 'backend' twice"),
+        ("prefix: 2026-13-45", "holds a value that is none: month must be in 1..12; in quotes"),
         ("most_starts: 0", "most_starts"),
     ],
 )

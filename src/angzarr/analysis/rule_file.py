@@ -12,12 +12,11 @@ import yaml  # type: ignore[import-untyped]
 
 from angzarr.analysis.rules import WrittenRule, rules_from
 from angzarr.errors import ConfigurationError
+from angzarr.yaml_file import read_yaml
 
 #: Where settings name rules: those that classify, those that group.
 RULES: Final = "analysis.rules"
 GROUPING: Final = "analysis.grouping"
-#: Bytes of a file of rules at most; aliases in YAML could make a larger one endless.
-_LARGEST: Final = 1_000_000
 
 
 @cache
@@ -32,25 +31,10 @@ def read(given: str | Sequence[Any], setting: str) -> tuple[Any, str]:
 
     Raises ConfigurationError naming file and line.
     """
-    return (_read_yaml(Path(given), setting), given) if isinstance(given, str) else (given, setting)
-
-
-def _read_yaml(path: Path, setting: str) -> Any:
-    try:
-        text = path.read_bytes()
-        if len(text) > _LARGEST:
-            msg = f"{setting}: {path} is larger than {_LARGEST} bytes"
-            raise ConfigurationError(msg)
-        given = yaml.safe_load(text) or []
-    except OSError as error:
-        msg = f"{setting}: {path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError(msg) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where is not None else ""
-        msg = f"{setting}: {path} is not valid YAML{line}"
-        raise ConfigurationError(msg) from error
-    if not isinstance(given, list):
-        msg = f"{setting}: {path} must hold a list of rules, each beginning with '- '"
+    if not isinstance(given, str):
+        return given, setting
+    found = read_yaml(Path(given), f"{setting}: {given}")
+    if found is not None and not isinstance(found, list):
+        msg = f"{setting}: {given} must hold a list of rules, each beginning with '- '"
         raise ConfigurationError(msg)
-    return given
+    return found or [], given

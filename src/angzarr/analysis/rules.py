@@ -6,7 +6,6 @@ Rules of the settings come first, then those written in Python, then those that 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -278,7 +277,7 @@ def _delay(source: str, action: Action, then: Mapping[str, Any]) -> timedelta | 
     if isinstance(given, str) and given in set(Pause):
         return Pause(given)
     number = isinstance(given, int | float) and not isinstance(given, bool)
-    if number and math.isfinite(given) and 0 < given <= _LONGEST_DELAY.total_seconds():
+    if number and 0 < given <= _LONGEST_DELAY.total_seconds():  # no comparison holds for nan
         return timedelta(seconds=given)
     days = _LONGEST_DELAY.days
     msg = f"{source}: delay is soon, backoff, or seconds up to {days} days, not {given!r}"

@@ -80,6 +80,10 @@ def test_the_first_of_the_users_rules_that_fits_decides():
         ),
         ({"then": {"class": "poison", "action": "wait", "delay": -1}}, "delay is soon, backoff"),
         (
+            {"then": {"class": "poison", "action": "wait", "delay": 10**400}},
+            "delay is soon, backoff",
+        ),
+        (
             {"then": {"class": "poison", "action": "wait", "delay": float("nan")}},
             "delay is soon, backoff",
         ),
@@ -120,7 +124,24 @@ def test_rules_are_read_from_a_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("- {", "not valid YAML in line"), ("{a: 1}", "must hold a list"), (None, "cannot be read")],
+    [
+        ("- {", "not valid YAML in line"),
+        ("[" * 3000, "is not valid YAML"),
+        ("{a: 1}", "must hold a list"),
+        ("{}", "must hold a list"),
+        ("false", "must hold a list"),
+        ("''", "must hold a list"),
+        ("0", "must hold a list"),
+        ("- 1" + "0" * 5000, "holds a value that is none: "),
+        (
+            "- name: a\n  when: {handler: a, handler: b}",
+            "has 'handler' twice in one place in line 2",
+        ),
+        ("- name: a\n  then: {action: hold, action: compensate}", "has 'action' twice"),
+        (" " * 1_000_001, "larger than 1,000,000 bytes"),
+        (None, "cannot be read"),
+    ],
+    ids=lambda text: str(text)[:12],
 )
 def test_a_file_that_holds_no_rules_is_refused_with_its_name(tmp_path, text, said):
     file = tmp_path / "rules.yaml"
@@ -129,6 +150,19 @@ def test_a_file_that_holds_no_rules_is_refused_with_its_name(tmp_path, text, sai
     with pytest.raises(ConfigurationError, match=said) as refused:
         rules_from(*read(str(file), RULES))
     assert str(file) in str(refused.value)
+
+
+def test_an_empty_file_has_no_rules_and_an_anchor_may_be_merged_and_overruled(tmp_path):
+    file = tmp_path / "rules.yaml"
+    file.write_text("# none yet\n")
+    assert rules_from(*read(str(file), RULES)) == ()
+    file.write_text(
+        "- &one {name: one, when: {handler: a}, then: &hold {class: unknown, action: hold}}\n"
+        "- {<<: *one, name: two, then: {<<: *hold, class: poison}}\n"
+    )
+    assert [rule.failure_class for rule in rules_from(*read(str(file), RULES))] == [
+        FailureClass.UNKNOWN, FailureClass.POISON
+    ]  # fmt: skip
 
 
 # -- what no rule can do ---------------------------------------------------------------------
