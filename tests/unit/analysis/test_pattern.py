@@ -42,11 +42,22 @@ def test_a_pattern_fits_what_trying_every_place_finds(pattern, text):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(a+)+b", "(a|a)*b", "(a|ab)*c", "a.*b.*c", r"(a)\1", "(?=a+)b", "(a?){30}a", "(a|a)?" * 40],
-)
+    [
+        "(a+)+b", "(a|a)*b", "(a|ab)*c", "a.*b.*c", r"(a)\1", "(?=a+)b", "(a?){30}a", "(a|a)?" * 40,
+        ".{0,98}.{0,98}[ab]{600}c", ".*[ab]{400}c", ".*(ab|a){3}c",
+    ],
+)  # fmt: skip
 def test_an_expression_that_a_hostile_text_could_make_slow_is_refused(pattern):
     with pytest.raises(ConfigurationError, match="could take too long"):
         expression(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [".*foo", r"(timeout|reset) after \d+ ?ms", "[ab]{1000}c", "(?i)timeout.*of the database"],
+)
+def test_an_expression_with_one_open_repeat_and_little_behind_it_is_taken(pattern):
+    expression(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["[", "(", "a{2,1}", "[[a]"])
