@@ -220,7 +220,7 @@ class Alerting:
     def _see_settled(self, now: datetime) -> list[Sighting]:
         """Look whether the causes of open alerts are gone, a few at a time."""
         watches = self.alerts.open_watches(after=self._settled, limit=SETTLED)
-        self._storms.swept(watches, first=not self._settled)
+        calm = self._storms.swept(watches, first=not self._settled)
         self._settled = watches[-1].subject if len(watches) == SETTLED else ""
         sightings = []
         for watch in watches:
@@ -229,7 +229,7 @@ class Alerting:
                 sightings.append(self._see_settled_group(watch, name, now))
             elif f"{kind}:" == JOB:
                 sightings.append(self._see_job(watch, name, self.jobs.open_job(name), now))
-            elif kind == STORM and self._storms.is_over(watch):
+            elif kind == STORM and calm:
                 sightings.append(self._see_calm(watch, now))
         return [one for one in sightings if one is not None]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from angzarr.analysis.alert import Kind, Watch
+from angzarr.analysis.alert import STORM, Kind, Watch
 from angzarr.analysis.alert_watch import Seen, of_storm
 from angzarr.analysis.group import Group
 
@@ -48,7 +48,7 @@ class Storms:
     _storm_at: datetime | None = field(default=None, init=False)
     #: Whether the sweep of open watches that is under way saw one of a storm.
     _blows: bool = field(default=False, init=False)
-    #: The storm as it was known when that sweep began.
+    #: The revision of the storm as the sweep before met it.
     _known: int = field(default=0, init=False)
 
     def told(self, sights: Sequence[Sight], now: datetime) -> Told:
@@ -66,14 +66,15 @@ class Storms:
         self._storm_at = now + STORM_EVERY
         return Told(alone, together) if len(together) > 1 else Told([*alone, *together], ())
 
-    def swept(self, watches: Sequence[Watch], *, first: bool) -> None:
-        """Note what a page of open watches showed; *first*: a sweep of them begins with it."""
-        self._blows = (self._blows and not first) or any(map(of_storm, watches))
+    def swept(self, watches: Sequence[Watch], *, first: bool) -> bool:
+        """Note what a page of open watches showed; tell whether the storm among them is over.
 
-    def is_over(self, watch: Watch) -> bool:
-        """Tell whether the storm of *watch*, which the sweep meets last, is over.
-
-        One that began while the sweep was under way is not: its groups may have been passed by.
+        *first*: a sweep of them begins with it; it meets the storm behind all groups. One that
+        began while the sweep was under way is not over: its groups may have been passed by.
         """
-        known, self._known = self._known, watch.revision
-        return not self._blows and known == watch.revision
+        self._blows = (self._blows and not first) or any(map(of_storm, watches))
+        storm = next((one for one in watches if one.subject == STORM), None)
+        if storm is None:
+            return False
+        known, self._known = self._known, storm.revision
+        return not self._blows and known == storm.revision
