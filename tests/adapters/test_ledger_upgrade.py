@@ -332,7 +332,7 @@ class TestPostgresqlUpgrade(UpgradeContract):
     def test_an_upgrade_may_take_longer_than_a_statement(self, engine):
         with patient(engine) as slow, slow.connect() as connection:
             assert connection.scalar(text("SHOW statement_timeout")) == "0"
-            assert connection.scalar(text("SHOW lock_timeout")) == "5s"
+            assert connection.scalar(text("SHOW lock_timeout")) == "4500ms"
 
     def test_no_revision_waits_without_an_end_for_those_that_use_a_table(self, engine, filled):
         make_first_tables(engine, filled)
@@ -347,7 +347,7 @@ class TestPostgresqlUpgrade(UpgradeContract):
             LedgerDatabase(engine).read(lambda _connection: None)
         finally:
             event.remove(Engine, "before_cursor_execute", look)
-        assert set(limits) == {"5s"}
+        assert set(limits) == {"4500ms"}
 
     def test_whoever_comes_while_another_upgrades_is_told_so(
         self, url, engine, filled, monkeypatch

@@ -12,6 +12,7 @@ from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.alert import (
     GROUP,
+    STORM,
     Alert,
     Alerts,
     Fate,
@@ -67,6 +68,15 @@ def alert_of(name: str = "f1", revision: int = 1, **fields: object) -> Alert:
 def sighting_of(name: str = "f1", *sinks: str, revision: int = 1, **fields: object) -> Sighting:
     raised = Raised(alert_of(name, revision, **fields), sinks or ("log",))
     return Sighting(watch_of(name, revision), (raised,))
+
+
+def storm_of(*followers: Watch, revision: int = 1) -> Sighting:
+    raised = alert_of("f1", id=f"storm-{revision}", kind=Kind.STORM, subject=STORM)
+    return Sighting(
+        Watch(subject=STORM, open={Kind.STORM: START}, revision=revision),
+        (Raised(raised, ("log",)),),
+        followers,
+    )
 
 
 class AlertsContract:
@@ -142,21 +152,21 @@ class AlertsContract:
         assert (second.key, second.id != first.id) == (first.key, True)
         assert {one.alert.id for one in alerts.get_alerts()} >= {first.id, second.id}
 
-    def test_followers_are_stored_with_who_speaks_for_them_and_not_without(self, alerts):
-        followers = (watch_of("f2"), watch_of("f3", revision=2))
+    def test_followers_are_stored_with_a_storm_and_not_without(self, alerts):
         alerts.raise_([Sighting(watch_of("f3"))])
-        assert alerts.raise_([sighting_of()._replace(followers=followers)]) == [alert_of()]
-        found = alerts.watches([GROUP + name for name in ("f1", "f2", "f3")])
-        assert sorted(one.revision for one in found.values()) == [1, 1, 2]
-        late = sighting_of()._replace(followers=(watch_of("f4"), watch_of("f2", revision=2)))
-        assert alerts.raise_([late]) == []
+        storm = storm_of(watch_of("f2"), watch_of("f3", revision=2))
+        assert alerts.raise_([storm]) == [storm.raised[0].alert]
+        found = alerts.watches([GROUP + name for name in ("f2", "f3")])
+        assert sorted(one.revision for one in found.values()) == [1, 2]
+        late = storm_of(watch_of("f4"), watch_of("f2", revision=2))
+        assert alerts.raise_([late, sighting_of("f5")]) == [alert_of("f5")]
         found = alerts.watches([GROUP + "f2", GROUP + "f4"])
         assert [one.revision for one in found.values()] == [1]
 
     def test_a_follower_that_changed_meanwhile_keeps_nobody_else(self, alerts):
         alerts.raise_([Sighting(watch_of("f2", status="seen before"))])
-        followers = (watch_of("f2"), watch_of("f3"))
-        assert alerts.raise_([sighting_of()._replace(followers=followers)]) == [alert_of()]
+        storm = storm_of(watch_of("f2"), watch_of("f3"))
+        assert alerts.raise_([storm]) == [storm.raised[0].alert]
         found = alerts.watches([GROUP + "f2", GROUP + "f3"])
         assert found[GROUP + "f2"].status == "seen before"
         assert GROUP + "f3" in found

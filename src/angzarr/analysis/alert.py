@@ -142,7 +142,7 @@ class Raised(NamedTuple):
 class Sighting(NamedTuple):
     """A watch as it is now, at one revision more than it was read, and what it raises.
 
-    *followers* are watches for which it speaks: they are stored only with it, each unless it
+    *followers* are watches for which a storm speaks: they are stored only with it, each unless it
     changed since it was read.
     """
 

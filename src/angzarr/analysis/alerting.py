@@ -156,6 +156,7 @@ class Alerting:
             for alert in self.alerts.raise_(sightings[at : at + STORED])
         ]
         self._first = False
+        self._storms.kept()
         for alert in raised:
             self.meters.raised(alert)
         return raised

@@ -38,33 +38,46 @@ class Told(NamedTuple):
     together: Sequence[Sight]
 
 
+class _Pace(NamedTuple):
+    """When groups were told one by one, lately; when a storm may be told again."""
+
+    alone: tuple[datetime, ...] = ()
+    storm_at: datetime | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class Storms:
     """Remembers how many were told lately, and whether a storm is over; for one thread."""
 
     at_once: int
-    #: When groups were told one by one, lately; when a storm may be told again.
-    _told: list[datetime] = field(default_factory=list, init=False)
-    _storm_at: datetime | None = field(default=None, init=False)
+    #: What was told before, and with what is being told.
+    _before: _Pace = field(default_factory=_Pace, init=False)
+    _now: _Pace = field(default_factory=_Pace, init=False)
     #: Whether the sweep of open watches that is under way saw one of a storm.
     _blows: bool = field(default=False, init=False)
     #: The revision of the storm as the sweep before met it.
     _known: int = field(default=0, init=False)
 
     def told(self, sights: Sequence[Sight], now: datetime) -> Told:
-        """Return how *sights* are told.
+        """Return how *sights* are told; `kept` says that they were.
 
         What is too much shortly after a storm is left for a later look: it stays as it was.
         """
         largest = sorted(sights, key=lambda one: one.group.entries, reverse=True)
-        self._told = [at for at in self._told if now - at < QUOTA_SPAN]
-        left = max(self.at_once - len(self._told), 0)
+        lately = tuple(at for at in self._before.alone if now - at < QUOTA_SPAN)
+        left = max(self.at_once - len(lately), 0)
         alone, together = largest[:left], largest[left:]
-        self._told += [now] * len(alone)
-        if not together or (self._storm_at is not None and now < self._storm_at):
+        lately += (now,) * len(alone)
+        next_at = self._before.storm_at
+        if not together or (next_at is not None and now < next_at):
+            self._now = _Pace(lately, next_at)
             return Told(alone, ())
-        self._storm_at = now + STORM_EVERY
+        self._now = _Pace(lately, now + STORM_EVERY)
         return Told(alone, together) if len(together) > 1 else Told([*alone, *together], ())
+
+    def kept(self) -> None:
+        """Note that what was told last is stored; else it is told in the next look."""
+        self._before = self._now
 
     def swept(self, watches: Sequence[Watch], *, first: bool) -> bool:
         """Note what a page of open watches showed; tell whether the storm among them is over.

@@ -241,6 +241,21 @@ def test_groups_of_a_storm_that_another_worker_told_first_are_told_later(site):
     assert rest == ["5 groups of failures at once"]
 
 
+def test_a_look_that_could_not_be_stored_uses_up_no_ones_turn(site):
+    worker, store = site.worker(at_once=4), site.alerts.raise_
+    site.groups.put(*groups_of(6))
+
+    def away(_sightings):
+        raise LedgerUnavailable("away")
+
+    site.alerts.raise_ = away
+    for _ in range(3):
+        with pytest.raises(LedgerUnavailable):
+            worker.look()
+    site.alerts.raise_ = store
+    assert [one.kind for one in worker.look()] == [*[Kind.NEW_GROUP] * 4, Kind.STORM]
+
+
 def test_poison_in_many_groups_is_a_storm(site):
     worker = site.worker()
     worker.look()

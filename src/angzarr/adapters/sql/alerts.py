@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from angzarr.adapters.sql.alert_tables import (
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.analysis.alert import (
     LONGEST_PAGE,
+    STORM,
     Alert,
     Alerts,
     Delivery,
@@ -71,7 +72,7 @@ class SqlAlerts(Alerts):
 
     def forget_watches(self, watches: Sequence[Watch]) -> int:
         """Delete watches that did not change, always in one order."""
-        ordered = sorted(watches, key=lambda one: one.subject)
+        ordered = sorted(watches, key=_place)
 
         def forget(connection: Connection) -> int:
             return sum(_forget_watch(connection, watch) for watch in ordered)
@@ -81,16 +82,15 @@ class SqlAlerts(Alerts):
     def raise_(self, sightings: Sequence[Sighting]) -> list[Alert]:
         """Store the sightings that nobody was faster with.
 
-        Always in one order, whoever speaks for others first: two workers must not wait for each
-        other.
+        Always in one order, a storm first: two workers must not wait for each other.
         """
-        leading = _ordered(one for one in sightings if one.followers)
-        alone = [one for one in sightings if not one.followers]
+        storms = [one for one in sightings if one.watch.subject == STORM]
+        others = [one for one in sightings if one.watch.subject != STORM]
 
         def store(connection: Connection) -> list[Alert]:
-            stored = [one for one in leading if _store_watch(connection, one.watch)]
+            stored = [one for one in storms if _store_watch(connection, one.watch)]
             followers = (Sighting(watch) for one in stored for watch in one.followers)
-            rest = _ordered([*alone, *followers])
+            rest = sorted([*others, *followers], key=lambda one: one.watch.subject)
             stored += [one for one in rest if _store_watch(connection, one.watch)]
             raised = [raised for one in stored for raised in one.raised]
             _store_alerts(connection, raised)
@@ -178,8 +178,9 @@ class SqlAlerts(Alerts):
         return self._database.write(lambda one: one.execute(change).rowcount == 1)
 
 
-def _ordered(sightings: Iterable[Sighting]) -> list[Sighting]:
-    return sorted(sightings, key=lambda one: one.watch.subject)
+def _place(watch: Watch) -> tuple[bool, str]:
+    """Return where *watch* stands among those that are locked: a storm before its groups."""
+    return watch.subject != STORM, watch.subject
 
 
 def _store_watch(connection: Connection, watch: Watch) -> bool:

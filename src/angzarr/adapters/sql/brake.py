@@ -53,7 +53,7 @@ class SqlBrake(Brake):
             connection.execute(insert(ledger_brake).values(fields))
             return standing(_newest_first(connection))
 
-        return self._database.write(move)
+        return self._database.write(move, once=True)
 
     def brake_history(self, limit: int) -> tuple[BrakeState, ...]:
         """Return how it stood."""

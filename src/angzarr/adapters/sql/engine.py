@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -109,6 +109,10 @@ def reading(engine: Engine) -> Engine:
     return engine.execution_options(sqlite_begin="BEGIN")
 
 
+#: deadlock_detected, serialization_failure.
+_ROLLED_BACK: Final = frozenset({"40P01", "40001"})
+
+
 def create_missing(engine: Engine, metadata: MetaData) -> None:
     """Create what is missing of *metadata*; safe while other processes do the same."""
 
@@ -125,19 +129,51 @@ def in_transaction(
     step: Callable[[Connection], _Answer],
     *,
     away: type[Unavailable] = StoreUnavailable,
+    once: bool = False,
 ) -> _Answer:
     """Run *step* in one transaction of its own; raise *away* if the database does not serve it.
 
     *step* must be idempotent: it runs once more if its pooled connection turned out closed, or to
-    lead to a server that takes no writes.
+    lead to a server that takes no writes, and where it waited for another one that waited for it.
+    With *once* its answer would be another the second time: if nobody can tell whether it was
+    committed, that is what *away* says.
     """
+    run = _Run(engine, step)
     with told_as(away, engine):
         try:
-            return _attempt(engine, step)
+            return run()
         except DBAPIError as error:
-            if not error.connection_invalidated:
+            if not (error.connection_invalidated or _rolled_back(error)):
                 raise
-        return _attempt(engine, step)
+            if once and run.committing and error.connection_invalidated:
+                msg = (
+                    f"the database {address(engine.url)} was lost while it was told to commit:"
+                    " look whether it was done, and do it again if not"
+                )
+                raise away(msg) from error
+        return run()
+
+
+class _Run(Generic[_Answer]):
+    """A step in a transaction of its own, each time that it is called."""
+
+    def __init__(self, engine: Engine, step: Callable[[Connection], _Answer]) -> None:
+        self._engine = engine
+        self._step = step
+        #: Whether the step came to its end, and nothing but the COMMIT is left.
+        self.committing = False
+
+    def __call__(self) -> _Answer:
+        self.committing = False
+        with self._engine.begin() as connection:
+            answer = self._step(connection)
+            self.committing = True
+        return answer
+
+
+def _rolled_back(error: DBAPIError) -> bool:
+    """Tell whether PostgreSQL undid a transaction so that others could go on: a deadlock."""
+    return getattr(error.orig, "sqlstate", None) in _ROLLED_BACK
 
 
 @contextmanager
@@ -151,11 +187,6 @@ def told_as(away: type[Unavailable], engine: Engine) -> Iterator[None]:
         cause = told(getattr(error, "orig", error), engine.url)
         msg = f"the database {address(engine.url)} did not serve a transaction: {cause}"
         raise away(msg) from error
-
-
-def _attempt(engine: Engine, step: Callable[[Connection], _Answer]) -> _Answer:
-    with engine.begin() as connection:
-        return step(connection)
 
 
 def address(url: URL) -> str:
@@ -203,7 +234,8 @@ def _postgresql_options(url: URL, seconds: float) -> dict[str, Any]:
         **WANTED,
         "connect_timeout": max(round(seconds), 2),  # libpq's least
         "tcp_user_timeout": limit_ms,
-        "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}",
+        # A wait for a lock ends first, and is said to be one.
+        "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms * 9 // 10 or 1}",
     }
     return {name: value for name, value in options.items() if name not in url.query}
 

@@ -6,6 +6,7 @@ statement may take, whatever the size of the whole.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -32,6 +33,7 @@ from angzarr.adapters.sql.ledger_tables import ledger_entries
 from angzarr.analysis.job import ENDED, ENDED_STATES, Candidate, ItemState, Selection
 from angzarr.analysis.job_rules import CHOSEN_BY_DEFAULT
 from angzarr.analysis.transition import REPLAYABLE
+from angzarr.errors import LedgerUnavailable
 
 #: Entries chosen by one statement.
 SLICE: Final = 20_000
@@ -41,6 +43,10 @@ MOST_HANDLERS: Final = 100
 _NAMED: Final = 500
 #: In PostgreSQL's space of advisory locks: whoever chooses entries does so alone.
 _CHOOSE_LOCK: Final = int.from_bytes(b"anzrjobs"[:7], "big")
+
+#: Seconds for which whoever chooses is waited for, and from one look to the next.
+_PATIENCE: Final = 30.0
+_LOOK: Final = 0.05
 
 _entries, _items, _jobs = ledger_entries.c, replay_job_items.c, replay_jobs.c
 
@@ -69,7 +75,7 @@ class Choosing:
     def choose(self, selection: Selection) -> None:
         """Write down the entries of *selection*, oldest failure first."""
         if self.connection.dialect.name == "postgresql":
-            self.connection.execute(select(func.pg_advisory_xact_lock(_CHOOSE_LOCK)))
+            _choose_alone(self.connection)
         self.others = _unfinished(self.connection, self.job_id)
         looked_at = 0
         for conditions in _parts(self.connection, selection):
@@ -110,6 +116,20 @@ class Choosing:
         taken = [*one.conditions, _claims(self.others) > 0]
         count = select(func.count()).select_from(ledger_entries).where(*taken)
         return self.connection.scalar(count) or 0
+
+
+def _choose_alone(connection: Connection) -> None:
+    """Wait for whoever chooses; raises LedgerUnavailable where that takes too long.
+
+    The lock is asked for and not waited for: a large job is filled for longer than a statement may
+    take.
+    """
+    until = time.monotonic() + _PATIENCE
+    while not connection.scalar(select(func.pg_try_advisory_xact_lock(_CHOOSE_LOCK))):
+        if time.monotonic() > until:
+            msg = "another replay job is being filled, which takes its time: try again later"
+            raise LedgerUnavailable(msg)
+        time.sleep(_LOOK)
 
 
 def would_choose(connection: Connection, selection: Selection, limit: int) -> list[Candidate]:

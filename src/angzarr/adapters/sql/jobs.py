@@ -25,6 +25,7 @@ from angzarr.adapters.sql.job_tables import replay_job_history, replay_job_items
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_paging import begins_with
 from angzarr.adapters.sql.ledger_patience import within_time
+from angzarr.adapters.sql.ledger_tables import ledger_entries
 from angzarr.analysis import job_rules, job_story
 from angzarr.analysis.entry import Entry, HistoryLine
 from angzarr.analysis.job import (
@@ -198,6 +199,8 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
         if not self._store(connection, fresh):  # another begins it at this moment
             row = lock_job(connection, fresh.id)
             return job_from(row) if row is not None else fresh
+        if edit is not None:
+            _keep(connection, edit.entry_id)
         chosen = Choosing(connection=connection, job_id=fresh.id)
         chosen.choose(fresh.selection)
         job = job_rules.filled(
@@ -252,4 +255,10 @@ class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
                 return None
             return save_job(connection, before, after, now, by)
 
-        return self._database.write(mark)
+        return self._database.write(mark, once=True)
+
+
+def _keep(connection: Connection, entry_id: str) -> None:
+    """Have no other transaction remove an entry; one that is gone already will not be chosen."""
+    wanted = select(ledger_entries.c.id).where(ledger_entries.c.id == entry_id)
+    connection.execute(wanted.with_for_update(read=True, key_share=True))

@@ -45,8 +45,9 @@ from angzarr.analysis.marking import Make, Marking
 from angzarr.analysis.transition import Change
 from angzarr.clock import Clock, SystemClock
 
-#: How often letters are filed anew that another worker files at the same time.
-_TRIES: Final = 3
+#: How often letters are filed anew that other workers file at the same time: each of them may be
+#: faster once.
+_TRIES: Final = 10
 
 
 class SqlLedger(Marking, Ledger):
@@ -147,7 +148,7 @@ class SqlLedger(Marking, Ledger):
         self._database.close()
 
     def _change_all(self, changes: Sequence[tuple[str, Make]]) -> list[Entry | None]:
-        return self._database.write(lambda connection: self._apply(connection, changes))
+        return self._database.write(lambda one: self._apply(one, changes), once=True)
 
     def _apply(
         self, connection: Connection, changes: Sequence[tuple[str, Make]]

@@ -30,10 +30,13 @@ class LedgerDatabase:
         self._close = close or engine.dispose
         self._ready = False
 
-    def write(self, step: Callable[[Connection], _Answer]) -> _Answer:
-        """Run *step*, which must be idempotent, in a transaction that may write."""
+    def write(self, step: Callable[[Connection], _Answer], *, once: bool = False) -> _Answer:
+        """Run *step*, which must be idempotent, in a transaction that may write.
+
+        *once*: it tells whether it was done, and would deny it where it runs a second time.
+        """
         self._prepare()
-        return in_transaction(self.engine, step, away=LedgerUnavailable)
+        return in_transaction(self.engine, step, away=LedgerUnavailable, once=once)
 
     def read(self, step: Callable[[Connection], _Answer]) -> _Answer:
         """Run *step* in a transaction that only reads; on SQLite it waits for no writer."""

@@ -85,7 +85,7 @@ class SqlGroups(Groups):
             append_line(connection, group.fingerprint, line)
             return group
 
-        return self._database.write(change)
+        return self._database.write(change, once=True)
 
     def close(self) -> None:
         """Close the pooled connections."""

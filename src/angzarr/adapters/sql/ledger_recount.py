@@ -111,27 +111,41 @@ def _totals(kinds: dict[Kind, Amounts]) -> tuple[int, int, int]:
     return every, still, sum(amounts.occurrences for amounts in kinds.values())
 
 
-def _lock(connection: Connection, name: str) -> None:
-    """Lock the row of a group, which is made where there are entries and no row."""
+def _lock(connection: Connection, name: str) -> bool:
+    """Lock the row of a group, made where it has entries; tell whether there is one."""
     by_name = ledger_entries.c.fingerprint == name
     latest = select(ledger_entries).where(by_name)
     latest = latest.order_by(ledger_entries.c.last_failed_at.desc()).limit(1)
     found = connection.execute(latest).one_or_none()
     if found is None:
         mine = select(ledger_groups).where(ledger_groups.c.fingerprint == name)
-        connection.execute(mine.with_for_update()).all()
-        return
+        return connection.execute(mine.with_for_update()).one_or_none() is not None
     first = connection.scalar(select(func.min(ledger_entries.c.first_failed_at)).where(by_name))
     growth = Growth(latest=entry_from(found), first_failed_at=first or found.first_failed_at)
     grow(connection, {name: growth}, found.last_failed_at)
+    return True
 
 
 def _mend(connection: Connection, name: str) -> None:
     """Count one group anew, with its row locked."""
-    _lock(connection, name)
+    if not _lock(connection, name):
+        _remove_counts(connection, name)
+        return
     there = _counted(connection, [name]).get(name, {})
     totals = dict(zip(("entries", "open_entries", "occurrences"), _totals(there), strict=True))
     by_name = ledger_groups.c.fingerprint == name
     connection.execute(update(ledger_groups).where(by_name).values(totals))
     connection.execute(delete(ledger_counts).where(ledger_counts.c.fingerprint == name))
     write_counts(connection, there)
+
+
+def _remove_counts(connection: Connection, name: str) -> None:
+    """Remove the counts of a group that is not there, unless its first letter comes meanwhile.
+
+    They are locked first: whoever files that letter adds to them or waits.
+    """
+    counts = ledger_counts.c
+    mine = select(counts.key).where(counts.fingerprint == name).with_for_update()
+    stale = connection.scalars(mine).all()
+    if not _counted(connection, [name]):
+        connection.execute(delete(ledger_counts).where(counts.key.in_(stale)))

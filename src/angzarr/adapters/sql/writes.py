@@ -35,9 +35,8 @@ class SqlWrites(Writes):
         fresh = rules.begun(fingerprint, token, now, lease)
 
         def step(connection: Connection) -> Found:
-            _sweep(connection, now)
-            _insert(connection, key, fresh)
-            stored = _locked(connection, key) or fresh
+            stored = _held(connection, key, fresh)
+            _sweep(connection, now, key)
             found = rules.found(stored, fingerprint, token, now)
             if isinstance(found, Begun):
                 _save(connection, key, replace(fresh, choice=found.choice))
@@ -93,6 +92,16 @@ def _is(key: WriteKey) -> tuple[Any, Any]:
     return _writes.caller == key.caller, _writes.key == key.key
 
 
+def _held(connection: Connection, key: WriteKey, fresh: Write) -> Write:
+    """Return what is known of the request, or *fresh*, locked until the transaction ends.
+
+    What another one deletes while it is waited for is stored anew.
+    """
+    while (stored := _locked(connection, key)) is None:
+        _insert(connection, key, fresh)
+    return stored
+
+
 def _insert(connection: Connection, key: WriteKey, write: Write) -> None:
     """Store *write* unless the key is known; two that do so at once wait for each other."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
@@ -111,11 +120,13 @@ def _locked(connection: Connection, key: WriteKey) -> Write | None:
     return None if row is None else _write(row)
 
 
-def _sweep(connection: Connection, now: datetime) -> None:
+def _sweep(connection: Connection, now: datetime, besides: WriteKey) -> None:
     """Delete some of what is no longer kept, leaving to others what they lock just now."""
     names = (_writes.caller, _writes.key)
     answered = and_(_writes.until <= now, _writes.status.is_not(None))
-    gone = select(*names).where(or_(answered, _writes.until <= now - KEPT)).limit(_SWEPT)
+    others = or_(_writes.caller != besides.caller, _writes.key != besides.key)
+    over = or_(answered, _writes.until <= now - KEPT)
+    gone = select(*names).where(over, others).limit(_SWEPT)
     chosen = gone.with_for_update(skip_locked=True)
     connection.execute(delete(remembered_writes).where(tuple_(*names).in_(chosen)))
 
