@@ -79,7 +79,7 @@ def test_what_a_broker_counted_does_not_travel_on(world, name):
 
 @given(
     st.dictionaries(
-        st.text().filter(lambda name: name not in CHANGED and name not in DROPPED),
+        st.text().filter(lambda name: name not in {*CHANGED, *DROPPED, names.HELD_SINCE}),
         st.none() | st.integers() | st.text() | st.lists(st.integers()),
     )
 )
