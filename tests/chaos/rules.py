@@ -43,7 +43,7 @@ def check_runs(event: str, runs: Sequence[Run], around: Circumstances) -> Iterat
 
 def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, str]]:
     for earlier, later in combinations(runs, 2):
-        fenced = around.is_stale(later) or _was_taken_over(earlier, runs, around)
+        fenced = around.is_stale(later) or was_taken_over(earlier, runs, around)
         if around.excuse(earlier, later.began) is None and not fenced:
             yield from _unexcused(earlier, later)
     highest = runs[0]
@@ -55,7 +55,7 @@ def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, s
         highest = max(highest, run, key=lambda one: one.attempt)
 
 
-def _was_taken_over(run: Run, runs: Sequence[Run], around: Circumstances) -> bool:
+def was_taken_over(run: Run, runs: Sequence[Run], around: Circumstances) -> bool:
     """Tell whether another worker had begun it before *run*, which is stale: that one's end counts.
 
     What the stale one did is neither completed nor acknowledged, so the event may run again.

@@ -25,7 +25,7 @@ from chaos.history import ENDED, FAILED, Pair, Run
 from chaos.lateness import CLOCKS, Lateness, Queued, Span
 from chaos.load import LEAST_SHARE, awaited, begun_within
 from chaos.revocations import ignored
-from chaos.rules import LATE, SOON, Breach, check_runs, starts_left_open
+from chaos.rules import LATE, SOON, Breach, check_runs, starts_left_open, was_taken_over
 from chaos.stream import Planned
 
 LOST, STRAY, BOTH, ENTRIES = "lost", "never published", "two ends", "two entries"
@@ -126,6 +126,8 @@ class _Court:
         if not entries or any(map(self._cut_after_its_letter, runs)):
             return
         for run in runs:
+            if was_taken_over(run, runs, self._all.around):
+                continue
             if run.how in (ENDED, SKIPPED) and not self._was_cut(run, runs, entries):
                 text = f"{where} {run.how} on {run.worker}, and is in the ledger as well"
                 yield Breach(kind=BOTH, event=pair.event, text=text)

@@ -123,6 +123,13 @@ def test_a_late_owner_that_writes_a_letter_was_not_fenced(verdict):
     assert verdict(FICKLE, runs=[late, HANDLES], around=frozen)[0] == []
 
 
+def test_what_a_frozen_worker_did_with_an_event_that_another_refused_is_no_end(verdict):
+    frozen = around(disturbed(What.FROZEN, 0.5, 9.5, worker="w2"))
+    assert verdict(FICKLE, runs=[FAILS, HANDLES], entries=[LETTER], around=frozen)[0] == []
+    found, _ = verdict(FICKLE, runs=[FAILS, HANDLES], entries=[LETTER])
+    assert (v.BOTH, "fickle-1") in found
+
+
 def test_a_worker_that_died_between_letter_and_claim_leaves_two_ends(verdict):
     killed = around(disturbed(start=3.5))
     assert verdict(FICKLE, runs=[FAILS, HANDLES], entries=[LETTER], around=killed)[0] == []
