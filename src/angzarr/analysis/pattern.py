@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from angzarr.errors import ConfigurationError
 
@@ -49,7 +49,7 @@ def expression(pattern: str) -> Callable[[str], bool]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            steps = SEARCHED * _steps(parser.parse(pattern))
+            steps = SEARCHED * _cost(parser.parse(pattern)).steps
             search = re.compile(pattern).search
     except (re.error, Warning, RecursionError, OverflowError) as error:
         msg = f"{pattern!r} is no regular expression: {error}"
@@ -64,58 +64,41 @@ def _literally(part: str) -> str:
     return "".join("." if character == "?" else re.escape(character) for character in part)
 
 
-def _steps(parsed: Any) -> float:
-    """Return how many steps a parsed expression may take from one place.
+class _Cost(NamedTuple):
+    """In how many ways something may match from one place, and how many steps that takes."""
 
-    Each part is tried once for each way in which those before it may match.
-    """
-    steps, ways = 0.0, 1.0
+    ways: float
+    steps: float
+
+
+def _cost(parsed: Any) -> _Cost:
+    """Return what a parsed expression costs: each part is tried for each way of those before it."""
+    ways, steps = 1.0, 1.0
     for kind, what in parsed:
-        steps += ways * _steps_of(str(kind), what)
-        ways *= _ways_of(str(kind), what)
-    return steps
+        part = _cost_of(str(kind), what)
+        steps += ways * part.steps
+        ways *= part.ways
+    return _Cost(ways, steps)
 
 
-def _steps_of(kind: str, what: Any) -> float:
+def _cost_of(kind: str, what: Any) -> _Cost:
     match kind:
         case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN" | "AT":
-            return 1
+            return _Cost(1, 1)
         case "BRANCH":
-            return sum(_steps(branch) for branch in what[1])
+            costs = [_cost(branch) for branch in what[1]]
+            return _Cost(sum(one.ways for one in costs), sum(one.steps for one in costs))
         case "SUBPATTERN":
-            return _steps(what[-1])
+            return _cost(what[-1])
         case "ATOMIC_GROUP":
-            return _steps(what)
-        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            _, most, inner = what
-            most = min(int(most), SEARCHED)
-            return most * _steps(inner) * _power(_ways(inner), most)
-        case _:  # references and assertions look at the text again
-            return math.inf
-
-
-def _ways(parsed: Any) -> float:
-    """Return in how many ways a parsed expression may try to match from one place."""
-    return math.prod(_ways_of(str(kind), what) for kind, what in parsed)
-
-
-def _ways_of(kind: str, what: Any) -> float:
-    match kind:
-        case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN" | "AT":
-            return 1
-        case "BRANCH":
-            return sum(_ways(branch) for branch in what[1])
-        case "SUBPATTERN":
-            return _ways(what[-1])
-        case "ATOMIC_GROUP":
-            return _ways(what)
+            return _cost(what)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             least, most, inner = what
-            most = min(int(most), SEARCHED)
-            ways = _ways(inner)
-            return most - least + 1 if ways == 1 else _power(ways, most)
-        case _:
-            return math.inf
+            most, one = min(int(most), SEARCHED), _cost(inner)
+            ways = most - least + 1 if one.ways == 1 else _power(one.ways, most)
+            return _Cost(ways, max(most, 1) * one.steps * _power(one.ways, most))
+        case _:  # references and assertions look at the text again
+            return _Cost(math.inf, math.inf)
 
 
 def _power(ways: float, times: int) -> float:

@@ -44,7 +44,7 @@ def test_a_pattern_fits_what_trying_every_place_finds(pattern, text):
     "pattern",
     [
         "(a+)+b", "(a|a)*b", "(a|ab)*c", "a.*b.*c", r"(a)\1", "(?=a+)b", "(a?){30}a", "(a|a)?" * 40,
-        ".{0,98}.{0,98}[ab]{600}c", ".*[ab]{400}c", ".*(ab|a){3}c",
+        ".{0,98}.{0,98}[ab]{600}c", ".*[ab]{400}c", ".*(ab|a){3}c", r"(a)\1()", r"(?:(a)\1){0}",
     ],
 )  # fmt: skip
 def test_an_expression_that_a_hostile_text_could_make_slow_is_refused(pattern):
