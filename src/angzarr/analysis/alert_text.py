@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -43,47 +43,35 @@ class Speaker:
 
     def of_group(self, found: Finding, group: Group, *, at: datetime, revision: int) -> Alert:
         """Return the alert that *found* is."""
-        spoken = Alert(
-            id=alert_id(found.kind, GROUP + group.fingerprint, revision, at),
-            kind=found.kind,
-            severity=found.severity,
-            subject=GROUP + group.fingerprint,
-            raised_at=at,
-            since=found.since,
-            last_at=found.last_at,
-            count=found.count,
-            title=_title(found, _what(group)),
-            text=_resolved(found) if found.resolved else _group_text(found, group),
-            todo="" if found.resolved else _group_todo(found.kind, group),
-            fingerprint=group.fingerprint,
-            domain=group.domain,
-            handler_name=group.handler_name,
-            error_type=group.error_type,
-            resolved=found.resolved,
+        spoken = self._spoken(
+            found,
+            GROUP + group.fingerprint,
+            at=at,
+            revision=revision,
+            title=_TITLES[found.kind].format(what=_what(group)),
+            says=lambda: (_group_text(found, group), _group_todo(found.kind, group)),
         )
-        return self._linked(spoken)
+        return self._linked(
+            replace(
+                spoken,
+                fingerprint=group.fingerprint,
+                domain=group.domain,
+                handler_name=group.handler_name,
+                error_type=group.error_type,
+            )
+        )
 
     def of_storm(
         self, found: Finding, groups: Sequence[Group], *, at: datetime, revision: int
     ) -> Alert:
         """Return the one alert for all of *groups*, the largest first; none where it is over."""
-        what = f"{len(groups)} groups of failures at once" if groups else "Storm of failures"
-        spoken = Alert(
-            id=alert_id(found.kind, STORM, revision, at),
-            kind=found.kind,
-            severity=found.severity,
-            subject=STORM,
-            raised_at=at,
-            since=found.since,
-            last_at=found.last_at,
-            count=found.count,
-            title=_title(found, what, plain=True),
-            text=_resolved(found) if found.resolved else _storm_text(found, groups),
-            todo=""
-            if found.resolved
-            else "Look for one cause of all of them, such as a deploy or a dependency that is"
-            " away: angzarr dlq stats",
-            resolved=found.resolved,
+        spoken = self._spoken(
+            found,
+            STORM,
+            at=at,
+            revision=revision,
+            title=f"{len(groups)} groups of failures at once" if groups else "Storm of failures",
+            says=lambda: (_storm_text(found, groups), _STORM_TODO),
         )
         return self._linked(spoken)
 
@@ -91,49 +79,61 @@ class Speaker:
         self, found: Finding, too_old: Sequence[Entry], *, more: bool, at: datetime, revision: int
     ) -> Alert:
         """Return the alert about entries that nobody is done with; *more* than those exist."""
-        count = f"{found.count} or more entries" if more else counted(found.count)
-        of_these = f"the {found.count} oldest by domain: " if more else ""
-        spoken = Alert(
-            id=alert_id(found.kind, LEDGER, revision, at),
-            kind=found.kind,
-            severity=found.severity,
-            subject=LEDGER,
-            raised_at=at,
-            since=found.since,
-            last_at=found.last_at,
-            count=found.count,
-            title=_title(found, "Open entries are getting old", plain=True),
-            text=_resolved(found)
-            if found.resolved
-            else f"{count} failed long ago and nobody is done with them"
-            f" ({of_these}{_counted(one.domain for one in too_old)}). The oldest failed first at"
-            f" {when(found.since)}: {name(too_old[0].error_type or too_old[0].reason)} in"
-            f" {name(too_old[0].handler_name)}.",
-            todo=""
-            if found.resolved
-            else f"Decide what becomes of the oldest: angzarr dlq show {too_old[0].id[:12]}",
-            resolved=found.resolved,
+        spoken = self._spoken(
+            found,
+            LEDGER,
+            at=at,
+            revision=revision,
+            title="Open entries are getting old",
+            says=lambda: (
+                _oldest_text(found, too_old, more=more),
+                f"Decide what becomes of the oldest: angzarr dlq show {too_old[0].id[:12]}",
+            ),
         )
         return self._linked(spoken)
 
     def of_job(self, found: Finding, job_id: str, job: ReplayJob | None, *, at: datetime,
                revision: int) -> Alert:  # fmt: skip
         """Return the alert about a replay job; one that is resolved may be gone."""
-        spoken = Alert(
-            id=alert_id(found.kind, JOB + job_id, revision, at),
+        spoken = self._spoken(
+            found,
+            JOB + job_id,
+            at=at,
+            revision=revision,
+            title=_JOB_TITLES[found.kind].format(name(job_id)),
+            says=lambda: (
+                _resolved(found) if job is None else _job_text(found.kind, job),
+                _JOB_TODOS[found.kind].format(_argument(job_id)),
+            ),
+        )
+        return self._linked(spoken)
+
+    def _spoken(
+        self,
+        found: Finding,
+        subject: str,
+        *,
+        at: datetime,
+        revision: int,
+        title: str,
+        says: Callable[[], tuple[str, str]],
+    ) -> Alert:
+        """Return *found* in words; *says* what and what to do, unless its cause is gone."""
+        text, todo = (_resolved(found), "") if found.resolved else says()
+        return Alert(
+            id=alert_id(found.kind, subject, revision, at),
             kind=found.kind,
             severity=found.severity,
-            subject=JOB + job_id,
+            subject=subject,
             raised_at=at,
             since=found.since,
             last_at=found.last_at,
             count=found.count,
-            title=_title(found, _JOB_TITLES[found.kind].format(name(job_id)), plain=True),
-            text=_resolved(found) if job is None or found.resolved else _job_text(found.kind, job),
-            todo="" if found.resolved else _JOB_TODOS[found.kind].format(_argument(job_id)),
+            title=f"Resolved: {title}" if found.resolved else title,
+            text=text,
+            todo=todo,
             resolved=found.resolved,
         )
-        return self._linked(spoken)
 
     def _linked(self, alert: Alert) -> Alert:
         return replace(alert, link=link_of(alert, self.link))
@@ -176,11 +176,6 @@ def _what(group: Group) -> str:
     return f"{name(group.error_type or group.reason)} in {name(group.handler_name)}"
 
 
-def _title(found: Finding, what: str, *, plain: bool = False) -> str:
-    said = what if plain else _TITLES[found.kind].format(what=what)
-    return f"Resolved: {said}" if found.resolved else said
-
-
 def _resolved(found: Finding) -> str:
     return f"It began at {when(found.since)}. The cause is gone: nothing of it is open any more."
 
@@ -206,6 +201,23 @@ def _storm_text(found: Finding, groups: Sequence[Group]) -> str:
         f"{len(groups)} more groups of failures are new or back{killing}, with"
         f" {counted(found.count)} in all (groups by domain: {domains}). The largest:"
         f" {_what(largest)}, {counted(largest.entries)}, last at {when(largest.last_failed_at)}."
+    )
+
+
+_STORM_TODO: Final = (
+    "Look for one cause of all of them, such as a deploy or a dependency that is away: angzarr dlq"
+    " stats"
+)
+
+
+def _oldest_text(found: Finding, too_old: Sequence[Entry], *, more: bool) -> str:
+    count = f"{found.count} or more entries" if more else counted(found.count)
+    of_these = f"the {found.count} oldest by domain: " if more else ""
+    return (
+        f"{count} failed long ago and nobody is done with them"
+        f" ({of_these}{_counted(one.domain for one in too_old)}). The oldest failed first at"
+        f" {when(found.since)}: {name(too_old[0].error_type or too_old[0].reason)} in"
+        f" {name(too_old[0].handler_name)}."
     )
 
 
