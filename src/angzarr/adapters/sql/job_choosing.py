@@ -6,7 +6,6 @@ statement may take, whatever the size of the whole.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -26,6 +25,7 @@ from sqlalchemy import (
     tuple_,
 )
 
+from angzarr.adapters.sql.advisory_lock import takes_lock
 from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_queries import conditions_of
 from angzarr.adapters.sql.ledger_rows import entry_from
@@ -44,9 +44,8 @@ _NAMED: Final = 500
 #: In PostgreSQL's space of advisory locks: whoever chooses entries does so alone.
 _CHOOSE_LOCK: Final = int.from_bytes(b"anzrjobs"[:7], "big")
 
-#: Seconds for which whoever chooses is waited for, and from one look to the next.
+#: Seconds for which whoever chooses is waited for.
 _PATIENCE: Final = 30.0
-_LOOK: Final = 0.05
 
 _entries, _items, _jobs = ledger_entries.c, replay_job_items.c, replay_jobs.c
 
@@ -119,17 +118,10 @@ class Choosing:
 
 
 def _choose_alone(connection: Connection) -> None:
-    """Wait for whoever chooses; raises LedgerUnavailable where that takes too long.
-
-    The lock is asked for and not waited for: a large job is filled for longer than a statement may
-    take.
-    """
-    until = time.monotonic() + _PATIENCE
-    while not connection.scalar(select(func.pg_try_advisory_xact_lock(_CHOOSE_LOCK))):
-        if time.monotonic() > until:
-            msg = "another replay job is being filled, which takes its time: try again later"
-            raise LedgerUnavailable(msg)
-        time.sleep(_LOOK)
+    """Wait for whoever chooses; raises LedgerUnavailable where that takes too long."""
+    if not takes_lock(connection, _CHOOSE_LOCK, _PATIENCE):
+        msg = "another replay job is being filled, which takes its time: try again later"
+        raise LedgerUnavailable(msg)
 
 
 def would_choose(connection: Connection, selection: Selection, limit: int) -> list[Candidate]:

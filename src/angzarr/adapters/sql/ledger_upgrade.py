@@ -6,7 +6,6 @@ process at a time. Those of a newer release are left alone.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, func, insert, inspect, select, text
 
 from angzarr.adapters.sql import alert_tables, brake_tables, job_tables, write_tables
+from angzarr.adapters.sql.advisory_lock import takes_lock
 from angzarr.adapters.sql.engine import (
     CREATE_LOCK,
     address,
@@ -37,9 +37,8 @@ _FIRST: Final = "0001"
 #: ("ledger" in ASCII). Not the one for creating tables: whoever waits for that one would wait for
 #: an index, and the index for them.
 _UPGRADE_LOCK: Final = int.from_bytes(b"ledger", "big")
-#: Seconds to wait for another process that upgrades, and between two looks.
+#: Seconds to wait for another process that upgrades.
 _PATIENCE: Final = 5.0
-_LOOK: Final = 0.05
 
 
 def make_ready(engine: Engine, *, migrate: bool = True) -> None:
@@ -140,22 +139,15 @@ def _run(engine: Engine) -> None:
 
 @contextmanager
 def _alone(engine: Engine) -> Iterator[None]:
-    """Keep other processes from upgrading; raises LedgerUnavailable where one of them does.
-
-    The lock is asked for and not waited for: a statement that waits is one that an index which is
-    built meanwhile waits for.
-    """
+    """Keep other processes from upgrading; raises LedgerUnavailable where one of them does."""
     if engine.dialect.name == "sqlite":
         yield  # its one transaction is the lock
         return
-    until = time.monotonic() + _PATIENCE
     with engine.connect() as connection:
-        while not connection.scalar(select(func.pg_try_advisory_xact_lock(_UPGRADE_LOCK))):
-            if time.monotonic() > until:
-                msg = f"the ledger at {address(engine.url)} is being upgraded by another process"
-                raise LedgerUnavailable(msg)
-            connection.rollback()  # or its snapshot is one that an index waits for
-            time.sleep(_LOOK)
+        # Between two looks its snapshot would be one that an index waits for.
+        if not takes_lock(connection, _UPGRADE_LOCK, _PATIENCE, connection.rollback):
+            msg = f"the ledger at {address(engine.url)} is being upgraded by another process"
+            raise LedgerUnavailable(msg)
         # Also ends the portal of the statement before, with its snapshot.
         connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         yield
