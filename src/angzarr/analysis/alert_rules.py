@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from angzarr.analysis.alert import NOTICES, Kind, Sample, Watch
@@ -41,7 +41,6 @@ _SETTLED: Final = "settled"
 _BACK: Final = "back"
 #: In these it is not the group's status that says whether it is news that it is back.
 _KNOWN_BACK: Final = frozenset({GroupStatus.REGRESSED.value, _SETTLED, _BACK})
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 #: Jobs to look at.
 WAITING_JOBS: Final = tuple(_JOB_KINDS)
 
@@ -57,7 +56,7 @@ def concerns(group: Group) -> bool:
 
 def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> bool:
     """Tell whether `see_group` needs the newest entries of *group*: it may speak of them."""
-    fresh = watch.looked_to is None or group.last_failed_at > watch.looked_to
+    fresh = _is_unlooked(watch, group.last_failed_at)
     return fresh and not is_muted(group, now) and may_say(watch, Kind.MANY_ATTEMPTS, now, rules)
 
 
@@ -98,6 +97,11 @@ def see_group(
     if any(found.kind is Kind.GROUP_GROWING for found in findings):
         after = replace(after, samples=(Sample(now, group.entries),))
     return stored(before, replace(after, status=_status(watch, group, findings)), findings)
+
+
+def _is_unlooked(watch: Watch, failed_at: datetime) -> bool:
+    """Tell whether what failed then was not looked into for many attempts."""
+    return watch.looked_to is None or failed_at > watch.looked_to
 
 
 def _status(watch: Watch, group: Group, findings: Sequence[Finding]) -> str:
@@ -267,8 +271,7 @@ def _letters(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Fi
 def _attempts(
     watch: Watch, newest: Sequence[Entry], now: datetime, rules: AlertRules
 ) -> Finding | None:
-    seen_to = watch.looked_to or _LONG_AGO
-    fresh = (one for one in newest if one.last_failed_at > seen_to)
+    fresh = (one for one in newest if _is_unlooked(watch, one.last_failed_at))
     many = [one for one in fresh if one.retry_count + 1 > rules.many_attempts]
     if not many or not may_say(watch, Kind.MANY_ATTEMPTS, now, rules):
         return None

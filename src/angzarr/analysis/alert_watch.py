@@ -71,7 +71,7 @@ def said(watch: Watch, found: Finding, now: datetime, *, lasts: bool = True) -> 
     said = {**watch.said, found.kind: now}
     if found.kind in NOTICES or not lasts:
         return replace(watch, said=said)
-    began = found.since if is_untold(watch, found.kind) else watch.open[found.kind]
+    began = found.since if _is_untold(watch, found.kind) else watch.open[found.kind]
     return replace(watch, said=said, open={**watch.open, found.kind: began})
 
 
@@ -80,12 +80,12 @@ def untold(before: Watch, seen: Seen) -> Watch:
 
     Of what it found the end is not told either; of what was told before it is.
     """
-    found = {one.kind for one in seen.findings if is_untold(before, one.kind)}
+    found = {one.kind for one in seen.findings if _is_untold(before, one.kind)}
     marks = {kind: _UNTOLD if kind in found else at for kind, at in seen.watch.open.items()}
     return replace(seen.watch, open=marks)
 
 
-def is_untold(watch: Watch, kind: Kind) -> bool:
+def _is_untold(watch: Watch, kind: Kind) -> bool:
     """Tell whether nobody was told that *kind* began, of *watch* itself."""
     return watch.open.get(kind, _UNTOLD) == _UNTOLD
 

@@ -97,8 +97,7 @@ class Deciding:
         """Hold *entry*, whose replay is due, if a replay job has it; tell whether one has."""
         if not (job := self.owners([entry]).get(entry.id)):
             return False
-        why = "; ".join(filter(None, (_said_of(job), entry.evidence)))
-        self.hold(entry, why, _hold_of(job))
+        self.hold(entry, _left_with(job, entry.evidence), _hold_of(job))
         return True
 
     def barred(self, entry: Entry) -> bool:
@@ -135,7 +134,7 @@ def _left_to(job: str | None, decision: Decision) -> Decision:
         return replace(decision, delay=max(decision.delay, _SEEN_BY_JOB))
     if decision.action is not Action.REPLAY:
         return decision
-    evidence = f"{_said_of(job)}; {decision.evidence}"
+    evidence = _left_with(job, decision.evidence)
     return replace(decision, action=Action.HOLD, evidence=evidence, hold=_hold_of(job))
 
 
@@ -144,5 +143,5 @@ def _hold_of(job: str) -> Hold:
     return Hold.RULE if is_automatic(job) else Hold.JOB
 
 
-def _said_of(job: str) -> str:
-    return f"left to replay job {job}"
+def _left_with(job: str, evidence: str) -> str:
+    return "; ".join(filter(None, (f"left to replay job {job}", evidence)))
