@@ -18,7 +18,13 @@ AngzarrError
 │   ├── DeadLetterQueueUnavailable
 │   └── PayloadStoreUnavailable
 │       └── PayloadsBusy            too many are open at once at this door
+├── CommandError                    a command that was not carried out
+│   ├── InvalidRoot                 a root or edition that no store can keep
+│   ├── UnknownCommand              no aggregate takes it
+│   ├── SequenceConflictError       stale; a command made from the current book may succeed
+│   └── CommandAbortedError         stale, and refused for good
 ├── DecodeError                     bytes that are not what they claim to be
+│   └── BookUnreadable              an event or a snapshot of a book does not fit its type
 ├── PayloadGone                     not in the payload store: in vain however often it is fetched
 ├── PayloadCorrupt                  not of the size or SHA-256 that its reference names; the same
 ├── PayloadTooLarge                 not opened for people; a worker takes it
@@ -37,6 +43,7 @@ AngzarrError
 │   └── NotYet                      a server is away, and nobody waits for it here
 └── Directive                       raised by a handler to say the outcome outright
     ├── GiveUp                      never retry: a dead letter with this reason
+    │   └── SequenceMismatch        a stale command that a person must look at
     ├── RetryLater                  retry after this delay
     ├── Postpone                    run it later without using an attempt
     └── Skip                        a business refusal: recorded, not retried
@@ -46,6 +53,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 
 def text_of(error: BaseException) -> str:
@@ -165,6 +173,54 @@ class DecodeError(AngzarrError):
     """Bytes or data that are not what they claim to be."""
 
 
+class BookUnreadable(DecodeError):
+    """An event or a snapshot in a book that does not fit what the aggregate declares."""
+
+
+class CommandError(AngzarrError):
+    """A command that was not carried out."""
+
+
+class InvalidRoot(CommandError):
+    """A root or an edition that no store can keep."""
+
+
+class UnknownCommand(CommandError):
+    """A command that no aggregate known here takes."""
+
+
+class SequenceConflictError(CommandError):
+    """The aggregate is elsewhere than a command expects (FAILED_PRECONDITION).
+
+    `book` is what it is now, where that is known: a command made from it may succeed.
+    """
+
+    def __init__(self, message: str, book: Any = None) -> None:
+        super().__init__(message)
+        self.book = book
+
+
+class CommandAbortedError(CommandError):
+    """The aggregate is elsewhere than a command expects, and that is final (ABORTED).
+
+    `review`: a dead letter keeps it for a person. `expected` and `actual` are None where the
+    other side did not say them.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: int | None = None,
+        actual: int | None = None,
+        review: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.actual = actual
+        self.review = review
+
+
 class PayloadGone(AngzarrError):
     """A payload that is not in its store: fetching it again is in vain."""
 
@@ -269,6 +325,24 @@ class Directive(AngzarrError):
 
 class GiveUp(Directive):
     """Never retry: dead-letter the event with *reason*."""
+
+    #: Why the letter says that it was written.
+    letter_reason = "refused"
+
+
+class SequenceMismatch(GiveUp):
+    """A command that expects its aggregate elsewhere, and that a person must look at (spec C2)."""
+
+    letter_reason = "sequence_mismatch"
+
+    def __init__(self, expected: int, actual: int, strategy: int) -> None:
+        super().__init__(f"expected sequence {expected}, the aggregate is at {actual}")
+        self.expected = expected
+        self.actual = actual
+        self.strategy = strategy
+
+    def __reduce__(self) -> tuple[type[SequenceMismatch], tuple[int, int, int]]:
+        return type(self), (self.expected, self.actual, self.strategy)
 
 
 class Skip(Directive):

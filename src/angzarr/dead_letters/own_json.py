@@ -102,6 +102,8 @@ def event_facts(event: Event, data: str | None) -> dict[str, Any]:
         facts["configPins"] = {str(key): str(value) for key, value in event.config_pins.items()}
     if data is not None:
         facts["data"] = data
+    if event.depth and in_uint64(event.depth):
+        facts["depth"] = str(event.depth)
     return facts
 
 

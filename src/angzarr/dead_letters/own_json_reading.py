@@ -127,6 +127,7 @@ def _event(facts: dict[str, Any], first: Any) -> Event:
         type=facts.get("type", ""),
         data=from_json_text(facts["data"]) if "data" in facts else first,
         sequence=int(facts["sequence"]) if "sequence" in facts else None,
+        depth=int(facts.get("depth", 0)),
         priority=_PRIORITIES[facts["priority"]],
         config_pins=facts.get("configPins", {}),
         occurred_at=_moment(facts["occurredAt"]) if "occurredAt" in facts else None,

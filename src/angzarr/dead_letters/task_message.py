@@ -174,6 +174,8 @@ def _write_event(event: Event, first: Any) -> EventFacts:
             setattr(written, name, valid_text(value))
     if event.sequence is not None and in_uint64(event.sequence):
         written.sequence = event.sequence
+    if in_uint64(event.depth):
+        written.depth = event.depth
     if event.occurred_at is not None:
         written.occurred_at.FromDatetime(event.occurred_at)
     if (data := data_apart(event, first)) is not None:
@@ -214,6 +216,7 @@ def _read_event(written: EventFacts, body: Body) -> Event:
         type=written.type,
         data=data,
         sequence=written.sequence if written.HasField("sequence") else None,
+        depth=written.depth,
         priority=_priority(written.priority),
         config_pins=dict(written.config_pins),
         occurred_at=time_in(written.occurred_at) if written.HasField("occurred_at") else None,

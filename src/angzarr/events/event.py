@@ -50,6 +50,8 @@ class Event:
     config_pins: Mapping[str, str] = field(default_factory=dict)
     occurred_at: datetime | None = None
     traceparent: str | None = None
+    #: How many events and commands came before it in its chain.
+    depth: int = 0
 
 
 def check_domain(name: str) -> str:

@@ -26,6 +26,15 @@ CONFIG_PINS: Final = "angzarr-config-pins"
 OCCURRED_AT: Final = "angzarr-occurred-at"
 TRACEPARENT: Final = "traceparent"  # W3C Trace Context
 
+#: How many events and commands came before it in its chain; absent means 0.
+DEPTH: Final = "angzarr-depth"
+#: The saga that sent a command, and the event that made it do so (spec C4).
+SAGA: Final = "angzarr-saga"
+SOURCE_DOMAIN: Final = "angzarr-source-domain"
+SOURCE_ROOT: Final = "angzarr-source-root"
+SOURCE_EDITION: Final = "angzarr-source-edition"
+SOURCE_SEQUENCE: Final = "angzarr-source-sequence"
+
 #: Handler runs so far plus one; absent means 1.
 ATTEMPT: Final = "angzarr-attempt"
 #: Copies published since the first message of this replay (decisions 10); absent means 0.
@@ -76,6 +85,8 @@ def to_headers(event: Event) -> dict[str, Any]:
     )
     if event.sequence is not None:
         headers[SEQUENCE] = event.sequence
+    if event.depth:
+        headers[DEPTH] = event.depth
     if event.priority is not Priority.DEFAULT:
         headers[PRIORITY] = event.priority.value
     if event.config_pins:
@@ -105,6 +116,7 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
         type=_text(get(EVENT_TYPE)) or type,
         data=data,
         sequence=whole_number(get(SEQUENCE)),
+        depth=whole_number(get(DEPTH)) or 0,
         priority=_priority(get(PRIORITY)),
         config_pins=_pins(get(CONFIG_PINS)),
         occurred_at=time_of(get(OCCURRED_AT)),

@@ -61,6 +61,10 @@ _SOURCES: dict[tuple[Category, str], str] = {
     (Category.CONFLICT, "CONFLICT"): """
         redis.exceptions.WatchError redis.exceptions.LockNotOwnedError
         sqlalchemy.orm.exc.StaleDataError""",
+    (Category.CONFLICT, "SEQUENCE_CONFLICT"): "angzarr.errors.SequenceConflictError",
+    (_C, "COMMAND"): "angzarr.errors.InvalidRoot angzarr.errors.UnknownCommand",
+    # as gRPC's ABORTED: terminal, and whoever coordinates the merge has written its letter
+    (Category.UNKNOWN, "ABORTED"): "angzarr.errors.CommandAbortedError",
     # a handshake that failed for other reasons than the certificate
     (Category.EXTERNAL, "TLS"): "ssl.SSLError",
     (Category.EXTERNAL, "BAD_RESPONSE"): """

@@ -45,7 +45,7 @@ class TaskMessage(_message.Message):
     def __init__(self, task: _Optional[str] = ..., args: _Optional[str] = ..., kwargs: _Optional[str] = ..., embed: _Optional[str] = ..., raw_body: _Optional[bytes] = ..., content_type: _Optional[str] = ..., content_encoding: _Optional[str] = ..., headers: _Optional[str] = ..., queue: _Optional[str] = ..., exchange: _Optional[str] = ..., routing_key: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[str] = ..., event: _Optional[_Union[EventFacts, _Mapping]] = ..., payload: _Optional[_Union[_book_pb2.PayloadReference, _Mapping]] = ...) -> None: ...
 
 class EventFacts(_message.Message):
-    __slots__ = ("id", "type", "data", "domain", "root", "edition", "sequence", "correlation_id", "causation_id", "tenant_id", "priority", "config_pins", "occurred_at", "traceparent")
+    __slots__ = ("id", "type", "data", "domain", "root", "edition", "sequence", "correlation_id", "causation_id", "tenant_id", "priority", "config_pins", "occurred_at", "traceparent", "depth")
     class ConfigPinsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class EventFacts(_message.Message):
     CONFIG_PINS_FIELD_NUMBER: _ClassVar[int]
     OCCURRED_AT_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
     id: str
     type: str
     data: str
@@ -81,4 +82,13 @@ class EventFacts(_message.Message):
     config_pins: _containers.ScalarMap[str, str]
     occurred_at: _timestamp_pb2.Timestamp
     traceparent: str
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[str] = ..., data: _Optional[str] = ..., domain: _Optional[str] = ..., root: _Optional[str] = ..., edition: _Optional[str] = ..., sequence: _Optional[int] = ..., correlation_id: _Optional[str] = ..., causation_id: _Optional[str] = ..., tenant_id: _Optional[str] = ..., priority: _Optional[str] = ..., config_pins: _Optional[_Mapping[str, str]] = ..., occurred_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    depth: int
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[str] = ..., data: _Optional[str] = ..., domain: _Optional[str] = ..., root: _Optional[str] = ..., edition: _Optional[str] = ..., sequence: _Optional[int] = ..., correlation_id: _Optional[str] = ..., causation_id: _Optional[str] = ..., tenant_id: _Optional[str] = ..., priority: _Optional[str] = ..., config_pins: _Optional[_Mapping[str, str]] = ..., occurred_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., traceparent: _Optional[str] = ..., depth: _Optional[int] = ...) -> None: ...
+
+class JsonMessage(_message.Message):
+    __slots__ = ("type", "data")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    data: str
+    def __init__(self, type: _Optional[str] = ..., data: _Optional[str] = ...) -> None: ...

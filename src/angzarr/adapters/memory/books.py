@@ -1,0 +1,78 @@
+"""MemoryEventBooks: event books in one process, for tests and embedded apps."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+
+from angzarr.aggregates.book import (
+    Address,
+    Answer,
+    Book,
+    Decision,
+    EventBooks,
+    Kept,
+    Reading,
+    Retention,
+    Snapshot,
+    Stale,
+    Write,
+    numbered,
+)
+from angzarr.events.event import Event
+
+
+@dataclass(slots=True)
+class _Shelf:
+    events: list[Event] = field(default_factory=list)
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+
+class MemoryEventBooks(EventBooks):
+    """Books in a dictionary; one lock for all."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[Address, _Shelf] = {}
+        self._lock = threading.Lock()
+
+    def read(
+        self, address: Address, /, *, cause: str | None = None, whole: bool = False
+    ) -> Reading:
+        """Return the book and what was decided of *cause*."""
+        with self._lock:
+            shelf = self._shelves.get(address)
+            if shelf is None:
+                return Reading(Book(address=address))
+            snapshot = shelf.snapshots[-1] if shelf.snapshots and not whole else None
+            events = tuple(shelf.events[snapshot.sequence if snapshot else 0 :])
+            book = Book(
+                address=address,
+                events=events,
+                snapshot=snapshot,
+                next_sequence=len(shelf.events),
+            )
+            return Reading(book, None if cause is None else shelf.decisions.get(cause))
+
+    def write(self, write: Write, /) -> Answer:
+        """Keep a decision and append its events."""
+        with self._lock:
+            shelf = self._shelves.setdefault(write.address, _Shelf())
+            cause, first = write.decision.cause, len(shelf.events)
+            if cause in shelf.decisions:
+                return Kept(shelf.decisions[cause], anew=False)
+            if write.expected is not None and write.expected != first:
+                return Stale(first)
+            events = numbered(write.decision.events, write.address, first)
+            shelf.events.extend(events)
+            shelf.decisions[cause] = decision = replace(write.decision, events=events)
+            if write.snapshot is not None:
+                shelf.snapshots = [*filter(_lasts, shelf.snapshots), write.snapshot]
+            return Kept(decision, anew=True)
+
+    def close(self) -> None:
+        """Do nothing: what is here is kept."""
+
+
+def _lasts(snapshot: Snapshot) -> bool:
+    return snapshot.retention is Retention.PERSIST

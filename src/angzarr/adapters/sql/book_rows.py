@@ -1,0 +1,120 @@
+"""Events, decisions and snapshots of books as rows, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from angzarr.aggregates.book import Address, Decision, Retention, Snapshot, Verdict
+from angzarr.events.event import Event, Priority
+
+#: What an event says besides the columns.
+_TEXTS = ("correlation_id", "causation_id", "tenant_id", "traceparent")
+
+
+def key_of(address: Address) -> dict[str, str]:
+    """Return the columns that name a book."""
+    return address._asdict()
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """Return the row of an event that has its place in a book."""
+    said: dict[str, Any] = {"data": event.data}
+    said |= {name: text for name in _TEXTS if (text := getattr(event, name)) is not None}
+    if event.priority is not Priority.DEFAULT:
+        said["priority"] = event.priority.value
+    if event.config_pins:
+        said["config_pins"] = dict(event.config_pins)
+    if event.depth:
+        said["depth"] = event.depth
+    return {
+        "domain": event.domain,
+        "root": event.root,
+        "edition": event.edition or "",
+        "sequence": event.sequence,
+        "id": event.id,
+        "type": event.type,
+        "occurred_at": event.occurred_at,
+        "event": to_text(said),
+    }
+
+
+def event_of(row: RowMapping) -> Event:
+    """Return the event in *row*."""
+    said = json.loads(row["event"])
+    return Event(
+        id=row["id"],
+        type=row["type"],
+        data=said["data"],
+        domain=row["domain"],
+        root=row["root"],
+        edition=row["edition"] or None,
+        sequence=row["sequence"],
+        priority=Priority(said.get("priority", Priority.DEFAULT)),
+        config_pins=said.get("config_pins", {}),
+        depth=said.get("depth", 0),
+        occurred_at=_aware(row["occurred_at"]),
+        **{name: said[name] for name in _TEXTS if name in said},
+    )
+
+
+def decision_row(decision: Decision, address: Address, first: int, now: datetime) -> dict[str, Any]:
+    """Return the row of a decision whose events begin at *first*."""
+    return {
+        **key_of(address),
+        "cause": decision.cause,
+        "verdict": decision.verdict.value,
+        "reason": to_text(decision.reason),
+        "first_sequence": first,
+        "event_count": len(decision.events),
+        "notes": None if decision.notes is None else to_text(decision.notes),
+        "decided_at": now,
+    }
+
+
+def decision_of(row: Mapping[Any, Any], events: Sequence[Event]) -> Decision:
+    """Return the decision in *row*, which appended *events*."""
+    return Decision(
+        cause=row["cause"],
+        verdict=Verdict(row["verdict"]),
+        reason=json.loads(row["reason"]),
+        events=tuple(events),
+        notes=None if row["notes"] is None else json.loads(row["notes"]),
+    )
+
+
+def snapshot_row(snapshot: Snapshot, address: Address) -> dict[str, Any]:
+    """Return the row of a snapshot."""
+    return {
+        **key_of(address),
+        "sequence": snapshot.sequence,
+        "version": snapshot.version,
+        "retention": snapshot.retention.value,
+        "state": to_text(snapshot.state),
+    }
+
+
+def snapshot_of(row: RowMapping) -> Snapshot:
+    """Return the snapshot in *row*."""
+    return Snapshot(
+        sequence=row["sequence"],
+        state=json.loads(row["state"]),
+        version=row["version"],
+        retention=Retention(row["retention"]),
+    )
+
+
+def to_text(value: object) -> str:
+    """Write *value* as ASCII, in which a database finds nothing that it refuses."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    """Return *moment* in UTC: SQLite gives times back without their zone."""
+    if moment is None or moment.tzinfo is not None:
+        return moment and moment.astimezone(UTC)
+    return moment.replace(tzinfo=UTC)

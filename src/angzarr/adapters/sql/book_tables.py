@@ -1,0 +1,63 @@
+"""The tables of event books (spec C1). Times are UTC; an empty edition is the main line."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, DateTime, Engine, Integer, MetaData, Table, Text
+
+from angzarr.adapters.sql.engine import create_missing
+
+METADATA = MetaData()
+
+
+def _key() -> tuple[Column[str], ...]:
+    return tuple(Column(name, Text, primary_key=True) for name in ("domain", "root", "edition"))
+
+
+#: One row a book; who writes to the book holds it.
+event_books = Table(
+    "event_books",
+    METADATA,
+    *_key(),
+    Column("next_sequence", Integer, nullable=False),
+)
+
+#: `event` is all that the other columns do not say, as JSON.
+book_events = Table(
+    "book_events",
+    METADATA,
+    *_key(),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("occurred_at", DateTime(timezone=True)),
+    Column("event", Text, nullable=False),
+)
+
+#: What was decided of each cause: a command, an event or a notification.
+book_decisions = Table(
+    "book_decisions",
+    METADATA,
+    *_key(),
+    Column("cause", Text, primary_key=True),
+    Column("verdict", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("first_sequence", Integer, nullable=False),
+    Column("event_count", Integer, nullable=False),
+    Column("notes", Text),
+    Column("decided_at", DateTime(timezone=True), nullable=False),
+)
+
+book_snapshots = Table(
+    "book_snapshots",
+    METADATA,
+    *_key(),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("retention", Text, nullable=False),
+    Column("state", Text, nullable=False),
+)
+
+
+def create_book_tables(engine: Engine) -> None:
+    """Create these tables if they are missing; any number of processes may do so at once."""
+    create_missing(engine, METADATA)

@@ -1,0 +1,1 @@
+"""Aggregates: commands against event books (spec C1 to C3)."""

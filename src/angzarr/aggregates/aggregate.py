@@ -1,0 +1,189 @@
+"""Aggregate: a state made of the events of a book, and the methods that decide commands (C1).
+
+It decides on its state alone: no I/O, so that a command may be decided again on fresh state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, get_args
+
+from pydantic import ValidationError
+
+from angzarr.aggregates.book import Address, Book, Retention, Snapshot
+from angzarr.aggregates.command import Command, id_after
+from angzarr.aggregates.declaring import Method, Methods, methods_of
+from angzarr.aggregates.merge import MergeStrategy
+from angzarr.errors import BookUnreadable, ConfigurationError, DecodeError, UnknownCommand
+from angzarr.events.codec import adapter_for, event_type_of, to_json
+from angzarr.events.event import Event
+
+State = TypeVar("State")
+
+
+class Aggregate(Generic[State]):
+    """Whoever derives from it names the type of its state: ``class Player(Aggregate[Funds])``.
+
+    The state's type is made without arguments at first, and is a pydantic model, a dataclass or
+    anything else that pydantic reads and writes.
+    """
+
+    #: Set where the class is registered.
+    domain: ClassVar[str] = ""
+    #: A snapshot is kept every so many events; 0: none.
+    snapshot_every: ClassVar[int] = 0
+    #: Whether older ones are kept.
+    snapshot_retention: ClassVar[Retention] = Retention.DEFAULT
+    #: Of the state's type: snapshots of another one are not read.
+    state_version: ClassVar[int] = 1
+    methods: ClassVar[Methods]
+    state_type: ClassVar[Any] = None
+
+    #: What the events so far made of it.
+    state: State
+    address: Address
+    #: How many events its book has.
+    next_sequence: int
+    #: The command that is being decided; None outside of that.
+    command: Command | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Read what the methods declare, and the type of the state."""
+        super().__init_subclass__(**options)
+        cls.methods = methods_of(cls)
+        for base in getattr(cls, "__orig_bases__", ()):
+            for argument in get_args(base):
+                if not isinstance(argument, TypeVar):
+                    cls.state_type = argument
+
+    def __init__(self, book: Book) -> None:
+        self.address = book.address
+        self.next_sequence = book.next_sequence
+        self.state, covered = self._first_state(book)
+        for event in book.events:
+            if event.sequence is None or event.sequence >= covered:
+                self.apply(event)
+
+    @classmethod
+    def check(cls) -> None:
+        """Refuse a class that cannot work; raises ConfigurationError."""
+        if cls.state_type is None:
+            msg = f"{cls.__qualname__} names no state: class {cls.__name__}(Aggregate[YourState])"
+            raise ConfigurationError(msg)
+        try:
+            cls.state_type()
+        except (TypeError, ValidationError) as error:
+            msg = (
+                f"the state of {cls.__qualname__} cannot be made without arguments: give the"
+                f" fields of {getattr(cls.state_type, '__name__', cls.state_type)} defaults"
+            )
+            raise ConfigurationError(msg) from error
+        adapter_for(cls.state_type)
+
+    def apply(self, event: Event) -> None:
+        """Change the state by *event*, if a method applies its type; raises BookUnreadable."""
+        method = self.methods.applies.get(event.type)
+        if method is None:
+            return
+        try:
+            decoded = method.decode(event.data)
+        except DecodeError as error:
+            msg = f"event {event.sequence} of {self.address}, a {event.type}: {error}"
+            raise BookUnreadable(msg) from error
+        state = getattr(self, method.name)(decoded)
+        if state is not None:
+            self.state = state
+
+    def decide(self, command: Command) -> tuple[Event, ...]:
+        """Return the events that *command* leads to; they have no sequence yet.
+
+        Raises UnknownCommand, DecodeError, and what the method raises: CommandRejectedError.
+        """
+        method = self.method(command.event.type)
+        data = method.decode(command.event.data)
+        self.command = command
+        try:
+            return tuple(self.events_of(getattr(self, method.name)(data), command.event))
+        finally:
+            self.command = None
+
+    @classmethod
+    def method(cls, command_type: str) -> Method:
+        """Return the method that decides commands of a type; raises UnknownCommand."""
+        found = cls.methods.handles.get(command_type)
+        if found is None:
+            msg = f"{cls.__qualname__} of domain {cls.domain!r} handles no {command_type!r}"
+            raise UnknownCommand(msg)
+        return found
+
+    @classmethod
+    def merge(cls, command: Command) -> MergeStrategy:
+        """Return what is done if *command* is stale: its method's word, else its sender's."""
+        declared = cls.method(command.event.type).merge
+        if declared is not None:
+            return declared
+        return MergeStrategy.COMMUTATIVE if command.merge is None else command.merge
+
+    def events_of(self, answered: Any, cause: Event) -> Iterator[Event]:
+        """Yield what a method *answered* to *cause* as events of this aggregate's, in its flow.
+
+        The same cause and answer give the same ids.
+        """
+        for index, one in enumerate(_listed(answered)):
+            yield Event(
+                id=id_after(cause.id, *self.address, index),
+                type=event_type_of(one),
+                data=to_json(one),
+                correlation_id=cause.correlation_id or cause.id,
+                causation_id=cause.id,
+                tenant_id=cause.tenant_id,
+                priority=cause.priority,
+                config_pins=cause.config_pins,
+                traceparent=cause.traceparent,
+                depth=cause.depth + 1,
+            )
+
+    def snapshot_after(self, events: Iterable[Event]) -> Snapshot | None:
+        """Return a snapshot of the state after *events*, if one is due; applies them."""
+        events = tuple(events)
+        before, after = self.next_sequence, self.next_sequence + len(events)
+        if not self.snapshot_every or before // self.snapshot_every == after // self.snapshot_every:
+            return None
+        for index, event in enumerate(events):
+            self.apply(replace(event, sequence=before + index))
+        return Snapshot(
+            sequence=after,
+            state=adapter_for(self.state_type).dump_python(self.state, mode="json"),
+            version=self.state_version,
+            retention=self.snapshot_retention,
+        )
+
+    @classmethod
+    def reads(cls, snapshot: Snapshot) -> bool:
+        """Tell whether *snapshot* is of the state as it is declared now."""
+        if snapshot.version != cls.state_version:
+            return False
+        try:
+            adapter_for(cls.state_type).validate_python(snapshot.state)
+        except ValidationError:
+            return False
+        return True
+
+    def _first_state(self, book: Book) -> tuple[State, int]:
+        """Return the state before the events of *book*, and how many it covers."""
+        snapshot = book.snapshot
+        if snapshot is None:
+            return self.state_type(), 0
+        return adapter_for(self.state_type).validate_python(snapshot.state), snapshot.sequence
+
+
+def _listed(answered: Any) -> list[Any]:
+    """Return what a method answered as a list: nothing, one event or several."""
+    if answered is None:
+        return []
+    return list(answered) if isinstance(answered, list | tuple) else [answered]
+
+
+#: A class for the aggregates of a domain.
+AggregateType: TypeAlias = type[Aggregate[Any]]

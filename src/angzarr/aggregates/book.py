@@ -1,0 +1,173 @@
+"""Book: the events of one aggregate in order; port EventBooks (spec C1).
+
+Sequences count from 0, so that `next_sequence` is how many events the book has.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from angzarr.errors import InvalidRoot
+from angzarr.events.event import Event, check_domain
+
+#: Characters that a root, an edition or the id of a cause may have: they are keys in a database.
+MAX_KEY_LENGTH: Final = 255
+
+
+class Address(NamedTuple):
+    """Which aggregate: the wire calls it a cover. An empty `edition` is the main line."""
+
+    domain: str
+    root: str
+    edition: str = ""
+
+    def __str__(self) -> str:
+        edition = f" ({self.edition})" if self.edition else ""
+        return f"{self.domain}/{self.root}{edition}"
+
+
+def check_address(address: Address) -> Address:
+    """Return *address* if a store can keep it; raises InvalidDomainName, InvalidRoot."""
+    check_domain(address.domain)
+    _check_key("root", address.root)
+    if address.edition:
+        _check_key("edition", address.edition)
+    return address
+
+
+def _check_key(what: str, text: str) -> None:
+    if not text or len(text) > MAX_KEY_LENGTH or not text.isprintable():
+        msg = (
+            f"{what} {text[:50]!r} cannot be used: it is 1 to {MAX_KEY_LENGTH} printable"
+            " characters, best a UUID"
+        )
+        raise InvalidRoot(msg)
+
+
+class Retention(StrEnum):
+    """How long a snapshot is kept."""
+
+    #: Until a newer one is there.
+    DEFAULT = "default"
+    PERSIST = "persist"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The state after all events before `sequence`, as JSON; `version` is that of its type."""
+
+    sequence: int
+    state: Any
+    version: int = 1
+    retention: Retention = Retention.DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    """An aggregate's events; those that its snapshot covers may be left out."""
+
+    address: Address
+    events: tuple[Event, ...] = ()
+    snapshot: Snapshot | None = None
+    next_sequence: int = 0
+
+
+class Verdict(StrEnum):
+    """What was decided of a cause."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What an aggregate decided of one cause: a command, an event or a notification.
+
+    It is kept beside the book, so that the cause, delivered again, has the same consequences.
+    """
+
+    cause: str
+    verdict: Verdict = Verdict.ACCEPTED
+    reason: str = ""
+    #: What was appended, numbered.
+    events: tuple[Event, ...] = ()
+    #: Whatever else is to follow from it, as JSON.
+    notes: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """A decision to be kept, and what it appends; the store numbers the events.
+
+    It is refused unless the book is at `expected`; None appends wherever the book is.
+    """
+
+    address: Address
+    decision: Decision
+    expected: int | None = None
+    snapshot: Snapshot | None = None
+
+
+class Kept(NamedTuple):
+    """The decision is kept: this one, or the one that was made of the same cause before."""
+
+    decision: Decision
+    anew: bool
+
+
+class Stale(NamedTuple):
+    """The book is elsewhere; nothing was written."""
+
+    next_sequence: int
+
+
+Answer: TypeAlias = Kept | Stale
+
+
+class Reading(NamedTuple):
+    """A book, and what was decided of the cause that was asked for."""
+
+    book: Book
+    decision: Decision | None = None
+
+
+class EventBooks(Protocol):
+    """Where books are kept. All verbs raise StoreUnavailable. Safe to use from threads."""
+
+    @abstractmethod
+    def read(
+        self, address: Address, /, *, cause: str | None = None, whole: bool = False
+    ) -> Reading:
+        """Return the book at *address*, from its newest snapshot on; *whole*: from the beginning.
+
+        Both answers are of one moment. A book that nobody wrote is empty.
+        """
+
+    @abstractmethod
+    def write(self, write: Write, /) -> Answer:
+        """Keep a decision and append its events, all or nothing; safe to repeat.
+
+        A cause that was decided before has that decision, whatever *write* expects now.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""
+
+
+def numbered(events: Sequence[Event], address: Address, first: int) -> tuple[Event, ...]:
+    """Return *events* as pages of the book at *address*, the first with sequence *first*."""
+    return tuple(
+        replace(
+            event,
+            domain=address.domain,
+            root=address.root,
+            edition=address.edition or None,
+            sequence=first + index,
+        )
+        for index, event in enumerate(events)
+    )

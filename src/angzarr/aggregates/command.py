@@ -1,0 +1,87 @@
+"""Command: what is asked of an aggregate, and where that came from (spec C4)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from angzarr.aggregates.book import Address
+from angzarr.aggregates.merge import MergeStrategy
+from angzarr.events import headers as names
+from angzarr.events.event import Event
+
+_IDS: Final = uuid.UUID("0d4c9a1e-8f0a-5d0a-9a63-6f1b7d1f2c55")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The saga that sent a command, and the event that made it do so."""
+
+    saga: str
+    source: Address
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command. `event` says what it is and to whom it goes; its sequence is what it expects."""
+
+    event: Event
+    origin: Origin | None = None
+    #: What its sender wants done if it is stale; what the handler declares comes first.
+    merge: MergeStrategy | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id: the same command sent twice is carried out once."""
+        return self.event.id
+
+    @property
+    def address(self) -> Address:
+        """The aggregate that it goes to."""
+        event = self.event
+        return Address(event.domain or "", event.root or "", event.edition or "")
+
+    @property
+    def expected(self) -> int | None:
+        """Where the book is believed to be; None: wherever it is."""
+        return self.event.sequence
+
+
+def task_of(domain: str, command_type: str) -> str:
+    """Return the task that carries out commands of a type; whoever sends one need not import it."""
+    return f"command.{domain}.{command_type}"
+
+
+def id_after(cause: str, *parts: object) -> str:
+    """Return the id of what follows from *cause*: the same parts give the same id."""
+    return str(uuid.uuid5(_IDS, "\x00".join((cause, *map(str, parts)))))
+
+
+def origin_headers(origin: Origin | None) -> dict[str, Any]:
+    """Return the headers that carry *origin*."""
+    if origin is None:
+        return {}
+    told = {
+        names.SAGA: origin.saga,
+        names.SOURCE_DOMAIN: origin.source.domain,
+        names.SOURCE_ROOT: origin.source.root,
+        names.SOURCE_SEQUENCE: origin.sequence,
+    }
+    return told | ({names.SOURCE_EDITION: origin.source.edition} if origin.source.edition else {})
+
+
+def origin_of(headers: Mapping[str, Any]) -> Origin | None:
+    """Read an origin; None where there is none, or not all of it."""
+    saga, domain, root = (
+        text if isinstance(text := headers.get(name), str) else ""
+        for name in (names.SAGA, names.SOURCE_DOMAIN, names.SOURCE_ROOT)
+    )
+    sequence = names.whole_number(headers.get(names.SOURCE_SEQUENCE))
+    if not (saga and domain and root) or sequence is None:
+        return None
+    edition = headers.get(names.SOURCE_EDITION)
+    source = Address(domain, root, edition if isinstance(edition, str) else "")
+    return Origin(saga=saga, source=source, sequence=sequence)

@@ -1,0 +1,172 @@
+"""Deciding: a command against its aggregate's book, in this process (spec C1, C2).
+
+What was decided is kept with what was appended, in one transaction: the same command, delivered
+again, has the same decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from angzarr.aggregates.aggregate import AggregateType
+from angzarr.aggregates.book import (
+    Address,
+    Book,
+    Decision,
+    EventBooks,
+    Reading,
+    Stale,
+    Verdict,
+    Write,
+    check_address,
+)
+from angzarr.aggregates.command import Command
+from angzarr.aggregates.merge import MergeStrategy, Ruling, ruling
+from angzarr.clock import Clock
+from angzarr.errors import (
+    CommandAbortedError,
+    CommandRejectedError,
+    SequenceConflictError,
+    UnknownCommand,
+    text_of,
+)
+from angzarr.events.event import Event
+from angzarr.resilience.backoff import Policy, next_delay
+from angzarr.resilience.policies import POLICIES
+
+#: Characters of a rejection's reason that are kept.
+MAX_REASON: Final = 4_000
+
+
+class Mismatch(NamedTuple):
+    """A command that a person must look at: where it believed its aggregate, and where that is."""
+
+    command: Command
+    expected: int
+    actual: int
+    strategy: MergeStrategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decider:
+    """Carries out commands against the books of this process. Fulfils `CommandClient`.
+
+    Safe to use from threads.
+    """
+
+    books: EventBooks
+    aggregates: Mapping[str, AggregateType]
+    clock: Clock
+    chance: Callable[[], float]
+    policy: Policy = POLICIES["saga_command"]
+    #: Takes what a person must look at before the caller hears of it; may raise.
+    for_review: Callable[[Mismatch], None] = lambda _mismatch: None
+
+    def book(self, address: Address) -> Book:
+        """Return the whole book at *address*; raises StoreUnavailable."""
+        return self.books.read(check_address(address), whole=True).book
+
+    def execute(self, command: Command) -> Decision:
+        """Decide *command* and keep what was decided; the same command gets the same decision.
+
+        A command that expects nothing is decided anew, by the policy, whenever another one was
+        appended meanwhile. Raises CommandRejectedError, SequenceConflictError with the current
+        book, CommandAbortedError, UnknownCommand, DecodeError, StoreUnavailable.
+        """
+        check_address(command.address)
+        attempt = 1
+        while isinstance(found := self._try(command), Stale):
+            delay = next_delay(self.policy, attempt, self.chance())
+            if delay is None:
+                msg = f"{command.address} went on {attempt} times while {command.id} was decided"
+                raise SequenceConflictError(msg)
+            if command.expected is None:
+                self.clock.sleep(delay)
+            attempt += 1
+        if found.verdict is Verdict.REJECTED:
+            raise CommandRejectedError(found.reason)
+        return found
+
+    def _try(self, command: Command) -> Decision | Stale:
+        kind = self.aggregate(command.address.domain)
+        reading = read(self.books, kind, command.address, command.id)
+        if reading.decision is not None:
+            return reading.decision
+        strategy = kind.merge(command)
+        self._check(command, strategy, reading.book)
+        decision = self._decision(kind, reading.book, command)
+        free = strategy is MergeStrategy.AGGREGATE_HANDLES or decision.verdict is Verdict.REJECTED
+        expected = None if free else reading.book.next_sequence
+        written = self.books.write(
+            write_of(kind, reading.book, decision, self.clock, expected=expected)
+        )
+        return written if isinstance(written, Stale) else written.decision
+
+    def aggregate(self, domain: str) -> AggregateType:
+        """Return the class for the aggregates of *domain*; raises UnknownCommand."""
+        kind = self.aggregates.get(domain)
+        if kind is None:
+            known = ", ".join(sorted(self.aggregates)) or "none"
+            msg = f"no aggregate is registered for the domain {domain!r}; known are: {known}"
+            raise UnknownCommand(msg)
+        return kind
+
+    def _check(self, command: Command, strategy: MergeStrategy, book: Book) -> None:
+        """Raise what becomes of a stale command (spec C2)."""
+        expected, actual = command.expected, book.next_sequence
+        done = ruling(strategy, expected, actual)
+        if done is Ruling.RUN or expected is None:
+            return
+        said = (
+            f"{command.event.type} expects {command.address} at {expected},"
+            f" it is at {actual} ({strategy.name})"
+        )
+        if done is Ruling.STALE:
+            raise SequenceConflictError(said, self.book(command.address))
+        if done is Ruling.REVIEW:
+            self.for_review(Mismatch(command, expected, actual, strategy))
+        review = done is Ruling.REVIEW
+        raise CommandAbortedError(said, expected=expected, actual=actual, review=review)
+
+    def _decision(self, kind: AggregateType, book: Book, command: Command) -> Decision:
+        """Return what the aggregate decides; a rejection is kept where a saga hears of it.
+
+        Whoever sends a command without an origin may send it again.
+        """
+        try:
+            return Decision(cause=command.id, events=kind(book).decide(command))
+        except CommandRejectedError as rejected:
+            if command.origin is None:
+                raise
+            reason = text_of(rejected)[:MAX_REASON]
+            return Decision(cause=command.id, verdict=Verdict.REJECTED, reason=reason)
+
+
+def read(
+    books: EventBooks, kind: AggregateType, address: Address, cause: str | None = None
+) -> Reading:
+    """Return the book for *kind*: from its beginning where its snapshot is of another state."""
+    reading = books.read(address, cause=cause)
+    snapshot = reading.book.snapshot
+    if snapshot is None or kind.reads(snapshot):
+        return reading
+    return books.read(address, cause=cause, whole=True)
+
+
+def write_of(
+    kind: AggregateType, book: Book, decision: Decision, clock: Clock, *, expected: int | None
+) -> Write:
+    """Return what keeps *decision*, made on *book*, with a snapshot where one is due."""
+    now = clock.now()
+    events: tuple[Event, ...] = tuple(replace(one, occurred_at=now) for one in decision.events)
+    snapshot = None
+    if events and expected is not None and kind.snapshot_every:
+        snapshot = kind(book).snapshot_after(events)
+    return Write(
+        address=book.address,
+        decision=replace(decision, events=events),
+        expected=expected,
+        snapshot=snapshot,
+    )

@@ -1,0 +1,78 @@
+"""Payloads ↔ protobuf's Any, for the types of events, commands and states. Pure.
+
+A payload whose type protobuf knows here travels as that message; any other as a JsonMessage. What
+nobody here knows is kept as it came.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, Final
+
+from google.protobuf import any_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
+
+from angzarr.errors import DecodeError, UnserializableEvent
+from angzarr.wire.worker_pb2 import JsonMessage
+
+#: Under this key stands the value of a payload that nobody here can read.
+_OPAQUE: Final = "$bytes"
+_TYPE_URL: Final = "type.googleapis.com/"
+
+
+def pack(type_name: str, data: Any) -> any_pb2.Any:
+    """Return the payload *data* of a type as an Any; raises UnserializableEvent."""
+    if isinstance(data, dict) and data.keys() == {_OPAQUE}:
+        return any_pb2.Any(type_url=_TYPE_URL + type_name, value=_decoded(data[_OPAQUE]))
+    packed = any_pb2.Any()
+    try:
+        packed.Pack(_message(type_name, data), deterministic=True)
+    except (json_format.ParseError, TypeError, ValueError, AttributeError) as error:
+        msg = f"a {type_name} cannot be written as protobuf: {type(error).__name__}"
+        raise UnserializableEvent(msg) from error
+    return packed
+
+
+def unpack(packed: any_pb2.Any) -> tuple[str, Any]:
+    """Return the type and the JSON data of a payload; raises DecodeError if it is malformed."""
+    name = packed.type_url.rpartition("/")[2]
+    if not name:
+        msg = "a payload has no type"
+        raise DecodeError(msg)
+    kind = _known(name)
+    if kind is None:
+        return name, {_OPAQUE: base64.b64encode(packed.value).decode()}
+    try:
+        message = kind.FromString(packed.value)
+        if isinstance(message, JsonMessage):
+            return message.type, json.loads(message.data or "null")
+        return name, json_format.MessageToDict(message, preserving_proto_field_name=True)
+    except (ProtobufDecodeError, json_format.Error, ValueError, TypeError, RecursionError) as error:
+        msg = f"a payload is no {name}: {type(error).__name__}"
+        raise DecodeError(msg) from error
+
+
+def _message(type_name: str, data: Any) -> Message:
+    kind = _known(type_name)
+    if kind is None:
+        return JsonMessage(type=type_name, data=json.dumps(data, allow_nan=False))
+    return json_format.ParseDict(data, kind())
+
+
+def _known(type_name: str) -> type[Message] | None:
+    try:
+        found = descriptor_pool.Default().FindMessageTypeByName(type_name)
+    except KeyError:
+        return None
+    return message_factory.GetMessageClass(found)
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError, TypeError) as error:
+        msg = "the bytes of an unknown payload are no base64"
+        raise UnserializableEvent(msg) from error

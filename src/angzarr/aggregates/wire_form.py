@@ -1,0 +1,217 @@
+"""Books and commands ↔ protobuf, as other languages exchange them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC
+from typing import Any, Final
+from uuid import UUID
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from angzarr.aggregates.book import Address, Book, Retention, Snapshot
+from angzarr.aggregates.command import Command, Origin, id_after
+from angzarr.aggregates.merge import MergeStrategy
+from angzarr.aggregates.payload_form import pack, unpack
+from angzarr.errors import DecodeError, UnserializableEvent
+from angzarr.events.event import Event
+from angzarr.wire import book_pb2, identity_pb2
+
+_UUID_BYTES: Final = 16
+_MAX_UINT32: Final = 2**32 - 1
+_STRATEGIES: Final = {
+    MergeStrategy.COMMUTATIVE: book_pb2.MERGE_COMMUTATIVE,
+    MergeStrategy.STRICT: book_pb2.MERGE_STRICT,
+    MergeStrategy.AGGREGATE_HANDLES: book_pb2.MERGE_AGGREGATE_HANDLES,
+    MergeStrategy.MANUAL: book_pb2.MERGE_MANUAL,
+}
+
+# -- covers --------------------------------------------------------------------------------------
+
+
+def cover_of(address: Address, correlation_id: str | None = None) -> identity_pb2.Cover:
+    """Return the cover of *address*; raises UnserializableEvent for a root that it cannot carry."""
+    cover = identity_pb2.Cover(domain=address.domain, correlation_id=correlation_id or "")
+    if address.root:
+        cover.root.value = _root_bytes(address.root)
+    if address.edition:
+        cover.edition.name = address.edition
+    return cover
+
+
+def address_of(cover: identity_pb2.Cover) -> Address:
+    """Return the address that *cover* names; what is no UUID is text; raises DecodeError."""
+    raw = cover.root.value
+    try:
+        root = str(UUID(bytes=raw)) if len(raw) == _UUID_BYTES else raw.decode()
+    except UnicodeDecodeError as error:
+        msg = "the root of a cover is neither a UUID nor text"
+        raise DecodeError(msg) from error
+    return Address(cover.domain, root, cover.edition.name)
+
+
+def _root_bytes(root: str) -> bytes:
+    try:
+        if str(made := UUID(root)) == root:
+            return made.bytes
+    except ValueError:
+        pass
+    raw = root.encode()
+    if len(raw) == _UUID_BYTES:
+        msg = f"root {root!r} has 16 bytes and is no UUID: other languages would take it for one"
+        raise UnserializableEvent(msg)
+    return raw
+
+
+# -- books ---------------------------------------------------------------------------------------
+
+
+def book_to_wire(book: Book) -> book_pb2.EventBook:
+    """Return *book* as protobuf; the cover has the correlation id of its first event."""
+    flow = book.events[0].correlation_id if book.events else None
+    written = book_pb2.EventBook(
+        cover=cover_of(book.address, flow), next_sequence=book.next_sequence
+    )
+    if book.snapshot is not None:
+        written.snapshot.CopyFrom(_snapshot(book.snapshot))
+    written.pages.extend(_page(event) for event in book.events)
+    return written
+
+
+def book_from_wire(written: book_pb2.EventBook) -> Book:
+    """Read a book; raises DecodeError. Payloads of unknown types are kept as they came."""
+    address = address_of(written.cover)
+    events = tuple(_event(page, address, written.cover) for page in written.pages)
+    sequences = [event.sequence for event in events if event.sequence is not None]
+    told = written.next_sequence or (max(sequences) + 1 if sequences else 0)
+    return Book(
+        address=address,
+        events=events,
+        snapshot=_read_snapshot(written.snapshot) if written.HasField("snapshot") else None,
+        next_sequence=told,
+    )
+
+
+def _page(event: Event) -> book_pb2.EventPage:
+    page = book_pb2.EventPage(event=pack(event.type, event.data))
+    if event.sequence is not None:
+        page.header.sequence = event.sequence
+    if event.occurred_at is not None:
+        page.created_at.FromDatetime(event.occurred_at)
+    return page
+
+
+def _event(page: book_pb2.EventPage, address: Address, cover: identity_pb2.Cover) -> Event:
+    if page.WhichOneof("payload") != "event":
+        msg = f"a page of {address} holds no event"
+        raise DecodeError(msg)
+    name, data = unpack(page.event)
+    numbered = page.header.WhichOneof("sequence_type") == "sequence"
+    sequence = page.header.sequence if numbered else None
+    return Event(
+        id=id_after("page", *address, sequence),
+        type=name,
+        data=data,
+        domain=address.domain,
+        root=address.root,
+        edition=address.edition or None,
+        sequence=sequence,
+        correlation_id=cover.correlation_id or None,
+        occurred_at=_time(page.created_at) if page.HasField("created_at") else None,
+    )
+
+
+def _snapshot(snapshot: Snapshot) -> book_pb2.Snapshot:
+    retention = (
+        book_pb2.RETENTION_PERSIST
+        if snapshot.retention is Retention.PERSIST
+        else book_pb2.RETENTION_DEFAULT
+    )
+    state = pack("", {"version": snapshot.version, "state": snapshot.state})
+    return book_pb2.Snapshot(sequence=snapshot.sequence, state=state, retention=retention)
+
+
+def _read_snapshot(written: book_pb2.Snapshot) -> Snapshot:
+    """Read a snapshot; the state of another language's has the version 0, which nobody reads."""
+    name, data = unpack(written.state)
+    ours = not name and isinstance(data, dict) and data.keys() == {"version", "state"}
+    return Snapshot(
+        sequence=written.sequence,
+        state=data["state"] if ours else data,
+        version=data["version"] if ours and isinstance(data["version"], int) else 0,
+        retention=(
+            Retention.PERSIST
+            if written.retention == book_pb2.RETENTION_PERSIST
+            else Retention.DEFAULT
+        ),
+    )
+
+
+def _time(stamp: Timestamp) -> Any:
+    try:
+        return stamp.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        msg = "a time is outside of all calendars"
+        raise DecodeError(msg) from error
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+def command_to_wire(command: Command) -> book_pb2.CommandBook:
+    """Return *command* as a book of one page; an origin takes the place of its expectation."""
+    event = command.event
+    page = book_pb2.CommandPage(
+        command=pack(event.type, event.data),
+        merge_strategy=_STRATEGIES[command.merge or MergeStrategy.COMMUTATIVE],
+    )
+    if command.origin is not None:
+        deferred = page.header.angzarr_deferred
+        deferred.source.CopyFrom(cover_of(command.origin.source, event.correlation_id))
+        deferred.source_seq = min(command.origin.sequence, _MAX_UINT32)
+    elif event.sequence is not None:
+        page.header.sequence = event.sequence
+    return book_pb2.CommandBook(cover=cover_of(command.address, event.correlation_id), pages=[page])
+
+
+def command_from_wire(
+    written: book_pb2.CommandBook, *, id: str | None = None, saga: str = ""
+) -> Command:
+    """Read the one command of a book; raises DecodeError.
+
+    The header has no field for its *id* and for the name of its *saga*: without an id it has that
+    of its bytes.
+    """
+    if len(written.pages) != 1 or written.pages[0].WhichOneof("payload") != "command":
+        msg = f"a command book has one page with a command, this one has {len(written.pages)} pages"
+        raise DecodeError(msg)
+    page, address = written.pages[0], address_of(written.cover)
+    name, data = unpack(page.command)
+    which = page.header.WhichOneof("sequence_type")
+    event = Event(
+        id=id or hashlib.sha256(written.SerializeToString(deterministic=True)).hexdigest(),
+        type=name,
+        data=data,
+        domain=address.domain,
+        root=address.root,
+        edition=address.edition or None,
+        sequence=page.header.sequence if which == "sequence" else None,
+        correlation_id=written.cover.correlation_id or None,
+    )
+    return Command(event=event, origin=_origin(page.header, saga), merge=_merge(page))
+
+
+def _origin(header: book_pb2.PageHeader, saga: str) -> Origin | None:
+    if header.WhichOneof("sequence_type") != "angzarr_deferred":
+        return None
+    deferred = header.angzarr_deferred
+    source = address_of(deferred.source)
+    return Origin(saga=saga, source=source, sequence=deferred.source_seq)
+
+
+def _merge(page: book_pb2.CommandPage) -> MergeStrategy:
+    try:
+        return MergeStrategy(page.merge_strategy)
+    except ValueError as error:
+        msg = f"there is no merge strategy {page.merge_strategy}"
+        raise DecodeError(msg) from error

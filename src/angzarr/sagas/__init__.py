@@ -1,0 +1,1 @@
+"""Sagas: from events to commands, and from a rejection to its compensation (spec C4, C5)."""

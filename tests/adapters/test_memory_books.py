@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import pytest
+from tests.contracts.books import EventBooksContract
+
+from angzarr.adapters.memory.books import MemoryEventBooks
+
+
+class TestMemoryEventBooks(EventBooksContract):
+    @pytest.fixture
+    def books(self):
+        return MemoryEventBooks()

@@ -1,0 +1,222 @@
+"""What every store of event books must do. Adapters' tests subclass this on the real server."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from angzarr.aggregates.book import (
+    Address,
+    Book,
+    Decision,
+    EventBooks,
+    Kept,
+    Reading,
+    Retention,
+    Snapshot,
+    Stale,
+    Verdict,
+    Write,
+)
+from angzarr.events.event import Event, Priority
+
+AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+
+
+DEFAULT, PERSIST = Retention.DEFAULT, Retention.PERSIST
+
+
+def event(name: str = "e", **fields: object) -> Event:
+    return Event(id=str(uuid4()), type="Counted", data={"n": name}, **fields)
+
+
+def deciding(*events: Event, cause: str = "", **fields: object) -> Decision:
+    return Decision(cause=cause or str(uuid4()), events=events, **fields)
+
+
+def everything() -> Event:
+    """An event that uses all its fields, and text that databases have trouble with."""
+    return event(
+        "ü\x00\u2028\ud800", correlation_id="flow", causation_id="because", tenant_id="t",
+        priority=Priority.REALTIME, config_pins={"a": "1"}, occurred_at=AT, depth=7,
+        traceparent="00-1-2-03",
+    )  # fmt: skip
+
+
+class EventBooksContract:
+    """Subclasses give `books`."""
+
+    @pytest.fixture
+    def books(self) -> EventBooks:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def address(self) -> Address:
+        return Address("player", str(uuid4()))
+
+    @pytest.fixture
+    def append(self, books, address):
+        def append(*events, expected=None, **fields):
+            return books.write(
+                Write(address=address, decision=deciding(*events, **fields), expected=expected)
+            )
+
+        return append
+
+    def test_a_book_that_nobody_wrote_is_empty(self, books, address):
+        assert books.read(address, cause="c") == Reading(Book(address=address), None)
+
+    def test_events_are_numbered_from_zero_and_read_as_they_were_written(
+        self, books, address, append
+    ):
+        first, second = everything(), event("b")
+        kept = append(first, second, expected=0)
+        place = {"domain": "player", "root": address.root}
+        told = (replace(first, sequence=0, **place), replace(second, sequence=1, **place))
+        assert kept.anew
+        assert kept.decision.events == told
+        assert books.read(address).book == Book(address=address, events=told, next_sequence=2)
+
+    def test_a_wrong_expectation_is_refused_and_nothing_is_written(self, books, address, append):
+        append(event("a"))
+        before = books.read(address)
+        for expected in (0, 2, 7):
+            assert append(event("b"), expected=expected, cause="c") == Stale(1)
+        assert books.read(address, cause="c") == before
+
+    def test_no_expectation_appends_wherever_the_book_is(self, books, address, append):
+        append(event("a"), event("b"))
+        assert append(event("c")).decision.events[0].sequence == 2
+
+    def test_a_cause_is_decided_once_whatever_is_expected_now(self, books, address, append):
+        first = append(event("a"), event("b"), expected=0, cause="c").decision
+        append(event("later"))
+        again = append(event("other"), expected=0, cause="c", verdict=Verdict.REJECTED)
+        assert again == Kept(first, anew=False)
+        assert books.read(address, cause="c").decision == first
+        assert books.read(address).book.next_sequence == 3
+
+    def test_a_decision_without_events_is_kept_with_its_reason_and_notes(
+        self, books, address, append
+    ):
+        notes = {"commands": [{"type": "Join", "data": {"n": 1.5}}], "who": "ü\x00"}
+        kept = append(cause="c", verdict=Verdict.REJECTED, reason="full\x00", notes=notes)
+        reading = books.read(address, cause="c")
+        assert reading.decision == kept.decision
+        assert (kept.decision.reason, kept.decision.notes) == ("full\x00", notes)
+        assert reading.book == Book(address=address)
+
+    def test_books_of_other_roots_domains_and_editions_are_others(self, books, address, append):
+        append(event("a"), cause="c")
+        for other in (
+            address._replace(root="x" + address.root),
+            address._replace(domain="table"),
+            address._replace(edition="what-if"),
+        ):
+            assert books.read(other, cause="c") == Reading(Book(address=other), None)
+
+    def test_an_edition_is_told_by_its_events(self, books, address):
+        there = address._replace(edition="what-if")
+        books.write(Write(address=there, decision=deciding(event("a"))))
+        (written,) = books.read(there).book.events
+        assert (written.edition, written.sequence) == ("what-if", 0)
+
+    def test_a_snapshot_stands_for_the_events_before_it(self, books, address, append):
+        append(event("a"), event("b"))
+        snapshot = Snapshot(sequence=3, state={"n": [1, "ü\x00"]}, version=4)
+        write = Write(address=address, decision=deciding(event("c")), snapshot=snapshot)
+        books.write(write)
+        append(event("d"))
+        book = books.read(address).book
+        assert book.snapshot == snapshot
+        assert [one.sequence for one in book.events] == [3]
+        assert book.next_sequence == 4
+        whole = books.read(address, whole=True).book
+        assert whole.snapshot is None
+        assert [one.sequence for one in whole.events] == [0, 1, 2, 3]
+
+    def test_the_newest_snapshot_is_read(self, books, address):
+        for place, retention in (
+            (1, Retention.PERSIST),
+            (2, Retention.DEFAULT),
+            (3, Retention.DEFAULT),
+        ):
+            snapshot = Snapshot(sequence=place, state=place, retention=retention)
+            write = Write(address=address, decision=deciding(event()), snapshot=snapshot)
+            books.write(write)
+            assert books.read(address).book.snapshot == snapshot
+
+    def test_of_many_writers_with_one_expectation_one_succeeds(self, books, address):
+        def write(number):
+            decision = deciding(event(str(number)), event(str(number)))
+            return books.write(Write(address=address, decision=decision, expected=0))
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(write, range(16)))
+        assert sum(isinstance(answer, Kept) for answer in answers) == 1
+        assert [answer for answer in answers if isinstance(answer, Stale)] == [Stale(2)] * 15
+        assert books.read(address).book.next_sequence == 2
+
+    def test_many_writers_without_an_expectation_lose_nothing_and_leave_no_gap(
+        self, books, address
+    ):
+        def write(number):
+            events = [event(f"{number}-{index}") for index in range(3)]
+            return books.write(Write(address=address, decision=deciding(*events))).decision
+
+        with ThreadPoolExecutor(8) as pool:
+            decisions = list(pool.map(write, range(24)))
+        book = books.read(address).book
+        assert [one.sequence for one in book.events] == list(range(72))
+        for decision in decisions:
+            first = decision.events[0].sequence
+            assert book.events[first : first + 3] == decision.events
+
+    def test_of_many_deliveries_of_one_cause_one_decides(self, books, address):
+        def write(number):
+            return books.write(
+                Write(address=address, decision=deciding(event(str(number)), cause="c"))
+            )
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(write, range(16)))
+        assert sum(answer.anew for answer in answers) == 1
+        assert len({answer.decision.events[0].id for answer in answers}) == 1
+        assert books.read(address).book.next_sequence == 1
+
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 3), st.integers(0, 2), st.one_of(st.none(), st.integers(0, 8)))
+        )
+    )
+    @settings(
+        max_examples=25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    def test_random_histories_are_those_of_a_list(self, books, history):
+        address = Address("player", str(uuid4()))
+        kept: list[Event] = []
+        decided: dict[str, Decision] = {}
+        for cause, count, expected in history:
+            name = f"c{cause}"
+            decision = deciding(*[event(name) for _ in range(count)], cause=name)
+            answer = books.write(Write(address=address, decision=decision, expected=expected))
+            if name in decided:
+                assert answer == Kept(decided[name], anew=False)
+            elif expected not in (None, len(kept)):
+                assert answer == Stale(len(kept))
+            else:
+                assert answer.anew
+                assert [one.sequence for one in answer.decision.events] == list(
+                    range(len(kept), len(kept) + count)
+                )
+                decided[name] = answer.decision
+                kept.extend(answer.decision.events)
+        assert books.read(address).book.events == tuple(kept)
