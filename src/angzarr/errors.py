@@ -22,7 +22,9 @@ AngzarrError
 │   ├── InvalidRoot                 a root or edition that no store can keep
 │   ├── UnknownCommand              no aggregate takes it
 │   ├── SequenceConflictError       stale; a command made from the current book may succeed
-│   └── CommandAbortedError         stale, and refused for good
+│   ├── CommandAbortedError         stale, and refused for good
+│   ├── ChainTooDeep                events and commands that answer each other in a circle
+│   └── NotAnEvent                  what a method answered with is no event, and nothing else either
 ├── DecodeError                     bytes that are not what they claim to be
 │   └── BookUnreadable              an event or a snapshot of a book does not fit its type
 ├── PayloadGone                     not in the payload store: in vain however often it is fetched
@@ -43,7 +45,8 @@ AngzarrError
 │   └── NotYet                      a server is away, and nobody waits for it here
 └── Directive                       raised by a handler to say the outcome outright
     ├── GiveUp                      never retry: a dead letter with this reason
-    │   └── SequenceMismatch        a stale command that a person must look at
+    │   ├── SequenceMismatch        a stale command that a person must look at
+    │   └── CompensationFailed      nothing undoes what led to a rejected command
     ├── RetryLater                  retry after this delay
     ├── Postpone                    run it later without using an attempt
     └── Skip                        a business refusal: recorded, not retried
@@ -51,7 +54,7 @@ AngzarrError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -221,6 +224,14 @@ class CommandAbortedError(CommandError):
         self.review = review
 
 
+class ChainTooDeep(CommandError):
+    """An event or command with more before it in its chain than the settings allow."""
+
+
+class NotAnEvent(CommandError):
+    """What a method answered with is no event, nor anything else that it may answer with."""
+
+
 class PayloadGone(AngzarrError):
     """A payload that is not in its store: fetching it again is in vain."""
 
@@ -328,6 +339,26 @@ class GiveUp(Directive):
 
     #: Why the letter says that it was written.
     letter_reason = "refused"
+
+    def afterwards(self) -> None:
+        """Do what is to follow the letter, once it is confirmed; may be called again."""
+
+
+class CompensationFailed(GiveUp):
+    """A rejected command whose consequences nobody undid, or that ends its chain (spec C5)."""
+
+    letter_reason = "compensation"
+
+    def __init__(self, reason: str, then: Callable[[], None] = lambda: None) -> None:
+        super().__init__(reason)
+        self._then = then
+
+    def afterwards(self) -> None:
+        """Escalate, abort or emit, as the flags say."""
+        self._then()
+
+    def __reduce__(self) -> tuple[type[CompensationFailed], tuple[str]]:
+        return type(self), (str(self),)
 
 
 class SequenceMismatch(GiveUp):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from types import GeneratorType
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -15,11 +16,19 @@ from angzarr.aggregates.book import Address, Book, Retention, Snapshot
 from angzarr.aggregates.command import Command, id_after
 from angzarr.aggregates.declaring import Method, Methods, methods_of
 from angzarr.aggregates.merge import MergeStrategy
-from angzarr.errors import BookUnreadable, ConfigurationError, DecodeError, UnknownCommand
-from angzarr.events.codec import adapter_for, event_type_of, to_json
+from angzarr.errors import (
+    BookUnreadable,
+    ConfigurationError,
+    DecodeError,
+    NotAnEvent,
+    UnknownCommand,
+)
+from angzarr.events.codec import Typed, adapter_for, event_type_of, to_json
 from angzarr.events.event import Event
 
 State = TypeVar("State")
+
+_PLAIN = (str, bytes, int, float, dict, list, tuple, set, type, type(None))
 
 
 class Aggregate(Generic[State]):
@@ -130,7 +139,8 @@ class Aggregate(Generic[State]):
 
         The same cause and answer give the same ids.
         """
-        for index, one in enumerate(_listed(answered)):
+        for index, one in enumerate(listed(answered)):
+            check_event(one)
             yield Event(
                 id=id_after(cause.id, *self.address, index),
                 type=event_type_of(one),
@@ -178,11 +188,20 @@ class Aggregate(Generic[State]):
         return adapter_for(self.state_type).validate_python(snapshot.state), snapshot.sequence
 
 
-def _listed(answered: Any) -> list[Any]:
-    """Return what a method answered as a list: nothing, one event or several."""
+def listed(answered: Any) -> list[Any]:
+    """Return what a method answered as a list: nothing, one thing or several."""
     if answered is None:
         return []
-    return list(answered) if isinstance(answered, list | tuple) else [answered]
+    # A named tuple is one thing.
+    several = type(answered) in (list, tuple) or isinstance(answered, GeneratorType)
+    return list(answered) if several else [answered]
+
+
+def check_event(one: object) -> None:
+    """Refuse what has no type of its own, and means a mistake; raises NotAnEvent."""
+    if isinstance(one, _PLAIN) and not isinstance(one, Typed):
+        msg = f"{type(one).__name__} is no event: return a model, a dataclass or a message"
+        raise NotAnEvent(msg)
 
 
 #: A class for the aggregates of a domain.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from angzarr.events.event import Event
 from angzarr.events.message import Message
@@ -34,6 +35,17 @@ class Reason(StrEnum):
     CONFLICT = "conflict"  # one idempotency key, two bodies
     TOO_OLD = "too_old"  # waited longer than its maximum age, or past its expiry
     REVOKED = "revoked"  # somebody revoked the task
+    SEQUENCE_MISMATCH = "sequence_mismatch"  # a stale command that a person must look at
+    COMPENSATION = "compensation"  # nothing undid what led to a rejected command
+
+
+class Mismatch(NamedTuple):
+    """Where a command believed its aggregate to be, and where that was (spec C2)."""
+
+    expected: int
+    actual: int
+    #: The number of the wire's MergeStrategy.
+    strategy: int
 
 
 @quick_init
@@ -63,6 +75,8 @@ class DeadLetter:
     first_attempt_at: datetime | None = None
     last_attempt_at: datetime | None = None
     sent_to_dlq_at: datetime
+    #: Of a command that was refused as stale.
+    mismatch: Mismatch | None = None
     fingerprint: str = ""
     worker: str = ""
     version: str = ""

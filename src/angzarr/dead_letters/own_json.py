@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from angzarr.dead_letters.letter import DeadLetter, cut_message
+from angzarr.dead_letters.letter import DeadLetter, Mismatch, cut_message
 from angzarr.dead_letters.metadata import write_metadata
 from angzarr.dead_letters.task_message import (
     EVENT_TEXTS,
@@ -27,7 +27,7 @@ from angzarr.dead_letters.text import to_json_text
 from angzarr.events.event import Event
 from angzarr.events.message import Message
 from angzarr.payloads import PayloadReference
-from angzarr.wire.book_pb2 import PayloadStorageType
+from angzarr.wire.book_pb2 import MergeStrategy, PayloadStorageType
 
 _SHORTEST_UUID: Final = 32
 #: Characters of a time in ISO 8601 up to its seconds, and of its offset.
@@ -77,7 +77,7 @@ def payload_of(letter: DeadLetter, task_message: Mapping[str, Any]) -> dict[str,
         "cover": cover,
         "occurredAt": _stamp(letter.sent_to_dlq_at),
         "rejectedEvents": {"cover": cover, "pages": [page]},
-        "eventProcessingFailed": _details(letter),
+        **_details(letter),
     }
 
 
@@ -121,6 +121,9 @@ def _cover(domain: str, event: Event | None) -> dict[str, Any]:
 
 
 def _details(letter: DeadLetter) -> dict[str, Any]:
+    """Return why it failed, as the details of one kind."""
+    if letter.mismatch is not None:
+        return {"sequenceMismatch": _mismatch(letter.mismatch)}
     details: dict[str, Any] = {}
     if letter.error_message:
         details["error"] = cut_message(letter.error_message)
@@ -128,7 +131,22 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
         details["retryCount"] = min(letter.attempts, MAX_UINT32 - 1)
     if letter.category == "transient":
         details["isTransient"] = True
-    return details
+    return {"eventProcessingFailed": details}
+
+
+def _mismatch(mismatch: Mismatch) -> dict[str, Any]:
+    """Return the details; as canonical JSON, without what is 0."""
+    told: dict[str, Any] = {
+        "expectedSequence": min(max(mismatch.expected, 0), MAX_UINT32 - 1),
+        "actualSequence": min(max(mismatch.actual, 0), MAX_UINT32 - 1),
+    }
+    told = {name: number for name, number in told.items() if number}
+    if mismatch.strategy:
+        known = mismatch.strategy in MergeStrategy.values()
+        told["mergeStrategy"] = (
+            MergeStrategy.Name(mismatch.strategy) if known else mismatch.strategy
+        )
+    return told
 
 
 def _task_message(message: Message, event: Event | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from angzarr.dead_letters.foreign import facts_of_details, view_of_payload
 from angzarr.dead_letters.letter import (
     UNDATED,
     DeadLetter,
+    Mismatch,
     Reason,
     cut_message,
     unreadable_letter_id,
@@ -26,7 +27,7 @@ from angzarr.dead_letters.text import valid_mapping, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event
 from angzarr.wire.book_pb2 import EventPage
-from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
+from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter, SequenceMismatchDetails
 from angzarr.wire.worker_pb2 import TaskMessage
 
 #: Full name of the message inside a page that holds a Celery delivery.
@@ -62,9 +63,25 @@ def _write_payload(wire: AngzarrDeadLetter, letter: DeadLetter) -> None:
     wire.rejected_events.cover.CopyFrom(wire.cover)
     page.event.Pack(write_message(letter.message, letter.event, letter.payload), deterministic=True)
     wire.occurred_at.FromDatetime(letter.sent_to_dlq_at)
+    if letter.mismatch is not None:
+        _write_mismatch(wire.sequence_mismatch, letter.mismatch)
+        return
     wire.event_processing_failed.error = valid_text(cut_message(letter.error_message))
     wire.event_processing_failed.retry_count = min(max(letter.attempts, 0), _MAX_UINT32 - 1)
     wire.event_processing_failed.is_transient = letter.category == "transient"
+
+
+def _write_mismatch(details: SequenceMismatchDetails, mismatch: Mismatch) -> None:
+    details.expected_sequence = min(max(mismatch.expected, 0), _MAX_UINT32 - 1)
+    details.actual_sequence = min(max(mismatch.actual, 0), _MAX_UINT32 - 1)
+    details.merge_strategy = mismatch.strategy  # type: ignore[assignment]  # any int32
+
+
+def _mismatch_in(wire: AngzarrDeadLetter) -> Mismatch | None:
+    if wire.WhichOneof("rejection_details") != "sequence_mismatch":
+        return None
+    told = wire.sequence_mismatch
+    return Mismatch(told.expected_sequence, told.actual_sequence, told.merge_strategy)
 
 
 def _write_cover(wire: AngzarrDeadLetter, event: Event) -> None:
@@ -129,6 +146,7 @@ def view(wire: AngzarrDeadLetter) -> DeadLetter:
         payload=held.payload,
         component=wire.source_component,
         component_type=wire.source_component_type,
+        mismatch=_mismatch_in(wire),
         **told,
     )
     if not letter.id:

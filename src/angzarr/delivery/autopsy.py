@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.fingerprint import fingerprint
@@ -12,14 +13,26 @@ from angzarr.dead_letters.letter import (
     MAX_MESSAGE,
     MAX_STACK,
     DeadLetter,
+    Mismatch,
     Reason,
     letter_id,
 )
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.domains import Domains
 from angzarr.delivery.handlers import Handler
-from angzarr.errors import text_of
+from angzarr.errors import SequenceMismatch, text_of
 from angzarr.resilience.taxonomy import Classification
+
+#: Of letters whose handler ran for the attempt that they tell of.
+_AFTER_A_RUN: Final = frozenset(
+    {
+        Reason.REFUSED,
+        Reason.EXHAUSTED,
+        Reason.OUT_OF_TIME,
+        Reason.SEQUENCE_MISMATCH,
+        Reason.COMPENSATION,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +58,7 @@ class Autopsy:
         """Return the letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
         domain = self.domains.of_letter(handler, delivery.event.domain, delivery.message.queue)
         now = self.clock.now()
-        ran = reason in (Reason.REFUSED, Reason.EXHAUSTED, Reason.OUT_OF_TIME)
+        ran = reason in _AFTER_A_RUN
         letter = DeadLetter(
             id=_id(domain, delivery, reason),
             domain=domain,
@@ -67,6 +80,7 @@ class Autopsy:
             worker=self.worker,
             version=self.version,
             component=self.component,
+            mismatch=_mismatch(error),
         )
         return self.finished(letter)
 
@@ -97,6 +111,12 @@ def _id(domain: str, delivery: Delivery, reason: Reason) -> str:
     if reason is Reason.CONFLICT:
         event_id = f"{event_id}#{delivery.fingerprint}"
     return letter_id(domain, delivery.handler, event_id, delivery.position.replay)
+
+
+def _mismatch(error: BaseException) -> Mismatch | None:
+    if not isinstance(error, SequenceMismatch):
+        return None
+    return Mismatch(error.expected, error.actual, error.strategy)
 
 
 def _name(error: BaseException) -> str:

@@ -108,7 +108,8 @@ class Caller:
         except CircuitOpenError as refused:  # by a breaker around one call inside the handler
             return Ended(_refused(refused, delivery))
         except GiveUp as said:
-            return Ended(self.judge.dead(delivery, handler, said, Reason.REFUSED, GIVEN_UP))
+            reason = Reason(said.letter_reason)
+            return Ended(self.judge.dead(delivery, handler, said, reason, GIVEN_UP))
         except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
             cause = cause_of(error)
             if isinstance(cause, CircuitOpenError) and not _edited(error):

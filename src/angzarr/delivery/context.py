@@ -52,6 +52,7 @@ class Context:
     make_log: Callable[[Mapping[str, Any]], Any]
     make_breaker: Callable[[str], BreakerGuard] = no_breaker
     make_retries: Callable[[Policy | str], StepRetries] = no_retries
+    make_final: Callable[[Exception], bool] = lambda _error: True
 
     def breaker(self, name: str, *, key: object = None) -> BreakerGuard:
         """Return the breaker *name*, for one call inside the handler: ``with ctx.breaker("crm"):``.
@@ -91,6 +92,13 @@ class Context:
     ) -> T:
         """Await *function* as `retry` calls one; other coroutines go on during its pauses."""
         return await self.make_retries(policy).acall(partial(function, *args, **kwargs))
+
+    def is_final(self, error: Exception) -> bool:
+        """Tell whether the event would be handled no more if the handler raised *error* now.
+
+        By the category of the error, the policy and the attempts that are left.
+        """
+        return self.make_final(error)
 
     @property
     def event(self) -> Event:

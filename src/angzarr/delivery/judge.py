@@ -75,6 +75,10 @@ class Judge:
         seen = self.classify(delivery, handler, cause_of(error))
         return self._judge(delivery, handler, error, seen), seen
 
+    def is_final(self, delivery: Delivery, handler: Handler, error: Exception) -> bool:
+        """Tell whether *error* would end *delivery*: no attempt follows."""
+        return not isinstance(self.failed(delivery, handler, error)[0], Retried)
+
     def dead(
         self,
         delivery: Delivery,

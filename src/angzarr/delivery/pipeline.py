@@ -109,6 +109,7 @@ class Pipeline:
             make_log=self.make_log,
             make_breaker=partial(self.make_breaker, handler),
             make_retries=partial(self.in_place.retrying, delivery, handler, self.clock.now()),
+            make_final=partial(self.judge.is_final, delivery, handler),
         )
         try:
             if failed is None:

@@ -31,6 +31,7 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.record import fact_of, fenced_fact
 from angzarr.delivery.results import Results
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
+from angzarr.errors import GiveUp
 from angzarr.facts import FactLog
 from angzarr.resilience.idempotency import (
     Complete,
@@ -99,6 +100,7 @@ class Settler:
                 if not self.store.owns(delivery.key, delivery.token):
                     return self._ended_before(delivery, ending)
                 put_one(self.dead_letters, letter)
+                _go_on_after(error)
                 return self._end(delivery, outcome, ending)
 
     def close(self) -> None:
@@ -175,6 +177,12 @@ class Settler:
                 event_id=delivery.event.id,
             )
         )
+
+
+def _go_on_after(error: Exception) -> None:
+    """Do what a handler that gave up wants done once its letter is there."""
+    if isinstance(error, GiveUp):
+        error.afterwards()
 
 
 def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime | None:

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 from google.protobuf.message import Message as ProtobufMessage
@@ -23,6 +23,13 @@ from angzarr.errors import ConfigurationError, DecodeError, UnserializableEvent
 _FIELD = re.compile(r"Failed to parse (\w+) field")
 
 
+class Typed(NamedTuple):
+    """An event by the name of its type and its JSON data, where there is no class for it."""
+
+    type: str
+    data: Any
+
+
 def event_type_of(subject: object) -> str:
     """Return the event type of a type, of an event object, or of a name given as text.
 
@@ -31,6 +38,8 @@ def event_type_of(subject: object) -> str:
     """
     if isinstance(subject, str):
         return subject
+    if isinstance(subject, Typed):
+        return subject.type
     taken = subject if isinstance(subject, type) else type(subject)
     if named := getattr(taken, "__event_type__", None):
         return str(named)
@@ -44,6 +53,8 @@ def event_type_of(subject: object) -> str:
 
 def to_json(event: object) -> Any:
     """Return *event* as a JSON value; raises UnserializableEvent naming what cannot be written."""
+    if isinstance(event, Typed):
+        return event.data
     try:
         if isinstance(event, ProtobufMessage):
             return json_format.MessageToDict(event, preserving_proto_field_name=True)

@@ -1,0 +1,251 @@
+"""Compensating: a rejection is told to its source, and what that answers is made true (C4, C5).
+
+Compensation is work that can fail: it runs in a delivery of its own, and what cannot be done now
+is retried, and at last becomes a dead letter. Whatever it publishes has ids that follow from the
+rejection, so that doing it again is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, Final, Protocol
+
+from angzarr.aggregates.aggregate import Aggregate, AggregateType
+from angzarr.aggregates.book import Address, Decision, EventBooks, Stale, check_address
+from angzarr.aggregates.command import id_after
+from angzarr.aggregates.deciding import read, write_of
+from angzarr.aggregates.declaring import Rejected
+from angzarr.aggregates.wire_form import address_of
+from angzarr.clock import Clock
+from angzarr.errors import (
+    CompensationFailed,
+    DecodeError,
+    SequenceConflictError,
+    Unavailable,
+    UnknownCommand,
+    text_of,
+)
+from angzarr.events.event import Event
+from angzarr.resilience.backoff import Policy, next_delay
+from angzarr.resilience.policies import POLICIES
+from angzarr.sagas.answer import Compensation, Forward, answer_of
+from angzarr.sagas.context import CompensationContext
+from angzarr.sagas.failure import failure_event
+from angzarr.sagas.flags import Flags, Result, Step
+from angzarr.sagas.log import MAX_TEXT, RejectionLog, Status, case_of
+from angzarr.sagas.outbox import Outbox, read_commands, written_commands
+from angzarr.sagas.rejection import Rejection, to_event
+from angzarr.sagas.revoking import revoke_command
+from angzarr.sagas.saga import ProcessManager, command_of
+from angzarr.wire.rejection_pb2 import Notification
+
+_SAID_NOTHING: Final = "the source answered nothing"
+_STATUS: Final = {
+    Result.REVOKED: Status.REVOKED,
+    Result.DECLINED: Status.DECLINED,
+    Result.ABORTED: Status.ABORTED,
+}
+
+
+class Telling(Protocol):
+    """Counts compensations; it must not raise, and not take long."""
+
+    def ended(self, saga: str, status: Status, seconds: float) -> None:
+        """Count a compensation that ended so, *seconds* after the command was rejected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compensating:
+    """Safe to use from threads."""
+
+    books: EventBooks
+    log: RejectionLog
+    outbox: Outbox
+    meters: Telling
+    clock: Clock
+    chance: Callable[[], float]
+    #: What is done where the source fails, or says nothing (spec C6).
+    fallback: Flags
+    #: Where `SagaCompensationFailed` goes.
+    domain: str
+    policy: Policy = POLICIES["saga_command"]
+
+    def compensate(
+        self, kind: AggregateType, rejection: Rejection, is_final: Callable[[Exception], bool]
+    ) -> Status:
+        """Ask the source of *rejection*, one of *kind*, and make true what it answers.
+
+        *is_final* tells of an error whether nothing would be tried again. Raises
+        CompensationFailed where a dead letter is to be written, and errors that pass.
+        """
+        try:
+            answer = self._understood(rejection, self._ask(kind, rejection))
+        except Unavailable:
+            raise
+        except Exception as error:
+            if not is_final(error):
+                raise
+            return self._fall_back(rejection, f"{type(error).__name__}: {text_of(error)}", error)
+        match answer:
+            case Decision():
+                return self._follow(rejection, answer)
+            case Rejection():
+                self.outbox.tell(answer)
+                said = f"sent on to {answer.origin.source}"
+                return self._end(rejection, Status.FORWARDED, said)
+            case Flags():
+                return self._carry_out(rejection, answer, _STATUS[answer.result])
+            case _:
+                return self._fall_back(rejection, _SAID_NOTHING)
+
+    def _understood(
+        self, rejection: Rejection, answer: Decision | Forward | Flags | None
+    ) -> Decision | Rejection | Flags | None:
+        """Return *answer* with a notification read: one that cannot be is an error."""
+        if isinstance(answer, Forward):
+            return self._forwarded(rejection, answer.notification)
+        return answer
+
+    def _ask(self, kind: AggregateType, rejection: Rejection) -> Decision | Forward | Flags | None:
+        """Return what the source answers, or what it had answered: events are kept in its book."""
+        address, attempt = rejection.origin.source, 1
+        while True:
+            book, decided = read(self.books, kind, address, rejection.id)
+            if decided is not None:  # whatever follows from it may be lost
+                return decided
+            if not (book.next_sequence or issubclass(kind, ProcessManager)):
+                msg = f"there is no {address}, of which {rejection.origin.saga} says it set it off"
+                raise UnknownCommand(msg)
+            asked = kind(book)
+            answer = answer_of(_said(asked, CompensationContext.of(rejection)))
+            if not isinstance(answer, Compensation):
+                return answer
+            decision = _decision(asked, rejection, answer)
+            write = write_of(kind, book, decision, self.clock, expected=book.next_sequence)
+            written = self.books.write(write)
+            if not isinstance(written, Stale):
+                return written.decision
+            self._pause(address, attempt)
+            attempt += 1
+
+    def _pause(self, address: Address, attempt: int) -> None:
+        delay = next_delay(self.policy, attempt, self.chance())
+        if delay is None:
+            msg = f"{address} went on {attempt} times while it was asked to compensate"
+            raise SequenceConflictError(msg)
+        self.clock.sleep(delay)
+
+    def _follow(self, rejection: Rejection, decision: Decision) -> Status:
+        """Send what the source decided; then do what it asks for besides."""
+        self.outbox.publish(decision.events)
+        notes = decision.notes or {}
+        self.outbox.send(read_commands(notes.get("commands")))
+        status = self._end(rejection, Status.COMPENSATED, "", decision.events)
+        flags = Flags(**notes["flags"]) if notes.get("flags") else None
+        if flags is not None and any(flags.steps()):
+            self._act(rejection, flags)
+        return status
+
+    def _fall_back(self, rejection: Rejection, why: str, error: Exception | None = None) -> Status:
+        """Do what the settings say where the source fails or says nothing."""
+        return self._carry_out(
+            rejection, replace(self.fallback, reason=why[:MAX_TEXT]), Status.FAILED, error
+        )
+
+    def _carry_out(
+        self, rejection: Rejection, flags: Flags, status: Status, error: Exception | None = None
+    ) -> Status:
+        self._end(rejection, status, flags.reason)
+        self._act(rejection, flags, error)
+        return status
+
+    def _act(self, rejection: Rejection, flags: Flags, error: Exception | None = None) -> None:
+        """Do what *flags* say, in order: the letter comes first, so all else waits for it.
+
+        An abort is an error to the caller. Here that is a dead letter, too.
+        """
+        steps = tuple(flags.steps())
+        if not {Step.DEAD_LETTER, Step.ABORT}.isdisjoint(steps):
+            command, origin = rejection.command, rejection.origin
+            msg = (
+                f"{command.event.type} of {origin.saga} was rejected by {command.address}"
+                f" ({rejection.reason}); {flags.reason or 'no reason was given'}"
+            )
+            then = partial(self._steps, rejection, steps, flags.reason)
+            raise CompensationFailed(msg, then) from error
+        self._steps(rejection, steps, flags.reason)
+
+    def _steps(self, rejection: Rejection, steps: Sequence[Step], reason: str) -> None:
+        for step in steps:
+            if step is Step.ESCALATE:
+                self.outbox.escalate(rejection, reason)
+            elif step is Step.REVOKE:
+                failed = failure_event(rejection, reason, self.domain, rejection.rejected_at)
+                self.outbox.publish([failed])
+
+    def _forwarded(self, rejection: Rejection, notification: Notification) -> Rejection:
+        """Return the rejection that *notification* carries, for whom its cover names."""
+        context = CompensationContext.from_notification(notification)
+        if context is None:
+            msg = "the notification that was answered holds a command without an origin"
+            raise DecodeError(msg)
+        to = address_of(notification.cover)
+        check_address(to)
+        command = context.rejected_command
+        deeper = replace(command.event, depth=rejection.command.event.depth + 1)
+        return Rejection(
+            id=id_after(rejection.id, "forwarded", *to),
+            command=replace(command, event=deeper),
+            origin=replace(context.saga_origin, source=to),
+            reason=context.rejection_reason,
+            rejected_at=rejection.rejected_at,
+        )
+
+    def _end(
+        self, rejection: Rejection, status: Status, answer: str, events: Sequence[Event] = ()
+    ) -> Status:
+        now = self.clock.now()
+        case = replace(
+            case_of(rejection, now),
+            status=status,
+            answer=answer[:MAX_TEXT],
+            first_event=events[0].sequence if events else None,
+            event_count=len(events),
+        )
+        self.log.note(case)
+        took = (now - rejection.rejected_at).total_seconds()
+        self.meters.ended(rejection.origin.saga, status, max(took, 0.0))
+        return status
+
+
+def _said(asked: Aggregate[Any], context: CompensationContext) -> object:
+    """Return what *asked* says: by the method for the command, or by the older form."""
+    command = context.command
+    name = asked.methods.rejected.get(Rejected(command.domain or "", command.type))
+    if name is not None:
+        return getattr(asked, name)(context)
+    older = getattr(asked, "handle_revocation", None)
+    if older is None:
+        return None
+    if isinstance(asked, ProcessManager):
+        return older(revoke_command(context), asked.state)
+    return older(revoke_command(context))
+
+
+def _decision(asked: Aggregate[Any], rejection: Rejection, answer: Compensation) -> Decision:
+    """Return what is kept of *answer*. Of its commands only a process manager hears again."""
+    cause, origin = to_event(rejection), rejection.origin
+    heard = origin if isinstance(asked, ProcessManager) else None
+    commands = [
+        command_of(send, cause, heard, origin.saga, index)
+        for index, send in enumerate(answer.sends)
+    ]
+    notes = {
+        "commands": written_commands(commands),
+        "flags": None if answer.flags is None else asdict(answer.flags),
+    }
+    return Decision(
+        cause=rejection.id, events=tuple(asked.events_of(list(answer.events), cause)), notes=notes
+    )

@@ -1,0 +1,130 @@
+"""RejectionLog: what became of each rejected command, for people; port (spec C4, C5).
+
+It decides nothing: the books do. It is written before a delivery is acknowledged.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from angzarr.aggregates.book import Address
+from angzarr.sagas.rejection import Rejection
+
+#: Characters of a text that is kept.
+MAX_TEXT: Final = 2_000
+
+
+class Status(StrEnum):
+    """How far the compensation of a rejected command is."""
+
+    #: The notification is on its way to the source.
+    TOLD = "told"
+    #: The source appended events.
+    COMPENSATED = "compensated"
+    #: `SagaCompensationFailed` was emitted: somebody else must see to it.
+    REVOKED = "revoked"
+    DECLINED = "declined"
+    ABORTED = "aborted"
+    FORWARDED = "forwarded"
+    #: The source failed, or said nothing.
+    FAILED = "failed"
+
+
+#: Nothing more is to come by itself.
+ENDED: Final = frozenset(Status) - {Status.TOLD}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A rejected command. Times are UTC-aware."""
+
+    #: That of the rejection.
+    id: str
+    saga: str
+    source: Address
+    source_sequence: int
+    target: Address
+    command_id: str
+    command_type: str
+    reason: str
+    correlation_id: str = ""
+    rejected_at: datetime
+    status: Status = Status.TOLD
+    #: Why it ended so, in words.
+    answer: str = ""
+    #: Sequences of the events that compensate, in the book of the source.
+    first_event: int | None = None
+    event_count: int = 0
+    #: How often the source was asked anew by a person.
+    asked_again: int = 0
+    changed_at: datetime
+
+
+class Wanted(NamedTuple):
+    """Which cases; None: any."""
+
+    saga: str | None = None
+    domain: str | None = None
+    status: Status | None = None
+    correlation_id: str | None = None
+
+
+class RejectionLog(Protocol):
+    """Where cases are kept. All verbs raise StoreUnavailable."""
+
+    @abstractmethod
+    def note(self, case: Case, /) -> None:
+        """Keep *case*; one that ended is not taken back to `told`."""
+
+    @abstractmethod
+    def ask_again(self, id: str, now: datetime, /) -> Case | None:
+        """Count that the source is asked again, and return the case as it is now, told."""
+
+    @abstractmethod
+    def look(self, id: str, /) -> Sequence[Case]:
+        """Return the cases whose id begins so, two at most."""
+
+    @abstractmethod
+    def cases(
+        self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None
+    ) -> Sequence[Case]:
+        """Return cases, the newest first; *before*: those after that place of the list."""
+
+
+def case_of(rejection: Rejection, now: datetime) -> Case:
+    """Return the case of *rejection* as its source is told."""
+    command = rejection.command
+    return Case(
+        id=rejection.id,
+        saga=rejection.origin.saga,
+        source=rejection.origin.source,
+        source_sequence=rejection.origin.sequence,
+        target=command.address,
+        command_id=command.id,
+        command_type=command.event.type,
+        reason=rejection.reason[:MAX_TEXT],
+        correlation_id=rejection.correlation_id or "",
+        rejected_at=rejection.rejected_at,
+        changed_at=now,
+    )
+
+
+def noted(kept: Case | None, case: Case) -> Case:
+    """Return what is kept of a case of which *kept* is there and *case* is noted. Pure."""
+    if kept is None:
+        return case
+    if case.status is Status.TOLD:
+        return kept
+    return replace(case, asked_again=kept.asked_again, rejected_at=kept.rejected_at)
+
+
+def asked_again(kept: Case, now: datetime) -> Case:
+    """Return *kept* as somebody has its source asked anew. Pure."""
+    return replace(
+        kept, status=Status.TOLD, answer="", asked_again=kept.asked_again + 1, changed_at=now
+    )
