@@ -70,32 +70,75 @@ class Registering(Celery):
 
         def register(function: Callable[..., Any]) -> Any:
             decode = event_decoder(function, event)
-            task_name = name or self.gen_task_name(function.__name__, function.__module__)
-            self.handlers.add(
-                Handler(
-                    name=task_name,
-                    bind=event_binding(function, decode),
-                    decode=decode,
-                    event_type=event_type,
-                    domain=domain,
-                    operation=operation,
-                    policy=self._policy(policy, operation),
-                    breakers=guards(breaker),
-                    limits=self._limits(limit),
-                    fallback=fallback and event_binding(fallback, decode),
-                    queue=queue,
-                    compensation=_task_name(compensation),
-                    idempotent=idempotent,
-                    rules=tuple(rules),
-                    verdicts=tuple(verdicts),
-                    max_age=max_age,
-                    finished_by=(Ignore,),
-                    is_async=inspect.iscoroutinefunction(function),
-                )
+            return self.take(
+                name or self.gen_task_name(function.__name__, function.__module__),
+                event_binding(function, decode),
+                function,
+                decode=decode,
+                event_type=event_type,
+                domain=domain,
+                operation=operation,
+                policy=policy,
+                breaker=breaker,
+                limit=limit,
+                fallback=fallback and event_binding(fallback, decode),
+                queue=queue,
+                compensation=_task_name(compensation),
+                idempotent=idempotent,
+                rules=rules,
+                verdicts=verdicts,
+                max_age=max_age,
+                **task_options,
             )
-            return self.task(name=task_name, typing=False, **task_options)(function)
 
         return register
+
+    def take(
+        self,
+        name: str,
+        bind: Bind,
+        function: Callable[..., Any],
+        *,
+        decode: Callable[[Any], Any] | None = None,
+        event_type: str | None = None,
+        domain: str | None = None,
+        operation: str | None = None,
+        policy: Policy | str | None = None,
+        breaker: Named = None,
+        limit: Limited = None,
+        fallback: Bind | None = None,
+        queue: str | None = None,
+        compensation: str | None = None,
+        idempotent: bool = True,
+        rules: Sequence[Rule] = (),
+        verdicts: Sequence[VerdictRule] = (),
+        max_age: timedelta = timedelta(days=1),
+        **task_options: Any,
+    ) -> Any:
+        """Register the handler *name*, which runs what *bind* binds, and *function* as its task."""
+        self.handlers.add(
+            Handler(
+                name=name,
+                bind=bind,
+                decode=decode,
+                event_type=event_type,
+                domain=domain,
+                operation=operation,
+                policy=self._policy(policy, operation),
+                breakers=guards(breaker),
+                limits=self._limits(limit),
+                fallback=fallback,
+                queue=queue,
+                compensation=compensation,
+                idempotent=idempotent,
+                rules=tuple(rules),
+                verdicts=tuple(verdicts),
+                max_age=max_age,
+                finished_by=(Ignore,),
+                is_async=inspect.iscoroutinefunction(function),
+            )
+        )
+        return self.task(name=name, typing=False, **task_options)(function)
 
     def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | None:
         """Return the policy that a handler itself names; refuse an operation that names nothing."""

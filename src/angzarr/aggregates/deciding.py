@@ -49,6 +49,25 @@ class Mismatch(NamedTuple):
     strategy: MergeStrategy
 
 
+@dataclass(slots=True)
+class Races:
+    """Counts how often a book went on while something was decided about it."""
+
+    policy: Policy
+    clock: Clock
+    chance: Callable[[], float]
+    count: int = 0
+
+    def lost(self, address: Address) -> None:
+        """Pause after a lost race; raises SequenceConflictError once there were too many."""
+        self.count += 1
+        delay = next_delay(self.policy, self.count, self.chance())
+        if delay is None:
+            msg = f"{address} went on {self.count} times while something was decided about it"
+            raise SequenceConflictError(msg)
+        self.clock.sleep(delay)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decider:
     """Carries out commands against the books of this process. Fulfils `CommandClient`.
@@ -76,18 +95,16 @@ class Decider:
         book, CommandAbortedError, UnknownCommand, DecodeError, StoreUnavailable.
         """
         check_address(command.address)
-        attempt = 1
+        races = self.races()
         while isinstance(found := self._try(command), Stale):
-            delay = next_delay(self.policy, attempt, self.chance())
-            if delay is None:
-                msg = f"{command.address} went on {attempt} times while {command.id} was decided"
-                raise SequenceConflictError(msg)
-            if command.expected is None:
-                self.clock.sleep(delay)
-            attempt += 1
+            races.lost(command.address)
         if found.verdict is Verdict.REJECTED:
             raise CommandRejectedError(found.reason)
         return found
+
+    def races(self) -> Races:
+        """Return what counts the races that one decision loses, and pauses after each."""
+        return Races(self.policy, self.clock, self.chance)
 
     def _try(self, command: Command) -> Decision | Stale:
         kind = self.aggregate(command.address.domain)

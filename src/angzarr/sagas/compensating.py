@@ -13,22 +13,21 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
-from angzarr.aggregates.book import Address, Decision, EventBooks, Stale, check_address
+from angzarr.aggregates.book import Decision, EventBooks, Stale, check_address
 from angzarr.aggregates.command import id_after
-from angzarr.aggregates.deciding import read, write_of
+from angzarr.aggregates.deciding import Races, read, write_of
 from angzarr.aggregates.declaring import Rejected
 from angzarr.aggregates.wire_form import address_of
 from angzarr.clock import Clock
 from angzarr.errors import (
     CompensationFailed,
     DecodeError,
-    SequenceConflictError,
     Unavailable,
     UnknownCommand,
     text_of,
 )
 from angzarr.events.event import Event
-from angzarr.resilience.backoff import Policy, next_delay
+from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import POLICIES
 from angzarr.sagas.answer import Compensation, Forward, answer_of
 from angzarr.sagas.context import CompensationContext
@@ -110,7 +109,8 @@ class Compensating:
 
     def _ask(self, kind: AggregateType, rejection: Rejection) -> Decision | Forward | Flags | None:
         """Return what the source answers, or what it had answered: events are kept in its book."""
-        address, attempt = rejection.origin.source, 1
+        address = rejection.origin.source
+        races = Races(self.policy, self.clock, self.chance)
         while True:
             book, decided = read(self.books, kind, address, rejection.id)
             if decided is not None:  # whatever follows from it may be lost
@@ -127,15 +127,7 @@ class Compensating:
             written = self.books.write(write)
             if not isinstance(written, Stale):
                 return written.decision
-            self._pause(address, attempt)
-            attempt += 1
-
-    def _pause(self, address: Address, attempt: int) -> None:
-        delay = next_delay(self.policy, attempt, self.chance())
-        if delay is None:
-            msg = f"{address} went on {attempt} times while it was asked to compensate"
-            raise SequenceConflictError(msg)
-        self.clock.sleep(delay)
+            races.lost(address)
 
     def _follow(self, rejection: Rejection, decision: Decision) -> Status:
         """Send what the source decided; then do what it asks for besides."""

@@ -95,6 +95,10 @@ class RejectionLog(Protocol):
     ) -> Sequence[Case]:
         """Return cases, the newest first; *before*: those after that place of the list."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""
+
 
 def case_of(rejection: Rejection, now: datetime) -> Case:
     """Return the case of *rejection* as its source is told."""
@@ -128,3 +132,14 @@ def asked_again(kept: Case, now: datetime) -> Case:
     return replace(
         kept, status=Status.TOLD, answer="", asked_again=kept.asked_again + 1, changed_at=now
     )
+
+
+def fits(case: Case, wanted: Wanted) -> bool:
+    """Tell whether *case* is one of those that are *wanted*. Pure."""
+    pairs = (
+        (wanted.saga, case.saga),
+        (wanted.domain, case.source.domain),
+        (wanted.status, case.status),
+        (wanted.correlation_id, case.correlation_id),
+    )
+    return all(asked is None or asked == said for asked, said in pairs)

@@ -92,6 +92,17 @@ class ProcessManager(Aggregate[State]):
         return event.correlation_id or event.id
 
     @classmethod
+    def address_for(cls, event: Event) -> Address:
+        """Return the book of the process that *event* belongs to; raises InvalidRoot."""
+        return check_address(Address(cls.domain, cls.root_of(event), event.edition or ""))
+
+    def react(self, event: Event) -> object:
+        """Return what the method for *event* answers; raises DecodeError if it does not fit."""
+        method = self.methods.reacts_to[event.type]
+        self.event = event
+        return getattr(self, method.name)(method.decode(event.data))
+
+    @classmethod
     def check(cls) -> None:
         """Refuse a class that cannot work; raises ConfigurationError."""
         super().check()

@@ -27,15 +27,20 @@ def event_binding(function: Callable[..., Any], decode: Callable[[Any], Any]) ->
     takes_context = _takes_context(function)
 
     def bind(delivery: Delivery, context: Context) -> Callable[[], Any]:
-        if len(delivery.args) != 1 or delivery.kwargs:
-            msg = f"an event has one body, this message has {len(delivery.args)} arguments"
-            raise DecodeError(msg)
-        event = decode(delivery.args[0])
+        event = decode(body_of(delivery))
         if takes_context:
             return lambda: function(event, context)
         return lambda: function(event)
 
     return bind
+
+
+def body_of(delivery: Delivery) -> Any:
+    """Return the data of the event that *delivery* brings; raises DecodeError for a task's call."""
+    if len(delivery.args) != 1 or delivery.kwargs:
+        msg = f"an event has one body, this message has {len(delivery.args)} arguments"
+        raise DecodeError(msg)
+    return delivery.args[0]
 
 
 def task_binding(task: Any) -> Bind:

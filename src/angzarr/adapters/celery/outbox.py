@@ -1,0 +1,47 @@
+"""CeleryOutbox: what follows from a decision, sent as any event or task of the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from angzarr.aggregates.command import Command, origin_headers, task_of
+from angzarr.events.event import Event, task_id_for
+from angzarr.events.headers import to_headers
+from angzarr.sagas.outbox import Outbox
+from angzarr.sagas.rejection import Rejection, notification_task, to_event
+
+
+class CeleryOutbox(Outbox):
+    """Sends through *app*. *call* tells a person."""
+
+    def __init__(self, app: Any, call: Callable[[Rejection, str], None]) -> None:
+        self._app = app
+        self._call = call
+
+    def publish(self, events: Sequence[Event], /) -> None:
+        """Send *events* to whoever takes them."""
+        if events:
+            self._app.publish_many(events, allow_no_subscriber=True, check=False)
+
+    def send(self, commands: Sequence[Command], /) -> None:
+        """Send each command to its aggregate."""
+        for command in commands:
+            task = task_of(command.address.domain, command.event.type)
+            self._send(task, command.event, origin_headers(command.origin))
+
+    def tell(self, rejection: Rejection, /) -> None:
+        """Tell the source of *rejection*."""
+        self._send(notification_task(rejection.origin.source.domain), to_event(rejection), {})
+
+    def escalate(self, rejection: Rejection, reason: str, /) -> None:
+        """Call a person."""
+        self._call(rejection, reason)
+
+    def _send(self, task: str, event: Event, more: Mapping[str, Any]) -> None:
+        self._app.send_task(
+            task,
+            args=[event.data],
+            task_id=task_id_for(event.id, task),
+            headers={**to_headers(event), **more},
+        )

@@ -1,0 +1,49 @@
+"""MemoryRejectionLog: what became of rejected commands, in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+
+from angzarr.sagas.log import Case, RejectionLog, Wanted, asked_again, fits, noted
+
+
+class MemoryRejectionLog(RejectionLog):
+    """Cases in a dictionary."""
+
+    def __init__(self) -> None:
+        self._cases: dict[str, Case] = {}
+        self._lock = threading.Lock()
+
+    def note(self, case: Case, /) -> None:
+        """Keep *case*."""
+        with self._lock:
+            self._cases[case.id] = noted(self._cases.get(case.id), case)
+
+    def ask_again(self, id: str, now: datetime, /) -> Case | None:
+        """Count that the source is asked again."""
+        with self._lock:
+            kept = self._cases.get(id)
+            if kept is None:
+                return None
+            self._cases[id] = told = asked_again(kept, now)
+            return told
+
+    def look(self, id: str, /) -> Sequence[Case]:
+        """Return the cases whose id begins so, two at most."""
+        with self._lock:
+            return [case for key, case in self._cases.items() if key.startswith(id)][:2]
+
+    def cases(
+        self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None
+    ) -> Sequence[Case]:
+        """Return cases, the newest first."""
+        with self._lock:
+            found = [case for case in self._cases.values() if fits(case, wanted)]
+        found.sort(key=lambda case: (case.rejected_at, case.id), reverse=True)
+        later = [c for c in found if before is None or (c.rejected_at, c.id) < before]
+        return later[:limit]
+
+    def close(self) -> None:
+        """Do nothing: what is here is kept."""

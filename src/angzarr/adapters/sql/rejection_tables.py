@@ -1,0 +1,44 @@
+"""The table of rejected commands (spec C4). Times are UTC; an empty edition is the main line."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, DateTime, Engine, Index, Integer, MetaData, Table, Text
+
+from angzarr.adapters.sql.engine import create_missing
+
+METADATA = MetaData()
+
+
+def _address(of: str) -> tuple[Column[str], ...]:
+    return tuple(
+        Column(f"{of}_{name}", Text, nullable=False) for name in ("domain", "root", "edition")
+    )
+
+
+rejected_commands = Table(
+    "rejected_commands",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("saga", Text, nullable=False),
+    *_address("source"),
+    Column("source_sequence", Integer, nullable=False),
+    *_address("target"),
+    Column("command_id", Text, nullable=False),
+    Column("command_type", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("correlation_id", Text, nullable=False, index=True),
+    Column("rejected_at", DateTime(timezone=True), nullable=False),
+    Column("status", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("first_event", Integer),
+    Column("event_count", Integer, nullable=False),
+    Column("asked_again", Integer, nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False),
+    Index("ix_rejected_commands_newest", "rejected_at", "id"),
+    Index("ix_rejected_commands_status", "status", "rejected_at", "id"),
+)
+
+
+def create_rejection_tables(engine: Engine) -> None:
+    """Create the table if it is missing; any number of processes may do so at once."""
+    create_missing(engine, METADATA)

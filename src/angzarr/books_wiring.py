@@ -1,0 +1,65 @@
+"""Books wiring: from settings to event books and what became of rejected commands."""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple
+
+from angzarr.aggregates.book import EventBooks
+from angzarr.errors import ConfigurationError
+from angzarr.sagas.log import RejectionLog
+from angzarr.settings import Settings
+from angzarr.wiring import EMBEDDED, extra, is_embedded
+
+
+class Shelves(NamedTuple):
+    """What is kept in the database of the event books. To be closed."""
+
+    books: EventBooks
+    rejections: RejectionLog
+
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""
+        self.books.close()
+        self.rejections.close()
+
+
+def open_shelves(settings: Settings, broker: str) -> Shelves:
+    """Return where *settings* keep event books; connects when first used.
+
+    Raises ConfigurationError, MissingExtra.
+    """
+    url = check_books(settings, broker)
+    if url == "memory://":
+        books = importlib.import_module("angzarr.adapters.memory.books").MemoryEventBooks()
+        log = importlib.import_module("angzarr.adapters.memory.rejections").MemoryRejectionLog()
+        return Shelves(books, log)
+    engines = importlib.import_module("angzarr.adapters.sql.shared_engine").ENGINES
+    sql_books = importlib.import_module("angzarr.adapters.sql.books")
+    sql_log = importlib.import_module("angzarr.adapters.sql.rejections")
+    with extra("psycopg"):
+        first, second = engines.borrow(url), engines.borrow(url)
+    return Shelves(
+        sql_books.SqlEventBooks(first.engine, close=first.close),
+        sql_log.SqlRejectionLog(second.engine, close=second.close),
+    )
+
+
+def check_books(settings: Settings, broker: str) -> str:
+    """Return the URL of the event books; raises ConfigurationError where not all share them."""
+    embedded = is_embedded(broker)
+    url = settings.books or (EMBEDDED if embedded else None)
+    if url is None:
+        msg = (
+            "aggregates and process managers keep event books, and no database is configured for"
+            " them: set books, e.g. books: postgresql+psycopg://localhost/angzarr or ANGZARR_BOOKS"
+        )
+        raise ConfigurationError(msg)
+    if url.startswith(("sqlite", "memory")) and not (embedded or broker.startswith("filesystem")):
+        kind = url.split(":", 1)[0]
+        msg = (
+            f"{kind} keeps event books for one host or process only, a broker serves many:"
+            " set books to postgresql+psycopg://…"
+        )
+        raise ConfigurationError(msg)
+    return url

@@ -1,0 +1,208 @@
+"""Chains: what deliveries of commands, notifications and events of sagas do (spec C1 to C5).
+
+A command is decided and kept; its events are published; a saga answers them with commands; the
+rejection of one goes back to its source. Each of these is a delivery of its own on the ordinary
+road. What it decides is kept before anything is sent, and whatever is sent has an id that follows
+from its cause: a delivery that comes again repeats the consequences, not the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from angzarr.aggregates.aggregate import AggregateType
+from angzarr.aggregates.book import Decision, EventBooks, Stale
+from angzarr.aggregates.command import Command, origin_of
+from angzarr.aggregates.deciding import Decider, read, write_of
+from angzarr.aggregates.execute import Intent, execute_with_retry
+from angzarr.clock import Clock
+from angzarr.delivery.context import Context
+from angzarr.errors import (
+    ChainTooDeep,
+    CommandAbortedError,
+    CommandRejectedError,
+    DecodeError,
+    Postpone,
+    PublishIncomplete,
+    SequenceConflictError,
+    SequenceMismatch,
+    Skip,
+    Unavailable,
+    text_of,
+)
+from angzarr.events.event import Event
+from angzarr.sagas.compensating import Compensating
+from angzarr.sagas.log import RejectionLog, case_of
+from angzarr.sagas.outbox import Outbox, read_commands, written_commands
+from angzarr.sagas.rejection import from_event, rejection_of
+from angzarr.sagas.saga import ProcessManager, Saga, reaction, source_of
+
+#: How long a delivery waits that finds books or broker away; it uses no attempt.
+AWAY: Final = timedelta(seconds=3)
+
+
+class Telling(Protocol):
+    """Counts rejections; it must not raise, and not take long."""
+
+    def rejected(self, saga: str, domain: str) -> None:
+        """Count a command of *saga* that an aggregate of *domain* rejected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chains:
+    """The chains of one process. Safe to use from threads."""
+
+    books: EventBooks
+    rejections: RejectionLog
+    decider: Decider
+    compensating: Compensating
+    outbox: Outbox
+    meters: Telling
+    clock: Clock
+    #: Events and commands that a chain may have before a circle is suspected.
+    max_depth: int
+
+    def carry_out(self, context: Context) -> dict[str, Any]:
+        """Decide the command that *context* delivers, and publish the events it leads to.
+
+        A rejection goes to the source, if a saga sent the command; else it is raised.
+        """
+        command = Command(event=context.event, origin=origin_of(context.headers))
+        check_depth(command.event, self.max_depth)
+        with _patient():
+            try:
+                decision = self._decide(command)
+            except CommandRejectedError as rejected:
+                self._tell(command, text_of(rejected))
+                raise
+            self.outbox.publish(decision.events)
+        return _summary(decision)
+
+    def _decide(self, command: Command) -> Decision:
+        """Return the decision; a stale command that commutes is tried on what is there now."""
+        intent = Intent(address=command.address, id=command.id)
+        try:
+            return self.decider.execute(command)
+        except SequenceConflictError:
+            return execute_with_retry(
+                intent,
+                lambda _intent, book: replace(
+                    command, event=replace(command.event, sequence=book.next_sequence)
+                ),
+                self.decider,
+                clock=self.clock,
+                chance=self.decider.chance,
+            )
+        except CommandAbortedError as aborted:
+            if not aborted.review or aborted.expected is None or aborted.actual is None:
+                raise
+            strategy = self.decider.aggregate(command.address.domain).merge(command)
+            raise SequenceMismatch(aborted.expected, aborted.actual, strategy) from aborted
+
+    def _tell(self, command: Command, reason: str) -> None:
+        """Tell the source of a rejected command, and raise Skip; nothing, if there is no source."""
+        if command.origin is None:
+            return
+        rejection = rejection_of(command, command.origin, reason, self.clock.now())
+        self.rejections.note(case_of(rejection, self.clock.now()))
+        self.outbox.tell(rejection)
+        self.meters.rejected(command.origin.saga, command.address.domain)
+        msg = f"rejected, and {command.origin.source} is told: {reason}"
+        raise Skip(msg)
+
+    def notified(self, kind: AggregateType, context: Context) -> str:
+        """Let the source of a rejected command, one of *kind*, compensate."""
+        check_depth(context.event, self.max_depth)
+        rejection = from_event(context.event)
+        if rejection.origin.source.domain != kind.domain:
+            msg = f"the notification is for {rejection.origin.source}, not for {kind.domain!r}"
+            raise DecodeError(msg)
+        with _patient():
+            return self.compensating.compensate(kind, rejection, context.is_final).value
+
+    def manage(self, kind: type[ProcessManager[Any]], context: Context) -> dict[str, Any]:
+        """Let a process manager answer the event that *context* delivers."""
+        check_depth(context.event, self.max_depth)
+        with _patient():
+            decision = self._managed(kind, context.event)
+            self.outbox.publish(decision.events)
+            self.outbox.send(read_commands((decision.notes or {}).get("commands")))
+        return _summary(decision)
+
+    def _managed(self, kind: type[ProcessManager[Any]], event: Event) -> Decision:
+        """Return what the process decided of *event*, kept before anything of it is sent."""
+        address = kind.address_for(event)
+        races = self.decider.races()
+        while True:
+            book, decided = read(self.books, kind, address, event.id)
+            if decided is not None:
+                return decided
+            asked = kind(book)
+            found = reaction(asked.react(event), event, kind.name, address)
+            decision = Decision(
+                cause=event.id,
+                events=tuple(asked.events_of(found.events, event)),
+                notes={"commands": written_commands(found.commands)},
+            )
+            write = write_of(kind, book, decision, self.clock, expected=book.next_sequence)
+            written = self.books.write(write)
+            if not isinstance(written, Stale):
+                return written.decision
+            races.lost(address)
+
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""
+        self.books.close()
+        self.rejections.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reacting:
+    """What sagas need, which keep no books. Safe to use from threads."""
+
+    outbox: Outbox
+    max_depth: int
+
+    def react(self, kind: type[Saga], context: Context) -> int:
+        """Let a saga answer the event that *context* delivers; return how many commands it sent."""
+        event = context.event
+        check_depth(event, self.max_depth)
+        method = kind.methods.reacts_to[event.type]
+        said = getattr(kind(event), method.name)(method.decode(event.data))
+        found = reaction(said, event, kind.name, source_of(event))
+        if found.events:
+            kinds = ", ".join(type(one).__name__ for one in found.events)
+            msg = f"{kind.__qualname__} answered with {kinds}: a saga returns Send, or nothing"
+            raise TypeError(msg)
+        with _patient():
+            self.outbox.send(found.commands)
+        return len(found.commands)
+
+
+def check_depth(event: Event, most: int) -> None:
+    """Refuse what has more than *most* before it; raises ChainTooDeep, which no retry cures."""
+    if event.depth > most:
+        msg = (
+            f"{event.depth} events and commands came before this {event.type}: they answer each"
+            f" other in a circle, or saga_compensation.max_depth ({most}) is too small"
+        )
+        raise ChainTooDeep(msg)
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    """Let a delivery wait, without an attempt, for whatever is away."""
+    try:
+        yield
+    except (Unavailable, PublishIncomplete) as away:
+        raise Postpone(AWAY, text_of(away)) from away
+
+
+def _summary(decision: Decision) -> dict[str, Any]:
+    """Return what the result of a command's task says."""
+    first = decision.events[0].sequence if decision.events else None
+    return {"events": len(decision.events), "first_sequence": first}
