@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from datetime import timedelta
 from typing import Final
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from angzarr.analysis.alert import BodyFormat, Severity
 from angzarr.analysis.alert_link import check_link
 from angzarr.sections import Section, Span
+from angzarr.webhook_section import check_address, keys_of
 
-#: How a secret begins, and how many bytes of key it holds (Standard Webhooks).
-_MARK: Final = "whsec_"
-SECRET_BYTES: Final = range(24, 65)
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _NOTHING: Final = timedelta(0)
 
@@ -35,7 +30,7 @@ class WebhookSettings(Section):
 
     @model_validator(mode="after")
     def _works(self) -> WebhookSettings:
-        _check_address(self.url.get_secret_value())
+        check_address(self.url.get_secret_value())
         self.keys()
         if self.format is BodyFormat.GENERIC and not self.secrets:
             msg = "secrets are missing: a receiver could not tell alerts from forgeries;"
@@ -45,7 +40,7 @@ class WebhookSettings(Section):
 
     def keys(self) -> tuple[bytes, ...]:
         """Return the keys that sign; raises ValueError, which never shows one."""
-        return tuple(_key(secret.get_secret_value()) for secret in self.secrets)
+        return keys_of(self.secrets)
 
 
 class AlertSettings(Section):
@@ -101,32 +96,3 @@ class AlertSettings(Section):
             msg = "keep must not be less than max_age: alerts would be deleted before they arrive"
             raise ValueError(msg)
         return self
-
-
-def _check_address(url: str) -> None:
-    """Refuse what is no address of a receiver, repeating none of it."""
-    try:
-        parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        known = False
-    if not known or not url.isprintable() or " " in url:
-        raise ValueError("a webhook's url must be http://host/… or https://host/…")
-    if "@" in parts.netloc:
-        msg = "a webhook's url must hold no user and password: receivers know alerts by their"
-        msg += " signature"
-        raise ValueError(msg)
-    if parts.fragment:
-        raise ValueError("a webhook's url must have no #fragment, which would not be sent")
-
-
-def _key(secret: str) -> bytes:
-    try:
-        key = base64.b64decode(secret.removeprefix(_MARK), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if not secret.startswith(_MARK) or len(key) not in SECRET_BYTES:
-        msg = "a webhook's secret is whsec_ and the base64 of 24 to 64 random bytes;"
-        msg += " make one with: echo whsec_$(openssl rand -base64 32)"
-        raise ValueError(msg)
-    return key

@@ -120,7 +120,8 @@ def test_quiet_dead_letters_are_no_alerts():
 
 def test_a_missing_client_is_one_sentence_at_start(monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx", None)
-    monkeypatch.delitem(sys.modules, "angzarr.adapters.http.webhook", raising=False)
+    for name in ("webhook", "poster"):
+        monkeypatch.delitem(sys.modules, f"angzarr.adapters.http.{name}", raising=False)
     with pytest.raises(MissingExtra, match=r"angzarr-workers\[webhooks\]"):
         alert_wiring.open_webhooks(alerts(webhooks={"ops": {"url": URL, "secrets": [SECRET]}}))
 

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from angzarr.analysis.alert import Alert, Alerts, Delivery
 from angzarr.analysis.duty import report
 from angzarr.clock import Clock
+from angzarr.posting import Answer
 from angzarr.resilience.backoff import Jitter, Policy, next_delay
 from angzarr.resilience.breaker import Barred, Breakers, BreakerSettings
 from angzarr.seldom import Seldom
@@ -35,22 +36,6 @@ BREAKER: Final = BreakerSettings(
 #: Pause while the ledger is away: doubled up to the longest, with jitter.
 FIRST_WAIT: Final = timedelta(milliseconds=200)
 LONGEST_WAIT: Final = timedelta(seconds=30)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came of sending one alert."""
-
-    #: Whether it arrived; else `problem` says why not, without a secret.
-    arrived: bool = False
-    problem: str = ""
-    #: Whether the receiver is ill, as opposed to refusing this one.
-    ill: bool = False
-    #: The receiver wants no alerts any more (410).
-    gone: bool = False
-    #: How long it asked to be left alone.
-    retry_after: timedelta | None = None
-    took: timedelta = timedelta(0)
 
 
 class Sink(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 
 from angzarr.analysis.alert import Alerts, Listed
 from angzarr.analysis.alert_body import generic_json
-from angzarr.analysis.alert_delivery import Answer
+from angzarr.posting import Answer
 
 
 def still_open(alerts: Alerts, found: Sequence[Listed]) -> frozenset[str]:

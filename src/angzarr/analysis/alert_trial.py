@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Mapping
 
 from angzarr.analysis.alert import Alert
-from angzarr.analysis.alert_delivery import Answer, Sink
+from angzarr.analysis.alert_delivery import Sink
 from angzarr.analysis.alert_text import trial_alert
 from angzarr.clock import Clock
 from angzarr.errors import ConfigurationError
+from angzarr.posting import Answer
 from angzarr.printable import printable
 
 

@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from angzarr.analysis.alert import LONGEST_PAGE, Alert, Listed, Severity
-from angzarr.analysis.alert_delivery import Answer, Sink
+from angzarr.analysis.alert_delivery import Sink
 from angzarr.analysis.alert_json import answers_json, listed_json, still_open
 from angzarr.analysis.alert_text import when
 from angzarr.analysis.alert_trial import chosen, try_alert
@@ -17,6 +17,7 @@ from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.entry_view import console, safe
 from angzarr.clock import SystemClock
+from angzarr.posting import Answer
 from angzarr.printable import printable
 
 _COLOURS = {Severity.WARNING: "yellow", Severity.ERROR: "red"}

@@ -10,8 +10,9 @@ from tests.hand_clock import START, HandClock, seldom_by
 from angzarr.adapters.memory.alerts import MemoryAlerts
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.analysis.alert import Fate
-from angzarr.analysis.alert_delivery import BREAKER, LEASE, AlertDelivery, Answer, patience
+from angzarr.analysis.alert_delivery import BREAKER, LEASE, AlertDelivery, patience
 from angzarr.errors import LedgerUnavailable
+from angzarr.posting import Answer
 from angzarr.resilience.policies import POLICIES
 
 ARRIVED = Answer(arrived=True)

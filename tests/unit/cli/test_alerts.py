@@ -8,7 +8,7 @@ from tests.contracts.alerts import LEASE, sighting_of
 from tests.hand_clock import START
 
 from angzarr.analysis.alert import Severity
-from angzarr.analysis.alert_delivery import Answer
+from angzarr.posting import Answer
 
 
 class FakeSink:

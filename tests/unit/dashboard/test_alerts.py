@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from angzarr.analysis.alert import Sighting
-from angzarr.analysis.alert_delivery import Answer
 from angzarr.dashboard.alert_pace import EVERY
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard_section import Role
+from angzarr.posting import Answer
 from contracts.alerts import sighting_of, watch_of
 from dashboard_caller import api, browser
 from dashboard_world import World

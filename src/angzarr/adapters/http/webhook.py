@@ -1,181 +1,38 @@
-"""Webhook: posts alerts to one address, signed, within a bound, and reads nothing of the answer.
-
-Neither its secrets nor its address, which may be one, are in anything that it says.
-"""
+"""Webhook: posts alerts to one address, signed."""
 
 from __future__ import annotations
 
-import socket
-import ssl
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from datetime import timedelta
-from functools import cache
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any
 
-import httpx
-
-from angzarr.adapters.http.signature import signed_headers
+from angzarr.adapters.http.poster import Poster
 from angzarr.analysis.alert import Alert, BodyFormat
 from angzarr.analysis.alert_body import body_of
-from angzarr.analysis.alert_delivery import Answer
-from angzarr.clock import Clock, SystemClock
-from angzarr.resilience.retry_after import from_header
-
-#: To connect, and between two pieces of what is sent and read.
-TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
-#: A request in all: an answer that trickles in must not hold up other alerts.
-WHOLE: Final = timedelta(seconds=20)
-
-_GONE: Final = 410
-_TOO_MANY: Final = 429
-_SERVER_ERRORS: Final = 500
+from angzarr.posting import Answer
 
 
 class Webhook:
-    """Fulfils `Sink`; for one thread. Redirects are not followed, certificates are verified.
-
-    *keys* sign; *ca_certs* is a file of authorities besides those of the system.
-    """
+    """Fulfils `Sink`; *options* are those of its `Poster`."""
 
     def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        keys: Sequence[bytes] = (),
-        form: BodyFormat = BodyFormat.GENERIC,
-        ca_certs: str | None = None,
-        clock: Clock | None = None,
-        whole: timedelta = WHOLE,
+        self, name: str, url: str, *, form: BodyFormat = BodyFormat.GENERIC, **options: Any
     ) -> None:
         self.name = name
-        self._url = url
-        self._keys = tuple(keys)
         self._form = form
-        self._clock = clock or SystemClock()
-        self._whole = whole
-        self._client = httpx.Client(
-            timeout=TIMEOUT,
-            follow_redirects=False,
-            verify=_context(ca_certs),
-            limits=httpx.Limits(max_keepalive_connections=0),  # alerts are rare
-            headers={"user-agent": "angzarr", "accept": "*/*"},
-        )
+        self._poster = Poster(url, **options)
 
     @property
     def place(self) -> str:
         """Scheme, host and port; path and query of an address are often its secret."""
-        parts = urlsplit(self._url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname}{port}"
+        return self._poster.place
 
     def send(self, alert: Alert) -> Answer:
         """Post *alert* once."""
-        began = time.monotonic()
         try:
-            response = self._post(alert)
-            answer = self._answer(response)
-        except httpx.HTTPError as error:
-            answer = Answer(problem=_problem(error), ill=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the alert is kept
-            answer = Answer(problem=f"{type(error).__name__} while sending", ill=True)
-        took = timedelta(seconds=time.monotonic() - began)
-        return _timed(answer, took, self._whole)
+            body = body_of(alert, self._form)
+        except Exception as error:  # noqa: BLE001 - one odd alert must not hold up the others
+            return Answer(problem=f"{type(error).__name__} while writing it", ill=True)
+        return self._poster.post(alert.id, body)
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
-
-    def _post(self, alert: Alert) -> httpx.Response:
-        body = body_of(alert, self._form)
-        headers = signed_headers(alert.id, self._clock.now(), body, self._keys)
-        headers["content-type"] = "application/json"
-        with (
-            _bounded(self._whole) as trace,
-            self._client.stream(
-                "POST", self._url, content=body, headers=headers, extensions={"trace": trace}
-            ) as response,
-        ):
-            return response  # its body is not read: the connection is closed instead
-
-    def _answer(self, response: httpx.Response) -> Answer:
-        code = response.status_code
-        if response.is_success:
-            return Answer(arrived=True)
-        problem = f"it answered {code}"
-        if response.is_redirect:
-            problem += ", a redirect, which is not followed: set the address it leads to"
-        return Answer(
-            problem=problem,
-            ill=code >= _SERVER_ERRORS or code == _TOO_MANY,
-            gone=code == _GONE,
-            retry_after=from_header(response.headers.get("retry-after"), self._clock.now()),
-        )
-
-
-@cache
-def _context(ca_certs: str | None) -> ssl.SSLContext:
-    context = httpx.create_ssl_context()
-    if ca_certs:
-        context.load_verify_locations(cafile=ca_certs)
-    return context
-
-
-def _problem(error: httpx.HTTPError) -> str:
-    """Return what went wrong, by its kind and cause; httpx's own texts may show the address."""
-    cause: BaseException = error
-    while cause.__cause__ is not None or cause.__context__ is not None:
-        cause = cause.__cause__ or cause.__context__ or cause
-    reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else ""
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        reason = f"its certificate is not trusted: {cause.verify_message}"
-    return f"{type(error).__name__}{': ' if reason else ''}{reason}"
-
-
-def _timed(answer: Answer, took: timedelta, whole: timedelta) -> Answer:
-    if took >= whole and not answer.arrived:
-        problem = f"no whole answer within {whole.total_seconds():g} s"
-        return replace(answer, problem=problem, took=took)
-    return replace(answer, took=took)
-
-
-@contextmanager
-def _bounded(whole: timedelta) -> Iterator[Callable[[str, dict[str, Any]], None]]:
-    """Give a tracer by which a connection is known, and shut it down once *whole* is over.
-
-    httpx bounds each step, not all of them together.
-    """
-    streams: list[Any] = []
-    over = threading.Event()
-
-    def trace(event: str, info: dict[str, Any]) -> None:
-        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            streams.append(info["return_value"])
-            if over.is_set():
-                shut()
-
-    def shut() -> None:
-        over.set()
-        for stream in streams[-1:]:
-            _shut(stream.get_extra_info("socket"))
-
-    timer = threading.Timer(whole.total_seconds(), shut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield trace
-    finally:
-        timer.cancel()
-
-
-def _shut(sock: socket.socket | None) -> None:
-    try:
-        if sock is not None:
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
-    except OSError:  # it was closed meanwhile
-        return
+        self._poster.close()

@@ -6,7 +6,7 @@ import logging
 
 from angzarr.adapters.structlog.own_lines import OwnLines
 from angzarr.analysis.alert import Alert, Severity
-from angzarr.analysis.alert_delivery import Answer
+from angzarr.posting import Answer
 
 NAME = "angzarr.alerts"
 
