@@ -10,10 +10,10 @@ from typing import Any
 
 from angzarr import letter_wiring, wiring
 from angzarr.cli.demo_run import Run
-from angzarr.cli.letter_urls import QUEUE_FORMS, QUEUE_SCHEMES, read_url
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.names import queue_name
 from angzarr.errors import ConfigurationError
+from angzarr.letter_urls import QUEUE_FORMS, QUEUE_SCHEMES, read_url
 
 _log = logging.getLogger("angzarr.demo")
 

@@ -10,10 +10,10 @@ from typing import Final
 import click
 
 from angzarr.cli.application import load_application
-from angzarr.cli.letter_urls import FORMS, Place, place_of, read_url
 from angzarr.dead_letters.chain import SPOOL
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.letter_urls import FORMS, Place, place_of, read_url
 from angzarr.letter_wiring import open_backend, open_unprotected, places
 from angzarr.spool_wiring import open_queue
 

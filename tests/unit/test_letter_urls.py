@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.cli.letter_urls import place_of, read_url
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
+from angzarr.letter_urls import place_of, read_url
 
 SCHEMES = ["kafka", "amqp", "amqps", "sqs", "sns-sqs", "pubsub", "spool"]
 
