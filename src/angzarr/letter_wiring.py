@@ -13,6 +13,7 @@ from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.chain import SPOOL, FallbackQueue
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox
 from angzarr.errors import ConfigurationError
+from angzarr.letter_urls import read_url
 from angzarr.settings import Settings
 
 #: Opens the queue of one backend; the second argument is the broker's URL.
@@ -22,6 +23,19 @@ Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
 def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
     return protection_wiring.protected(open_unprotected(settings, broker), settings.dlq)
+
+
+def open_compensation_letters(settings: Settings, broker: str) -> DeadLetterQueue:
+    """Return where letters of failed compensations go: a queue of their own, or `dlq` (spec C6).
+
+    They are protected and offloaded as `dlq` says.
+    """
+    url = settings.saga_compensation.dead_letter_queue_url
+    if url is None:
+        return open_dead_letters(settings, broker)
+    place = read_url(url.get_secret_value())
+    queue = open_backend(place.backend, place.settings(payloads=settings.dlq.payloads), "")
+    return protection_wiring.protected(queue, settings.dlq)
 
 
 def open_unprotected(settings: Settings, broker: str) -> DeadLetterQueue:

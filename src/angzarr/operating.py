@@ -69,6 +69,10 @@ class Operating(Publishing):
         """Return a new connection to the dead-letter queue."""
         return letter_wiring.open_dead_letters(self.settings, self.broker_url)
 
+    def open_compensation_letters(self) -> DeadLetterQueue:
+        """Return a new connection to where letters of failed compensations go."""
+        return letter_wiring.open_compensation_letters(self.settings, self.broker_url)
+
     def open_payload_store(self) -> PayloadStore | None:
         """Return where the bodies of large letters are; None where none is configured."""
         return payload_wiring.open_payloads(self.settings.dlq.payloads)

@@ -21,6 +21,8 @@ from angzarr.analysis_section import AnalysisSettings
 from angzarr.dashboard_section import DashboardSettings
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
+from angzarr.saga_section import SECTION as SAGA
+from angzarr.saga_section import VARIABLES, SagaCompensationSettings, with_short
 from angzarr.sections import (
     FactSettings,
     FlowSettings,
@@ -62,6 +64,7 @@ class Settings(BaseSettings):
     dashboard: DashboardSettings = DashboardSettings()
     poison_wave: PoisonWaveSettings = PoisonWaveSettings()
     flow: FlowSettings = FlowSettings()
+    saga_compensation: SagaCompensationSettings = SagaCompensationSettings()
     routes: dict[str, tuple[Route, ...]] = Field(default_factory=dict)
     #: Whose transport a Redis broker gets: ours, or kombu's, which can lose and repeat messages.
     redis_transport: Literal["angzarr", "kombu"] = "angzarr"
@@ -77,7 +80,19 @@ class Settings(BaseSettings):
         cls, settings_cls: type[BaseSettings], **sources: Any
     ) -> Any:
         """Let the environment win over what `load` read from code and file."""
-        return EnvSettingsSource(settings_cls), sources["init_settings"]
+        return _Environment(settings_cls), sources["init_settings"]
+
+
+class _Environment(EnvSettingsSource):
+    """The environment, with the shorter variables that a section has besides the usual ones."""
+
+    def __call__(self) -> dict[str, Any]:
+        """Return what it says; raises ConfigurationError for what it says twice, differently."""
+        said = super().__call__()
+        usual = said.get(SAGA, {})
+        if isinstance(usual, dict) and (merged := with_short(usual, os.environ)):
+            said[SAGA] = merged
+        return said
 
 
 def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Settings:
@@ -128,8 +143,8 @@ def _check_environment() -> None:
             continue
         if _SERVICE_LINK.fullmatch(name):
             continue
-        if name.split("__", 1)[0] not in known:
-            listed = ", ".join(sorted(known))
+        if name not in VARIABLES and name.split("__", 1)[0] not in known:
+            listed = ", ".join(sorted(known | set(VARIABLES)))
             msg = f"the environment sets {name}, which is no setting; known: {listed}"
             raise ConfigurationError(msg)
 

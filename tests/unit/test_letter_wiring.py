@@ -4,7 +4,9 @@ import pytest
 from tests.certificates import make_certificates
 
 from angzarr import letter_wiring
+from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.dead_letter_section import DeadLetterSettings
+from angzarr.dead_letters.protection import ProtectedQueue
 from angzarr.errors import ConfigurationError
 from angzarr.settings import load
 
@@ -88,3 +90,33 @@ def test_a_file_that_is_not_there_is_told_at_start():
 def test_a_backend_that_is_not_known_is_told_with_those_that_are():
     with pytest.raises(ConfigurationError, match=r"on 'carrier': use one of amqp, channel, kafka"):
         letter_wiring.open_backend("carrier", DeadLetterSettings(), "")
+
+
+# -- letters of failed compensations -----------------------------------------------------------
+
+
+def compensation_letters(**given):
+    return letter_wiring.open_compensation_letters(load(given), "memory://")
+
+
+def test_letters_of_failed_compensations_go_where_all_letters_go():
+    assert type(compensation_letters()) is type(
+        letter_wiring.open_dead_letters(load({}), "memory://")
+    )
+
+
+def test_letters_of_failed_compensations_may_have_a_queue_of_their_own():
+    url = "kafka://127.0.0.1:9?partitions=6"
+    queue = compensation_letters(saga_compensation={"dead_letter_queue_url": url})
+    assert isinstance(queue, KafkaDeadLetterQueue)
+    assert queue._topics._partitions == 6
+    queue.close()
+
+
+def test_a_queue_of_their_own_protects_letters_as_any_other():
+    queue = compensation_letters(
+        dlq={"redact": ["**.password"]},
+        saga_compensation={"dead_letter_queue_url": "amqp://127.0.0.1:9"},
+    )
+    assert isinstance(queue, ProtectedQueue)
+    queue.close()

@@ -21,7 +21,7 @@ VALUES = [
 NAMES = {
     "prefix", "aws_region", "aws_profile", "redact", "redact_text", "path", "ca_certs", "certfile",
     "keyfile", "server_hostname", "kafka_group", "pubsub_project", "domains", "queue_domains",
-    "region", "default", "policies",
+    "region", "default", "policies", "fallback_domain", "escalation_webhook_ca_certs",
 }  # fmt: skip
 
 
