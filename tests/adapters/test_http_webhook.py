@@ -120,6 +120,16 @@ def test_what_is_sent_again_has_the_same_id_and_body(receive, hook):
     assert first.body == second.body
 
 
+def test_an_alert_that_cannot_be_written_is_told_as_any_other_problem(hook, monkeypatch):
+    def broken(_alert, _form):
+        raise OverflowError
+
+    monkeypatch.setattr("angzarr.adapters.http.webhook.body_of", broken)
+    said = send(hook("http://127.0.0.1:9/"))
+    assert (said.arrived, said.ill) == (False, True)
+    assert said.problem == "OverflowError while writing it"
+
+
 def test_slack_needs_no_signature(receive, hook):
     site = receive()
     send(hook(site.url, secrets=(), form=BodyFormat.SLACK))

@@ -61,12 +61,14 @@ def garbage(client: socket.socket) -> None:
 
 
 class Receiver:
-    """Listens on a port of its own; each request meets the next fate, the last one again and again.
+    """Listens on a port; each request meets the next fate, the last one again and again.
 
-    *fates* are called with the connection after the request was read.
+    *fates* are called with the connection after the request was read. *port* 0 is any free one.
     """
 
-    def __init__(self, *fates: Callable[[socket.socket], None], tls: Any = None) -> None:
+    def __init__(
+        self, *fates: Callable[[socket.socket], None], tls: Any = None, port: int = 0
+    ) -> None:
         self.fates = list(fates) or [answer(200)]
         self.requests: list[Request] = []
         self.over = threading.Event()
@@ -74,7 +76,7 @@ class Receiver:
         if tls is not None:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._tls.load_cert_chain(tls.certificate, tls.key)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._listener.settimeout(0.05)
         self._threads: list[threading.Thread] = []
         self._serve = threading.Thread(target=self._run, daemon=True)

@@ -5,12 +5,14 @@ Neither its secrets nor its address, which may be one, are in anything that it s
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -28,6 +30,11 @@ from angzarr.resilience.retry_after import from_header
 TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
 #: A request in all: an answer that trickles in must not hold up what comes after it.
 WHOLE: Final = timedelta(seconds=20)
+
+#: Loggers that write down addresses: of each request, and of a redirect.
+_TELLTALES: Final = ("httpx", "httpcore.http11")
+#: Whether this thread, or task, is posting.
+_POSTING: Final = ContextVar("angzarr_posting", default=False)
 
 _GONE: Final = 410
 _TOO_MANY: Final = 429
@@ -54,6 +61,7 @@ class Poster:
         self._keys = tuple(keys)
         self._clock = clock or SystemClock()
         self._whole = whole
+        _silence()
         self._client = httpx.Client(
             timeout=TIMEOUT,
             follow_redirects=False,
@@ -89,6 +97,7 @@ class Poster:
         headers = signed_headers(message_id, self._clock.now(), body, self._keys)
         headers["content-type"] = "application/json"
         with (
+            _silently(),
             _bounded(self._whole) as trace,
             self._client.stream(
                 "POST", self._url, content=body, headers=headers, extensions={"trace": trace}
@@ -118,6 +127,25 @@ def _context(ca_certs: str | None) -> ssl.SSLContext:
     if ca_certs:
         context.load_verify_locations(cafile=ca_certs)
     return context
+
+
+def _is_spoken(_record: logging.LogRecord) -> bool:
+    return not _POSTING.get()
+
+
+def _silence() -> None:
+    """Let the client's loggers say nothing of what is posted here; a filter is added but once."""
+    for name in _TELLTALES:
+        logging.getLogger(name).addFilter(_is_spoken)
+
+
+@contextmanager
+def _silently() -> Iterator[None]:
+    posting = _POSTING.set(True)
+    try:
+        yield
+    finally:
+        _POSTING.reset(posting)
 
 
 def _problem(error: httpx.HTTPError) -> str:
