@@ -41,21 +41,20 @@ from angzarr.delivery.road import Road
 from angzarr.delivery.salvage import damaged
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
+from angzarr.escalating import Escalating
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
 from angzarr.flow import guard_of, open_flow
 from angzarr.per_process import OncePerProcess
-from angzarr.registering import Registering
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.taxonomy import Rule, VerdictRule
-from angzarr.ruling import Ruling
 from angzarr.settings import Settings, load
 from angzarr.turn_thread import TurnThread
 
 
-class Angzarr(Registering, Ruling):
+class Angzarr(Escalating):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
@@ -115,6 +114,7 @@ class Angzarr(Registering, Ruling):
         self._flow = OncePerProcess(lambda: open_flow(self))
         self._facts = OncePerProcess(lambda: wiring.open_facts(self.settings, self.broker_url))
         super().__init__(main, **celery)
+        self.take_escalations()
         self.add_defaults(dict(safety.DEFAULTS))
         self.on_after_configure.connect(apply_broker_defaults, weak=False)
         self.steps["worker"].update((RoadStep, ShutdownStep, DroppedStep))
@@ -216,6 +216,7 @@ class Angzarr(Registering, Ruling):
         safety.check_pool(self, pool, self._is_async, limits)
         checks.check_servers(self)
         check_queues(self)
+        self.check_escalations()
         self.held_domains.begin(list(self.handlers.domains()))
 
     def _is_async(self, task: Any) -> bool:
@@ -281,7 +282,7 @@ class Angzarr(Registering, Ruling):
         super().close()
 
     def _close_road(self, **_signal: Any) -> None:
-        closed = (self._road, self._salvage, self._flow, self._facts)
+        closed = (self._road, self._salvage, self._flow, self._facts, self._poster)
         for made in (kept.forget() for kept in closed):
             if made is not None:
                 made.close()

@@ -30,6 +30,7 @@ AngzarrError
 ├── PayloadGone                     not in the payload store: in vain however often it is fetched
 ├── PayloadCorrupt                  not of the size or SHA-256 that its reference names; the same
 ├── PayloadTooLarge                 not opened for people; a worker takes it
+├── WebhookError                    a receiver did not take what was posted to it
 ├── DeliveryError                   why a delivery ended as a dead letter
 │   ├── MaxRetriesExceededError
 │   ├── PoisonError
@@ -242,6 +243,31 @@ class PayloadCorrupt(AngzarrError):
 
 class PayloadTooLarge(AngzarrError):
     """A payload of more bytes than are opened for people."""
+
+
+class WebhookError(AngzarrError):
+    """A receiver did not take what was posted; `ill` says that it may later, else it never will.
+
+    `status` is what it answered, None if it did not; `retry_after` how long it wants to be left
+    alone.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        ill: bool,  # noqa: FBT001 - an error is pickled by its arguments
+        status: int | None = None,
+        retry_after: timedelta | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.ill = ill
+        self.status = status
+        self.retry_after = retry_after
+
+    def __reduce__(
+        self,
+    ) -> tuple[type[WebhookError], tuple[str, bool, int | None, timedelta | None]]:
+        return type(self), (str(self), self.ill, self.status, self.retry_after)
 
 
 class DeliveryError(AngzarrError):

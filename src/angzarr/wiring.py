@@ -223,6 +223,12 @@ def bound_logger() -> Callable[[Mapping[str, Any]], Any]:
     return make
 
 
+def write_error(logger: str, event: str, fields: Mapping[str, Any]) -> None:
+    """Write one ERROR line *event* of *logger*, with *fields*."""
+    logs = importlib.import_module("angzarr.adapters.structlog.logs")
+    logs.bound_logger(fields, logger).error(event)
+
+
 def write_logs(level: int) -> None:
     """Set up logging for a process that is no Celery worker; our own lines from *level*."""
     importlib.import_module("angzarr.adapters.structlog.logs").configure(level)

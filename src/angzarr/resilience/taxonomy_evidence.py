@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
-from angzarr.errors import CircuitOpenError, RetryLater
+from angzarr.errors import CircuitOpenError, RetryLater, WebhookError
 from angzarr.resilience import retry_after, taxonomy_codes
 from angzarr.resilience.category import Category, Classification
 from angzarr.resilience.taxonomy_replies import of_reply
@@ -70,6 +70,10 @@ def _ours(error: BaseException) -> Classification | None:
             return _said(error, Category.EXTERNAL, "CIRCUIT_OPEN", error.retry_after)
         case RetryLater():
             return _said(error, Category.TRANSIENT, "RETRY_LATER", error.delay)
+        case WebhookError():
+            category = Category.EXTERNAL if error.ill else Category.CLIENT
+            code = f"HTTP_{error.status}" if error.status else "NO_ANSWER"
+            return _said(error, category, code, error.retry_after)
         case _:
             return None
 

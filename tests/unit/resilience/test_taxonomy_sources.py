@@ -578,3 +578,19 @@ def test_every_listed_class_exists() -> None:
         module, _, name = path.rpartition(".")
         kind = getattr(importlib.import_module(module), name)
         assert f"{kind.__module__}.{kind.__qualname__}" == path
+
+
+@pytest.mark.parametrize(
+    ("ill", "status", "category", "code"),
+    [
+        (True, None, Category.EXTERNAL, "NO_ANSWER"),
+        (True, 429, Category.EXTERNAL, "HTTP_429"),
+        (True, 500, Category.EXTERNAL, "HTTP_500"),
+        (False, 410, Category.CLIENT, "HTTP_410"),
+        (False, 409, Category.CLIENT, "HTTP_409"),
+    ],
+)
+def test_an_ill_receiver_passes_and_one_that_refuses_does_not(ill, status, category, code):
+    wish = timedelta(seconds=9)
+    found = classify(errors.WebhookError("no", ill, status, wish), now=NOW)
+    assert (found.category, found.code, found.retry_after) == (category, code, wish)

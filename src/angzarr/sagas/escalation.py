@@ -1,0 +1,111 @@
+"""Escalation: a person is told that a saga's step could not be undone (spec C5, C7).
+
+It is an event of its own, so that a webhook that is down is tried again and never forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, TypeAlias
+
+from angzarr.errors import WebhookError
+from angzarr.posting import Answer
+
+#: The handler that posts escalations, and the breaker in front of their receiver.
+HANDLER: Final = "angzarr.escalation"
+BREAKER: Final = "saga-escalation"
+
+#: Characters of a reason and of a name, in what leaves the process.
+LONGEST_REASON: Final = 2000
+LONGEST_NAME: Final = 200
+#: Answers by which a receiver asks for the same again, though they are refusals by number:
+#: request time-out and too early (RFC 9110, 15.5.9; RFC 8470, 5.2).
+_AGAIN: Final = frozenset({408, 425})
+
+#: Sends a body under an id, once.
+Post: TypeAlias = Callable[[str, bytes], Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation:
+    """What people are told. The same `id` means the same escalation in every field."""
+
+    __event_type__: ClassVar[str] = "angzarr.Escalation"
+
+    #: Up to 200 ASCII characters without spaces: a receiver knows what comes twice by it.
+    id: str
+    saga_name: str
+    #: The aggregate whose event the saga answered, and that event's sequence.
+    domain: str
+    root: str
+    triggering_sequence: int
+    rejection_reason: str
+    #: Why nobody compensated.
+    compensation_reason: str
+    #: UTC-aware.
+    occurred_at: datetime
+    correlation_id: str = ""
+
+    def __post_init__(self) -> None:
+        if not (0 < len(self.id) <= LONGEST_NAME and self.id.isascii() and self.id.isprintable()):
+            msg = f"an escalation's id has 1 to {LONGEST_NAME} ASCII characters"
+            raise ValueError(msg)
+        if " " in self.id:
+            raise ValueError("an escalation's id has no spaces")
+        if self.occurred_at.utcoffset() is None:
+            raise ValueError("occurred_at must be UTC-aware")
+
+
+def shortened(escalation: Escalation) -> Escalation:
+    """Return *escalation* with its texts cut to what may leave the process."""
+    return replace(
+        escalation,
+        saga_name=_cut(escalation.saga_name, LONGEST_NAME),
+        domain=_cut(escalation.domain, LONGEST_NAME),
+        root=_cut(escalation.root, LONGEST_NAME),
+        correlation_id=_cut(escalation.correlation_id, LONGEST_NAME),
+        rejection_reason=_cut(escalation.rejection_reason, LONGEST_REASON),
+        compensation_reason=_cut(escalation.compensation_reason, LONGEST_REASON),
+    )
+
+
+def webhook_json(escalation: Escalation) -> dict[str, Any]:
+    """Return the body of the webhook (spec C7); names do not change."""
+    said = shortened(escalation)
+    return {
+        "saga_name": said.saga_name,
+        "triggering_aggregate": {"domain": said.domain, "root": said.root},
+        "triggering_sequence": said.triggering_sequence,
+        "triggering_event_sequence": said.triggering_sequence,
+        "rejection_reason": said.rejection_reason,
+        "compensation_reason": said.compensation_reason,
+        "occurred_at": said.occurred_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+    }
+
+
+def webhook_body(escalation: Escalation) -> bytes:
+    """Return the same as bytes: the same escalation makes the same ones, however often."""
+    said = webhook_json(escalation)
+    return json.dumps(said, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def deliver(escalation: Escalation, post: Post) -> None:
+    """Post *escalation* once; raises WebhookError if it did not arrive.
+
+    An ill receiver is to be tried again, one that refuses is not.
+    """
+    answer = post(escalation.id, webhook_body(escalation))
+    if answer.arrived:
+        return
+    ill = answer.ill or answer.status in _AGAIN
+    what = f"the webhook of escalations did not take it: {answer.problem}"
+    if not ill:
+        what += "; mend it or set saga_compensation.escalation_webhook_url, then replay this letter"
+    raise WebhookError(what, ill, answer.status, answer.retry_after)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
