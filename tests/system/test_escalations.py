@@ -60,6 +60,7 @@ def test_an_escalation_outlives_a_webhook_that_is_down_and_arrives_signed_and_on
             site.app.escalate(escalation_of())  # whoever crashed does it again
             site.app.publish(site.module.Thing(n=1))  # waits behind it, there is one worker
             site.wait_ran("handled")
+            assert "event_already_processed_skipping" in site.text()
             (request,) = hook.requests
     assert request.said == webhook_json(escalation_of())
     assert request.headers["webhook-id"] == "esc-1"
@@ -67,10 +68,11 @@ def test_an_escalation_outlives_a_webhook_that_is_down_and_arrives_signed_and_on
     assert "s3cret" not in site.text()
 
 
-def test_a_webhook_that_is_gone_makes_a_letter_at_once(make_escalating, unique_name):
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_webhook_that_is_gone_makes_a_letter_at_once(make_escalating, unique_name, pool):
     with receiver(answer(410)) as hook:
         site = make_escalating(hook.url, attempts=1000)
-        with site.worker(pool="solo"):
+        with site.worker(pool=pool):
             site.app.escalate(escalation_of())
             (letter,) = site.letters(unique_name)
         assert len(hook.requests) == 1
