@@ -50,7 +50,7 @@ class SagaCompensationSettings(Section):
     escalation_webhook_secrets: tuple[SecretStr, ...] = ()
     #: A file of authorities that are trusted besides the system's.
     escalation_webhook_ca_certs: str | None = None
-    #: How many events may follow each other through sagas before a loop is suspected.
+    #: How many sagas may follow each other from one event.
     max_depth: int = Field(default=50, ge=1)
 
     @field_validator("fallback_domain")
