@@ -8,7 +8,7 @@ from typing import Any
 from angzarr.sagas.escalation import Escalation
 
 
-def escalation_of(**given: Any) -> Escalation:
+def an_escalation(**given: Any) -> Escalation:
     said: dict[str, Any] = {
         "id": "esc-1",
         "saga_name": "saga-order-fulfilment",

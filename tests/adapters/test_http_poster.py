@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.adapters.tcp_proxy import unused_port
 from tests.adapters.webhook_receiver import Receiver, answer, reset, verify
-from tests.escalations import escalation_of
+from tests.escalations import an_escalation
 from tests.hand_clock import HandClock
 
 from angzarr.adapters.http.poster import Poster
@@ -57,18 +57,18 @@ def poster():
 
 def refusal(poster):
     with pytest.raises(WebhookError) as caught:
-        deliver(escalation_of(), poster.post)
+        deliver(an_escalation(), poster.post)
     assert "s3cret" not in str(caught.value)
     return caught.value
 
 
 def test_an_escalation_arrives_signed_under_its_id(receive, poster):
     site = receive()
-    deliver(escalation_of(), poster(site.url).post)
+    deliver(an_escalation(), poster(site.url).post)
     (request,) = site.requests
     assert request.headers["webhook-id"] == "esc-1"
     assert request.headers["content-type"] == "application/json"
-    assert request.said == webhook_json(escalation_of())
+    assert request.said == webhook_json(an_escalation())
     assert verify(request, SECRET)
 
 
@@ -76,7 +76,7 @@ def test_what_is_sent_again_can_be_known_again(receive, poster):
     site = receive(answer(500), answer(202))
     one = poster(site.url)
     assert refusal(one).status == 500
-    deliver(escalation_of(), one.post)
+    deliver(an_escalation(), one.post)
     first, second = site.requests
     assert first.body == second.body
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
@@ -131,7 +131,7 @@ def test_no_logger_writes_an_address_down_and_others_use_of_the_client_is_logged
     elsewhere = receive()
     site = receive(answer(200), answer(302, f"Location: {elsewhere.url}"))
     one = poster(site.url)
-    deliver(escalation_of(), one.post)
+    deliver(an_escalation(), one.post)
     refusal(one)
     assert "s3cret" not in caplog.text
     httpx.get(elsewhere.url)

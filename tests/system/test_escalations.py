@@ -12,7 +12,7 @@ from adapters.tcp_proxy import unused_port
 from adapters.webhook_receiver import Receiver, answer, verify
 from angzarr.dead_letters.letter import Reason
 from angzarr.sagas.escalation import HANDLER, webhook_json
-from escalations import escalation_of
+from escalations import an_escalation
 from system.analysts import analysts
 from system.conftest import wait_for
 
@@ -53,16 +53,16 @@ def test_an_escalation_outlives_a_webhook_that_is_down_and_arrives_signed_and_on
     port = unused_port()
     site = make_escalating(f"http://127.0.0.1:{port}/hook?token=s3cret", attempts=1000)
     with site.worker(pool="solo"):
-        site.app.escalate(escalation_of())
+        site.app.escalate(an_escalation())
         wait_for(lambda: "NO_ANSWER" in site.text(), what="a try in vain")
         with receiver(port=port) as hook:
             wait_for(lambda: hook.requests, what="the escalation to arrive")
-            site.app.escalate(escalation_of())  # whoever crashed does it again
+            site.app.escalate(an_escalation())  # whoever crashed does it again
             site.app.publish(site.module.Thing(n=1))  # waits behind it, there is one worker
             site.wait_ran("handled")
             assert "event_already_processed_skipping" in site.text()
             (request,) = hook.requests
-    assert request.said == webhook_json(escalation_of())
+    assert request.said == webhook_json(an_escalation())
     assert request.headers["webhook-id"] == "esc-1"
     assert verify(request, SECRET)
     assert "s3cret" not in site.text()
@@ -73,7 +73,7 @@ def test_a_webhook_that_is_gone_makes_a_letter_at_once(make_escalating, unique_n
     with receiver(answer(410)) as hook:
         site = make_escalating(hook.url, attempts=1000)
         with site.worker(pool=pool):
-            site.app.escalate(escalation_of())
+            site.app.escalate(an_escalation())
             (letter,) = site.letters(unique_name)
         assert len(hook.requests) == 1
     assert (letter.handler, letter.reason, letter.attempts) == (HANDLER, Reason.REFUSED, 1)
@@ -86,7 +86,7 @@ def test_a_receiver_that_asks_for_a_pause_is_not_asked_again_before(make_escalat
     with receiver(answer(503, "Retry-After: 3"), answer(200)) as hook:
         site = make_escalating(hook.url, attempts=1000)
         with site.worker(pool="solo"):
-            site.app.escalate(escalation_of())
+            site.app.escalate(an_escalation())
             wait_for(lambda: len(hook.requests) == 2, what="the second try")
         first, second = (int(one.headers["webhook-timestamp"]) for one in hook.requests)
     assert second - first >= 2  # the policy alone would have waited for 0.2 s
@@ -97,7 +97,7 @@ def test_an_escalation_that_used_up_its_attempts_is_replayed_like_any_letter(mak
         site = make_escalating(hook.url, attempts=2, domain="thing")
         site.forget_letters("thing")
         with site.worker(pool="solo"), analysts(site) as start:
-            site.app.escalate(escalation_of())
+            site.app.escalate(an_escalation())
             wait_for(lambda: len(hook.requests) == 2, what="both attempts")
             start()
             wait_for(lambda: len(hook.requests) == 3, seconds=60, what="the replay")

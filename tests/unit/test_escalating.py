@@ -8,7 +8,7 @@ import logging
 import sys
 
 import pytest
-from tests.escalations import escalation_of
+from tests.escalations import an_escalation
 
 from angzarr.errors import BrokerUnavailable, ConfigurationError, MissingExtra
 from angzarr.events import headers as names
@@ -54,7 +54,7 @@ def lines(caplog):
 
 def test_without_a_webhook_an_escalation_is_one_line_of_the_log(app_with, caplog):
     app = app_with()
-    app.escalate(escalation_of())
+    app.escalate(an_escalation())
     (line,) = lines(caplog)
     assert line.levelno == logging.ERROR
     for said in ("saga-order-fulfilment", "o-1", "out of stock", "the aggregate answered nothing"):
@@ -64,7 +64,7 @@ def test_without_a_webhook_an_escalation_is_one_line_of_the_log(app_with, caplog
 
 
 def test_with_a_webhook_it_is_an_event_of_its_own_too(signed, caplog):
-    signed.escalate(escalation_of())
+    signed.escalate(an_escalation())
     assert len(lines(caplog)) == 1
     ((headers, data),) = sent(signed)
     assert headers["task"] == HANDLER
@@ -76,8 +76,8 @@ def test_with_a_webhook_it_is_an_event_of_its_own_too(signed, caplog):
 
 
 def test_the_same_escalation_is_the_same_message_each_time(signed):
-    signed.escalate(escalation_of())
-    signed.escalate(escalation_of())
+    signed.escalate(an_escalation())
+    signed.escalate(an_escalation())
     one, other = sent(signed)
     assert one[0]["id"] == other[0]["id"] == task_id_for("esc-1", HANDLER)
     assert one[1] == other[1]
@@ -92,7 +92,7 @@ def test_it_is_posted_by_the_policy_of_webhooks_behind_a_breaker_of_its_own(app_
 
 
 def test_a_huge_reason_is_cut_before_it_is_logged_and_sent(signed, caplog):
-    signed.escalate(escalation_of(rejection_reason="x" * 100_000))
+    signed.escalate(an_escalation(rejection_reason="x" * 100_000))
     ((_, data),) = sent(signed)
     assert len(data["rejection_reason"]) == 2000
     assert len(lines(caplog)[0].getMessage()) < 10_000
@@ -101,7 +101,7 @@ def test_a_huge_reason_is_cut_before_it_is_logged_and_sent(signed, caplog):
 def test_what_letters_hide_is_not_escalated_either(app_with, caplog):
     app = app_with(dlq={"redact_text": [r"\d{16}"]}, escalation_webhook_url=URL)
     card = "4111111111111111"
-    app.escalate(escalation_of(rejection_reason=f"{card} is stolen", compensation_reason=card))
+    app.escalate(an_escalation(rejection_reason=f"{card} is stolen", compensation_reason=card))
     ((_, data),) = sent(app)
     assert data["rejection_reason"] == "[redacted] is stolen"
     assert card not in json.dumps(data) + caplog.text
@@ -113,7 +113,7 @@ def test_a_broker_that_is_away_is_told_to_whoever_escalates(signed, caplog, monk
 
     monkeypatch.setattr(signed, "send_task", away)
     with pytest.raises(BrokerUnavailable):
-        signed.escalate(escalation_of())
+        signed.escalate(an_escalation())
     assert len(lines(caplog)) == 1
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, TypeAlias
 
+from angzarr.aggregates.command import id_after
 from angzarr.errors import WebhookError
 from angzarr.posting import Answer
+from angzarr.sagas.rejection import Rejection
 
 #: The handler that posts escalations, and the breaker in front of their receiver.
 HANDLER: Final = "angzarr.escalation"
@@ -57,6 +59,25 @@ class Escalation:
             raise ValueError("an escalation's id has no spaces")
         if self.occurred_at.utcoffset() is None:
             raise ValueError("occurred_at must be UTC-aware")
+
+
+def escalation_of(rejection: Rejection, reason: str) -> Escalation:
+    """Return what people are told of *rejection*, undone by nobody for *reason*.
+
+    The same two have the same escalation, however often it is made.
+    """
+    origin = rejection.origin
+    return Escalation(
+        id=id_after(rejection.id, "escalated", reason),
+        saga_name=origin.saga,
+        domain=origin.source.domain,
+        root=origin.source.root,
+        triggering_sequence=origin.sequence,
+        rejection_reason=rejection.reason,
+        compensation_reason=reason,
+        occurred_at=rejection.rejected_at,
+        correlation_id=rejection.correlation_id or "",
+    )
 
 
 def shortened(escalation: Escalation) -> Escalation:

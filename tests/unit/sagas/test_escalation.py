@@ -9,23 +9,28 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.escalations import escalation_of
+from tests.escalations import an_escalation
 
+from angzarr.aggregates.book import Address
+from angzarr.aggregates.command import Command, Origin
 from angzarr.errors import WebhookError
 from angzarr.events.codec import decoder_for, event_type_of, to_json
+from angzarr.events.event import Event
 from angzarr.posting import Answer
 from angzarr.sagas.escalation import (
     LONGEST_REASON,
     Escalation,
     deliver,
+    escalation_of,
     shortened,
     webhook_body,
     webhook_json,
 )
+from angzarr.sagas.rejection import Rejection
 
 
 def test_the_body_says_what_the_specification_says():
-    assert webhook_json(escalation_of()) == {
+    assert webhook_json(an_escalation()) == {
         "saga_name": "saga-order-fulfilment",
         "triggering_aggregate": {"domain": "order", "root": "o-1"},
         "triggering_sequence": 4,
@@ -34,18 +39,18 @@ def test_the_body_says_what_the_specification_says():
         "compensation_reason": "the aggregate answered nothing",
         "occurred_at": "2026-01-01T12:00:00Z",
     }
-    assert json.loads(webhook_body(escalation_of())) == webhook_json(escalation_of())
+    assert json.loads(webhook_body(an_escalation())) == webhook_json(an_escalation())
 
 
 def test_a_moment_elsewhere_is_told_in_utc():
     there = datetime(2026, 1, 1, 14, 0, tzinfo=timezone(timedelta(hours=2)))
-    said = webhook_json(escalation_of(occurred_at=there))
+    said = webhook_json(an_escalation(occurred_at=there))
     assert said["occurred_at"] == "2026-01-01T12:00:00Z"
 
 
 @given(text=st.text(max_size=3 * LONGEST_REASON), moment=st.datetimes(timezones=st.just(UTC)))
 def test_whatever_it_says_the_body_is_bounded_and_the_same_each_time(text, moment):
-    said = escalation_of(
+    said = an_escalation(
         saga_name=text, domain=text, root=text, rejection_reason=text, compensation_reason=text,
         correlation_id=text, occurred_at=moment,
     )  # fmt: skip
@@ -56,24 +61,49 @@ def test_whatever_it_says_the_body_is_bounded_and_the_same_each_time(text, momen
 
 
 def test_a_text_that_is_cut_shows_it():
-    said = webhook_json(escalation_of(rejection_reason="x" * 5000))
+    said = webhook_json(an_escalation(rejection_reason="x" * 5000))
     assert said["rejection_reason"] == "x" * (LONGEST_REASON - 1) + "…"
 
 
 def test_what_is_published_is_read_again_as_it_was():
     assert event_type_of(Escalation) == "angzarr.Escalation"
-    assert decoder_for(Escalation)(to_json(escalation_of())) == escalation_of()
+    assert decoder_for(Escalation)(to_json(an_escalation())) == an_escalation()
 
 
 @pytest.mark.parametrize("odd", ["", "a b", "a\r\nx-evil: 1", "ä", "x" * 201, "\x00"])
 def test_an_id_that_could_not_be_a_header_is_refused(odd):
     with pytest.raises(ValueError, match="an escalation's id"):
-        escalation_of(id=odd)
+        an_escalation(id=odd)
 
 
 def test_a_moment_without_a_zone_is_refused():
     with pytest.raises(ValueError, match="UTC-aware"):
-        escalation_of(occurred_at=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the case
+        an_escalation(occurred_at=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the case
+
+
+REJECTION = Rejection(
+    id="r-1",
+    command=Command(
+        event=Event(id="c-1", type="ReserveStock", data={}, domain="inventory", root="sku-1",
+                    correlation_id="flow-1")
+    ),
+    origin=Origin(
+        saga="saga-order-fulfilment", source=Address("order", "o-1"), sequence=4
+    ),
+    reason="out of stock",
+    rejected_at=datetime(2026, 1, 1, 12, tzinfo=UTC),
+)  # fmt: skip
+
+
+def test_a_rejection_that_nobody_undid_is_told_with_all_that_people_need():
+    said = escalation_of(REJECTION, "the aggregate answered nothing")
+    assert said == an_escalation(id=said.id)
+
+
+def test_one_rejection_for_one_reason_is_one_escalation():
+    one = escalation_of(REJECTION, "it answered nothing")
+    assert one == escalation_of(REJECTION, "it answered nothing")
+    assert one.id != escalation_of(REJECTION, "it failed").id
 
 
 # -- delivery ----------------------------------------------------------------------------------
@@ -81,7 +111,7 @@ def test_a_moment_without_a_zone_is_refused():
 
 def refusal(answer):
     with pytest.raises(WebhookError) as caught:
-        deliver(escalation_of(), lambda _id, _body: answer)
+        deliver(an_escalation(), lambda _id, _body: answer)
     return caught.value
 
 
@@ -92,8 +122,8 @@ def test_it_is_posted_once_under_its_id():
         posted.append((message_id, body))
         return Answer(arrived=True, status=204)
 
-    deliver(escalation_of(), post)
-    assert posted == [("esc-1", webhook_body(escalation_of()))]
+    deliver(an_escalation(), post)
+    assert posted == [("esc-1", webhook_body(an_escalation()))]
 
 
 @pytest.mark.parametrize(
