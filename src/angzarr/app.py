@@ -25,13 +25,16 @@ from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
 from angzarr.assembly import (
     apply_broker_defaults,
+    build_chains,
     build_judge,
+    build_reacting,
     build_road,
     build_salvage,
     build_settlement,
     open_schedule,
 )
 from angzarr.clock import SystemClock
+from angzarr.commanding import Commanding
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.holding import Holding
@@ -41,7 +44,6 @@ from angzarr.delivery.road import Road
 from angzarr.delivery.salvage import damaged
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
-from angzarr.escalating import Escalating
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
 from angzarr.flow import guard_of, open_flow
@@ -54,11 +56,12 @@ from angzarr.settings import Settings, load
 from angzarr.turn_thread import TurnThread
 
 
-class Angzarr(Escalating):
+class Angzarr(Commanding):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
-    is where claims live, *dlq* where dead letters go, *ledger* the analysis worker's database;
+    is where claims live, *dlq* where dead letters go, *ledger* the analysis worker's database,
+    *books* that of event books;
     *config* names a YAML file (or the variable ANGZARR_CONFIG does). File and environment win
     over arguments. Raises ConfigurationError for what cannot work.
     """
@@ -74,6 +77,7 @@ class Angzarr(Escalating):
         store: str | None = None,
         dlq: Mapping[str, Any] | None = None,
         ledger: str | None = None,
+        books: str | None = None,
         facts: Mapping[str, Any] | None = None,
         retry: Mapping[str, Any] | None = None,
         routes: Mapping[str, Any] | None = None,
@@ -89,6 +93,7 @@ class Angzarr(Escalating):
             "store": store,
             "dlq": dlq and dict(dlq),
             "ledger": ledger,
+            "books": books,
             "facts": facts and dict(facts),
             "retry": retry and dict(retry),
             "routes": routes and dict(routes),
@@ -113,6 +118,9 @@ class Angzarr(Escalating):
         self._settlement = OncePerProcess(lambda: build_settlement(self))
         self._flow = OncePerProcess(lambda: open_flow(self))
         self._facts = OncePerProcess(lambda: wiring.open_facts(self.settings, self.broker_url))
+        self.aggregates = {}
+        self._chains = OncePerProcess(lambda: build_chains(self))
+        self._reacting = OncePerProcess(lambda: build_reacting(self))
         super().__init__(main, **celery)
         self.take_escalations()
         self.add_defaults(dict(safety.DEFAULTS))
@@ -282,7 +290,9 @@ class Angzarr(Escalating):
         super().close()
 
     def _close_road(self, **_signal: Any) -> None:
-        closed = (self._road, self._salvage, self._flow, self._facts, self._poster)
+        closed = (
+            self._road, self._chains, self._salvage, self._flow, self._facts, self._poster,
+        )  # fmt: skip
         for made in (kept.forget() for kept in closed):
             if made is not None:
                 made.close()

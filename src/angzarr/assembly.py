@@ -12,9 +12,10 @@ from typing import Any
 
 from kombu.utils.json import dumps, loads
 
-from angzarr import fleet_wiring, letter_wiring, protection_wiring, wiring
+from angzarr import books_wiring, fleet_wiring, letter_wiring, protection_wiring, wiring
 from angzarr.adapters.celery import safety, shown_errors
 from angzarr.adapters.celery.followers import CeleryFollowers
+from angzarr.adapters.celery.outbox import CeleryOutbox
 from angzarr.adapters.celery.publisher import (
     CeleryPublisher,
     CelerySchedule,
@@ -24,6 +25,8 @@ from angzarr.adapters.celery.publisher import (
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.stop_signals import heed_cut
 from angzarr.adapters.memory.schedule import MemorySchedule
+from angzarr.aggregates.deciding import Decider
+from angzarr.chains import Chains, Reacting
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
@@ -43,6 +46,7 @@ from angzarr.delivery.switching import Switching
 from angzarr.delivery.wave import Waves
 from angzarr.flow import guard_of
 from angzarr.resilience.idempotency import IdempotencyStore
+from angzarr.sagas.compensating import Compensating
 
 
 def build_road(app: Any) -> Road:
@@ -103,6 +107,42 @@ def build_settlement(app: Any) -> Settlement:
     publisher = LonePublisher(app)
     road = _road(app, TriedOnce, publisher)
     return Settlement(app, road, build_salvage(app), publisher)
+
+
+def build_chains(app: Any) -> Chains:
+    """Return what deliveries of commands and notifications need; it connects when first used."""
+    clock, given = SystemClock(), app.settings.saga_compensation
+    shelves = books_wiring.open_shelves(app.settings, app.broker_url)
+    outbox, meters = CeleryOutbox(app), wiring.saga_meters()
+    return Chains(
+        books=shelves.books,
+        rejections=shelves.rejections,
+        decider=Decider(
+            books=shelves.books,
+            aggregates=app.aggregates,
+            clock=clock,
+            chance=random.random,
+        ),
+        compensating=Compensating(
+            books=shelves.books,
+            log=shelves.rejections,
+            outbox=outbox,
+            meters=meters,
+            clock=clock,
+            chance=random.random,
+            fallback=given.fallback(),
+            domain=given.fallback_domain,
+        ),
+        outbox=outbox,
+        meters=meters,
+        clock=clock,
+        max_depth=given.max_depth,
+    )
+
+
+def build_reacting(app: Any) -> Reacting:
+    """Return what deliveries to sagas need."""
+    return Reacting(outbox=CeleryOutbox(app), max_depth=app.settings.saga_compensation.max_depth)
 
 
 def _waves(app: Any, road: Road) -> Waves | None:

@@ -14,7 +14,7 @@ from angzarr.adapters.celery.binding import body_of
 from angzarr.adapters.celery.outbox import CeleryOutbox
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.book import Address, Book, Decision, check_address
-from angzarr.aggregates.command import Command, id_after, task_of
+from angzarr.aggregates.command import Command, task_of
 from angzarr.aggregates.deciding import read
 from angzarr.aggregates.declaring import Method
 from angzarr.aggregates.execute import Build, Intent, execute_with_retry
@@ -27,9 +27,8 @@ from angzarr.escalating import Escalating
 from angzarr.events.codec import event_type_of, to_json
 from angzarr.events.event import Event, Priority, check_domain
 from angzarr.per_process import OncePerProcess
-from angzarr.sagas.escalation import Escalation
 from angzarr.sagas.outbox import Outbox
-from angzarr.sagas.rejection import Rejection, from_event, notification_task
+from angzarr.sagas.rejection import from_event, notification_task
 from angzarr.sagas.saga import ProcessManager, Saga
 
 B = TypeVar("B", bound=Aggregate[Any])
@@ -224,24 +223,7 @@ class Commanding(Escalating):
     @property
     def outbox(self) -> Outbox:
         """What sends commands and notifications."""
-        return CeleryOutbox(self, self._call)
-
-    def _call(self, rejection: Rejection, reason: str) -> None:
-        """Tell a person that nobody undid what led to a rejected command."""
-        origin = rejection.origin
-        self.escalate(
-            Escalation(
-                id=id_after(rejection.id, "escalation"),
-                saga_name=origin.saga,
-                domain=origin.source.domain,
-                root=origin.source.root,
-                triggering_sequence=origin.sequence,
-                rejection_reason=rejection.reason,
-                compensation_reason=reason,
-                occurred_at=rejection.rejected_at,
-                correlation_id=rejection.correlation_id or "",
-            )
-        )
+        return CeleryOutbox(self)
 
 
 def _command(
@@ -306,7 +288,9 @@ def _of_domain(domain: str | None, run: Callable[[C, Context], Any]) -> Callable
 
     def checked(road: C, context: Context) -> Any:
         if domain is not None and context.event.domain != domain:
-            msg = f"it is of domain {context.event.domain!r}, and the saga takes those of {domain!r}"
+            msg = (
+                f"it is of domain {context.event.domain!r}, and the saga takes those of {domain!r}"
+            )
             raise Skip(msg)
         return run(road, context)
 

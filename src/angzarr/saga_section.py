@@ -16,6 +16,7 @@ from pydantic import (
 
 from angzarr.errors import ConfigurationError
 from angzarr.letter_urls import QUEUE_FORMS, QUEUE_SCHEMES, read_url
+from angzarr.sagas.flags import Flags
 from angzarr.sections import Section, checked_domain, said
 from angzarr.webhook_section import check_address, keys_of
 
@@ -81,6 +82,14 @@ class SagaCompensationSettings(Section):
             msg += " and escalation_webhook_url names none"
             raise ValueError(msg)
         return self
+
+    def fallback(self) -> Flags:
+        """Return what is done where nobody compensates."""
+        return Flags(
+            emit_system_revocation=self.fallback_emit_system_revocation,
+            send_to_dead_letter_queue=self.fallback_send_to_dlq,
+            escalate=self.fallback_escalate,
+        )
 
     def keys(self) -> tuple[bytes, ...]:
         """Return the keys that sign escalations; raises ValueError, which never shows one."""

@@ -56,6 +56,8 @@ class Settings(BaseSettings):
     ledger: str | None = Field(default=None, repr=False)
     #: Whether whoever uses a ledger whose tables are behind upgrades them.
     ledger_migrate: bool = True
+    #: A database for the event books of aggregates and process managers.
+    books: str | None = Field(default=None, repr=False)
     prefix: str = "angzarr"
     dlq: DeadLetterSettings = DeadLetterSettings()
     facts: FactSettings = FactSettings()

@@ -207,6 +207,12 @@ def letter_meters() -> Any:
     return importlib.import_module("angzarr.adapters.opentelemetry.letters").LetterMeters()
 
 
+@cache
+def saga_meters() -> Any:
+    """Return what counts this process's rejections and compensations."""
+    return importlib.import_module("angzarr.adapters.opentelemetry.sagas").SagaMeters()
+
+
 def publishing_span(event: Event) -> AbstractContextManager[str | None]:
     """Return a span around the publish of *event*, which gives its ``traceparent``."""
     propagation = importlib.import_module("angzarr.adapters.opentelemetry.propagation")

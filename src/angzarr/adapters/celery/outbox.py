@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from angzarr.aggregates.command import Command, origin_headers, task_of
 from angzarr.events.event import Event, task_id_for
 from angzarr.events.headers import to_headers
+from angzarr.sagas.escalation import escalation_of
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, notification_task, to_event
 
 
 class CeleryOutbox(Outbox):
-    """Sends through *app*. *call* tells a person."""
+    """Sends through *app*."""
 
-    def __init__(self, app: Any, call: Callable[[Rejection, str], None]) -> None:
+    def __init__(self, app: Any) -> None:
         self._app = app
-        self._call = call
 
     def publish(self, events: Sequence[Event], /) -> None:
         """Send *events* to whoever takes them."""
@@ -36,7 +36,7 @@ class CeleryOutbox(Outbox):
 
     def escalate(self, rejection: Rejection, reason: str, /) -> None:
         """Call a person."""
-        self._call(rejection, reason)
+        self._app.escalate(escalation_of(rejection, reason))
 
     def _send(self, task: str, event: Event, more: Mapping[str, Any]) -> None:
         self._app.send_task(

@@ -1,0 +1,43 @@
+"""Metrics of sagas (spec O2): rejected commands, and what became of them."""
+
+from __future__ import annotations
+
+from opentelemetry import metrics
+from opentelemetry.metrics import MeterProvider
+
+from angzarr.adapters.opentelemetry.propagation import SCOPE
+from angzarr.sagas.log import Status
+
+
+class SagaMeters:
+    """Counts, by saga."""
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        meter = metrics.get_meter(SCOPE, meter_provider=provider)
+        self._rejected = meter.create_counter(
+            "saga_commands_rejected", description="Commands of sagas that aggregates rejected"
+        )
+        self._handled = meter.create_counter(
+            "saga_compensations_handled",
+            description="Rejected commands whose source answered, by how it ended",
+        )
+        self._failed = meter.create_counter(
+            "saga_compensations_failed",
+            description="Rejected commands whose source failed or answered nothing",
+        )
+        self._latency = meter.create_histogram(
+            "saga_compensation_latency_seconds",
+            description="From the rejection of a command to the end of its compensation",
+        )
+
+    def rejected(self, saga: str, domain: str) -> None:
+        """Count a rejected command."""
+        self._rejected.add(1, {"saga": saga, "domain": domain})
+
+    def ended(self, saga: str, status: Status, seconds: float) -> None:
+        """Count a compensation that ended."""
+        if status is Status.FAILED:
+            self._failed.add(1, {"saga": saga})
+        else:
+            self._handled.add(1, {"saga": saga, "result": status.value})
+        self._latency.record(seconds, {"saga": saga})
