@@ -17,49 +17,133 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 __all__ = [
+    "Address",
+    "Aggregate",
     "Angzarr",
     "AngzarrError",
     "Category",
+    "Command",
+    "CommandRejectedError",
+    "CompensationContext",
     "Context",
     "Event",
+    "Flags",
     "GiveUp",
+    "Intent",
     "Jitter",
     "Limit",
+    "MergeStrategy",
     "NotAllPublished",
     "Policy",
     "Postpone",
     "Priority",
+    "ProcessManager",
     "Publication",
     "RetryLater",
     "Rule",
+    "Saga",
+    "SagaCompensationFailed",
+    "Send",
     "Skip",
     "Verdict",
     "VerdictRule",
     "__version__",
+    "aexecute_with_retry",
+    "applies",
+    "build_revoke_command_book",
+    "delegate_to_framework",
+    "emit_compensation_events",
+    "execute_with_retry",
+    "handle_business_response",
+    "handles",
+    "merge_strategy",
+    "pm_delegate_to_framework",
+    "pm_emit_compensation_events",
+    "process_revocation_flags",
+    "reacts_to",
+    "rejected",
 ]
 
 if TYPE_CHECKING:
+    from angzarr.aggregates.aggregate import Aggregate
+    from angzarr.aggregates.book import Address
+    from angzarr.aggregates.command import Command
+    from angzarr.aggregates.declaring import applies, handles, merge_strategy, reacts_to, rejected
+    from angzarr.aggregates.execute import Intent, aexecute_with_retry, execute_with_retry
+    from angzarr.aggregates.merge import MergeStrategy
     from angzarr.app import Angzarr
     from angzarr.delivery.context import Context
-    from angzarr.errors import AngzarrError, GiveUp, Postpone, RetryLater, Skip
+    from angzarr.errors import (
+        AngzarrError,
+        CommandRejectedError,
+        GiveUp,
+        Postpone,
+        RetryLater,
+        Skip,
+    )
     from angzarr.events.event import Event, Priority
     from angzarr.events.publication import NotAllPublished, Publication
     from angzarr.resilience.backoff import Jitter, Policy
     from angzarr.resilience.limit import Limit
     from angzarr.resilience.taxonomy import Category, Rule, Verdict, VerdictRule
+    from angzarr.sagas.context import CompensationContext
+    from angzarr.sagas.failure import SagaCompensationFailed
+    from angzarr.sagas.flags import Flags
+    from angzarr.sagas.revoking import (
+        build_revoke_command_book,
+        delegate_to_framework,
+        emit_compensation_events,
+        handle_business_response,
+        pm_delegate_to_framework,
+        pm_emit_compensation_events,
+        process_revocation_flags,
+    )
+    from angzarr.sagas.saga import ProcessManager, Saga, Send
 else:  # hidden from type checkers, which would take every name for granted
     from importlib import import_module
 
     #: Module → the public names it holds.
     _HOMES = {
         "angzarr.app": ("Angzarr",),
+        "angzarr.aggregates.aggregate": ("Aggregate",),
+        "angzarr.aggregates.book": ("Address",),
+        "angzarr.aggregates.command": ("Command",),
+        "angzarr.aggregates.declaring": (
+            "applies",
+            "handles",
+            "merge_strategy",
+            "reacts_to",
+            "rejected",
+        ),
+        "angzarr.aggregates.execute": ("Intent", "aexecute_with_retry", "execute_with_retry"),
+        "angzarr.aggregates.merge": ("MergeStrategy",),
         "angzarr.delivery.context": ("Context",),
-        "angzarr.errors": ("AngzarrError", "GiveUp", "Postpone", "RetryLater", "Skip"),
+        "angzarr.errors": (
+            "AngzarrError",
+            "CommandRejectedError",
+            "GiveUp",
+            "Postpone",
+            "RetryLater",
+            "Skip",
+        ),
         "angzarr.events.event": ("Event", "Priority"),
         "angzarr.events.publication": ("NotAllPublished", "Publication"),
         "angzarr.resilience.backoff": ("Jitter", "Policy"),
         "angzarr.resilience.limit": ("Limit",),
         "angzarr.resilience.taxonomy": ("Category", "Rule", "Verdict", "VerdictRule"),
+        "angzarr.sagas.context": ("CompensationContext",),
+        "angzarr.sagas.failure": ("SagaCompensationFailed",),
+        "angzarr.sagas.flags": ("Flags",),
+        "angzarr.sagas.revoking": (
+            "build_revoke_command_book",
+            "delegate_to_framework",
+            "emit_compensation_events",
+            "handle_business_response",
+            "pm_delegate_to_framework",
+            "pm_emit_compensation_events",
+            "process_revocation_flags",
+        ),
+        "angzarr.sagas.saga": ("ProcessManager", "Saga", "Send"),
     }
 
     def __getattr__(name: str) -> object:
