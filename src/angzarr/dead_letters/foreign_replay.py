@@ -10,23 +10,20 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from angzarr.dead_letters.foreign_pages import Book, read_book
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Refusal
+from angzarr.events.celery_message import celery_message
 from angzarr.events.event import Event
-from angzarr.events.headers import QUEUE, time_of, to_headers
+from angzarr.events.headers import time_of
 from angzarr.events.message import Message
 
 #: Stands for every type that is not named.
 ANY_TYPE: Final = "*"
 
 _TASK_IDS: Final = uuid.UUID("5b0c2f0e-3f5e-5d6a-9d51-3a3f0c1de7b4")
-#: What a Celery publisher writes behind the arguments.
-_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-#: Celery's own bound for its texts of the arguments.
-_LONGEST_REPR: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,39 +98,4 @@ def _event(letter: DeadLetter, book: Book) -> Event:
 def _message(letter: DeadLetter, route: Route, event: Event) -> Message:
     """Return what Celery would send for the task, protocol 2 (decisions 14)."""
     task_id = str(uuid.uuid5(_TASK_IDS, f"{letter.id}\x00{route.task}\x00{route.queue}"))
-    return Message(
-        body=json.dumps([[event.data], {}, _EMBED]).encode(),
-        content_type="application/json",
-        content_encoding="utf-8",
-        headers=_celery_headers(route.task, task_id, [event.data])
-        | to_headers(event)
-        | {QUEUE: route.queue},
-        queue=route.queue,
-        exchange="",
-        routing_key=route.queue,
-        properties={"correlation_id": task_id, "reply_to": ""},
-    )
-
-
-def _celery_headers(task: str, task_id: str, args: list[Any]) -> dict[str, Any]:
-    return {
-        "lang": "py",
-        "task": task,
-        "id": task_id,
-        "shadow": None,
-        "eta": None,
-        "expires": None,
-        "group": None,
-        "group_index": None,
-        "retries": 0,
-        "timelimit": [None, None],
-        "root_id": task_id,
-        "parent_id": None,
-        "argsrepr": repr(args)[:_LONGEST_REPR],
-        "kwargsrepr": "{}",
-        "origin": "angzarr-dlq",
-        "ignore_result": False,
-        "replaced_task_nesting": 0,
-        "stamped_headers": None,
-        "stamps": {},
-    }
+    return celery_message(route.task, task_id, event, route.queue, origin="angzarr-dlq")

@@ -195,6 +195,8 @@ event_facts = message(
     moment(13, "occurredAt", *NOW),
     text(14, "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
 )
+event_facts_deep = message(text(1, "id", "e-2"), uint64(15, "depth", 7))
+json_message = message(text(1, "type", "OrderPlaced"), text(2, "data", '{"total": 3}'))
 task_message = message(
     text(1, "task", "shop.sync"),
     text(2, "args", '[{"total": 3}]'),
@@ -351,6 +353,8 @@ def samples(generation: str) -> dict[str, Sample]:
         "worker.TaskMessage-raw": task_raw,
         "worker.TaskMessage-offloaded": task_offloaded,
         "worker.EventFacts": event_facts,
+        "worker.EventFacts-deep": event_facts_deep,
+        "worker.JsonMessage": json_message,
     }
 
 
