@@ -225,6 +225,7 @@ class Angzarr(Commanding):
         checks.check_servers(self)
         check_queues(self)
         self.check_escalations()
+        self.check_books()
         self.held_domains.begin(list(self.handlers.domains()))
 
     def _is_async(self, task: Any) -> bool:

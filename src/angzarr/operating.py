@@ -196,9 +196,15 @@ class Operating(Publishing):
 
     def _home_of(self, handler: Handler) -> str:
         """Return the queue to which a publisher would send what *handler* takes."""
-        if handler.queue:
-            return handler.queue
-        routed = self.amqp.router.route({}, handler.name)["queue"]
+        return handler.queue or self._routed(handler.name)
+
+    def queue_for(self, task: str) -> str:
+        """Return the queue to which *task*, which may be unknown here, would be sent."""
+        handler = self.handlers.get(task)
+        return self._routed(task) if handler is None else self._home_of(handler)
+
+    def _routed(self, task: str) -> str:
+        routed = self.amqp.router.route({}, task)["queue"]
         return str(getattr(routed, "name", routed))
 
     def clearance(self) -> Clearance:

@@ -43,7 +43,10 @@ class Salvage:
         *code* says in one word what is wrong with it. The letter's id follows from queue and
         body, so that doing it twice is harmless (21).
         """
-        letter = self._letter(message, error, code)
+        self.keep(self._letter(message, error, code))
+
+    def keep(self, letter: DeadLetter) -> None:
+        """Return once *letter* is in its queue and that a fact; raises whatever is away."""
         put_one(self.dead_letters, letter)
         self.facts.append([_fact(letter)])
 

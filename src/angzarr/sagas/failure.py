@@ -14,6 +14,8 @@ from angzarr.sagas.rejection import Rejection, Target, target_of
 from angzarr.wire import rejection_pb2
 
 EVENT_TYPE: Final = "angzarr.SagaCompensationFailed"
+#: The handler that ships: it counts and says it.
+HANDLER: Final = "angzarr.saga_failures"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,10 @@ class SagaMeters:
             "saga_compensations_failed",
             description="Rejected commands whose source failed or answered nothing",
         )
+        self._gave_up = meter.create_counter(
+            "saga_compensation_failed_events",
+            description="SagaCompensationFailed events: nobody undid what a saga set off",
+        )
         self._latency = meter.create_histogram(
             "saga_compensation_latency_seconds",
             description="From the rejection of a command to the end of its compensation",
@@ -41,3 +45,7 @@ class SagaMeters:
         else:
             self._handled.add(1, {"saga": saga, "result": status.value})
         self._latency.record(seconds, {"saga": saga})
+
+    def gave_up(self, saga: str) -> None:
+        """Count a `SagaCompensationFailed`."""
+        self._gave_up.add(1, {"saga": saga})

@@ -1,0 +1,219 @@
+"""Enlisting: aggregates, sagas and process managers become handlers (spec C1 to C5).
+
+A command is a message to one task, ``command.<domain>.<type>``; whoever sends it need not import
+what takes it, only route it (Celery's ``task_routes``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from angzarr import books_wiring, wiring
+from angzarr.adapters.celery.binding import body_of
+from angzarr.aggregates.aggregate import Aggregate, AggregateType
+from angzarr.aggregates.command import task_of
+from angzarr.aggregates.declaring import Method
+from angzarr.chains import Chains, Reacting
+from angzarr.delivery.context import Context
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.handlers import Bind
+from angzarr.errors import ConfigurationError, Skip
+from angzarr.escalating import Escalating
+from angzarr.events.event import Event, check_domain
+from angzarr.per_process import OncePerProcess
+from angzarr.sagas.failure import HANDLER, SagaCompensationFailed
+from angzarr.sagas.rejection import from_event, notification_task
+from angzarr.sagas.saga import ProcessManager, Saga
+
+B = TypeVar("B", bound=Aggregate[Any])
+C = TypeVar("C")
+A = TypeVar("A", bound=AggregateType)
+S = TypeVar("S", bound=type[Saga])
+P = TypeVar("P", bound=type[ProcessManager[Any]])
+
+
+class Enlisting(Escalating):
+    """What an app does to take commands, and events of sagas."""
+
+    _chains: OncePerProcess[Chains]
+    _reacting: OncePerProcess[Reacting]
+    #: By domain; process managers have their name for a domain.
+    aggregates: dict[str, AggregateType]
+
+    def aggregate(
+        self,
+        domain: str,
+        *,
+        queue: str | None = None,
+        snapshot_every: int = 0,
+        **options: Any,
+    ) -> Callable[[A], A]:
+        """Register a class for the aggregates of *domain*: its commands and notifications.
+
+        A snapshot is kept every *snapshot_every* events. *options* are those of `handler`
+        (policy, limit, breaker, …) and of Celery's tasks. Raises ConfigurationError,
+        DuplicateHandler or InvalidDomainName at once.
+        """
+        check_domain(domain)
+
+        def register(kind: A) -> A:
+            kind.domain, kind.snapshot_every = domain, snapshot_every
+            kind.check()
+            self._keep(kind)
+            self._take_commands(kind, queue, options)
+            return kind
+
+        return register
+
+    def saga(
+        self, name: str, *, source: str | None = None, queue: str | None = None, **options: Any
+    ) -> Callable[[S], S]:
+        """Register a saga: each of its methods takes the events of a type.
+
+        Events of other domains than *source* are skipped. The name stands in ids: it must stay as
+        it is while events are on their way.
+        """
+        check_domain(name)
+        if source is not None:
+            check_domain(source)
+
+        def register(kind: S) -> S:
+            kind.name = name
+            kind.check()
+            for event_type, method in kind.methods.reacts_to.items():
+                self._take(
+                    f"saga.{name}.{event_type}",
+                    _binding(self._reacting, _data(method), _of_domain(source, _reacting(kind))),
+                    decode=method.decode,
+                    event_type=event_type,
+                    domain=source,
+                    queue=queue,
+                    **options,
+                )
+            return kind
+
+        return register
+
+    def process_manager(
+        self, name: str, *, queue: str | None = None, snapshot_every: int = 0, **options: Any
+    ) -> Callable[[P], P]:
+        """Register a process manager; *name* is the domain of its books, too."""
+        check_domain(name)
+
+        def register(kind: P) -> P:
+            kind.name = kind.domain = name
+            kind.snapshot_every = snapshot_every
+            kind.check()
+            self._keep(kind)
+            for event_type, method in kind.methods.reacts_to.items():
+                self._take(
+                    f"process.{name}.{event_type}",
+                    _binding(self._chains, _data(method), _managing(kind)),
+                    decode=method.decode,
+                    event_type=event_type,
+                    domain=name,
+                    queue=queue,
+                    **options,
+                )
+            self._take_commands(kind, queue, options)
+            return kind
+
+        return register
+
+    def _watch_failures(self) -> None:
+        """Register what counts and logs that compensations failed (spec C6), once."""
+        if self.handlers.get(HANDLER) is not None:
+            return
+
+        def saga_failures(event: SagaCompensationFailed, ctx: Context) -> None:
+            told = {"saga_name": event.saga_name, "triggering_domain": event.triggering_aggregate[0],
+                    "triggering_root": event.triggering_aggregate[1],
+                    "rejection_reason": event.rejection_reason,
+                    "compensation_failure_reason": event.compensation_failure_reason,
+                    "correlation_id": ctx.event.correlation_id}  # fmt: skip
+            wiring.write_error("angzarr.sagas", "saga_compensation_failed", told)
+            wiring.saga_meters().gave_up(event.saga_name)
+
+        domain = self.settings.saga_compensation.fallback_domain
+        self.handler(SagaCompensationFailed, domain=domain, name=HANDLER)(saga_failures)
+
+    def check_books(self) -> None:
+        """Refuse aggregates without books; raises ConfigurationError, MissingExtra."""
+        if self.aggregates:
+            books_wiring.open_shelves(self.settings, self.broker_url).close()
+
+    def _keep(self, kind: AggregateType) -> None:
+        other = self.aggregates.setdefault(kind.domain, kind)
+        if other is not kind:
+            msg = (
+                f"the domain {kind.domain!r} has two aggregates, {other.__qualname__} and"
+                f" {kind.__qualname__}: its books can be those of one only"
+            )
+            raise ConfigurationError(msg)
+
+    # -- as handlers -------------------------------------------------------------------------
+
+    def _take_commands(
+        self, kind: AggregateType, queue: str | None, options: Mapping[str, Any]
+    ) -> None:
+        """Register what carries out the commands of *kind*, and what tells it of rejections."""
+        self._watch_failures()
+        for command, method in kind.methods.handles.items():
+            bind = _binding(self._chains, _data(method), Chains.carry_out)
+            task = task_of(kind.domain, command)
+            self._take(task, bind, domain=kind.domain, queue=queue, **options)
+        bind = _binding(self._chains, from_event, _notifying(kind))
+        task = notification_task(kind.domain)
+        self._take(task, bind, domain=kind.domain, queue=queue, **options)
+
+    def _take(self, name: str, bind: Bind, **options: Any) -> None:
+        self.take(name, bind, _called_directly, **options)
+
+
+def _binding(
+    road: OncePerProcess[C], decode: Callable[[Event], object], run: Callable[[C, Context], Any]
+) -> Bind:
+    """Bind deliveries to *run*; what *decode* refuses is refused before anything is claimed."""
+
+    def bind(delivery: Delivery, context: Context) -> Callable[[], Any]:
+        body_of(delivery)
+        decode(delivery.event)
+        return lambda: run(road.get(), context)
+
+    return bind
+
+
+def _reacting(kind: type[Saga]) -> Callable[[Reacting, Context], Any]:
+    return lambda road, context: road.react(kind, context)
+
+
+def _managing(kind: type[ProcessManager[Any]]) -> Callable[[Chains, Context], Any]:
+    return lambda chains, context: chains.manage(kind, context)
+
+
+def _notifying(kind: AggregateType) -> Callable[[Chains, Context], Any]:
+    return lambda chains, context: chains.notified(kind, context)
+
+
+def _data(method: Method) -> Callable[[Event], object]:
+    return lambda event: method.decode(event.data)
+
+
+def _of_domain(domain: str | None, run: Callable[[C, Context], Any]) -> Callable[[C, Context], Any]:
+    """Let *run* have the events of *domain* only."""
+
+    def checked(road: C, context: Context) -> Any:
+        if domain is not None and context.event.domain != domain:
+            msg = (
+                f"it is of domain {context.event.domain!r}, and the saga takes those of {domain!r}"
+            )
+            raise Skip(msg)
+        return run(road, context)
+
+    return checked
+
+
+def _called_directly(_data: Any) -> None:
+    msg = "this task runs in a worker, by a message: send the command or the event instead"
+    raise ConfigurationError(msg)
