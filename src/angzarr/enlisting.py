@@ -127,11 +127,15 @@ class Enlisting(Escalating):
             return
 
         def saga_failures(event: SagaCompensationFailed, ctx: Context) -> None:
-            told = {"saga_name": event.saga_name, "triggering_domain": event.triggering_aggregate[0],
-                    "triggering_root": event.triggering_aggregate[1],
-                    "rejection_reason": event.rejection_reason,
-                    "compensation_failure_reason": event.compensation_failure_reason,
-                    "correlation_id": ctx.event.correlation_id}  # fmt: skip
+            source = event.triggering_aggregate
+            told = {
+                "saga_name": event.saga_name,
+                "triggering_domain": source.domain,
+                "triggering_root": source.root,
+                "rejection_reason": event.rejection_reason,
+                "compensation_failure_reason": event.compensation_failure_reason,
+                "correlation_id": ctx.event.correlation_id,
+            }
             wiring.write_error("angzarr.sagas", "saga_compensation_failed", told)
             wiring.saga_meters().gave_up(event.saga_name)
 
