@@ -7,6 +7,7 @@ import json
 import os
 import random
 import uuid
+from collections import deque
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -129,11 +130,11 @@ class World:
 
     def settle_all(self, commands: list[Any]) -> Told:
         """Send *commands*, which are callables, at drawn moments; deliver until nothing is left."""
-        commands = commands[::-1]
+        left = deque(commands)
         while True:
             self._fetch()
-            if commands and (not self.pending or self.chance.random() < 0.3):
-                commands.pop()()
+            if left and (not self.pending or self.chance.random() < 0.3):
+                left.popleft()()
             elif self.pending:
                 self._deliver(self.pending.pop(self.chance.randrange(len(self.pending))))
             elif not self._replay():
