@@ -9,7 +9,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Engine, RowMapping, Select, Table, delete, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    RowMapping,
+    Select,
+    Table,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.book_rows import (
@@ -74,17 +86,19 @@ class SqlEventBooks(EventBooks):
         """Return the book and what was decided of *cause*."""
 
         def step(connection: Connection) -> Reading:
-            snapshot = None if whole else _newest(connection, address)
-            first = 0 if snapshot is None else snapshot.sequence
-            events = _events(connection, address, first)
+            row = connection.execute(_head(address, cause)).mappings().first()
+            if row is None:
+                return Reading(Book(address=address))
+            has_snapshot = row["state"] is not None and not whole
+            snapshot = snapshot_of(row) if has_snapshot else None
+            first, following = (snapshot.sequence if snapshot else 0), row["next_sequence"]
             book = Book(
                 address=address,
-                events=events,
+                events=_events(connection, address, first) if first < following else (),
                 snapshot=snapshot,
-                next_sequence=_next_sequence(connection, address),
+                next_sequence=following,
             )
-            decision = None if cause is None else _decided(connection, address, cause)
-            return Reading(book, decision)
+            return Reading(book, _decision(connection, address, row))
 
         self._prepare()
         return in_transaction(self._reading, step)
@@ -94,11 +108,14 @@ class SqlEventBooks(EventBooks):
 
         def step(connection: Connection) -> Answer:
             first = self._hold(connection, write.address)
-            if decided := _decided(connection, write.address, write.decision.cause):
-                return Kept(decided, anew=False)
-            if write.expected is not None and write.expected != first:
-                return Stale(first)
-            return Kept(self._append(connection, write, first), anew=True)
+            stale = write.expected is not None and write.expected != first
+            if stale or not self._keep(connection, write, first):
+                row = (
+                    connection.execute(_head(write.address, write.decision.cause)).mappings().one()
+                )
+                decided = _decision(connection, write.address, row)
+                return Stale(first) if decided is None else Kept(decided, anew=False)
+            return Kept(_append(connection, write, first), anew=True)
 
         self._prepare()
         return in_transaction(self._engine, step)
@@ -116,17 +133,12 @@ class SqlEventBooks(EventBooks):
         ).returning(event_books.c.next_sequence)
         return int(connection.execute(held).scalar_one())
 
-    def _append(self, connection: Connection, write: Write, first: int) -> Decision:
-        events = numbered(write.decision.events, write.address, first)
+    def _keep(self, connection: Connection, write: Write, first: int) -> bool:
+        """Keep the decision, unless there is one of the same cause; tell which."""
         row = decision_row(write.decision, write.address, first, self._clock.now())
-        connection.execute(insert(book_decisions), row)
-        if events:
-            connection.execute(insert(book_events), [event_row(event) for event in events])
-            onwards = update(event_books).where(*_at(event_books, write.address))
-            connection.execute(onwards.values(next_sequence=first + len(events)))
-        if write.snapshot is not None:
-            _replace(connection, write.snapshot, write.address)
-        return replace(write.decision, events=events)
+        fresh = self._insert(book_decisions).values(**row).on_conflict_do_nothing()
+        kept = fresh.returning(book_decisions.c.first_sequence)
+        return connection.execute(kept).first() is not None
 
     def _prepare(self) -> None:
         if not self._ready:
@@ -148,15 +160,45 @@ def _all_at(table: Table, address: Address) -> Select[Any]:
     return select(table).where(*_at(table, address))
 
 
-def _newest(connection: Connection, address: Address) -> Snapshot | None:
-    newest = _all_at(book_snapshots, address).order_by(book_snapshots.c.sequence.desc()).limit(1)
-    row = connection.execute(newest).mappings().first()
-    return None if row is None else snapshot_of(row)
+def _head(address: Address, cause: str | None) -> Select[Any]:
+    """Return the question where a book is, with its newest snapshot and a cause's decision."""
+    books, decisions, snapshots = event_books, book_decisions, book_snapshots
+    newest = select(func.max(snapshots.c.sequence)).where(*_at(snapshots, address))
+    of_cause = and_(*_at(decisions, address), decisions.c.cause == cause)
+    joined = books.outerjoin(
+        snapshots, and_(*_at(snapshots, address), snapshots.c.sequence == newest.scalar_subquery())
+    )
+    columns = [books.c.next_sequence, *_own(snapshots)]
+    if cause is not None:
+        joined = joined.outerjoin(decisions, of_cause)
+        columns += _own(decisions)
+    return select(*columns).select_from(joined).where(*_at(books, address))
 
 
-def _next_sequence(connection: Connection, address: Address) -> int:
-    wanted = select(event_books.c.next_sequence).where(*_at(event_books, address))
-    return int(connection.execute(wanted).scalar() or 0)
+def _own(table: Table) -> list[Any]:
+    """Return the columns of *table* besides the address."""
+    return [column for column in table.c if column.name not in Address._fields]
+
+
+def _decision(connection: Connection, address: Address, row: RowMapping) -> Decision | None:
+    """Return the decision in *row*, if there is one, with the events that it appended."""
+    if row.get("cause") is None:
+        return None
+    count = row["event_count"]
+    events = _events(connection, address, row["first_sequence"], count) if count else ()
+    return decision_of(row, events)
+
+
+def _append(connection: Connection, write: Write, first: int) -> Decision:
+    """Append the events of a decision that is kept."""
+    events = numbered(write.decision.events, write.address, first)
+    if events:
+        connection.execute(insert(book_events), [event_row(event) for event in events])
+        onwards = update(event_books).where(*_at(event_books, write.address))
+        connection.execute(onwards.values(next_sequence=first + len(events)))
+    if write.snapshot is not None:
+        _replace(connection, write.snapshot, write.address)
+    return replace(write.decision, events=events)
 
 
 def _events(
@@ -167,16 +209,6 @@ def _events(
     if count is not None:
         wanted = wanted.where(place < first + count)
     return tuple(event_of(row) for row in connection.execute(wanted).mappings())
-
-
-def _decided(connection: Connection, address: Address, cause: str) -> Decision | None:
-    wanted = _all_at(book_decisions, address).where(book_decisions.c.cause == cause)
-    row: RowMapping | None = connection.execute(wanted).mappings().first()
-    if row is None:
-        return None
-    count = row["event_count"]
-    events = _events(connection, address, row["first_sequence"], count) if count else ()
-    return decision_of(row, events)
 
 
 def _replace(connection: Connection, snapshot: Snapshot, address: Address) -> None:
