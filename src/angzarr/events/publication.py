@@ -60,6 +60,7 @@ class Publication:
             priority=Priority(self.priority or Priority.DEFAULT),
             config_pins=dict(self.config_pins or {}),
             occurred_at=self.occurred_at or now,
+            depth=0 if cause is None else cause.depth + 1,
         )
 
     @property
