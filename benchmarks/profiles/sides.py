@@ -77,7 +77,7 @@ def angzarr_side(events: int, *, rides: bool) -> Side:
     )
     cache = CompletedCache(ReadyStore())
     nobody = cast("Any", None)
-    claims = Claims(cache, nobody, nobody)  # no lease is taken here, and no fleet told
+    claims = Claims(cache, nobody, nobody, nobody)  # no lease is taken, no fleet or log is told
     app._claims = OncePerProcess(lambda: claims)  # noqa: SLF001 - the one seam
     app.conf.task_ignore_result = True
     app.finalize(auto=True)

@@ -24,6 +24,7 @@ __all__ = [
     "Category",
     "Command",
     "CommandRejectedError",
+    "CompensationAction",
     "CompensationContext",
     "Context",
     "Event",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from angzarr.aggregates.execute import Intent, aexecute_with_retry, execute_with_retry
     from angzarr.aggregates.merge import MergeStrategy
     from angzarr.app import Angzarr
+    from angzarr.delivery.compensation import CompensationAction
     from angzarr.delivery.context import Context
     from angzarr.errors import (
         AngzarrError,
@@ -105,6 +107,7 @@ else:  # hidden from type checkers, which would take every name for granted
     #: Module → the public names it holds.
     _HOMES = {
         "angzarr.app": ("Angzarr",),
+        "angzarr.delivery.compensation": ("CompensationAction",),
         "angzarr.aggregates.aggregate": ("Aggregate",),
         "angzarr.aggregates.book": ("Address",),
         "angzarr.aggregates.command": ("Command",),

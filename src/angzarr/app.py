@@ -197,10 +197,8 @@ class Angzarr(Commanding):
             raise ConfigurationError(msg)
         headers = {**(task.request.headers or {}), "id": task.request.id}
         in_place = InPlace(judge=build_judge(self, SystemClock()), stopping=self.stopping)
-        make_breaker = partial(guard_of, self, handler)
-        return run_eagerly(
-            handler, in_place, headers, args, kwargs, wiring.bound_logger(), make_breaker
-        )
+        log, breaker = wiring.bound_logger(), partial(guard_of, self, handler)
+        return run_eagerly(handler, in_place, self.undos, headers, args, kwargs, log, breaker)
 
     # -- a worker's life ---------------------------------------------------------------------
 
@@ -221,7 +219,7 @@ class Angzarr(Commanding):
         self.finalize(auto=True)
         decompression.bound()
         safety.check(self, transport_of(self))
-        safety.check_pool(self, pool, self._is_async, limits)
+        safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
         checks.check_servers(self)
         check_queues(self)
         self.check_escalations()

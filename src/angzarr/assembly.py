@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from billiard.exceptions import TimeLimitExceeded
 from kombu.utils.json import dumps, loads
 
 from angzarr import books_wiring, fleet_wiring, letter_wiring, protection_wiring, wiring
@@ -36,6 +37,7 @@ from angzarr.delivery.hold import Hold, TriedOnce
 from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
+from angzarr.delivery.last_start import LastStarts
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
@@ -43,6 +45,7 @@ from angzarr.delivery.salvage import Salvage
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.switching import Switching
+from angzarr.delivery.undoing import Undoing
 from angzarr.delivery.wave import Waves
 from angzarr.flow import guard_of
 from angzarr.resilience.idempotency import IdempotencyStore
@@ -63,9 +66,20 @@ def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
     store = app.claims.store
     hold = hold_class(clock=clock, chance=random.random, stopping=app.stopping)
     hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
+    settler = _settler(app, clock, store, publisher)
+    judge = build_judge(app, clock)
+    undoing = Undoing(
+        undos=app.undos,
+        log=app.claims.steps,
+        judge=judge,
+        facts=settler.facts,
+        hold=hold,
+        here=hold_class is Hold,
+        time_over=TimeLimitExceeded,
+    )
     return Road(
-        pipeline=_pipeline(app, clock, store, hold, hooks),
-        settler=_settler(app, clock, store, publisher),
+        pipeline=_pipeline(app, judge, hold, hooks, undoing),
+        settler=settler,
         store=store,
         hold=hold,
         hooks=hooks,
@@ -159,10 +173,8 @@ def _waves(app: Any, road: Road) -> Waves | None:
     )
 
 
-def _pipeline(
-    app: Any, clock: Clock, store: IdempotencyStore, hold: Hold, hooks: Hooks
-) -> Pipeline:
-    results, judge = Results(dumps=dumps, loads=loads), build_judge(app, clock)
+def _pipeline(app: Any, judge: Judge, hold: Hold, hooks: Hooks, undoing: Undoing) -> Pipeline:
+    results, store, clock = Results(dumps=dumps, loads=loads), app.claims.store, judge.clock
     return Pipeline(
         handlers=app.handlers,
         store=store,
@@ -186,6 +198,8 @@ def _pipeline(
         make_log=wiring.bound_logger(),
         make_breaker=partial(guard_of, app),
         in_place=InPlace(judge=judge, stopping=app.stopping, time_limit=partial(_time_limit, app)),
+        undoing=undoing,
+        last_starts=LastStarts(store=store, hold=hold),
         most_starts=app.settings.most_starts,
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import partial
-from typing import Any, NoReturn, overload
+from functools import cached_property, partial
+from typing import Any, NoReturn, TypeVar, overload
 
 from celery import Celery
 from celery.exceptions import Ignore
@@ -14,6 +14,7 @@ from kombu import Queue
 
 from angzarr.adapters.celery.binding import event_binding, event_decoder, task_binding
 from angzarr.adapters.celery.task import RoadTask
+from angzarr.delivery.compensation import Undos
 from angzarr.delivery.handlers import Bind, Handler, Handlers
 from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.codec import event_type_of
@@ -25,6 +26,8 @@ from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.settings import Settings
 
+UndoFunction = TypeVar("UndoFunction", bound=Callable[[Any], Any])
+
 
 class Registering(Celery):
     """What an app does to register; half of `Angzarr`."""
@@ -32,6 +35,11 @@ class Registering(Celery):
     handlers: Handlers
     policy_rules: PolicyRules
     settings: Settings
+
+    @cached_property
+    def undos(self) -> Undos:
+        """What undoes finished steps, by name."""
+        return Undos()
 
     def handler(
         self,
@@ -92,6 +100,29 @@ class Registering(Celery):
             )
 
         return register
+
+    @overload
+    def undo(self, function: UndoFunction, /) -> UndoFunction: ...
+
+    @overload
+    def undo(self, /, *, name: str) -> Callable[[UndoFunction], UndoFunction]: ...
+
+    def undo(self, function: Any = None, /, *, name: str | None = None) -> Any:
+        """Register a function, sync or async, that undoes a finished step: ``f(data)``.
+
+        It may be called more than once, and by another process than the one that finished the
+        step, which finds it by *name* (else by module and function): keep the name while steps
+        may wait. Raises ConfigurationError for what takes no single value, DuplicateHandler for a
+        name that is taken.
+        """
+        if function is None:
+            return partial(self._add_undo, name=name)
+        return self._add_undo(function)
+
+    def _add_undo(self, function: Any, name: str | None = None) -> Any:
+        known_as = name or self.gen_task_name(function.__name__, function.__module__)
+        self.undos.add(known_as, function)
+        return function
 
     def take(
         self,

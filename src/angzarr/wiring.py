@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from celery import signals
 
+from angzarr.delivery.compensation import StepLog
 from angzarr.delivery.hooks import Hook
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
@@ -46,6 +47,8 @@ class Claims(NamedTuple):
     store: IdempotencyStore
     leases: OwnerLeases
     fleet: Fleet
+    #: Logs of the steps that handlers have finished.
+    steps: StepLog
     #: Deletes some expired records, where the store does not do it by itself.
     sweep: Callable[[], object] | None = None
     #: Makes what our Redis transport takes to end a claim with an acknowledgement; None: cannot.
@@ -119,10 +122,12 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one)
         leases = claims.RedisOwnerLeases(client, prefix=prefix)
         fleet = adapter("redis.fleet", "redis").RedisFleet(client, prefix=prefix)
+        steps = adapter("redis.steps", "redis").RedisStepLog(client, prefix=prefix)
         return Claims(
             store,
             leases,
             fleet,
+            steps,
             make_ending=partial(_redis_ending, store, adapter("redis.step", "redis").Ending),
         )
     if scheme.startswith(("sqlite", "postgresql")):
@@ -130,12 +135,18 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         engine = sql_engine(url, power_safe=False)
         store, owners = claims.SqlIdempotencyStore(engine), claims.SqlOwnerLeases(engine)
         fleet = importlib.import_module("angzarr.adapters.sql.fleet").SqlFleet(engine)
-        return Claims(store, owners, fleet, lambda: (store.sweep(_SWEPT), owners.sweep(_SWEPT)))
+        # A claim that a power cut forgets is made again, a finished step is not undone.
+        safe = sql_engine(url) if scheme.startswith("sqlite") else engine
+        steps = importlib.import_module("angzarr.adapters.sql.steps").SqlStepLog(safe)
+        swept = (store, owners, steps)
+        return Claims(store, owners, fleet, steps, lambda: [one.sweep(_SWEPT) for one in swept])
     if scheme == "memory":
         claims = importlib.import_module("angzarr.adapters.memory.idempotency")
         leases = claims.MemoryOwnerLeases()
         fleet = importlib.import_module("angzarr.adapters.memory.fleet").MemoryFleet(leases)
-        return Claims(claims.MemoryIdempotencyStore(leases), leases, fleet)
+        store = claims.MemoryIdempotencyStore(leases)
+        steps = importlib.import_module("angzarr.adapters.memory.steps").MemoryStepLog(store)
+        return Claims(store, leases, fleet, steps)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)
 

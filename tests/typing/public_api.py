@@ -13,6 +13,7 @@ from angzarr import (
     Angzarr,
     AngzarrError,
     Category,
+    CompensationAction,
     Context,
     Event,
     GiveUp,
@@ -73,6 +74,27 @@ def sync_to_crm(event: OrderPlaced, ctx: Context) -> str:
     assert_type(ctx.event, Event)
     assert_type(ctx.retry(int, "1", base=2), int)
     return ctx.retry(str.upper, event.order_id, policy="grpc_connection")
+
+
+@app.undo
+def release(data: dict[str, str]) -> None: ...
+
+
+@app.undo(name="shop.recall")
+async def recall(data: str) -> None: ...
+
+
+@app.handler(OrderPlaced, domain="stock")
+def reserve(event: OrderPlaced, ctx: Context) -> None:
+    ctx.register_compensation(
+        CompensationAction("reserve stock", execute=release, data={"order_id": event.order_id})
+    )
+    assert_type(release({}), None)
+
+
+@app.handler(OrderPlaced, domain="parcel")
+async def ship(event: OrderPlaced, ctx: Context) -> None:
+    await ctx.aregister_compensation(CompensationAction("ship", recall, event.order_id))
 
 
 def keep_for_later(event: OrderPaid) -> None: ...

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr import Angzarr, Limit
+from angzarr import Angzarr, CompensationAction, GiveUp, Limit
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.resilience.budget import BudgetSettings
 
 CRM = Limit("crm", rate=50, concurrency=8)
@@ -141,3 +141,50 @@ def test_two_that_undo_each_other_are_refused(make_app):
 
     with pytest.raises(ConfigurationError, match="names it in turn: name another"):
         app.compensations()
+
+
+def release(data):
+    """Undo a step."""
+
+
+async def recall(data):
+    """Undo a step."""
+
+
+def test_an_undo_function_is_known_by_its_module_and_name_or_as_told(make_app):
+    app = make_app()
+    assert app.undo(release) is release
+    assert app.undo(name="shop.recall")(recall) is recall
+    assert app.undo(release) is release, "once more is no second one"
+    step = app.undos.step(CompensationAction("reserve stock", release, {"n": 1}))
+    assert step == ("reserve stock", f"{__name__}.release", '{"n": 1}')
+    assert app.undos.step(CompensationAction("ship", recall)).undo == "shop.recall"
+    assert app.undos.asynchronous() == ["shop.recall"]
+
+
+def test_two_undo_functions_of_one_name_are_refused(make_app):
+    app = make_app()
+    app.undo(name="shop.undo")(release)
+    with pytest.raises(DuplicateHandler, match=r"shop\.undo.* rename one"):
+        app.undo(name="shop.undo")(recall)
+
+
+@pytest.mark.parametrize("function", [lambda: None, lambda _a, _b: None, lambda *, key: key])
+def test_what_takes_no_single_value_cannot_undo_a_step(make_app, function):
+    with pytest.raises(ConfigurationError, match="called with one value"):
+        make_app().undo(name="shop.undo")(function)
+
+
+def test_an_app_that_runs_eagerly_undoes_in_place(make_app):
+    app, undone = make_app(), []
+    app.conf.task_always_eager = True
+    app.undo(name="shop.undo")(undo := undone.append)
+
+    @app.handler("Sold", name="shop.sell")
+    def sell(event, ctx):
+        for step in ("one", "two"):
+            ctx.register_compensation(CompensationAction(step, undo, step))
+        raise GiveUp("no")
+
+    assert sell.apply(args=({},)).failed()
+    assert undone == ["two", "one"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
+from angzarr.delivery.compensation import CompensationAction
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
@@ -43,15 +44,39 @@ def no_retries(_policy: Policy | str) -> StepRetries:
     raise ConfigurationError(msg)
 
 
+class FinishedSteps(Protocol):
+    """Takes note of steps that a handler has finished."""
+
+    def register(self, action: CompensationAction, /) -> None:
+        """Return once it is written."""
+
+    async def aregister(self, action: CompensationAction, /) -> None:
+        """Return once it is written; others run in the event loop meanwhile."""
+
+
+class NoSteps:
+    """Refuses: this context belongs to no app."""
+
+    def register(self, action: CompensationAction, /) -> None:
+        """Refuse."""
+        msg = f"step {action.name!r} is kept nowhere: this context belongs to no app"
+        raise ConfigurationError(msg)
+
+    async def aregister(self, action: CompensationAction, /) -> None:
+        """Refuse."""
+        self.register(action)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Given to a handler as its second argument. It reads; it changes nothing."""
+    """Given to a handler as its second argument. It changes nothing of the delivery."""
 
     delivery: Delivery
     policy: Policy
     make_log: Callable[[Mapping[str, Any]], Any]
     make_breaker: Callable[[str], BreakerGuard] = no_breaker
     make_retries: Callable[[Policy | str], StepRetries] = no_retries
+    steps: FinishedSteps = field(default_factory=NoSteps)
     make_final: Callable[[Exception], bool] = lambda _error: True
 
     def breaker(self, name: str, *, key: object = None) -> BreakerGuard:
@@ -92,6 +117,21 @@ class Context:
     ) -> T:
         """Await *function* as `retry` calls one; other coroutines go on during its pauses."""
         return await self.make_retries(policy).acall(partial(function, *args, **kwargs))
+
+    def register_compensation(self, action: CompensationAction) -> None:
+        """Write down how to undo a step that is finished; call it right after the step.
+
+        Should this run of the handler fail, be it killed, the steps are undone in reverse order
+        before the outcome is settled. A step of a name that is there already is replaced, and is
+        the last. Raises ConfigurationError for a function without ``@app.undo``, too many steps
+        and within an event loop; UnserializableEvent for data that are no JSON; StoreUnavailable,
+        in which case the step is undone all the same unless this process dies first.
+        """
+        self.steps.register(action)
+
+    async def aregister_compensation(self, action: CompensationAction) -> None:
+        """Do what `register_compensation` does; other coroutines go on meanwhile."""
+        await self.steps.aregister(action)
 
     def is_final(self, error: Exception) -> bool:
         """Tell whether the event would be handled no more if the handler raised *error* now.

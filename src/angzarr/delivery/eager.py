@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from angzarr.delivery.colour import run as run_coroutine
+from angzarr.delivery.compensation import Undos, to_undo
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import read
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.in_place import InPlace
+from angzarr.delivery.steps import POLICY, Steps
+from angzarr.delivery.undoing import call_undo
 from angzarr.events.message import Message
 from angzarr.resilience.breaker_guard import BreakerGuard
+
+_log = logging.getLogger("angzarr.delivery")
 
 
 def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
     handler: Handler,
     in_place: InPlace,
+    undos: Undos,
     headers: Mapping[str, Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -27,7 +34,8 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
 ) -> Any:
     """Return the handler's value: decoded as in a worker, but neither claimed nor retried.
 
-    What the handler itself tries again (``ctx.retry``) it does here, too.
+    What the handler itself tries again (``ctx.retry``) it does here, too, and its finished steps
+    are undone where it raises, as long as this process lives.
     """
     message = Message(
         body=b"",
@@ -38,16 +46,30 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
     )
     delivery = read(message, args=args, kwargs=kwargs, token="", owner="")
     judge = in_place.judge
+    retries = partial(in_place.retrying, delivery, handler, judge.clock.now())
+    steps = Steps(delivery, handler, undos, None, retries)
     context = Context(
         delivery=delivery,
         policy=judge.policy(delivery, handler),
         make_log=make_log,
         make_breaker=make_breaker,
-        make_retries=partial(in_place.retrying, delivery, handler, judge.clock.now()),
+        make_retries=retries,
+        steps=steps,
     )
     running = RUNNING.set(delivery)
     try:
         value = handler.bind(delivery, context)()
         return run_coroutine(value) if inspect.iscoroutine(value) else value
+    except Exception:
+        _undo(steps, undos)
+        raise
     finally:
         RUNNING.reset(running)
+
+
+def _undo(steps: Steps, undos: Undos) -> None:
+    for step in to_undo((), steps.unwritten):
+        try:
+            call_undo(undos, step, steps.retries(POLICY))
+        except Exception:  # noqa: BLE001 - one failing undo does not stop the rest
+            _log.exception("step_not_undone: %r", step.name)

@@ -19,6 +19,8 @@ class Handled:
     result: str | None = None
     #: What the handler raised to say that it finished (Celery's Ignore), told on as it is.
     raised: BaseException | None = None
+    #: Whether a log of finished steps may be there, which ends with the claim.
+    clears: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,8 @@ class Skipped:
     seen: Classification | None = None
     #: The id of the switch that dropped it, if that is why.
     switch: str | None = None
+    #: Whether a log of finished steps may be there, which ends with the claim.
+    clears: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,8 @@ flow control and the handler; `settle` makes the outcome true afterwards (spec D
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -34,6 +33,7 @@ from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
+from angzarr.delivery.last_start import LastStarts
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -45,6 +45,8 @@ from angzarr.delivery.outcome import (
 )
 from angzarr.delivery.results import Results
 from angzarr.delivery.schedule import SLEPT
+from angzarr.delivery.steps import Steps
+from angzarr.delivery.undoing import Undoing
 from angzarr.errors import (
     DecodeError,
     DeliveryError,
@@ -86,9 +88,9 @@ class Pipeline:
     #: Makes a breaker around one call inside a handler.
     make_breaker: Callable[[Handler | None, str], BreakerGuard]
     in_place: InPlace
+    undoing: Undoing
+    last_starts: LastStarts
     most_starts: int = MOST_STARTS
-    #: Held by the event of this process whose last start runs (`_begin`).
-    last_start: threading.Lock = field(default_factory=threading.Lock)
 
     def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:
         """Return what becomes of *delivery*; raises GivenBack if the worker stops first.
@@ -103,29 +105,40 @@ class Pipeline:
             missing = DecodeError(f"no handler is registered as {delivery.handler!r}")
             return self._unreadable(delivery, None, missing, NO_HANDLER)
         policy = self.judge.policy(delivery, handler)
+        retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
+        steps = self.undoing.open(delivery, handler, retries)
         context = Context(
             delivery=delivery,
             policy=policy,
             make_log=self.make_log,
             make_breaker=partial(self.make_breaker, handler),
-            make_retries=partial(self.in_place.retrying, delivery, handler, self.clock.now()),
+            make_retries=retries,
+            steps=steps,
             make_final=partial(self.judge.is_final, delivery, handler),
         )
         try:
             if failed is None:
-                go_on = partial(self._begin, run=run_of(delivery, handler, context))
+                go_on = partial(self._begin, steps, run=run_of(delivery, handler, context))
             else:
-                go_on = partial(self._ended, error=failed)
+                go_on = partial(self._fail, steps, error=failed)
             # Who claimed before has read the body and found that it can be compared.
             claim = delivery.claim if delivery.answer is None else None
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
             return self._unreadable(delivery, handler, error, UNREADABLE)
         return self._claim(delivery, handler, go_on, claim)
 
-    def no_follower(self, delivery: Delivery, error: DeliveryError) -> Outcome:
+    def no_follower(
+        self, delivery: Delivery, error: DeliveryError, *, clears: bool = False
+    ) -> Outcome:
         """Return what becomes of a delivery that was handled, but whose result cannot go on."""
         handler = self.handlers.get(delivery.handler)
-        return self.judge.dead(delivery, handler, error, Reason.REFUSED, NO_FOLLOWER)
+        dead = self.judge.dead(delivery, handler, error, Reason.REFUSED, NO_FOLLOWER)
+        if handler is None or not clears:
+            return dead
+        retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
+        steps = self.undoing.open(delivery, handler, retries)
+        self.undoing.meet(steps, left_some=True)
+        return self.undoing.after(steps, dead)
 
     def _early(self, delivery: Delivery) -> Postponed | None:
         if delivery.not_before is None:
@@ -141,15 +154,13 @@ class Pipeline:
         self,
         delivery: Delivery,
         handler: Handler,
-        go_on: Callable[[Delivery, Handler, int], Outcome],
+        go_on: Callable[[claims.Claimed], Outcome],
         claim: claims.Claim | None,
     ) -> Outcome:
         answer = delivery.answer if claim is None else self._ask(delivery, claim)
         match answer:
-            case claims.Claimed(starts=starts) if starts > self.most_starts:
-                return self._poison(delivery, handler, starts - 1)
-            case claims.Claimed(starts=starts):
-                return go_on(delivery, handler, starts)
+            case claims.Claimed():
+                return go_on(answer)
             case claims.AlreadyCompleted(result=None):
                 return Duplicate(kept=False)
             case claims.AlreadyCompleted(result=str(result)):
@@ -181,10 +192,15 @@ class Pipeline:
             _log.warning("result_unreadable: a duplicate goes without it: %s", error)
             return Duplicate(kept=False)
 
-    def _ended(
-        self, delivery: Delivery, handler: Handler, _starts: int, error: Exception
-    ) -> Outcome:
+    def _fail(self, steps: Steps, claimed: claims.Claimed, error: Exception) -> Outcome:
         """Return what becomes of a delivery that did not end by its handler's return (D7)."""
+        self.undoing.meet(steps, left_some=claimed.steps)
+        delivery, handler = steps.delivery, steps.handler
+        if claimed.starts > self.most_starts:
+            return self._poison(steps, claimed.starts)
+        return self.undoing.after(steps, self._ended(delivery, handler, error), error)
+
+    def _ended(self, delivery: Delivery, handler: Handler, error: Exception) -> Outcome:
         match error:
             case RevokedError():
                 return self.judge.dead(delivery, handler, error, Reason.REVOKED, REVOKED)
@@ -193,28 +209,28 @@ class Pipeline:
             case _:
                 return self.judge.failed(delivery, handler, error)[0]
 
-    def _begin(self, delivery: Delivery, handler: Handler, starts: int, run: Run) -> Outcome:
-        """Run it; the last start that it has runs beside no other last start of this process.
-
-        Whatever ran beside an event that kills its process has its starts too. Here the one is
-        told from the others (4). Who must wait waits as for an event in other hands, its claim
-        given back.
-        """
+    def _begin(self, steps: Steps, claimed: claims.Claimed, run: Run) -> Outcome:
+        """Run it, the last start that it has beside no other one: an undo may kill, too."""
+        starts, delivery = claimed.starts, steps.delivery
+        if claimed.steps or delivery.redelivered:
+            self.undoing.meet(steps, left_some=claimed.steps)
         unsettled = starts if delivery.rides else starts - 1
         if unsettled < self.most_starts - 1:
-            return self._admit(delivery, handler, run)
-        if not self.last_start.acquire(blocking=False):
-            release = claims.Release(counted=False, was_counted=not delivery.rides)
-            self.hold.until_done(
-                lambda: self.store.settle(delivery.key, delivery.token, release),
-                what="give its claim back",
-                event_id=delivery.event.id,
-            )
-            return Postponed(delay=IN_PROGRESS_WAIT, why="last start", claimed=False)
-        try:
-            return self._admit(delivery, handler, run)
-        finally:
-            self.last_start.release()
+            return self._run(steps, run)
+        if starts <= self.most_starts:
+            return self.last_starts.alone(delivery, partial(self._run, steps, run))
+        if not steps.known:
+            return self._poison(steps, starts)
+        return self.last_starts.alone(delivery, partial(self._poison, steps, starts))
+
+    def _run(self, steps: Steps, run: Run) -> Outcome:
+        """Run it, once what was left half undone is undone; then undo what it leaves behind."""
+        failed = self.undoing.resume(steps) if steps.known else None
+        if failed is not None:
+            outcome = self._ended(steps.delivery, steps.handler, failed)
+        else:
+            outcome = self._admit(steps.delivery, steps.handler, run)
+        return self.undoing.after(steps, outcome) if steps.known else outcome
 
     def _admit(self, delivery: Delivery, handler: Handler, run: Run) -> Outcome:
         passage = self.admission.enter(delivery, handler)
@@ -251,11 +267,15 @@ class Pipeline:
             breaker=stopped.breaker,
         )
 
-    def _poison(self, delivery: Delivery, handler: Handler, starts: int) -> DeadLettered:
+    def _poison(self, steps: Steps, starts: int) -> Outcome:
+        """Return its letter; if starts go on, it is an undo that kills, and is not called again."""
         error = PoisonError(
-            f"started {starts} times and never finished: it kills its worker, or is cut short"
+            f"started {starts - 1} times and never finished: it kills its worker, or is cut short"
         )
-        return self.judge.dead(delivery, handler, error, Reason.POISON, POISON)
+        dead = self.judge.dead(steps.delivery, steps.handler, error, Reason.POISON, POISON)
+        if starts > self.most_starts + 1:
+            return self.undoing.leave(steps, dead)
+        return self.undoing.after(steps, dead)
 
     def _conflict(self, delivery: Delivery, handler: Handler) -> DeadLettered:
         error = IdempotencyConflictError(

@@ -16,7 +16,9 @@ from angzarr.delivery.outcome import (
     Retried,
     Skipped,
 )
+from angzarr.errors import text_of
 from angzarr.facts import Fact
+from angzarr.resilience.taxonomy import Classification
 
 _FAILED = (Retried, DeadLettered)
 
@@ -61,6 +63,37 @@ def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
         "retry_attempt": delivery.attempt,
         "replay": delivery.position.replay,
     }
+
+
+def step_fact(  # noqa: PLR0917 - the last three say what went wrong
+    delivery: Delivery,
+    step: str,
+    at: datetime,
+    error: Exception | None = None,
+    seen: Classification | None = None,
+    shown: str | None = None,
+) -> Fact:
+    """Return the fact that a finished step was undone, or that it was not because of *error*.
+
+    *shown* is what may be told of the error's text; None: all.
+    """
+    data = _common(delivery, "") | {"step": step}
+    del data["outcome"]  # of the delivery it is none
+    if error is not None and seen is not None:
+        data["error_code"] = seen.code
+        data["error_type"] = seen.category.value
+        data["error_message"] = (text_of(error) if shown is None else shown)[:1000]
+    subtype = "step_undone" if error is None else "step_not_undone"
+    return Fact(
+        id=f"{delivery.token}:{subtype}:{step}",
+        type="lifecycle" if error is None else "error",
+        subtype=subtype,
+        at=at,
+        tenant_id=delivery.event.tenant_id,
+        entity_id=delivery.event.root,
+        tool_id=delivery.handler,
+        data=data,
+    )
 
 
 def wave_fact(letter: DeadLetter, at: datetime) -> Fact:

@@ -12,7 +12,7 @@ from angzarr.delivery.cut import Cut
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.outcome import DeadLettered, Outcome, Postponed
+from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.wave import Waves
@@ -99,7 +99,9 @@ class Road:
             outcome = _kept(delivery, outcome, error)
             ours = self._hold(delivery, outcome)
         except DeliveryError as error:  # what follows this event can never be published
-            return self._settled(delivery, self.pipeline.no_follower(delivery, error))
+            clears = isinstance(outcome, Handled) and outcome.clears
+            dead = self.pipeline.no_follower(delivery, error, clears=clears)
+            return self._settled(delivery, dead)
         return outcome if ours else None
 
     def _hold(self, delivery: Delivery, outcome: Outcome) -> bool:

@@ -74,15 +74,17 @@ class Settler:
             case Handled(value=value, result=result):
                 if outcome.raised is None:
                     self.followers.publish(delivery, value)
-                return self._end(delivery, outcome, Complete(result=result))
+                steps = delivery.position.replay if outcome.clears else None
+                return self._end(delivery, outcome, Complete(result=result, steps=steps))
             case Duplicate(value=value, kept=kept):
                 if kept:  # they were published before the claim was completed; their ids are fixed
                     self.followers.publish(delivery, value)
                 return self._end(delivery, outcome)
             case Refused() | Superseded():
                 return self._end(delivery, outcome)
-            case Skipped():
-                return self._end(delivery, outcome, Complete())
+            case Skipped(clears=clears):
+                steps = delivery.position.replay if clears else None
+                return self._end(delivery, outcome, Complete(steps=steps))
             case Postponed(delay=delay, claimed=False):
                 hop = delivery.position.hop
                 self._put_back(delivery, outcome, delay, attempt=delivery.attempt, hop=hop)
@@ -221,8 +223,8 @@ def is_left_to_ack(delivery: Delivery, outcome: Outcome | None) -> bool:
     if not (delivery.rides and delivery.ack_follows):
         return False
     if isinstance(outcome, Handled):
-        return outcome.raised is None
-    return isinstance(outcome, Skipped)
+        return outcome.raised is None and not outcome.clears
+    return isinstance(outcome, Skipped) and not outcome.clears
 
 
 def _with_body(delivery: Delivery, body: bytes) -> Delivery:

@@ -61,6 +61,8 @@ class Claimed:
     """
 
     starts: int = 1
+    #: Whether earlier runs may have left finished steps in the log beside the record.
+    steps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,8 @@ class Complete:
 
     result: str | None = None
     life: timedelta = RECORD_LIFE
+    #: The replay number whose log of finished steps is deleted with it; None: there is none.
+    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

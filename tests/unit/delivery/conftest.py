@@ -15,10 +15,12 @@ from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.adapters.memory.steps import MemoryStepLog
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.calling import Caller
+from angzarr.delivery.compensation import Undos
 from angzarr.delivery.delivery import read
 from angzarr.delivery.domains import Domains
 from angzarr.delivery.handlers import Handler, Handlers
@@ -26,11 +28,13 @@ from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
+from angzarr.delivery.last_start import LastStarts
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.switching import Switching
+from angzarr.delivery.undoing import Undoing
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
 from angzarr.events import headers as names
 from angzarr.events.message import Message
@@ -143,6 +147,10 @@ class _Store(MemoryIdempotencyStore):
         return super().settle(key, token, ending)
 
 
+class TimeIsOver(Exception):
+    """What a hard time limit is told as."""
+
+
 class World:
     def __init__(self):
         self.clock = HandClock()
@@ -150,6 +158,9 @@ class World:
         self.leases = MemoryOwnerLeases(self.clock)
         self.store = _Store(self.leases, clock=self.clock)
         self.store.journal = self.journal
+        self.undos = Undos()
+        self.log = MemoryStepLog(self.store, clock=self.clock)
+        self.here = True
         self.stop = self.closed = False
         self.handlers = Handlers()
         self.breakers = InProcessBreakers(clock=self.clock)
@@ -190,6 +201,12 @@ class World:
             ),
             clock=self.clock, chance=lambda: 0.0, policies=policy_rules(POLICIES, rules=self.rules),
         )  # fmt: skip
+        facts = _Facts(self.journal)
+        in_place = InPlace(judge=judge, stopping=lambda: self.stop, time_limit=self.time_limits.get)
+        undoing = Undoing(
+            undos=self.undos, log=self.log, judge=judge, facts=facts, hold=hold,
+            here=self.here, time_over=TimeIsOver,
+        )  # fmt: skip
         pipeline = Pipeline(
             handlers=self.handlers, store=self.store,
             admission=Admission(
@@ -204,14 +221,13 @@ class World:
             hold=hold, clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"),
             make_breaker=self.breaker,
-            in_place=InPlace(
-                judge=judge, stopping=lambda: self.stop, time_limit=self.time_limits.get
-            ),
+            in_place=in_place, undoing=undoing,
+            last_starts=LastStarts(store=self.store, hold=hold),
         )  # fmt: skip
         settler = Settler(
             schedule=_Schedule(self.journal), followers=_Followers(self.journal),
             dead_letters=_Letters(self.journal), replay_outcomes=_Replays(self.journal),
-            store=self.store, facts=_Facts(self.journal), clock=self.clock,
+            store=self.store, facts=facts, clock=self.clock,
         )  # fmt: skip
         return Road(
             pipeline=pipeline, settler=settler, store=self.store, hold=hold, hooks=self.hooks,

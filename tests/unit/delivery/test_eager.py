@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock
 
+from angzarr.delivery.compensation import CompensationAction, Undos
 from angzarr.delivery.context import RUNNING, no_breaker
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handler
@@ -24,7 +25,7 @@ POLICY = Policy(
 )  # fmt: skip
 
 
-def run(call, *args, headers=None, **kwargs):
+def run(call, *args, headers=None, undos=None, **kwargs):
     def bind(delivery, context):
         return lambda: call(delivery, context)
 
@@ -33,7 +34,7 @@ def run(call, *args, headers=None, **kwargs):
         autopsy=None, clock=HandClock(), chance=lambda: 0.0, policies=policy_rules(POLICIES)
     )  # fmt: skip
     return run_eagerly(
-        handler, InPlace(judge=judge, stopping=lambda: False),
+        handler, InPlace(judge=judge, stopping=lambda: False), undos or Undos(),
         headers or {"id": "task-1"}, args, kwargs,
         lambda fields: (logging.getLogger("test"), fields), no_breaker,
     )  # fmt: skip
@@ -98,3 +99,20 @@ def test_what_runs_within_belongs_to_the_event_as_in_a_worker():
 
     assert run(lambda *_: RUNNING.get().event.id) == run(look) == "task-1"
     assert RUNNING.get() is None
+
+
+def test_finished_steps_are_undone_where_the_handler_raises_the_last_one_first(caplog):
+    undone, undos = [], Undos()
+    undos.add("undo", undo := undone.append)
+    undos.add("bad", bad := lambda _data: 1 / 0)
+
+    async def place(_delivery, context):
+        await context.aregister_compensation(CompensationAction("one", undo, 1))
+        await context.aregister_compensation(CompensationAction("two", bad, 2))
+        await context.aregister_compensation(CompensationAction("three", undo, 3))
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        run(place, 1, undos=undos)
+    assert undone == [3, 1]
+    assert "step_not_undone: 'two'" in caplog.text

@@ -149,7 +149,7 @@ def alight(app: Any, messages: Sequence[Any]) -> None:
 
 def sent_as(answer: ClaimAnswer) -> int | ClaimAnswer:
     """Return *answer* as it goes to a child: the usual one is a number, which pickles best."""
-    return answer.starts if isinstance(answer, Claimed) else answer
+    return answer.starts if isinstance(answer, Claimed) and not answer.steps else answer
 
 
 def answer_in(sent: int | ClaimAnswer | None) -> ClaimAnswer | None:

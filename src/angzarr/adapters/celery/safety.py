@@ -124,12 +124,16 @@ def check_pool(
     pool: str,
     asynchronous: Callable[[Any], bool],
     limits: Sequence[float | None] = (),
+    undos: Sequence[str] = (),
 ) -> None:
     """Refuse what a pool would ignore in silence: time limits in threads, coroutines in gevent.
 
-    *limits* are the worker's own, for all tasks: by its command line, or else by the settings (6).
+    *limits* are the worker's own, for all tasks: by its command line, or else by the settings (6);
+    *undos* are the names of undo functions that are async.
     """
     problems = [*_in_one_process(app, pool), *_ignored(app, pool, asynchronous, limits)]
+    if pool in ("gevent", "eventlet"):
+        problems += [f"undo {name} is async, which the {pool} pool cannot run" for name in undos]
     if problems:
         msg = "angzarr refuses to start: " + "; ".join(problems)
         raise UnsafeSetting(msg)

@@ -6,8 +6,10 @@ Nothing here outlives the process or is seen by another one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from angzarr.clock import Clock, SystemClock
 from angzarr.resilience.idempotency import (
@@ -15,6 +17,7 @@ from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
     Claimed,
+    Complete,
     Ending,
     InProgress,
 )
@@ -68,6 +71,8 @@ class MemoryIdempotencyStore:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._records: dict[str, tuple[Record, datetime]] = {}
+        #: Logs of finished steps by key and replay number, which `MemoryStepLog` writes.
+        self.logs: dict[tuple[str, int], Any] = {}
 
     def claim(self, claims: Sequence[Claim], /) -> list[ClaimAnswer]:
         """Answer each claim in order."""
@@ -86,7 +91,17 @@ class MemoryIdempotencyStore:
             if record is None or not holds(record, token):
                 return was_ended(record, token, ending)
             self._write(key, ended(record, ending), life_after(ending, self._life))
+            if isinstance(ending, Complete) and ending.steps is not None:
+                self.logs.pop((key, ending.steps), None)
             return True
+
+    def while_held(self, key: str, token: str, step: Callable[[], object]) -> bool:
+        """Do *step* if the delivery with *token* holds *key*, and say whether it does."""
+        with self._lock:
+            held = holds(self._read(key), token)
+            if held:
+                step()
+            return held
 
     def sweep(self, limit: int = 1000) -> int:
         """Drop at most *limit* expired records and return how many."""
@@ -102,6 +117,8 @@ class MemoryIdempotencyStore:
         answer = answer_of(record, claim, self._leases.alive)
         if isinstance(answer, Claimed):
             self._write(claim.key, held_by(claim, answer.starts, record), self._life)
+            if (claim.key, claim.position.replay) in self.logs:
+                answer = replace(answer, steps=True)
         elif isinstance(answer, InProgress) and record:
             self._write(claim.key, record, self._life)
         return answer

@@ -2,7 +2,8 @@
 -- KEYS[1] record
 -- ARGV    token, owner, replay, hop, fingerprint, life in ms, token of a dead owner's claim or '',
 --         1 if the claim counts as a start, 0 if not
--- Returns the number of starts if claimed, else {status, ...}. A pending record names its owner
+-- Returns the number of starts if claimed, {'claimed', starts} if the record says that finished steps
+-- may be in the log beside it, else {status, ...}. A pending record names its owner
 -- and token: the owner's lease lives in another cluster slot, so the client looks and, if it has
 -- run out, sends the claim again with that token as ARGV[7] (compare and set).
 -- Sent twice with one token it gives the same answer.
@@ -21,7 +22,7 @@ if not status then
 end
 
 local record = redis.call('HMGET', key,
-  'token', 'owner', 'replay', 'hop', 'starts', 'fingerprint', 'result')
+  'token', 'owner', 'replay', 'hop', 'starts', 'fingerprint', 'result', 'steps')
 local starts = tonumber(record[5])
 local ahead = tonumber(ARGV[3]) - tonumber(record[3])
 local same_replay = ahead == 0
@@ -39,7 +40,7 @@ if status == 'failed' then
   if ahead <= 0 then
     return {status, record[7]}
   end
-  redis.call('HDEL', key, 'result')
+  redis.call('HDEL', key, 'result', 'steps')
   return hold(start)
 end
 if behind then
@@ -48,14 +49,18 @@ end
 if same_replay and fingerprint == '' then
   fingerprint = record[6]
 end
+local function hold_on(starts)
+  hold(starts)
+  return record[8] and {'claimed', starts} or starts
+end
 if status ~= 'pending' then
-  return hold(starts + start)
+  return hold_on(starts + start)
 end
 if record[1] == token then
-  return hold(starts)
+  return hold_on(starts)
 end
 if record[1] == ARGV[7] then
-  return hold(starts + start)
+  return hold_on(starts + start)
 end
 redis.call('PEXPIRE', key, ARGV[6])
 return {status, record[2], record[1]}

@@ -1,6 +1,7 @@
 """Claims and owner leases on Redis: one script and one round trip a step.
 
-Every script touches the record's key alone, so records may lie on any node of a Redis Cluster.
+Every script touches the record's key alone, or its log of finished steps too, which is in the same
+slot: records may lie on any node of a Redis Cluster.
 Spans are measured by Redis, never by a worker's clock.
 """
 
@@ -91,6 +92,9 @@ class RedisIdempotencyStore:
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
         """End the claim of *token*, or change nothing and return False."""
         record, args = self.ending_args(key, token, ending)
+        if isinstance(ending, Complete) and ending.steps is not None:
+            keys = (record, log_of(record, ending.steps))
+            return bool(self._client.run_keys(_SETTLE, keys, *args))
         return bool(self._client.run(_SETTLE, record, *args))
 
     def ending_args(self, key: str, token: str, ending: Ending) -> tuple[str, tuple[Argument, ...]]:
@@ -133,17 +137,29 @@ class RedisIdempotencyStore:
             replies[i] = reply
 
 
+def log_of(record: str, replay: int) -> str:
+    """Return the key of the log of finished steps beside *record*, in the same cluster slot.
+
+    Only a record with a ``}`` that closes nothing has its log elsewhere, as no tag could name it.
+    """
+    tag = record.partition("{")[2].partition("}")
+    name = record if tag[0] and tag[1] else f"{{{record}}}"
+    return f"{name}:steps:{replay}"
+
+
 def _is_pending(reply: Any) -> bool:
     return reply.__class__ is list and reply[0] == Status.PENDING
 
 
-def _answer(reply: Any) -> ClaimAnswer:
+def _answer(reply: Any) -> ClaimAnswer:  # noqa: PLR0911 - one for each answer
     """Read the reply of ``claim.lua``."""
     if reply.__class__ is int:
         return Claimed(starts=reply)
     match reply:
         case [Status.PENDING, *_]:
             return InProgress()
+        case ["claimed", int(starts)]:
+            return Claimed(starts=starts, steps=True)
         case [Status.COMPLETED, result]:
             return AlreadyCompleted(result=result)
         case [Status.FAILED, error]:

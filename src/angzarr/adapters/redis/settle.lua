@@ -1,5 +1,5 @@
 -- End one claim in one step (angzarr.resilience.idempotency_rules.ended, line by line).
--- KEYS[1] record
+-- KEYS[1] record, and its log of finished steps where the completion takes one along
 -- ARGV    token, new status, life in ms, then: result (completed, failed; may be missing),
 --         or replay and hop (waiting), or the starts that do not count (released)
 -- Returns 1, also when this token ended its claim in this way before; 0, having changed nothing,
@@ -27,6 +27,10 @@ elseif ARGV[4] then
   redis.call('HSET', key, 'status', status, 'result', ARGV[4])
 else
   redis.call('HSET', key, 'status', status)
+end
+if KEYS[2] then
+  redis.call('DEL', KEYS[2])
+  redis.call('HDEL', key, 'steps')
 end
 redis.call('PEXPIRE', key, ARGV[3])
 return 1

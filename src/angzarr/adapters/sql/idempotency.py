@@ -7,6 +7,7 @@ On PostgreSQL the row is locked by the upsert or FOR UPDATE, on SQLite the whole
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -27,12 +28,18 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.database_time import database_now, database_time_after
 from angzarr.adapters.sql.engine import in_transaction
-from angzarr.adapters.sql.tables import ensure_tables, idempotency_keys, owner_leases
+from angzarr.adapters.sql.tables import (
+    ensure_tables,
+    finished_steps,
+    idempotency_keys,
+    owner_leases,
+)
 from angzarr.resilience.idempotency import (
     RECORD_LIFE,
     Claim,
     ClaimAnswer,
     Claimed,
+    Complete,
     Ending,
     InProgress,
     Position,
@@ -52,7 +59,7 @@ from angzarr.resilience.idempotency_rules import (
 _Answer = TypeVar("_Answer")
 
 _WRITTEN = ("status", "token", "owner", "replay", "hop", "starts", "fingerprint", "result")
-_keys = idempotency_keys.c
+_keys, _steps = idempotency_keys.c, finished_steps.c
 
 
 class SqlOwnerLeases:
@@ -120,6 +127,9 @@ class SqlIdempotencyStore:
             if record is None or not holds(record, token):
                 return was_ended(record, token, ending)
             self._write(connection, key, ended(record, ending), life_after(ending, self._life))
+            if isinstance(ending, Complete) and ending.steps is not None:
+                here = {"name": key, "at_replay": ending.steps}
+                connection.execute(self._statements.forget_steps, here)
             return True
 
         return _step(self._engine, step)
@@ -137,6 +147,9 @@ class SqlIdempotencyStore:
         answer = answer_of(record, claim, partial(self._alive, connection))
         if isinstance(answer, Claimed):
             self._write(connection, claim.key, held_by(claim, answer.starts, record), self._life)
+            here = {"name": claim.key, "at_replay": claim.position.replay}
+            if connection.execute(self._statements.find_steps, here).first() is not None:
+                return replace(answer, steps=True)
         elif isinstance(answer, InProgress) and record:
             self._write(connection, claim.key, record, self._life)
         return answer
@@ -178,6 +191,10 @@ class _Statements:
             .where(here, _keys.expires_at > now)
             .with_for_update()
         )
+        log = _steps.key == bindparam("name"), _steps.replay == bindparam("at_replay")
+        #: In a statement of its own, as `alive` is.
+        self.find_steps = select(_steps.name).where(*log, _steps.expires_at > now).limit(1)
+        self.forget_steps = delete(finished_steps).where(*log)
         self.write = update(idempotency_keys).where(here).values(written)
         self.alive = select(owner_leases.c.owner).where(
             owner_leases.c.owner == bindparam("name"), owner_leases.c.expires_at > now

@@ -1,4 +1,4 @@
-"""The tables of claims, owner leases (spec D4) and waiting messages. Times are UTC."""
+"""The tables of claims, owner leases, finished steps and waiting messages. Times are UTC."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ owner_leases = Table(
     "owner_leases",
     METADATA,
     Column("owner", Text, primary_key=True),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+)
+
+#: `number` is a step's place in the order of its log; `undoing`, the same in all rows of one, says
+#: why they are being undone.
+finished_steps = Table(
+    "finished_steps",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("replay", Integer, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("undo", Text, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("undoing", Text),
     Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
 )
 

@@ -161,7 +161,10 @@ def test_the_acknowledgement_is_told_which_claim_ends_with_it(riding):
     assert getattr(given, ENDING) == (ride.key, ride.token, Complete(result='"kept"'), print)
 
 
-@pytest.mark.parametrize("answer", [Claimed(starts=0), Claimed(starts=2), InProgress(), Conflict()])
+@pytest.mark.parametrize(
+    "answer",
+    [Claimed(starts=0), Claimed(starts=2), Claimed(starts=1, steps=True), InProgress(), Conflict()],
+)
 def test_an_answer_reaches_the_child_as_it_is(answer):
     assert answer_in(pickle.loads(pickle.dumps(sent_as(answer)))) == answer  # noqa: S301 - our own
     assert answer_in(None) is None

@@ -16,9 +16,9 @@ def limited(app, **options):
     return app.task(name="limited", lazy=False, **options)(nothing)
 
 
-def check_pool(app, pool, asynchronous=lambda _task: False, limits=()):
+def check_pool(app, pool, asynchronous=lambda _task: False, limits=(), undos=()):
     app.finalize(auto=True)
-    safety.check_pool(app, pool, asynchronous, limits)
+    safety.check_pool(app, pool, asynchronous, limits, undos)
 
 
 def test_the_defaults_are_safe_on_every_transport(app):
@@ -88,6 +88,13 @@ def test_a_time_limit_for_all_tasks_is_refused_too(app, option):
 def test_a_time_limit_of_the_command_line_is_refused_too(app, pool, limits):
     with pytest.raises(UnsafeSetting, match=f"--time-limit.* the {pool} pool ignores"):
         check_pool(app, pool, limits=limits)
+
+
+@pytest.mark.parametrize("pool", ["gevent", "eventlet"])
+def test_an_async_undo_is_refused_where_a_pool_runs_no_coroutine(app, pool):
+    with pytest.raises(UnsafeSetting, match=r"undo shop\.recall is async"):
+        check_pool(app, pool, undos=["shop.recall"])
+    check_pool(app, "threads", undos=["shop.recall"])
 
 
 @pytest.mark.parametrize("limits", [(None, None), (0, 0)])
