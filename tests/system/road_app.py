@@ -21,7 +21,7 @@ from celery.signals import after_setup_logger, after_setup_task_logger
 from pydantic import BaseModel
 
 import journal
-from angzarr import Angzarr, Context, GiveUp, Policy, RetryLater, Skip
+from angzarr import Angzarr, CompensationAction, Context, GiveUp, Policy, RetryLater, Skip
 
 PREFIX = os.environ.get("ROAD_PREFIX", "road")
 
@@ -179,6 +179,50 @@ def stepped(event: Stepped, ctx: Context) -> None:
     note("stepped", n=event.n, attempt=ctx.attempt, tries=tries)
 
 
+class Order(BaseModel):
+    """What each of its runs does: the steps that it finishes, and the one after which it hangs."""
+
+    n: int
+    runs: list[list[str]]
+    hangs: str = ""
+
+
+@app.undo
+def unstep(data: dict[str, object]) -> None:
+    """Undo a step; one whose name is in a file beside the journal hangs."""
+    note("undoing", **data)
+    hanging = Path(os.environ["ROAD_JOURNAL"]).with_name("hanging")
+    if hanging.exists() and hanging.read_text() == data["step"]:
+        time.sleep(60)
+    note("undone", **data)
+
+
+@app.undo(name="road_app.unstep_async")
+async def unstep_async(data: dict[str, object]) -> None:
+    await asyncio.to_thread(unstep, data)
+
+
+def _finish(steps: list[str], event: Order, ctx: Context) -> None:
+    for step in steps:
+        execute = unstep_async if step == "ship" else unstep
+        data = {"n": event.n, "step": step}
+        note("finished", **data)
+        ctx.register_compensation(CompensationAction(step, execute, data))
+        note("registered", **data)
+        if step == event.hangs:
+            time.sleep(60)
+
+
+@app.handler(Order, domain="thing", policy="quick")
+def order(event: Order, ctx: Context) -> None:
+    """Finish the steps of this run, then give up."""
+    lines = journal.records(os.environ["ROAD_JOURNAL"])
+    run = sum(line["what"] == "order" for line in lines)
+    note("order", n=event.n)
+    _finish(event.runs[run], event, ctx)
+    raise GiveUp("no such address")
+
+
 class Batch(BaseModel):
     n: int
 
@@ -270,6 +314,14 @@ if os.environ.get("ROAD_LIMITS") == "1":
     def hard(self) -> None:
         note("hard", attempt=self.request.retries + 1)
         time.sleep(30)
+
+    class SlowOrder(Order):
+        """One whose handler is killed for its time."""
+
+    @app.handler(SlowOrder, domain="thing", policy=SOON, time_limit=2)
+    def slow_order(event: SlowOrder, ctx: Context) -> None:
+        note("slow_order", attempt=ctx.attempt)
+        _finish(event.runs[0], event, ctx)
 
 
 @app.task

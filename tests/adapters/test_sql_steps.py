@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+from tests.contracts.idempotency import SHORT
+from tests.contracts.steps import CHARGE, RESERVE, SHIP, StepLogContract
+
+from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.idempotency import SqlIdempotencyStore
+from angzarr.adapters.sql.steps import SqlStepLog
+from angzarr.adapters.sql.tables import finished_steps
+
+#: Generous: a busy machine.
+PATIENT = timedelta(seconds=30)
+
+
+class OnSql(StepLogContract):
+    """Subclasses give `engine`."""
+
+    @pytest.fixture
+    def let_pass(self):
+        return lambda span: time.sleep(span.total_seconds() + 0.02)
+
+    @pytest.fixture
+    def store(self, engine):
+        return SqlIdempotencyStore(engine)
+
+    @pytest.fixture
+    def make_log(self, engine):
+        return lambda life: SqlStepLog(engine, life=life)
+
+    def test_sweep_deletes_what_expired_and_no_more_than_its_limit(
+        self, make_log, claim, engine, let_pass
+    ):
+        short, long = claim()[0], claim()[0]
+        for step in (RESERVE, CHARGE, SHIP):
+            make_log(SHORT).add(short, step)
+            make_log(PATIENT).add(long, step)
+        let_pass(SHORT)
+        log = make_log(SHORT)
+        assert log.sweep(limit=2) == 2
+        while log.sweep(limit=2):
+            pass
+        kept = select(finished_steps.c.name).where(finished_steps.c.key.in_([short.key, long.key]))
+        with engine.connect() as connection:
+            names = {row.name for row in connection.execute(kept)}
+        assert names == {RESERVE.name, CHARGE.name, SHIP.name}
+        assert log.read(long).steps == (RESERVE, CHARGE, SHIP)
+
+
+class TestSqliteStepLog(OnSql):
+    @pytest.fixture
+    def engine(self, tmp_path):
+        engine = build_engine(f"sqlite:///{tmp_path / 'angzarr.db'}", timeout=PATIENT)
+        yield engine
+        engine.dispose()
+
+
+class TestPostgresqlStepLog(OnSql):
+    @pytest.fixture
+    def engine(self, postgresql_url):
+        engine = build_engine(postgresql_url, timeout=PATIENT)
+        yield engine
+        engine.dispose()
