@@ -25,10 +25,10 @@ _TYPE_URL: Final = "type.googleapis.com/"
 
 def pack(type_name: str, data: Any) -> any_pb2.Any:
     """Return the payload *data* of a type as an Any; raises UnserializableEvent."""
-    if isinstance(data, dict) and data.keys() == {_OPAQUE}:
-        return any_pb2.Any(type_url=_TYPE_URL + type_name, value=_decoded(data[_OPAQUE]))
     packed = any_pb2.Any()
     try:
+        if isinstance(data, dict) and data.keys() == {_OPAQUE}:
+            return any_pb2.Any(type_url=_TYPE_URL + type_name, value=_decoded(data[_OPAQUE]))
         packed.Pack(_message(type_name, data), deterministic=True)
     except (json_format.ParseError, TypeError, ValueError, AttributeError) as error:
         msg = f"a {type_name} cannot be written as protobuf: {type(error).__name__}"
@@ -48,7 +48,7 @@ def unpack(packed: any_pb2.Any) -> tuple[str, Any]:
     try:
         message = kind.FromString(packed.value)
         if isinstance(message, JsonMessage):
-            return message.type, json.loads(message.data or "null")
+            return message.type, json.loads(message.data or "null", parse_constant=_no_constant)
         return name, json_format.MessageToDict(message, preserving_proto_field_name=True)
     except (ProtobufDecodeError, json_format.Error, ValueError, TypeError, RecursionError) as error:
         msg = f"a payload is no {name}: {type(error).__name__}"
@@ -68,6 +68,12 @@ def _known(type_name: str) -> type[Message] | None:
     except KeyError:
         return None
     return message_factory.GetMessageClass(found)
+
+
+def _no_constant(name: str) -> Any:
+    """Refuse what Python takes for JSON and nobody else does: NaN and the infinities."""
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
 
 
 def _decoded(text: Any) -> bytes:

@@ -30,12 +30,16 @@ _STRATEGIES: Final = {
 
 
 def cover_of(address: Address, correlation_id: str | None = None) -> identity_pb2.Cover:
-    """Return the cover of *address*; raises UnserializableEvent for a root that it cannot carry."""
-    cover = identity_pb2.Cover(domain=address.domain, correlation_id=correlation_id or "")
-    if address.root:
-        cover.root.value = _root_bytes(address.root)
-    if address.edition:
-        cover.edition.name = address.edition
+    """Return the cover of *address*; raises UnserializableEvent for what it cannot carry."""
+    try:
+        cover = identity_pb2.Cover(domain=address.domain, correlation_id=correlation_id or "")
+        if address.root:
+            cover.root.value = _root_bytes(address.root)
+        if address.edition:
+            cover.edition.name = address.edition
+    except UnicodeEncodeError as error:
+        msg = "a cover carries Unicode only, and there is half a character in an address"
+        raise UnserializableEvent(msg) from error
     return cover
 
 
@@ -159,7 +163,10 @@ def _time(stamp: Timestamp) -> Any:
 
 
 def command_to_wire(command: Command) -> book_pb2.CommandBook:
-    """Return *command* as a book of one page; an origin takes the place of its expectation."""
+    """Return *command* as a book of one page; an origin takes the place of its expectation.
+
+    Raises UnserializableEvent.
+    """
     event = command.event
     page = book_pb2.CommandPage(
         command=pack(event.type, event.data),
@@ -170,8 +177,15 @@ def command_to_wire(command: Command) -> book_pb2.CommandBook:
         deferred.source.CopyFrom(cover_of(command.origin.source, event.correlation_id))
         deferred.source_seq = min(command.origin.sequence, _MAX_UINT32)
     elif event.sequence is not None:
-        page.header.sequence = event.sequence
+        page.header.sequence = _uint32(event.sequence)
     return book_pb2.CommandBook(cover=cover_of(command.address, event.correlation_id), pages=[page])
+
+
+def _uint32(number: int) -> int:
+    if not 0 <= number <= _MAX_UINT32:
+        msg = f"the wire carries sequences from 0 to {_MAX_UINT32}, not {number}"
+        raise UnserializableEvent(msg)
+    return number
 
 
 def command_from_wire(
