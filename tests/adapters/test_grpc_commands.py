@@ -50,6 +50,7 @@ from angzarr.events.event import Event
 from angzarr.resilience.category import Category
 from angzarr.resilience.taxonomy import classify
 from certificates import make_certificates
+from hand_clock import HandClock
 from polling import wait_until
 
 COLOURS = ["sync", "async"]
@@ -456,6 +457,23 @@ def test_a_pause_is_not_shorter_than_the_server_asks_for(connect, site, clock, a
     hands = connect(site.url, clock)
     hands.execute(increment(address, 0))
     assert [pause >= timedelta(seconds=0.35) for pause in clock.pauses] == [True]
+
+
+def test_a_try_has_the_time_that_is_left(connect, site, address):
+    wish = RetryInfo(retry_delay=Duration(seconds=20))
+    busy = failing(grpc.StatusCode.UNAVAILABLE, status(grpc.StatusCode.UNAVAILABLE, wish))
+    left = []
+
+    def note_and_be_busy_once(command, context) -> None:
+        left.append(context.time_remaining())
+        if len(left) == 1:
+            busy(command, context)
+
+    site.before = note_and_be_busy_once
+    connect(site.url, HandClock(), deadline=timedelta(seconds=30)).execute(increment(address, 0))
+    first, second = left
+    assert 10 < first <= 30
+    assert 0 < second <= 10
 
 
 def test_a_server_that_asks_for_more_than_there_is_is_given_up_at_once(

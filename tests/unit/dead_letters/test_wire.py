@@ -33,4 +33,4 @@ def _drop_json_names(messages: object) -> None:
 
 
 def test_there_are_proto_files_to_compare() -> None:
-    assert len(PROTOS) == 5
+    assert len(PROTOS) == 6

@@ -76,14 +76,15 @@ def book_of(raw: bytes, address: Address) -> Book:
 def attached_book(written: EventBook, address: Address) -> Book | None:
     """Return the book that came with an error, None unless it is *address*'s and all there.
 
-    What was cut at the end of a page is well-formed: only its own number tells.
+    What was cut off behind its cover or a page is well-formed: only its number tells, so that an
+    empty book is not believed either.
     """
     try:
         _check_address(written, address)
         book = book_from_wire(written)
     except DecodeError:
         return None
-    return book if _is_whole(book) and book.next_sequence == written.next_sequence else None
+    return book if written.next_sequence and _is_whole(book) else None
 
 
 def _parsed(raw: bytes) -> EventBook:

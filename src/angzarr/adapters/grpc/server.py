@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
 
 import grpc
 
@@ -18,6 +17,10 @@ from angzarr.resilience.policies import POLICIES
 EXECUTE: Final = "/angzarr.Commands/Execute"
 GET_EVENT_BOOK: Final = "/angzarr.Commands/GetEventBook"
 
+_URL: Final = re.compile(
+    r"grpc(?P<tls>s?)://(?P<target>([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5}))"
+)
+_MAX_PORT: Final = 2**16 - 1
 _PATH: Final = re.compile(r"/[\w.]+/\w+")
 
 #: Bytes of a message: books grow, and gRPC's own bound is 4 MiB.
@@ -58,8 +61,8 @@ class CommandServer:
     max_metadata: int = MAX_METADATA
 
     def __post_init__(self) -> None:
-        parts = _split(self.url)
-        if parts.scheme == "grpc" and self.credentials is not None:
+        encrypted, _ = _read(self.url)
+        if not encrypted and self.credentials is not None:
             msg = "credentials are for TLS: write grpcs:// and not grpc://"
             raise ConfigurationError(msg)
         for path in (self.execute, self.get_event_book):
@@ -77,13 +80,12 @@ class CommandServer:
     @property
     def target(self) -> str:
         """Host and port, as gRPC names them."""
-        return _split(self.url).netloc
+        return _read(self.url)[1]
 
     def tls(self) -> grpc.ChannelCredentials | None:
         """Return what its certificate is checked by; None: nothing is encrypted."""
-        if _split(self.url).scheme == "grpc":
-            return None
-        return self.credentials or grpc.ssl_channel_credentials()
+        encrypted, _ = _read(self.url)
+        return (self.credentials or grpc.ssl_channel_credentials()) if encrypted else None
 
     def options(self) -> tuple[tuple[str, int], ...]:
         """Return the options of a channel to it."""
@@ -96,14 +98,13 @@ class CommandServer:
         )
 
 
-def _split(url: str) -> SplitResult:
-    """Split *url*, which may hold a password that no text may show; raises ConfigurationError."""
-    try:
-        parts = urlsplit(url)
-        whole = bool(parts.hostname and parts.port)
-    except ValueError:
-        whole = False
-    if not whole or parts.scheme not in {"grpc", "grpcs"} or url.count("/") > 2 or "@" in url:  # noqa: PLR2004 - those of ://
+def _read(url: str) -> tuple[bool, str]:
+    """Return whether *url* is encrypted, and its target; a wrong one may hold a password.
+
+    Raises ConfigurationError.
+    """
+    read = _URL.fullmatch(url)
+    if read is None or not 0 < int(read["port"]) <= _MAX_PORT:
         msg = "the url of a command server is grpc://host:port, or grpcs://host:port over TLS"
         raise ConfigurationError(msg)
-    return parts
+    return bool(read["tls"]), read["target"]
