@@ -166,6 +166,20 @@ class TestChannels(Connecting):
 
         assert [asyncio.run(ask()) for _ in range(3)] == [Book(address=address)] * 3
 
+    def test_loops_that_run_at_the_same_time_share_no_channel(self, loop, site, address):
+        client = AsyncGrpcCommandClient(server_at(site.url))
+
+        async def ask_while_the_other_has_a_channel() -> Book:
+            try:
+                return await client.book(address)
+            finally:
+                await client.close()
+
+        assert loop.run(client.book(address)) == Book(address=address)
+        assert asyncio.run(ask_while_the_other_has_a_channel()) == Book(address=address)
+        assert loop.run(client.book(address)) == Book(address=address)
+        loop.run(client.close())
+
     @pytest.fixture
     def secure(self, tmp_path) -> Iterator[tuple[CommandSite, grpc.ChannelCredentials]]:
         """A site over TLS, and what trusts it."""
@@ -189,7 +203,7 @@ class TestChannels(Connecting):
         assert site.calls == {}
 
     @pytest.mark.parametrize("used", ["used", "unused"])
-    def test_forked_children_open_channels_of_their_own(self, site, used):
+    def test_forked_children_are_served_whether_their_parent_asked_before_or_not(self, site, used):
         told = subprocess.run(
             [sys.executable, "-c", _FORKING, site.url, EXECUTE, GET_EVENT_BOOK, used],
             capture_output=True, text=True, timeout=60, check=True,

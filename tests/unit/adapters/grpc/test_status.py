@@ -130,7 +130,8 @@ def test_a_status_of_another_code_is_forged():
 
 
 def test_a_status_that_is_a_book_as_well_is_no_bare_book():
-    forged = status(ABORTED) + bare(book_to_wire(book()))
+    forged = CallStatus(code=10).SerializeToString() + bare(book_to_wire(book()))
+    assert EventBook.FromString(forged).next_sequence == 1
     assert conflict(forged).book is None
 
 
