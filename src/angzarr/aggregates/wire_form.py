@@ -17,6 +17,9 @@ from angzarr.errors import DecodeError, UnserializableEvent
 from angzarr.events.event import Event
 from angzarr.wire import book_pb2, identity_pb2
 
+#: The version of a snapshot whose state is in another language's form: no type of ours has it.
+FOREIGN_STATE: Final = 0
+
 _UUID_BYTES: Final = 16
 _MAX_UINT32: Final = 2**32 - 1
 _STRATEGIES: Final = {
@@ -136,13 +139,13 @@ def _snapshot(snapshot: Snapshot) -> book_pb2.Snapshot:
 
 
 def _read_snapshot(written: book_pb2.Snapshot) -> Snapshot:
-    """Read a snapshot; the state of another language's has the version 0, which nobody reads."""
+    """Read a snapshot; the state of another language's has a version that nobody reads."""
     name, data = unpack(written.state)
     ours = not name and isinstance(data, dict) and data.keys() == {"version", "state"}
     return Snapshot(
         sequence=written.sequence,
         state=data["state"] if ours else data,
-        version=data["version"] if ours and isinstance(data["version"], int) else 0,
+        version=data["version"] if ours and isinstance(data["version"], int) else FOREIGN_STATE,
         retention=(
             Retention.PERSIST
             if written.retention == book_pb2.RETENTION_PERSIST

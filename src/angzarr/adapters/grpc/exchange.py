@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
@@ -9,7 +10,13 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from angzarr.aggregates.book import Address, Book, Decision
 from angzarr.aggregates.command import Command
-from angzarr.aggregates.wire_form import address_of, book_from_wire, command_to_wire, cover_of
+from angzarr.aggregates.wire_form import (
+    FOREIGN_STATE,
+    address_of,
+    book_from_wire,
+    command_to_wire,
+    cover_of,
+)
 from angzarr.errors import DecodeError
 from angzarr.events import headers as names
 from angzarr.printable import printable
@@ -64,13 +71,7 @@ def decision_of(raw: bytes, command: Command) -> Decision:
 
 def book_of(raw: bytes, address: Address) -> Book:
     """Read the book at *address*; raises DecodeError if it is another's, or not all of it."""
-    written = _parsed(raw)
-    _check_address(written, address)
-    book = book_from_wire(written)
-    if not _is_whole(book):
-        msg = f"the book of {address} has holes, or numbers that do not fit"
-        raise DecodeError(msg)
-    return book
+    return _whole_book(_parsed(raw), address)
 
 
 def attached_book(written: EventBook, address: Address) -> Book | None:
@@ -80,11 +81,21 @@ def attached_book(written: EventBook, address: Address) -> Book | None:
     empty book is not believed either.
     """
     try:
-        _check_address(written, address)
-        book = book_from_wire(written)
+        return _whole_book(written, address) if written.next_sequence else None
     except DecodeError:
         return None
-    return book if written.next_sequence and _is_whole(book) else None
+
+
+def _whole_book(written: EventBook, address: Address) -> Book:
+    """Read a book that a state can be made of: a snapshot that we cannot read is left out."""
+    _check_address(written, address)
+    book = book_from_wire(written)
+    if book.snapshot is not None and book.snapshot.version == FOREIGN_STATE:
+        book = replace(book, snapshot=None)
+    if not _is_whole(book):
+        msg = f"the book of {address} has holes, or begins behind what can be read here"
+        raise DecodeError(msg)
+    return book
 
 
 def _parsed(raw: bytes) -> EventBook:

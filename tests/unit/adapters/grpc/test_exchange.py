@@ -129,3 +129,25 @@ def test_a_book_without_its_number_is_as_long_as_its_pages():
 def test_a_book_that_is_not_whole_is_refused(fields):
     with pytest.raises(DecodeError, match="holes"):
         book_of(written(**fields), ADDRESS)
+
+
+def with_foreign_snapshot(first: int) -> bytes:
+    """A book of three events, of which those from *first* on are there, as others write it."""
+    events = tuple(
+        Event(id="e", type="Counted", data=number, sequence=number) for number in range(first, 3)
+    )
+    found = book_to_wire(Book(address=ADDRESS, events=events, next_sequence=3))
+    found.snapshot.sequence = 2
+    found.snapshot.state.Pack(Cover(domain="whatever their state is"))
+    return found.SerializeToString()
+
+
+def test_a_snapshot_of_another_language_is_left_out_where_all_pages_are_there():
+    found = book_of(with_foreign_snapshot(0), ADDRESS)
+    assert found.snapshot is None
+    assert [event.data for event in found.events] == [0, 1, 2]
+
+
+def test_a_book_that_only_another_language_can_read_is_refused():
+    with pytest.raises(DecodeError, match="begins behind"):
+        book_of(with_foreign_snapshot(2), ADDRESS)
