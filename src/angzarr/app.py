@@ -242,7 +242,8 @@ class Angzarr(Commanding):
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
         forwarder = self.open_forwarder_thread()
-        self._threads = [mover, *([forwarder] if forwarder else [])]
+        others = (forwarder, self.open_relay_thread())
+        self._threads = [mover, *(thread for thread in others if thread is not None)]
         for thread in self._threads:
             thread.start()
 

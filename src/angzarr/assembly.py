@@ -16,6 +16,7 @@ from kombu.utils.json import dumps, loads
 from angzarr import books_wiring, fleet_wiring, letter_wiring, protection_wiring, wiring
 from angzarr.adapters.celery import safety, shown_errors
 from angzarr.adapters.celery.followers import CeleryFollowers
+from angzarr.adapters.celery.lone_events import LoneEvents
 from angzarr.adapters.celery.outbox import CeleryOutbox
 from angzarr.adapters.celery.publisher import (
     CeleryPublisher,
@@ -27,6 +28,7 @@ from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.stop_signals import heed_cut
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.aggregates.deciding import Decider
+from angzarr.aggregates.relay import Relay
 from angzarr.chains import Chains, Reacting
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.admission import Admission
@@ -151,6 +153,16 @@ def build_chains(app: Any) -> Chains:
         meters=meters,
         clock=clock,
         max_depth=given.max_depth,
+    )
+
+
+def build_relay(app: Any) -> Relay:
+    """Return what publishes decisions of processes that died."""
+    return Relay(
+        books=books_wiring.open_shelves(app.settings, app.broker_url).books,
+        publish=LoneEvents(app, LonePublisher(app)).publish,
+        clock=SystemClock(),
+        chance=random.random,
     )
 
 

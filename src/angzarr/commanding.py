@@ -12,7 +12,7 @@ from angzarr.aggregates.book import Address, Book, Decision, check_address
 from angzarr.aggregates.command import Command, origin_headers, task_of
 from angzarr.aggregates.deciding import Decider, Mismatch, read
 from angzarr.aggregates.execute import Build, Intent, execute_with_retry
-from angzarr.assembly import build_judge
+from angzarr.assembly import build_judge, build_relay
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.context import RUNNING
@@ -27,6 +27,7 @@ from angzarr.events.event import Event, Priority, task_id_for
 from angzarr.per_process import OncePerProcess
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.saga import ProcessManager, Saga
+from angzarr.turn_thread import TurnThread
 
 B = TypeVar("B", bound=Aggregate[Any])
 C = TypeVar("C")
@@ -79,9 +80,7 @@ class Commanding(Enlisting):
         Executing it again repeats the decision and publishes the same events. Raises what
         `Decider.execute` and `publish_many` do.
         """
-        decision = self.decider.execute(command)
-        self.outbox.publish(decision.events)
-        return decision
+        return self._published(command.address, self.decider.execute(command))
 
     def execute_with_retry(self, intent: Intent, build_command: Build) -> Decision:
         """Do as the function of this name, against the aggregates of this process.
@@ -92,16 +91,28 @@ class Commanding(Enlisting):
         decision = execute_with_retry(
             intent, build_command, self.decider, dead_letter=self.bury_command
         )
+        return self._published(intent.address, decision)
+
+    def _published(self, address: Address, decision: Decision) -> Decision:
+        """Publish what was decided here; workers do it where this process cannot (`Relay`)."""
         self.outbox.publish(decision.events)
+        self._chains.get().books.sent(address, decision.cause)
         return decision
 
     @property
     def decider(self) -> Decider:
         """The aggregates of this process, for callers who wait for the answer (spec C3).
 
-        A command that a person must look at becomes a dead letter. Nothing is published.
+        A command that a person must look at becomes a dead letter. It publishes nothing: workers
+        that run aggregates do, half a minute later.
         """
-        return replace(self._chains.get().decider, for_review=self._review)
+        return replace(self._chains.get().decider, unsent=True, for_review=self._review)
+
+    def open_relay_thread(self) -> TurnThread | None:
+        """Return what publishes decisions of processes that died; None without aggregates."""
+        if not self.aggregates:
+            return None
+        return TurnThread("angzarr-relay", lambda _stopping: build_relay(self))
 
     def _review(self, mismatch: Mismatch) -> None:
         command, expected, actual, strategy = mismatch

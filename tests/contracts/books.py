@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -189,6 +189,27 @@ class EventBooksContract:
         assert sum(answer.anew for answer in answers) == 1
         assert len({answer.decision.events[0].id for answer in answers}) == 1
         assert books.read(address).book.next_sequence == 1
+
+    def test_what_nobody_published_is_told_until_it_is_sent(self, books, address):
+        first, second = deciding(event("a")), deciding(event("b"))
+        for decision in (first, second, deciding()):
+            books.write(Write(address=address, decision=decision, unsent=True))
+        books.write(Write(address=address, decision=deciding(event("c"))))
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+
+        def told(limit=100_000, before=tomorrow):
+            waiting = books.unsent(before, limit)
+            return [one.decision.cause for one in waiting if one.address == address]
+
+        assert told() == [first.cause, second.cause]
+        (one, _) = [one for one in books.unsent(tomorrow, 100_000) if one.address == address]
+        assert one.decision == books.read(address, cause=first.cause).decision
+        assert told(before=datetime.now(UTC) - timedelta(days=1)) == []
+        books.sent(address, first.cause)
+        books.sent(address, first.cause)
+        assert told() == [second.cause]
+        books.sent(address, second.cause)
+        assert told() == []
 
     def test_random_histories_are_those_of_a_list(self, books):
         compare_with_a_list(books)

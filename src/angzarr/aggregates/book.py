@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -110,6 +111,8 @@ class Write:
     decision: Decision
     expected: int | None = None
     snapshot: Snapshot | None = None
+    #: Whether nobody will be told again of the cause: its events count as unsent until `sent`.
+    unsent: bool = False
 
 
 class Kept(NamedTuple):
@@ -135,6 +138,13 @@ class Reading(NamedTuple):
     decision: Decision | None = None
 
 
+class Unsent(NamedTuple):
+    """A decision whose events nobody may have published."""
+
+    address: Address
+    decision: Decision
+
+
 class EventBooks(Protocol):
     """Where books are kept. All verbs raise StoreUnavailable. Safe to use from threads."""
 
@@ -153,6 +163,14 @@ class EventBooks(Protocol):
 
         A cause that was decided before has that decision, whatever *write* expects now.
         """
+
+    @abstractmethod
+    def unsent(self, before: datetime, limit: int, /) -> Sequence[Unsent]:
+        """Return decisions of before *before* whose events count as unsent, the oldest first."""
+
+    @abstractmethod
+    def sent(self, address: Address, cause: str, /) -> None:
+        """Note that what was decided of *cause* is sent; safe to repeat."""
 
     @abstractmethod
     def close(self) -> None:

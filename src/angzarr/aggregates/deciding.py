@@ -80,6 +80,8 @@ class Decider:
     clock: Clock
     chance: Callable[[], float]
     policy: Policy = POLICIES["saga_command"]
+    #: Whether what it decides is sent by nobody for certain: see `Write.unsent`.
+    unsent: bool = False
     #: Takes what a person must look at before the caller hears of it; may raise.
     for_review: Callable[[Mismatch], None] = lambda _mismatch: None
 
@@ -116,9 +118,8 @@ class Decider:
         decision = self._decision(kind, reading.book, command)
         free = strategy is MergeStrategy.AGGREGATE_HANDLES or decision.verdict is Verdict.REJECTED
         expected = None if free else reading.book.next_sequence
-        written = self.books.write(
-            write_of(kind, reading.book, decision, self.clock, expected=expected)
-        )
+        write = write_of(kind, reading.book, decision, self.clock, expected=expected)
+        written = self.books.write(replace(write, unsent=self.unsent))
         return written if isinstance(written, Stale) else written.decision
 
     def aggregate(self, domain: str) -> AggregateType:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from angzarr.aggregates.book import (
     Address,
@@ -16,9 +18,11 @@ from angzarr.aggregates.book import (
     Retention,
     Snapshot,
     Stale,
+    Unsent,
     Write,
     numbered,
 )
+from angzarr.clock import Clock, SystemClock
 from angzarr.events.event import Event
 
 
@@ -32,8 +36,10 @@ class _Shelf:
 class MemoryEventBooks(EventBooks):
     """Books in a dictionary; one lock for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._shelves: dict[Address, _Shelf] = {}
+        self._unsent: dict[tuple[Address, str], datetime] = {}
         self._lock = threading.Lock()
 
     def read(
@@ -68,7 +74,23 @@ class MemoryEventBooks(EventBooks):
             shelf.decisions[cause] = decision = replace(write.decision, events=events)
             if write.snapshot is not None:
                 shelf.snapshots = [*filter(_lasts, shelf.snapshots), write.snapshot]
+            if write.unsent and events:
+                self._unsent[write.address, cause] = self._clock.now()
             return Kept(decision, anew=True)
+
+    def unsent(self, before: datetime, limit: int, /) -> Sequence[Unsent]:
+        """Return decisions whose events count as unsent."""
+        with self._lock:
+            due = sorted((at, place) for place, at in self._unsent.items() if at < before)
+            return [
+                Unsent(address, self._shelves[address].decisions[cause])
+                for _, (address, cause) in due[:limit]
+            ]
+
+    def sent(self, address: Address, cause: str, /) -> None:
+        """Note that what was decided of *cause* is sent."""
+        with self._lock:
+            self._unsent.pop((address, cause), None)
 
     def close(self) -> None:
         """Do nothing: what is here is kept."""

@@ -21,6 +21,11 @@ def key_of(address: Address) -> dict[str, str]:
     return address._asdict()
 
 
+def address_in(row: RowMapping) -> Address:
+    """Return the address of the book that *row* belongs to."""
+    return Address(*(row[name] for name in Address._fields))
+
+
 def event_row(event: Event) -> dict[str, Any]:
     """Return the row of an event that has its place in a book."""
     said: dict[str, Any] = {"data": event.data}

@@ -45,6 +45,8 @@ book_decisions = Table(
     Column("event_count", Integer, nullable=False),
     Column("notes", Text),
     Column("decided_at", DateTime(timezone=True), nullable=False),
+    # Set while nobody may have published its events.
+    Column("unsent_since", DateTime(timezone=True), index=True),
 )
 
 book_snapshots = Table(

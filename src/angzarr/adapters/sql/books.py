@@ -5,8 +5,9 @@ On PostgreSQL a writer holds the row of its book, on SQLite the whole database (
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -25,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.book_rows import (
+    address_in,
     decision_of,
     decision_row,
     event_of,
@@ -52,6 +54,7 @@ from angzarr.aggregates.book import (
     Retention,
     Snapshot,
     Stale,
+    Unsent,
     Write,
     numbered,
 )
@@ -120,6 +123,26 @@ class SqlEventBooks(EventBooks):
         self._prepare()
         return in_transaction(self._engine, step)
 
+    def unsent(self, before: datetime, limit: int, /) -> Sequence[Unsent]:
+        """Return decisions whose events count as unsent."""
+        since = book_decisions.c.unsent_since
+        overdue = select(book_decisions).where(since < before).order_by(since).limit(limit)
+
+        def step(connection: Connection) -> list[Unsent]:
+            rows = connection.execute(overdue).mappings().all()
+            return [Unsent(place := address_in(row), _told(connection, place, row)) for row in rows]
+
+        self._prepare()
+        return in_transaction(self._reading, step)
+
+    def sent(self, address: Address, cause: str, /) -> None:
+        """Note that what was decided of *cause* is sent."""
+        done = update(book_decisions).where(
+            *_at(book_decisions, address), book_decisions.c.cause == cause
+        )
+        self._prepare()
+        in_transaction(self._engine, lambda c: c.execute(done.values(unsent_since=None)))
+
     def close(self) -> None:
         """Let the connections go."""
         self._close()
@@ -135,7 +158,9 @@ class SqlEventBooks(EventBooks):
 
     def _keep(self, connection: Connection, write: Write, first: int) -> bool:
         """Keep the decision, unless there is one of the same cause; tell which."""
-        row = decision_row(write.decision, write.address, first, self._clock.now())
+        now = self._clock.now()
+        row = decision_row(write.decision, write.address, first, now)
+        row["unsent_since"] = now if write.unsent and write.decision.events else None
         fresh = self._insert(book_decisions).values(**row).on_conflict_do_nothing()
         kept = fresh.returning(book_decisions.c.first_sequence)
         return connection.execute(kept).first() is not None
@@ -182,8 +207,10 @@ def _own(table: Table) -> list[Any]:
 
 def _decision(connection: Connection, address: Address, row: RowMapping) -> Decision | None:
     """Return the decision in *row*, if there is one, with the events that it appended."""
-    if row.get("cause") is None:
-        return None
+    return None if row.get("cause") is None else _told(connection, address, row)
+
+
+def _told(connection: Connection, address: Address, row: RowMapping) -> Decision:
     count = row["event_count"]
     events = _events(connection, address, row["first_sequence"], count) if count else ()
     return decision_of(row, events)

@@ -1,0 +1,59 @@
+"""Relay: publishes what somebody decided who died, or lost the broker, before he could.
+
+A delivery needs none: its message comes again. Whoever executes a command in a process of his own
+has only the book.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from angzarr.aggregates.book import EventBooks
+from angzarr.clock import Clock
+from angzarr.errors import text_of
+from angzarr.events.event import Event
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.aggregates")
+
+#: How long whoever decided has to publish it himself.
+GRACE: Final = timedelta(seconds=30)
+EVERY: Final = timedelta(seconds=10)
+BATCH: Final = 100
+
+
+@dataclass(slots=True, kw_only=True)
+class Relay:
+    """Fulfils `Turns`; any number of processes may do it at once: events have their ids."""
+
+    books: EventBooks
+    publish: Callable[[Sequence[Event]], None]
+    clock: Clock
+    chance: Callable[[], float]
+    seldom: Seldom = field(default_factory=Seldom)
+
+    def turn(self) -> timedelta:
+        """Publish a batch; return how long to wait before the next turn. Never raises."""
+        try:
+            sent = self.relay()
+        except Exception as error:  # noqa: BLE001 - what is unsent stays so, and is tried again
+            if self.seldom.now("away"):
+                _log.warning("relay_waits: %s", text_of(error))
+            sent = 0
+        return timedelta(0) if sent == BATCH else EVERY * (0.5 + self.chance())
+
+    def relay(self) -> int:
+        """Publish what is overdue, a batch at most; return how many decisions that was."""
+        overdue = self.books.unsent(self.clock.now() - GRACE, BATCH)
+        for address, decision in overdue:
+            self.publish(decision.events)
+            self.books.sent(address, decision.cause)
+        return len(overdue)
+
+    def leave(self) -> None:
+        """Let the books go."""
+        self.books.close()

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.aggregates.book import Address, Decision, Write
+from angzarr.aggregates.relay import BATCH, EVERY, GRACE, Relay
+from angzarr.errors import BrokerUnavailable
+from angzarr.events.event import Event
+from hand_clock import HandClock, seldom_by
+
+HERE = Address("player", "p")
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def books(clock):
+    return MemoryEventBooks(clock)
+
+
+@pytest.fixture
+def published():
+    return []
+
+
+@pytest.fixture
+def relay(books, clock, published):
+    return Relay(
+        books=books, publish=published.extend, clock=clock, chance=lambda: 0.5,
+        seldom=seldom_by(clock),
+    )  # fmt: skip
+
+
+def decide(books, cause, *, unsent=True):
+    events = (Event(id=f"e-{cause}", type="Counted", data=None),)
+    books.write(Write(address=HERE, decision=Decision(cause=cause, events=events), unsent=unsent))
+
+
+def test_what_was_just_decided_is_left_to_whoever_decided(relay, books, clock, published):
+    decide(books, "c")
+    clock.sleep(GRACE)
+    assert relay.turn() == EVERY
+    assert published == []
+
+
+def test_what_stays_unsent_is_published_once(relay, books, clock, published):
+    decide(books, "c")
+    decide(books, "sent", unsent=False)
+    clock.sleep(GRACE + timedelta(seconds=1))
+    relay.turn()
+    relay.turn()
+    assert [event.id for event in published] == ["e-c"]
+
+
+def test_a_full_batch_is_followed_by_the_next_at_once(relay, books, clock, published):
+    for number in range(BATCH + 1):
+        decide(books, str(number))
+    clock.sleep(GRACE * 2)
+    assert relay.turn() == timedelta(0)
+    assert relay.turn() == EVERY
+    assert len(published) == BATCH + 1
+
+
+def test_a_broker_that_is_away_keeps_it_unsent(relay, books, clock, published, caplog):
+    def away(_events):
+        raise BrokerUnavailable("it is away")
+
+    decide(books, "c")
+    clock.sleep(GRACE * 2)
+    relay.publish = away
+    assert relay.turn() == relay.turn() == EVERY
+    assert [record.message for record in caplog.records] == ["relay_waits: it is away"]
+    relay.publish = published.extend
+    relay.turn()
+    assert [event.id for event in published] == ["e-c"]
