@@ -120,14 +120,20 @@ class Methods:
 def methods_of(owner: type) -> Methods:
     """Return what the methods of *owner* and its bases declare.
 
-    Raises ConfigurationError where two methods take one type.
+    A method that overrides one and says nothing takes what that one takes. Raises
+    ConfigurationError where two methods take one type.
     """
     found = Methods()
-    for name, function in inspect.getmembers(owner, inspect.isfunction):
-        marks = getattr(function, _MARKS, None)
+    for name, _ in inspect.getmembers(owner, inspect.isfunction):
+        marks = _marks_of(owner, name)
         if marks is not None:
             _add(found, owner, name, marks)
     return found
+
+
+def _marks_of(owner: type, name: str) -> Marks | None:
+    said = (getattr(vars(one).get(name), _MARKS, None) for one in owner.__mro__)
+    return next((marks for marks in said if marks is not None), None)
 
 
 def _add(found: Methods, owner: type, name: str, marks: Marks) -> None:
