@@ -81,18 +81,25 @@ def merge_strategy(strategy: MergeStrategy) -> Callable[[F], F]:
 
 def _marking(say: Callable[[Marks], None]) -> Callable[[F], F]:
     def mark(method: F) -> F:
-        if inspect.iscoroutinefunction(method):
-            msg = (
-                f"{method.__qualname__} decides on its state alone and waits for nothing: write"
-                " it as def, not async def"
-            )
-            raise ConfigurationError(msg)
+        _check_method(method)
         if not hasattr(method, _MARKS):
             setattr(method, _MARKS, Marks())
         say(getattr(method, _MARKS))
         return method
 
     return mark
+
+
+def _check_method(method: Any) -> None:
+    if not inspect.isfunction(method):
+        msg = f"{method!r} is no method that was written with def: what is said of it is lost"
+        raise ConfigurationError(msg)
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        msg = (
+            f"{method.__qualname__} decides on its state alone and waits for nothing: write it as"
+            " def, not async def"
+        )
+        raise ConfigurationError(msg)
 
 
 def _subject(declared: object) -> Subject:

@@ -203,8 +203,12 @@ def test_a_merge_strategy_without_a_command_is_refused():
 def test_a_method_that_waits_is_refused(mark):
     async def decide(self, given): ...
 
-    with pytest.raises(ConfigurationError, match="write it as def, not async def"):
-        mark(decide)
+    async def generate(self, given):
+        yield given
+
+    for method in (decide, generate):
+        with pytest.raises(ConfigurationError, match="write it as def, not async def"):
+            mark(method)
 
 
 def test_a_plain_dict_is_refused_as_a_subject():
@@ -306,3 +310,9 @@ def test_a_wrapped_method_keeps_what_was_said_of_it():
         def outer(self, given): ...
 
     assert set(methods_of(Owner).handles) == {"Deposit", "Withdraw"}
+
+
+@pytest.mark.parametrize("kind", [staticmethod, classmethod, property])
+def test_what_is_said_of_no_method_is_refused(kind):
+    with pytest.raises(ConfigurationError, match="is no method"):
+        handles(Deposit)(kind(lambda *given: None))
