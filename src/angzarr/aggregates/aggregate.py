@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import GeneratorType
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -61,10 +61,8 @@ class Aggregate(Generic[State]):
         """Read what the methods declare, and the type of the state."""
         super().__init_subclass__(**options)
         cls.methods = methods_of(cls)
-        for base in getattr(cls, "__orig_bases__", ()):
-            for argument in get_args(base):
-                if not isinstance(argument, TypeVar):
-                    cls.state_type = argument
+        if cls.state_type is None:
+            cls.state_type = next(_states_named(cls), None)
 
     def __init__(self, book: Book) -> None:
         self.address = book.address
@@ -89,6 +87,9 @@ class Aggregate(Generic[State]):
             )
             raise ConfigurationError(msg) from error
         adapter_for(cls.state_type)
+        if cls.snapshot_every < 0:
+            msg = f"{cls.__qualname__}.snapshot_every is a number of events, or 0 for no snapshots"
+            raise ConfigurationError(msg)
 
     def apply(self, event: Event) -> None:
         """Change the state by *event*, if a method applies its type; raises BookUnreadable."""
@@ -202,6 +203,14 @@ def check_event(one: object) -> None:
     if isinstance(one, _PLAIN) and not isinstance(one, Typed):
         msg = f"{type(one).__name__} is no event: return a model, a dataclass or a message"
         raise NotAnEvent(msg)
+
+
+def _states_named(owner: type) -> Iterator[Any]:
+    """Yield the states that the bases of *owner* name: ``Aggregate[Funds]``."""
+    for base in getattr(owner, "__orig_bases__", ()):
+        origin = get_origin(base)
+        if isinstance(origin, type) and issubclass(origin, Aggregate):
+            yield from (one for one in get_args(base) if not isinstance(one, TypeVar))
 
 
 #: A class for the aggregates of a domain.
