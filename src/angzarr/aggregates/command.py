@@ -11,6 +11,7 @@ from angzarr.aggregates.book import Address
 from angzarr.aggregates.merge import MergeStrategy
 from angzarr.events import headers as names
 from angzarr.events.event import Event
+from angzarr.resilience.keys import key_part
 
 _IDS: Final = uuid.UUID("0d4c9a1e-8f0a-5d0a-9a63-6f1b7d1f2c55")
 
@@ -57,7 +58,8 @@ def task_of(domain: str, command_type: str) -> str:
 
 def id_after(cause: str, *parts: object) -> str:
     """Return the id of what follows from *cause*: the same parts give the same id."""
-    return str(uuid.uuid5(_IDS, "\x00".join((cause, *map(str, parts)))))
+    name = "\x00".join((key_part(cause), *map(str, parts)))
+    return str(uuid.uuid5(_IDS, name))
 
 
 def origin_headers(origin: Origin | None) -> dict[str, Any]:
