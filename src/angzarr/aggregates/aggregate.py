@@ -6,11 +6,12 @@ It decides on its state alone: no I/O, so that a command may be decided again on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from types import GeneratorType
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, get_args, get_origin
 
-from pydantic import ValidationError
+from google.protobuf.message import Message
+from pydantic import BaseModel, ValidationError
 
 from angzarr.aggregates.book import Address, Book, Retention, Snapshot
 from angzarr.aggregates.command import Command, id_after
@@ -22,13 +23,12 @@ from angzarr.errors import (
     DecodeError,
     NotAnEvent,
     UnknownCommand,
+    UnserializableEvent,
 )
 from angzarr.events.codec import Typed, adapter_for, event_type_of, to_json
 from angzarr.events.event import Event
 
 State = TypeVar("State")
-
-_PLAIN = (str, bytes, int, float, dict, list, tuple, set, type, type(None))
 
 
 class Aggregate(Generic[State]):
@@ -138,14 +138,15 @@ class Aggregate(Generic[State]):
     def events_of(self, answered: Any, cause: Event) -> Iterator[Event]:
         """Yield what a method *answered* to *cause* as events of this aggregate's, in its flow.
 
-        The same cause and answer give the same ids.
+        The same cause and answer give the same ids. Raises NotAnEvent, and
+        UnserializableEvent for what could not be read again.
         """
         for index, one in enumerate(listed(answered)):
-            check_event(one)
+            name, data = self._written(one)
             yield Event(
                 id=id_after(cause.id, *self.address, index),
-                type=event_type_of(one),
-                data=to_json(one),
+                type=name,
+                data=data,
                 correlation_id=cause.correlation_id or cause.id,
                 causation_id=cause.id,
                 tenant_id=cause.tenant_id,
@@ -188,6 +189,19 @@ class Aggregate(Generic[State]):
             return self.state_type(), 0
         return adapter_for(self.state_type).validate_python(snapshot.state), snapshot.sequence
 
+    def _written(self, one: Any) -> tuple[str, Any]:
+        """Return the type and the data of an event; a book with one that does not fit is lost."""
+        check_event(one)
+        name, data = event_type_of(one), to_json(one)
+        try:
+            if name in self.methods.applies:
+                self.methods.applies[name].decode(data)
+        except DecodeError as error:
+            owner = type(self).__qualname__
+            msg = f"{owner} could not read the {name} that it answers: {error}"
+            raise UnserializableEvent(msg) from error
+        return name, data
+
 
 def listed(answered: Any) -> list[Any]:
     """Return what a method answered as a list: nothing, one thing or several."""
@@ -199,8 +213,9 @@ def listed(answered: Any) -> list[Any]:
 
 
 def check_event(one: object) -> None:
-    """Refuse what has no type of its own, and means a mistake; raises NotAnEvent."""
-    if isinstance(one, _PLAIN) and not isinstance(one, Typed):
+    """Refuse what has no type that names it, and means a mistake; raises NotAnEvent."""
+    named = hasattr(type(one), "__event_type__") or is_dataclass(one)
+    if isinstance(one, type) or not (named or isinstance(one, Typed | BaseModel | Message)):
         msg = f"{type(one).__name__} is no event: return a model, a dataclass or a message"
         raise NotAnEvent(msg)
 
