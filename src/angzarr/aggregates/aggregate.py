@@ -5,19 +5,23 @@ It decides on its state alone: no I/O, so that a command may be decided again on
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass, replace
 from types import GeneratorType
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
 
 from google.protobuf.message import Message
 from pydantic import BaseModel, ValidationError
 
+from angzarr.aggregates import state as states
 from angzarr.aggregates.book import Address, Book, Retention, Snapshot
 from angzarr.aggregates.command import Command, id_after
 from angzarr.aggregates.declaring import Method, Methods, methods_of
 from angzarr.aggregates.merge import MergeStrategy
+from angzarr.aggregates.state import copied
 from angzarr.errors import (
+    AngzarrError,
     BookUnreadable,
     ConfigurationError,
     DecodeError,
@@ -29,6 +33,8 @@ from angzarr.events.codec import Typed, adapter_for, event_type_of, to_json
 from angzarr.events.event import Event
 
 State = TypeVar("State")
+
+_log: Final = logging.getLogger("angzarr.aggregates")
 
 
 class Aggregate(Generic[State]):
@@ -92,16 +98,19 @@ class Aggregate(Generic[State]):
             raise ConfigurationError(msg)
 
     def apply(self, event: Event) -> None:
-        """Change the state by *event*, if a method applies its type; raises BookUnreadable."""
+        """Change the state by *event*, if a method applies its type; raises BookUnreadable.
+
+        *event* stays as it is. What the method raises of a delivery, such as CommandRejectedError,
+        says nothing of what happened long ago.
+        """
         method = self.methods.applies.get(event.type)
         if method is None:
             return
         try:
-            decoded = method.decode(event.data)
-        except DecodeError as error:
+            state = getattr(self, method.name)(method.decode(copied(event.data)))
+        except AngzarrError as error:
             msg = f"event {event.sequence} of {self.address}, a {event.type}: {error}"
             raise BookUnreadable(msg) from error
-        state = getattr(self, method.name)(decoded)
         if state is not None:
             self.state = state
 
@@ -111,7 +120,7 @@ class Aggregate(Generic[State]):
         Raises UnknownCommand, DecodeError, and what the method raises: CommandRejectedError.
         """
         method = self.method(command.event.type)
-        data = method.decode(command.event.data)
+        data = method.decode(copied(command.event.data))  # it may be decided again
         self.command = command
         try:
             return tuple(self.events_of(getattr(self, method.name)(data), command.event))
@@ -157,16 +166,24 @@ class Aggregate(Generic[State]):
             )
 
     def snapshot_after(self, events: Iterable[Event]) -> Snapshot | None:
-        """Return a snapshot of the state after *events*, if one is due; applies them."""
+        """Return a snapshot of the state after *events*, if one is due; applies them.
+
+        There is none of a state that could not be read from it.
+        """
         events = tuple(events)
         before, after = self.next_sequence, self.next_sequence + len(events)
         if not self.snapshot_every or before // self.snapshot_every == after // self.snapshot_every:
             return None
         for index, event in enumerate(events):
             self.apply(replace(event, sequence=before + index))
+        try:
+            state = states.written(self.state_type, self.state)
+        except UnserializableEvent as error:
+            _log.warning("%s has no snapshot: %s", self.address, error)
+            return None
         return Snapshot(
             sequence=after,
-            state=adapter_for(self.state_type).dump_python(self.state, mode="json"),
+            state=state,
             version=self.state_version,
             retention=self.snapshot_retention,
         )
@@ -174,20 +191,29 @@ class Aggregate(Generic[State]):
     @classmethod
     def reads(cls, snapshot: Snapshot) -> bool:
         """Tell whether *snapshot* is of the state as it is declared now."""
-        if snapshot.version != cls.state_version:
-            return False
         try:
-            adapter_for(cls.state_type).validate_python(snapshot.state)
-        except ValidationError:
+            cls._read(snapshot)
+        except DecodeError:
             return False
         return True
+
+    @classmethod
+    def _read(cls, snapshot: Snapshot) -> Any:
+        if snapshot.version != cls.state_version:
+            msg = f"it is of version {snapshot.version}, not {cls.state_version}"
+            raise DecodeError(msg)
+        return states.read(cls.state_type, snapshot.state)
 
     def _first_state(self, book: Book) -> tuple[State, int]:
         """Return the state before the events of *book*, and how many it covers."""
         snapshot = book.snapshot
         if snapshot is None:
             return self.state_type(), 0
-        return adapter_for(self.state_type).validate_python(snapshot.state), snapshot.sequence
+        try:
+            return self._read(snapshot), snapshot.sequence
+        except DecodeError as error:
+            msg = f"the snapshot at {snapshot.sequence} of {book.address}: {error}"
+            raise BookUnreadable(msg) from error
 
     def _written(self, one: Any) -> tuple[str, Any]:
         """Return the type and the data of an event; a book with one that does not fit is lost."""
@@ -195,7 +221,7 @@ class Aggregate(Generic[State]):
         name, data = event_type_of(one), to_json(one)
         try:
             if name in self.methods.applies:
-                self.methods.applies[name].decode(data)
+                self.methods.applies[name].decode(copied(data))
         except DecodeError as error:
             owner = type(self).__qualname__
             msg = f"{owner} could not read the {name} that it answers: {error}"
