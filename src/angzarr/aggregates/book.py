@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from angzarr.errors import InvalidRoot
 from angzarr.events.event import Event, check_domain
 
-#: Characters that a root, an edition or the id of a cause may have: they are keys in a database.
+#: Characters that a root or an edition may have: they are keys in a database.
 MAX_KEY_LENGTH: Final = 255
 
 

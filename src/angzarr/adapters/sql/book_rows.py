@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import RowMapping
 
 from angzarr.aggregates.book import Address, Decision, Retention, Snapshot, Verdict
 from angzarr.events.event import Event, Priority
+from angzarr.resilience.keys import key_part
+
+#: Characters of a cause in a key: with the longest root and edition, of letters of four bytes, it
+#: fills the 2,704 bytes that PostgreSQL gives to an entry of an index.
+_MAX_CAUSE: Final = 120
 
 #: What an event says besides the columns.
 _TEXTS = ("correlation_id", "causation_id", "tenant_id", "traceparent")
@@ -67,11 +72,17 @@ def event_of(row: RowMapping) -> Event:
     )
 
 
+def cause_key(cause: str) -> str:
+    """Return what stands for *cause*, which is whatever text a queue brought, in a key."""
+    return key_part(cause, _MAX_CAUSE)
+
+
 def decision_row(decision: Decision, address: Address, first: int, now: datetime) -> dict[str, Any]:
     """Return the row of a decision whose events begin at *first*."""
     return {
         **key_of(address),
-        "cause": decision.cause,
+        "cause": (key := cause_key(decision.cause)),
+        "odd_cause": None if key == decision.cause else to_text(decision.cause),
         "verdict": decision.verdict.value,
         "reason": to_text(decision.reason),
         "first_sequence": first,
@@ -84,7 +95,7 @@ def decision_row(decision: Decision, address: Address, first: int, now: datetime
 def decision_of(row: Mapping[Any, Any], events: Sequence[Event]) -> Decision:
     """Return the decision in *row*, which appended *events*."""
     return Decision(
-        cause=row["cause"],
+        cause=row["cause"] if row["odd_cause"] is None else json.loads(row["odd_cause"]),
         verdict=Verdict(row["verdict"]),
         reason=json.loads(row["reason"]),
         events=tuple(events),

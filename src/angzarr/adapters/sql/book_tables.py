@@ -39,6 +39,8 @@ book_decisions = Table(
     METADATA,
     *_key(),
     Column("cause", Text, primary_key=True),
+    # As JSON, where the key cannot be the cause itself.
+    Column("odd_cause", Text),
     Column("verdict", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("first_sequence", Integer, nullable=False),

@@ -27,6 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.book_rows import (
     address_in,
+    cause_key,
     decision_of,
     decision_row,
     event_of,
@@ -138,7 +139,7 @@ class SqlEventBooks(EventBooks):
     def sent(self, address: Address, cause: str, /) -> None:
         """Note that what was decided of *cause* is sent."""
         done = update(book_decisions).where(
-            *_at(book_decisions, address), book_decisions.c.cause == cause
+            *_at(book_decisions, address), book_decisions.c.cause == cause_key(cause)
         )
         self._prepare()
         in_transaction(self._engine, lambda c: c.execute(done.values(unsent_since=None)))
@@ -189,12 +190,12 @@ def _head(address: Address, cause: str | None) -> Select[Any]:
     """Return the question where a book is, with its newest snapshot and a cause's decision."""
     books, decisions, snapshots = event_books, book_decisions, book_snapshots
     newest = select(func.max(snapshots.c.sequence)).where(*_at(snapshots, address))
-    of_cause = and_(*_at(decisions, address), decisions.c.cause == cause)
     joined = books.outerjoin(
         snapshots, and_(*_at(snapshots, address), snapshots.c.sequence == newest.scalar_subquery())
     )
     columns = [books.c.next_sequence, *_own(snapshots)]
     if cause is not None:
+        of_cause = and_(*_at(decisions, address), decisions.c.cause == cause_key(cause))
         joined = joined.outerjoin(decisions, of_cause)
         columns += _own(decisions)
     return select(*columns).select_from(joined).where(*_at(books, address))
