@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias
 
+from angzarr.aggregates.aggregate import check_event
 from angzarr.aggregates.book import Address, Book, Decision
 from angzarr.aggregates.command import Command
 from angzarr.clock import Clock, SystemClock
@@ -64,7 +65,11 @@ class Intent:
     data: Any = None
 
     def command(self, payload: object, expected: int | None = None) -> Command:
-        """Return the command that carries *payload*, for a book that is at *expected*."""
+        """Return the command that carries *payload*, for a book that is at *expected*.
+
+        Raises NotAnEvent for what has no type, such as what somebody forgot to return.
+        """
+        check_event(payload)
         address = self.address
         event = Event(
             id=self.id,
