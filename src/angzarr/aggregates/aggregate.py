@@ -242,7 +242,9 @@ def check_event(one: object) -> None:
     """Refuse what has no type that names it, and means a mistake; raises NotAnEvent."""
     named = hasattr(type(one), "__event_type__") or is_dataclass(one)
     if isinstance(one, type) or not (named or isinstance(one, Typed | BaseModel | Message)):
-        msg = f"{type(one).__name__} is no event or command: return a model, a dataclass or a message"
+        msg = (
+            f"{type(one).__name__} is no event or command: return a model, a dataclass or a message"
+        )
         raise NotAnEvent(msg)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from typing import Any, Final
 
 from google.protobuf import any_pb2, descriptor_pool, json_format, message_factory
@@ -21,16 +22,18 @@ from angzarr.wire.worker_pb2 import JsonMessage
 #: Under this key stands the value of a payload that nobody here can read.
 _OPAQUE: Final = "$bytes"
 _TYPE_URL: Final = "type.googleapis.com/"
+#: The name of a type as it ends the address of one.
+_URL_END: Final = re.compile("[^/]+")
 
 
 def pack(type_name: str, data: Any) -> any_pb2.Any:
     """Return the payload *data* of a type as an Any; raises UnserializableEvent."""
     packed = any_pb2.Any()
     try:
-        if isinstance(data, dict) and data.keys() == {_OPAQUE}:
-            return any_pb2.Any(type_url=_TYPE_URL + type_name, value=_decoded(data[_OPAQUE]))
+        if (kept := _kept(type_name, data)) is not None:
+            return any_pb2.Any(type_url=_TYPE_URL + type_name, value=kept)
         packed.Pack(_message(type_name, data), deterministic=True)
-    except (json_format.ParseError, TypeError, ValueError, AttributeError) as error:
+    except (json_format.ParseError, TypeError, ValueError, AttributeError, RecursionError) as error:
         msg = f"a {type_name} cannot be written as protobuf: {type(error).__name__}"
         raise UnserializableEvent(msg) from error
     return packed
@@ -76,9 +79,12 @@ def _no_constant(name: str) -> Any:
     raise ValueError(msg)
 
 
-def _decoded(text: Any) -> bytes:
+def _kept(type_name: str, data: Any) -> bytes | None:
+    """Return the bytes of a payload that was kept as it came; None for any other."""
+    if not isinstance(data, dict) or data.keys() != {_OPAQUE} or not _URL_END.fullmatch(type_name):
+        return None
     try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError, TypeError) as error:
-        msg = "the bytes of an unknown payload are no base64"
-        raise UnserializableEvent(msg) from error
+        value = base64.b64decode(data[_OPAQUE], validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        return None
+    return value if base64.b64encode(value).decode() == data[_OPAQUE] else None
