@@ -74,10 +74,13 @@ def _root_bytes(root: str) -> bytes:
 
 
 def book_to_wire(book: Book) -> book_pb2.EventBook:
-    """Return *book* as protobuf; the cover has the correlation id of its first event."""
+    """Return *book* as protobuf; the cover has the correlation id of its first event.
+
+    Raises UnserializableEvent.
+    """
     flow = book.events[0].correlation_id if book.events else None
     written = book_pb2.EventBook(
-        cover=cover_of(book.address, flow), next_sequence=book.next_sequence
+        cover=cover_of(book.address, flow), next_sequence=_uint32(book.next_sequence)
     )
     if book.snapshot is not None:
         written.snapshot.CopyFrom(_snapshot(book.snapshot))
@@ -88,27 +91,33 @@ def book_to_wire(book: Book) -> book_pb2.EventBook:
 def book_from_wire(written: book_pb2.EventBook) -> Book:
     """Read a book; raises DecodeError. Payloads of unknown types are kept as they came."""
     address = address_of(written.cover)
-    events = tuple(_event(page, address, written.cover) for page in written.pages)
-    sequences = [event.sequence for event in events if event.sequence is not None]
-    told = written.next_sequence or (max(sequences) + 1 if sequences else 0)
+    events = tuple(
+        _event(page, place, address, written.cover) for place, page in enumerate(written.pages)
+    )
+    snapshot = _read_snapshot(written.snapshot) if written.HasField("snapshot") else None
+    behind = [event.sequence + 1 for event in events if event.sequence is not None]
+    covered = snapshot.sequence if snapshot else 0
     return Book(
         address=address,
         events=events,
-        snapshot=_read_snapshot(written.snapshot) if written.HasField("snapshot") else None,
-        next_sequence=told,
+        snapshot=snapshot,
+        next_sequence=written.next_sequence or max(covered, *behind, 0),
     )
 
 
 def _page(event: Event) -> book_pb2.EventPage:
     page = book_pb2.EventPage(event=pack(event.type, event.data))
     if event.sequence is not None:
-        page.header.sequence = event.sequence
+        page.header.sequence = _uint32(event.sequence)
     if event.occurred_at is not None:
         page.created_at.FromDatetime(event.occurred_at)
     return page
 
 
-def _event(page: book_pb2.EventPage, address: Address, cover: identity_pb2.Cover) -> Event:
+def _event(
+    page: book_pb2.EventPage, place: int, address: Address, cover: identity_pb2.Cover
+) -> Event:
+    """Return the event on *page*, whose id is that of its sequence, else of its *place*."""
     if page.WhichOneof("payload") != "event":
         msg = f"a page of {address} holds no event"
         raise DecodeError(msg)
@@ -116,7 +125,7 @@ def _event(page: book_pb2.EventPage, address: Address, cover: identity_pb2.Cover
     numbered = page.header.WhichOneof("sequence_type") == "sequence"
     sequence = page.header.sequence if numbered else None
     return Event(
-        id=id_after("page", *address, sequence),
+        id=id_after("page", *address, f"at {place}" if sequence is None else sequence),
         type=name,
         data=data,
         domain=address.domain,
@@ -135,7 +144,8 @@ def _snapshot(snapshot: Snapshot) -> book_pb2.Snapshot:
         else book_pb2.RETENTION_DEFAULT
     )
     state = pack("", {"version": snapshot.version, "state": snapshot.state})
-    return book_pb2.Snapshot(sequence=snapshot.sequence, state=state, retention=retention)
+    place = _uint32(snapshot.sequence)
+    return book_pb2.Snapshot(sequence=place, state=state, retention=retention)
 
 
 def _read_snapshot(written: book_pb2.Snapshot) -> Snapshot:
@@ -178,7 +188,7 @@ def command_to_wire(command: Command) -> book_pb2.CommandBook:
     if command.origin is not None:
         deferred = page.header.angzarr_deferred
         deferred.source.CopyFrom(cover_of(command.origin.source, event.correlation_id))
-        deferred.source_seq = min(command.origin.sequence, _MAX_UINT32)
+        deferred.source_seq = _uint32(min(command.origin.sequence, _MAX_UINT32))
     elif event.sequence is not None:
         page.header.sequence = _uint32(event.sequence)
     return book_pb2.CommandBook(cover=cover_of(command.address, event.correlation_id), pages=[page])
@@ -199,10 +209,7 @@ def command_from_wire(
     The header has no field for its *id* and for the name of its *saga*: without an id it has that
     of its bytes.
     """
-    if len(written.pages) != 1 or written.pages[0].WhichOneof("payload") != "command":
-        msg = f"a command book has one page with a command, this one has {len(written.pages)} pages"
-        raise DecodeError(msg)
-    page, address = written.pages[0], address_of(written.cover)
+    page, address = _only_page(written), address_of(written.cover)
     name, data = unpack(page.command)
     which = page.header.WhichOneof("sequence_type")
     event = Event(
@@ -216,6 +223,15 @@ def command_from_wire(
         correlation_id=written.cover.correlation_id or None,
     )
     return Command(event=event, origin=_origin(page.header, saga), merge=_merge(page))
+
+
+def _only_page(written: book_pb2.CommandBook) -> book_pb2.CommandPage:
+    if len(written.pages) != 1:
+        msg = f"a command book has one page, this one has {len(written.pages)}"
+        raise DecodeError(msg)
+    if written.pages[0].WhichOneof("payload") != "command":
+        raise DecodeError("the page of a command book holds no command")
+    return written.pages[0]
 
 
 def _origin(header: book_pb2.PageHeader, saga: str) -> Origin | None:
