@@ -111,8 +111,15 @@ class Aggregate(Generic[State]):
         except AngzarrError as error:
             msg = f"event {event.sequence} of {self.address}, a {event.type}: {error}"
             raise BookUnreadable(msg) from error
-        if state is not None:
-            self.state = state
+        if state is None:
+            return
+        if not states.is_one(self.state_type, state):
+            msg = (
+                f"{type(self).__qualname__}.{method.name} returns {type(state).__name__}, which is"
+                f" no state: it returns {self.state_type.__name__} or nothing"
+            )
+            raise BookUnreadable(msg)
+        self.state = state
 
     def decide(self, command: Command) -> tuple[Event, ...]:
         """Return the events that *command* leads to; they have no sequence yet.

@@ -115,6 +115,16 @@ def test_an_error_of_an_applying_method_is_no_rejection_of_a_command():
         Strict(book_of(event(Deposited(cents=7))))
 
 
+def test_what_a_method_returns_by_mistake_is_no_state():
+    class Popping(Account):
+        def deposited(self, event):
+            self.state.moves.append(event.cents)
+            return self.state.moves.pop()
+
+    with pytest.raises(BookUnreadable, match=r"Popping\.deposited returns int, which is no state"):
+        Popping(book_of(event(Deposited(cents=7))))
+
+
 def test_each_aggregate_has_a_state_of_its_own():
     first, second = Account(book_of()), Account(book_of())
     first.apply(event(Deposited(cents=7)))

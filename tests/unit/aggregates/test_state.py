@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from typing import TypedDict
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from tests.accounts import (
     ADDRESS,
     Account,
     Deposited,
+    Funds,
     book_of,
     event,
 )
@@ -24,7 +26,34 @@ from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Book, Retention
 from angzarr.aggregates.declaring import applies
 from angzarr.aggregates.merge import MergeStrategy
+from angzarr.aggregates.state import is_one
 from angzarr.events.event import Event
+
+
+class Seats(TypedDict, total=False):
+    taken: list[int]
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        (Funds, Funds()),
+        (int, True),
+        (float, 5),
+        (Seats, {}),
+        (dict[str, int], {}),
+        (int | str, "x"),
+    ],
+)
+def test_what_is_of_the_type_is_a_state(kind, state):
+    assert is_one(kind, state)
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [(Funds, 5), (Funds, Funds), (int, "5"), (float, "5"), (dict, [])]
+)
+def test_what_is_of_another_type_is_no_state(kind, state):
+    assert not is_one(kind, state)
 
 
 class Row(BaseModel):
