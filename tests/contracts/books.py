@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from uuid import uuid4
 
 import pytest
@@ -82,6 +82,12 @@ class EventBooksContract:
         assert kept.anew
         assert kept.decision.events == told
         assert books.read(address).book == Book(address=address, events=told, next_sequence=2)
+
+    def test_a_time_of_any_zone_is_the_same_moment(self, books, address, append):
+        there = AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
+        append(event("a", occurred_at=there))
+        (written,) = books.read(address).book.events
+        assert written.occurred_at == there
 
     def test_a_wrong_expectation_is_refused_and_nothing_is_written(self, books, address, append):
         append(event("a"))

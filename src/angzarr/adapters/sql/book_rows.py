@@ -48,7 +48,8 @@ def event_row(event: Event) -> dict[str, Any]:
         "sequence": event.sequence,
         "id": event.id,
         "type": event.type,
-        "occurred_at": event.occurred_at,
+        # SQLite drops the zone of what it is given.
+        "occurred_at": event.occurred_at and event.occurred_at.astimezone(UTC),
         "event": to_text(said),
     }
 
