@@ -475,6 +475,18 @@ class MergingContract:
         assert history() == [4]
         assert len(reviewed) == (strategy is MANUAL)
 
+    def test_a_sender_who_asks_for_no_check_overdraws_nothing(
+        self, books, address, deposit, history
+    ):
+        deposit(5)
+        rival = [lambda: decider(books).execute(command(address, Withdraw(cents=4)))]
+        with pytest.raises(CommandRejectedError, match="only 1 are left"):
+            decider(Interrupted(books, rival)).execute(
+                command(address, Withdraw(cents=5), 0, merge=HANDLES)
+            )
+        decider(books).execute(command(address, Withdraw(cents=1), 0, merge=HANDLES))
+        assert history() == [5, -4, -1]
+
     def test_a_race_that_is_lost_again_and_again_ends(self, books, address, history):
         def rival():
             decider(books).execute(command(address, Deposit(cents=1)))

@@ -116,7 +116,9 @@ class Decider:
         strategy = kind.merge(command)
         self._check(command, strategy, reading.book)
         decision = self._decision(kind, reading.book, command)
-        free = strategy is MergeStrategy.AGGREGATE_HANDLES or decision.verdict is Verdict.REJECTED
+        # Only a method knows whether what it decided still holds where others were appended.
+        declared = kind.method(command.event.type).merge is MergeStrategy.AGGREGATE_HANDLES
+        free = declared or decision.verdict is Verdict.REJECTED
         expected = None if free else reading.book.next_sequence
         write = write_of(kind, reading.book, decision, self.clock, expected=expected)
         written = self.books.write(replace(write, unsent=self.unsent))
