@@ -23,6 +23,7 @@ from tests.accounts import (
     merging,
     new_address,
 )
+from tests.polling import wait_until
 
 from angzarr.aggregates.aggregate import AggregateType
 from angzarr.aggregates.book import (
@@ -340,6 +341,21 @@ class MergingContract:
         asked = command(address, Deposit(cents=1), id=cause)
         assert decider(books).execute(asked) == decider(books).execute(asked)
 
+    def test_a_snapshot_of_an_older_state_is_not_read(self, books, address, history):
+        older = merging(COMMUTATIVE, every=2)
+
+        class Newer(older):
+            state_version = 2
+
+        for cents in (1, 2, 3):
+            decider(books, older).execute(command(address, Deposit(cents=cents)))
+        assert books.read(address).book.snapshot.sequence == 2
+        decider(books, Newer).execute(command(address, Withdraw(cents=6)))
+        assert history() == [1, 2, 3, -6]
+        assert books.read(address).book.snapshot.version == 2
+        assert snapshot_agrees(books, Newer, address)
+        assert older(read(books, older, address).book).state.cents == 0
+
     # -- the same command again ----------------------------------------------------------------
 
     @pytest.mark.parametrize("expected", [None, 1])
@@ -587,6 +603,25 @@ class SharedMergingContract(MergingContract):
         assert came["done"] == len(history()) - 1
         assert came["done"] + came["CommandRejectedError"] == 40
         assert snapshot_agrees(books, Account, address)
+
+    def test_commands_of_a_process_that_is_killed_may_all_be_sent_again(
+        self, books, address, history
+    ):
+        books.read(address)
+        sent = [command(address, Deposit(cents=number), id=f"c{number}") for number in range(60)]
+
+        def run():
+            for asked in sent:
+                decider(books).execute(asked)
+
+        child = multiprocessing.get_context("fork").Process(target=run)
+        child.start()
+        wait_until(lambda: books.read(address).book.next_sequence > 5, "some are decided")
+        child.kill()
+        child.join(30)
+        for asked in reversed(sent):
+            decider(books).execute(asked)
+        assert sorted(history()) == list(range(60))
 
     def test_a_command_that_comes_to_several_processes_is_decided_once(
         self, books, address, history

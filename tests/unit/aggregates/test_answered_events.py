@@ -147,6 +147,16 @@ def test_a_method_may_yield_its_events():
     assert [one.type for one in made] == ["Deposited", "Withdrawn"]
 
 
+def test_a_method_may_refuse_after_it_yielded():
+    class Yielding(Account):
+        def deposit(self, given):
+            yield Deposited(cents=1)
+            raise CommandRejectedError("no more")
+
+    with pytest.raises(CommandRejectedError, match="no more"):
+        decided(Deposit(cents=3), of=Yielding)
+
+
 @pytest.mark.parametrize("answered", [True, 7, "Deposited", {"cents": 1}, object(), Deposited])
 def test_what_is_no_event_is_refused(answered):
     class Answering(Account):
