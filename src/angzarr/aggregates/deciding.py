@@ -99,7 +99,8 @@ class Decider:
         check_address(command.address)
         races = self.races()
         while isinstance(found := self._try(command), Stale):
-            races.lost(command.address)
+            if command.expected is None:  # else it is stale now, and that is said at once
+                races.lost(command.address)
         if found.verdict is Verdict.REJECTED:
             raise CommandRejectedError(found.reason)
         return found

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from angzarr.aggregates.book import EventBooks
+from angzarr.aggregates.book import Address, Decision, EventBooks
 from angzarr.clock import Clock
-from angzarr.errors import text_of
+from angzarr.errors import Unavailable, text_of
 from angzarr.events.event import Event
 from angzarr.seldom import Seldom
 
@@ -49,10 +49,20 @@ class Relay:
     def relay(self) -> int:
         """Publish what is overdue, a batch at most; return how many decisions that was."""
         overdue = self.books.unsent(self.clock.now() - GRACE, BATCH)
-        for address, decision in overdue:
+        return sum(self._send(address, decision) for address, decision in overdue)
+
+    def _send(self, address: Address, decision: Decision) -> bool:
+        """Publish one; what cannot be sent stays unsent, and holds up no other."""
+        try:
             self.publish(decision.events)
-            self.books.sent(address, decision.cause)
-        return len(overdue)
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001 - whatever is wrong with it, the others wait
+            if self.seldom.now("refused"):
+                _log.exception("relay_refused: %s of %s", decision.cause, address)
+            return False
+        self.books.sent(address, decision.cause)
+        return True
 
     def leave(self) -> None:
         """Let the books go."""

@@ -79,3 +79,20 @@ def test_a_broker_that_is_away_keeps_it_unsent(relay, books, clock, published, c
     relay.publish = published.extend
     relay.turn()
     assert [event.id for event in published] == ["e-c"]
+
+
+def test_what_can_never_be_sent_stays_unsent_and_holds_up_no_other(
+    relay, books, clock, published, caplog
+):
+    def picky(events):
+        if events[0].id == "e-bad":
+            raise ValueError("it cannot be sent")
+        published.extend(events)
+
+    decide(books, "bad")
+    decide(books, "good")
+    clock.sleep(GRACE * 2)
+    relay.publish = picky
+    assert relay.turn() == EVERY
+    assert [event.id for event in published] == ["e-good"]
+    assert [one.decision.cause for one in books.unsent(clock.now(), 10)] == ["bad"]
