@@ -20,12 +20,13 @@ _WELL, _BROKEN = 0, 1
 
 def measure() -> Measured:
     """Play the runs; raises NotMeasured if they came to no verdict."""
-    command = [
-        sys.executable, "-m", "saga_model", "--runs", str(RUNS),
-        "--redis", servers.address(servers.REDIS), "--books", servers.address(servers.POSTGRESQL),
-    ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    with servers.database() as books:
+        command = [
+            sys.executable, "-m", "saga_model", "--runs", str(RUNS),
+            "--redis", servers.address(servers.REDIS), "--books", books,
+        ]  # fmt: skip
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     if done.returncode not in (_WELL, _BROKEN):
         raise NotMeasured(done.stderr[-2000:])
     told = json.loads(done.stdout.splitlines()[-1])
