@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message as Wire
 
-from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.letter import Mismatch, Reason
 from angzarr.events.message import Message
 from angzarr.wire.book_pb2 import MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
@@ -33,6 +33,14 @@ def view_of_payload(letter: AngzarrDeadLetter) -> Message:
     )
 
 
+def mismatch_in(letter: AngzarrDeadLetter) -> Mismatch | None:
+    """Return where a stale command believed its aggregate to be, if that is why."""
+    if letter.WhichOneof("rejection_details") != "sequence_mismatch":
+        return None
+    told = letter.sequence_mismatch
+    return Mismatch(told.expected_sequence, told.actual_sequence, told.merge_strategy)
+
+
 def facts_of_details(letter: AngzarrDeadLetter) -> dict[str, Any]:
     """Return the fields of DeadLetter that typed details tell, where metadata does not."""
     match letter.WhichOneof("rejection_details"):
@@ -45,12 +53,10 @@ def facts_of_details(letter: AngzarrDeadLetter) -> dict[str, Any]:
                 "category": "transient" if failed.is_transient else "unknown",
             }
         case "sequence_mismatch":
-            mismatch = letter.sequence_mismatch
-            expected, actual = mismatch.expected_sequence, mismatch.actual_sequence
             return {
-                "reason": Reason.REFUSED,
+                "reason": Reason.SEQUENCE_MISMATCH,
                 "error_type": "SequenceMismatch",
-                "error_message": f"expected sequence {expected}, the aggregate is at {actual}",
+                "error_message": str(mismatch_in(letter)),
             }
         case "payload_retrieval_failed":
             lost = letter.payload_retrieval_failed

@@ -21,6 +21,9 @@ MAX_MESSAGE = 4_000
 #: When a letter of others was written that does not say it; whoever files it knows better.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
+#: The wire's merge strategies by number, without what their names begin with.
+STRATEGIES = ("COMMUTATIVE", "STRICT", "AGGREGATE_HANDLES", "MANUAL")
+
 _CUT = "[…]"
 
 
@@ -46,6 +49,23 @@ class Mismatch(NamedTuple):
     actual: int
     #: The number of the wire's MergeStrategy.
     strategy: int
+
+    @property
+    def strategy_name(self) -> str:
+        """The strategy as people know it; a number that this release does not know as it is."""
+        known = 0 <= self.strategy < len(STRATEGIES)
+        return STRATEGIES[self.strategy] if known else str(self.strategy)
+
+    def __str__(self) -> str:
+        return f"expected sequence {self.expected}, the aggregate is at {self.actual}"
+
+    def told(self) -> dict[str, int | str]:
+        """Return it for programs."""
+        return {
+            "expected": self.expected,
+            "actual": self.actual,
+            "strategy": self.strategy_name.lower(),
+        }
 
 
 @quick_init

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.letter import DeadLetter, Mismatch
 from angzarr.dead_letters.metadata import derived, read_facts
 from angzarr.dead_letters.own_json import TASK_MESSAGE_URL, event_facts, payload_of
 from angzarr.dead_letters.task_message import (
@@ -22,6 +22,7 @@ from angzarr.dead_letters.task_message import (
 from angzarr.dead_letters.text import from_json_text, valid_text
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
+from angzarr.wire.book_pb2 import MergeStrategy
 
 #: What a letter tells of itself anew each time it is written, besides its metadata.
 _TOLD: Final = ("rejectionReason", "sourceComponent", "sourceComponentType")
@@ -33,6 +34,7 @@ _TEXTS: Final = frozenset(
 _NO_TEXTS: Final = frozenset({"priority", "event"})
 _TASK_MESSAGE: Final = _TEXTS | _NO_TEXTS
 _STR: Final = frozenset({str})
+_INT: Final = frozenset({int})
 #: An enum looks its members up some times slower.
 _PRIORITIES: Final[Mapping[str, Priority]] = {priority.value: priority for priority in Priority}
 
@@ -64,6 +66,7 @@ def _read(data: dict[str, Any]) -> DeadLetter | None:
         event=event,
         component=told[1],
         component_type=told[2],
+        mismatch=_mismatch(data.get("sequenceMismatch")),
         metadata={key: value for key, value in rest.items() if ours.get(key) != value},
         **facts,
     )
@@ -133,6 +136,20 @@ def _event(facts: dict[str, Any], first: Any) -> Event:
         occurred_at=_moment(facts["occurredAt"]) if "occurredAt" in facts else None,
         **{name: facts[key] for name, key in EVENT_TEXTS.items() if key in facts},
     )
+
+
+def _mismatch(told: dict[str, Any] | None) -> Mismatch | None:
+    if told is None:
+        return None
+    strategy = told.get("mergeStrategy", 0)
+    numbers = (
+        told.get("expectedSequence", 0),
+        told.get("actualSequence", 0),
+        MergeStrategy.Value(strategy) if isinstance(strategy, str) else strategy,
+    )
+    if not _INT.issuperset(map(type, numbers)):  # True would pass for 1
+        raise TypeError
+    return Mismatch(*numbers)
 
 
 def _moment(text: str) -> datetime:

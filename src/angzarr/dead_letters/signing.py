@@ -101,6 +101,9 @@ def _fields(letter: DeadLetter) -> Iterator[tuple[str, bytes | str | None]]:
     yield "headers", _canonical(message.headers)
     yield "properties", _canonical(message.properties)
     yield "body", body_digest(letter)
+    if letter.mismatch is not None:  # no letter of before had one
+        for name, number in letter.mismatch._asdict().items():
+            yield f"mismatch.{name}", str(number)
     if event is None:
         return
     for name in ("id", "type", "domain", "root", "edition", "correlation_id", "causation_id"):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from angzarr.dead_letters.foreign import facts_of_details, view_of_payload
+from angzarr.dead_letters.foreign import facts_of_details, mismatch_in, view_of_payload
 from angzarr.dead_letters.letter import (
     UNDATED,
     DeadLetter,
@@ -77,13 +77,6 @@ def _write_mismatch(details: SequenceMismatchDetails, mismatch: Mismatch) -> Non
     details.merge_strategy = mismatch.strategy  # type: ignore[assignment]  # any int32
 
 
-def _mismatch_in(wire: AngzarrDeadLetter) -> Mismatch | None:
-    if wire.WhichOneof("rejection_details") != "sequence_mismatch":
-        return None
-    told = wire.sequence_mismatch
-    return Mismatch(told.expected_sequence, told.actual_sequence, told.merge_strategy)
-
-
 def _write_cover(wire: AngzarrDeadLetter, event: Event) -> None:
     wire.cover.correlation_id = valid_text(event.correlation_id or "")
     if event.edition:
@@ -146,7 +139,7 @@ def view(wire: AngzarrDeadLetter) -> DeadLetter:
         payload=held.payload,
         component=wire.source_component,
         component_type=wire.source_component_type,
-        mismatch=_mismatch_in(wire),
+        mismatch=mismatch_in(wire),
         **told,
     )
     if not letter.id:

@@ -23,7 +23,7 @@ from angzarr.dead_letters.codec import (
     partition_key,
     read_receipt,
 )
-from angzarr.dead_letters.letter import MAX_MESSAGE, MAX_STACK, DeadLetter, Reason
+from angzarr.dead_letters.letter import MAX_MESSAGE, MAX_STACK, DeadLetter, Mismatch, Reason
 from angzarr.dead_letters.own_json_reading import read_own
 from angzarr.dead_letters.wire_form import TASK_MESSAGE, from_wire, to_wire
 from angzarr.errors import DecodeError
@@ -98,6 +98,9 @@ payloads = st.builds(
     stored_at=st.none() | moments,
 )
 
+_UINT32 = st.integers(0, 2**32 - 1)
+mismatches = st.builds(Mismatch, _UINT32, _UINT32, st.integers(-(2**31), 2**31 - 1))
+
 RESERVED = {
     "id", "letter_id", "original_queue", "tenant_id", "entity_id", "trace_id", "event_id",
     "event_type", *(fact.key for fact in keys._FACTS),
@@ -132,6 +135,7 @@ def letters(draw: st.DrawFn) -> DeadLetter:
         version=draw(words),
         component=draw(words),
         component_type=draw(words),
+        mismatch=draw(st.none() | mismatches),
         metadata=draw(
             st.dictionaries(words.filter(lambda key: key not in RESERVED), words, max_size=3)
         ),

@@ -17,7 +17,7 @@ from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.dead_letters.codec import Form, decode, encode
-from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.letter import Mismatch, Reason
 from angzarr.dead_letters.signing import Signatures, Trust, signed_form
 from angzarr.events.event import Priority
 
@@ -57,6 +57,7 @@ CHANGES = {
     "handler": {"handler": "os.system"},
     "reason": {"reason": Reason.REVOKED},
     "replay": {"replay": 1},
+    "what a command expected": {"mismatch": Mismatch(3, 5, 3)},
     "that it was redacted": {"metadata": {"redacted": "1"}},
     "no event": {"event": None},
 }

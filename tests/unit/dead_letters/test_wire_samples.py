@@ -150,7 +150,10 @@ def test_the_fields_of_a_rejected_command_are_read():
         "cart",
         "aggregate",
     )
-    assert (letter.reason, letter.error_type) == (Reason.REFUSED, "SequenceMismatch")
+    assert (letter.reason, letter.error_type) == (
+        Reason.SEQUENCE_MISMATCH,
+        "SequenceMismatch",
+    )
     assert letter.error_message == "expected sequence 3, the aggregate is at 5"
     assert (letter.explanation, letter.sent_to_dlq_at) == ("sequence mismatch", WHEN)
     assert letter.metadata == {"original_queue": "orders", "theirs": "kept"}
