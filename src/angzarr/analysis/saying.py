@@ -42,6 +42,14 @@ def _breakers(evidence: Evidence) -> str:
     return ", ".join(map(str, evidence.breakers)) or "no breaker"
 
 
+def _mismatch(evidence: Evidence) -> str:
+    """Return where a stale command believed its aggregate to be, else what its error says."""
+    letter = evidence.letter
+    if letter is None or letter.mismatch is None:
+        return letter.error_message if letter else ""
+    return f"{letter.mismatch} ({letter.mismatch.strategy_name})"
+
+
 def _fares(name: str) -> Callable[[Evidence], str]:
     return lambda evidence: str(getattr(evidence, name) or "unknown")
 
@@ -60,6 +68,7 @@ SAID: Final[Mapping[str, Callable[[Evidence], str]]] = {
     "breakers": _breakers,
     "handler_fares": _fares("handler_fares"),
     "group_fares": _fares("group_fares"),
+    "mismatch": _mismatch,
     "payload": lambda evidence: evidence.fit.why,
 }
 

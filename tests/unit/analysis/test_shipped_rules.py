@@ -13,7 +13,7 @@ from angzarr.analysis.evidence import Fit
 from angzarr.analysis.rule_file import built_in_rules
 from angzarr.analysis.rules import decide
 from angzarr.analysis.transition import Action
-from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.letter import Mismatch, Reason
 
 RULES = built_in_rules()
 BY_NAME = {"category": "unknown", "error_code": "", "error_type": "crm.sdk.ServiceUnavailable"}
@@ -27,6 +27,15 @@ MADE = {
     "decodes-since-a-newer-release": {
         "reason": Reason.UNDELIVERABLE, "newer_release": True, "fit": Fit(fits=True),
     },
+    "stale-command": {
+        "reason": Reason.SEQUENCE_MISMATCH, "error_type": "angzarr.errors.SequenceMismatch",
+        "mismatch": Mismatch(3, 5, 3),
+    },
+    "compensation-failed": {
+        "reason": Reason.COMPENSATION, "error_type": "angzarr.errors.CompensationFailed",
+    },
+    # of a library, or of an angzarr before it gave the reason
+    "sequence-mismatch": {"error_type": "eventstore.SequenceConflictError"},
     "a-refusal-that-may-pass": {"error_code": "HTTP_423", "category": "client"},
     "dependency-well-and-failed-again": {"category": "transient", "replay": 1, **WELL},
     "lost-a-race": {"error_code": "GRPC_ABORTED", "category": "unknown"},
@@ -54,6 +63,50 @@ def test_each_rule_decides_about_a_recorded_letter_or_one_made_for_it():
     made = {name: rule_of(evidence_of(**known)) for name, known in MADE.items()}
     assert made == {name: name for name in MADE}
     assert not {rule.name for rule in RULES} - reached - made.keys()
+
+
+@pytest.mark.parametrize("strategy", ["STRICT", "MANUAL"])
+def test_a_stale_command_is_held_with_what_it_expected_and_what_helps(strategy):
+    known = {
+        "reason": Reason.SEQUENCE_MISMATCH,
+        "mismatch": Mismatch(3, 5, 1 + 2 * (strategy == "MANUAL")),
+    }
+    found = classifier()(evidence_of(**known, error_type="angzarr.errors.SequenceMismatch"))
+    assert (found.action, found.failure_class) == (Action.HOLD, FailureClass.SEQUENCE_CONFLICT)
+    assert found.evidence == (
+        f"expected sequence 3, the aggregate is at 5 ({strategy}):"
+        " replay it with a fresh sequence, or as it is"
+    )
+
+
+def test_a_stale_command_whose_details_were_lost_still_says_what_its_error_says():
+    said = "expected sequence 3, the aggregate is at 5"
+    found = classifier()(evidence_of(reason=Reason.SEQUENCE_MISMATCH, error_message=said))
+    assert found.evidence.startswith(f"{said}: replay it")
+
+
+def test_a_stale_command_that_merges_strictly_is_a_conflict_too():
+    said = "Pay expects player/p1 at 3, it is at 5 (STRICT)"
+    found = classifier()(
+        evidence_of(
+            reason=Reason.REFUSED, error_type="angzarr.errors.CommandAbortedError",
+            error_message=said, category="client",
+        )
+    )  # fmt: skip
+    assert (found.action, found.failure_class) == (Action.HOLD, FailureClass.SEQUENCE_CONFLICT)
+    assert said in found.evidence
+
+
+def test_a_compensation_that_failed_is_held_for_a_person():
+    """Nothing but a person knows what is left half done; a replay by itself might undo it twice."""
+    found = classifier()(
+        evidence_of(
+            reason=Reason.COMPENSATION, error_type="angzarr.errors.CompensationFailed",
+            category="transient", explanation="nothing undid OrderPlaced", **WELL,
+        )
+    )  # fmt: skip
+    assert (found.action, found.failure_class) == (Action.HOLD, FailureClass.BUSINESS_REJECTION)
+    assert "nothing undid OrderPlaced" in found.evidence
 
 
 def test_a_body_that_another_system_could_not_fetch_is_held():
