@@ -257,7 +257,7 @@ def _settler(
     return Settler(
         schedule=CelerySchedule(app, publisher, lambda: app.schedule, clock),
         followers=CeleryFollowers(app),
-        dead_letters=app.open_dead_letter_queue(),
+        dead_letters=app.open_letterbox(),
         replay_outcomes=app.open_replay_outcomes(),
         store=store,
         facts=wiring.open_facts(app.settings, app.broker_url),

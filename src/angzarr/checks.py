@@ -27,7 +27,7 @@ def check_servers(app: Any) -> None:
 
 def _check_configured(settings: Settings, broker: str) -> None:
     wiring.open_claims(settings, broker)
-    letter_wiring.open_dead_letters(settings, broker).close()
+    letter_wiring.open_letterbox(settings, broker).close()
     _check_spool(settings)
     if wiring.is_embedded(broker):
         return

@@ -10,7 +10,9 @@ from typing import Any, Final, TypeAlias
 
 from angzarr import payload_wiring, protection_wiring, wiring
 from angzarr.dead_letter_section import DeadLetterSettings
+from angzarr.dead_letters.by_reason import LettersByReason
 from angzarr.dead_letters.chain import SPOOL, FallbackQueue
+from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox
 from angzarr.errors import ConfigurationError
 from angzarr.letter_urls import read_url
@@ -23,6 +25,15 @@ Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
 def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
     return protection_wiring.protected(open_unprotected(settings, broker), settings.dlq)
+
+
+def open_letterbox(settings: Settings, broker: str) -> Letterbox:
+    """Return what takes the letters that workers write, each reason's where it belongs."""
+    rest = open_dead_letters(settings, broker)
+    if settings.saga_compensation.dead_letter_queue_url is None:
+        return rest
+    own = open_compensation_letters(settings, broker)
+    return LettersByReason(rest, {Reason.COMPENSATION: own})
 
 
 def open_compensation_letters(settings: Settings, broker: str) -> DeadLetterQueue:

@@ -20,7 +20,7 @@ from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.protection import Protection
-from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.handlers import Handler
 from angzarr.errors import ConfigurationError
@@ -68,6 +68,10 @@ class Operating(Publishing):
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return a new connection to the dead-letter queue."""
         return letter_wiring.open_dead_letters(self.settings, self.broker_url)
+
+    def open_letterbox(self) -> Letterbox:
+        """Return a new connection to where workers put letters: by reason, where that is set."""
+        return letter_wiring.open_letterbox(self.settings, self.broker_url)
 
     def open_compensation_letters(self) -> DeadLetterQueue:
         """Return a new connection to where letters of failed compensations go."""

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 from tests.certificates import make_certificates
+from tests.contracts.ledger import letter_of
+from tests.unit.dead_letters.letterboxes import Target
 
 from angzarr import letter_wiring
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.dead_letter_section import DeadLetterSettings
+from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.protection import ProtectedQueue
 from angzarr.errors import ConfigurationError
 from angzarr.settings import load
@@ -111,6 +114,24 @@ def test_letters_of_failed_compensations_may_have_a_queue_of_their_own():
     assert isinstance(queue, KafkaDeadLetterQueue)
     assert queue._topics._partitions == 6
     queue.close()
+
+
+def test_a_worker_puts_them_there_and_all_others_where_they_go(monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        letter_wiring, "open_backend", lambda name, *_: opened.append(name) or Target(name)
+    )
+    url = "kafka://127.0.0.1:9"
+    given = {"dlq": {"backend": "channel"}}
+    plain = letter_wiring.open_letterbox(load(given), "memory://")
+    assert (opened, plain.put([letter_of(reason=Reason.COMPENSATION)])) == (["channel"], [None])
+    opened.clear()
+    own = given | {"saga_compensation": {"dead_letter_queue_url": url}}
+    box = letter_wiring.open_letterbox(load(own), "memory://")
+    assert opened == ["channel", "kafka"]
+    box.put([letter_of("a", reason=Reason.COMPENSATION), letter_of("b")])
+    assert [len(one.taken) for one in (box._rest, *box._own.values())] == [1, 1]
+    assert list(box._own) == [Reason.COMPENSATION]
 
 
 def test_a_queue_of_their_own_protects_letters_as_any_other():

@@ -143,7 +143,7 @@ def put_all(queue: Letterbox, letters: Sequence[Outgoing]) -> list[str | None]:
     return [next(told[isinstance(one, RawLetter)]) for one in letters]
 
 
-def put_one(queue: DeadLetterQueue, letter: DeadLetter) -> None:
+def put_one(queue: Letterbox, letter: DeadLetter) -> None:
     """Return once *letter* is confirmed durable.
 
     Raises DeadLetterQueueUnavailable if it must be put again, LetterTooLarge if that is in vain.

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from angzarr.clock import Clock
-from angzarr.dead_letters.queue import DeadLetterQueue, put_one
+from angzarr.dead_letters.queue import Letterbox, put_one
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
@@ -59,7 +59,7 @@ class Settler:
 
     schedule: Schedule
     followers: Followers
-    dead_letters: DeadLetterQueue
+    dead_letters: Letterbox
     replay_outcomes: ReplayOutcomes
     store: IdempotencyStore
     facts: FactLog
