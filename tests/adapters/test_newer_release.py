@@ -19,7 +19,7 @@ from angzarr.adapters.sql.alerts import SqlAlerts
 from angzarr.adapters.sql.brake import SqlBrake
 from angzarr.adapters.sql.brake_tables import ledger_brake
 from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
+from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs, replay_orders
 from angzarr.adapters.sql.jobs import SqlReplayJobs
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.ledger_tables import METADATA, ledger_entries, ledger_groups
@@ -29,7 +29,9 @@ from angzarr.analysis.alert_body import body_of
 from angzarr.analysis.brake import Scope
 from angzarr.analysis.entry import Status
 from angzarr.analysis.entry_json import entry_json
-from angzarr.analysis.job import JobStatus, Selection
+from angzarr.analysis.job import JobPlan, JobStatus, Selection
+from angzarr.analysis.replay import ReplayTargets
+from angzarr.analysis.replay_order import Expectation, ReplayOrder
 from angzarr.analysis.transition import replayable
 from angzarr.analysis.verb import Act, Verb
 from angzarr.dashboard.api.shapes import EntryShape
@@ -217,7 +219,12 @@ def two_jobs(ledger, jobs):
 
 
 @pytest.mark.parametrize(
-    "words", [{"status": "throttled", "sent": 1}, {"plan": '{"stages": [1], "hours": "8-18"}'}]
+    "words",
+    [
+        {"status": "throttled", "sent": 1},
+        {"plan": '{"stages": [1], "hours": "8-18"}'},
+        {"plan": '{"stages": [1], "sequence": "at_seven"}'},
+    ],
 )
 def test_a_job_that_a_newer_release_runs_in_its_own_way_is_left_to_it(
     jobs, newer, row, two_jobs, words
@@ -228,6 +235,44 @@ def test_a_job_that_a_newer_release_runs_in_its_own_way_is_left_to_it(
         assert [one.id for one in jobs.take("old", lease=JOB_LEASE, limit=1)] == [plain.id]
     assert row(replay_jobs.c.engine, replay_jobs.c.id == novel.id) in {"", None}
     assert {one.id for one in jobs.get_jobs().jobs} == {novel.id, plain.id}
+
+
+def test_a_plan_says_only_what_it_asks_for_so_that_the_release_before_takes_its_job(
+    ledger, jobs, row, two_jobs
+):
+    novel, _ = two_jobs
+    (entry,) = ledger.add_failed_events([letter_of("e9")])
+    plan = JobPlan(stages=(1,), sequence=Expectation.FRESH_SEQUENCE)
+    fresh = jobs.begin(Selection(entry_ids=(entry.id,)), plan, by="ann")
+    said = [
+        json.loads(row(replay_jobs.c.plan, replay_jobs.c.id == one.id)) for one in (novel, fresh)
+    ]
+    assert [one.get("sequence") for one in said] == [None, "fresh_sequence"]
+    assert jobs.open_job(fresh.id).plan == plan
+
+
+def test_an_order_that_a_newer_release_gave_is_not_sent_in_another_way(ledger, newer, row):
+    (entry,) = ledger.add_failed_events([letter_of("e1")])
+    order = ReplayOrder(sequence=Expectation.FRESH_SEQUENCE)
+    begun = {"revision": entry.revision, "by": "me", "lease": LEASE, "order": order}
+    assert ledger.mark_retrying(entry.id, 1, **begun)
+    this = replay_orders.c.entry_id == entry.id
+    assert row(replay_orders.c.sequence, this) == "fresh_sequence"
+    newer(replay_orders, this, sequence="at_seven")
+    detail = ledger.open(entry.id)
+    assert (detail.order.sequence, str(detail.order)) == ("at_seven", "at_seven")
+    targets = ReplayTargets(tasks={"orders.sync"}, queues={"orders"})
+    assert "'at_seven'" in targets.problem(detail.failure, detail.order)
+
+
+def test_an_order_of_the_release_before_is_sent_as_it_is(ledger, newer):
+    (entry,) = ledger.add_failed_events([letter_of("e1")])
+    order = ReplayOrder(to_queue="other")
+    assert ledger.mark_retrying(
+        entry.id, 1, revision=entry.revision, by="me", lease=LEASE, order=order
+    )
+    newer(replay_orders, replay_orders.c.entry_id == entry.id, sequence=None)
+    assert ledger.open(entry.id).order == order
 
 
 def test_the_entries_of_a_job_in_a_newer_status_are_still_its_own(jobs, newer, two_jobs):

@@ -22,7 +22,7 @@ from angzarr.analysis.job_dry_run import dry_run
 from angzarr.analysis.job_edit import job_edit
 from angzarr.analysis.job_work import Noted
 from angzarr.analysis.ledger import Decided, EntryFilter
-from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.replay_order import Expectation, ReplayOrder
 
 CANARY = JobPlan(rate=None)
 AT_ONCE = JobPlan(stages=(), rate=None)
@@ -126,8 +126,9 @@ class JobsContract:
         assert [item.entry_id for item in jobs.items(job.id)] == [entry.id for entry in before]
         assert jobs.open_job(job.id).total == 2
 
+    @pytest.mark.parametrize("sequence", list(Expectation))
     @pytest.mark.parametrize("original", [False, True])
-    def test_selection_and_plan_are_kept_as_they_were(self, jobs, hold, original):
+    def test_selection_and_plan_are_kept_as_they_were(self, jobs, hold, original, sequence):
         hold(1)
         selection = Selection(
             wanted=EntryFilter(
@@ -139,7 +140,10 @@ class JobsContract:
             status=Status.HELD,
             limit=7,
         )
-        plan = JobPlan(stages=(2, 3), rate=0.5, in_flight=9, halt_share=0.5, original=original)
+        plan = JobPlan(
+            stages=(2, 3), rate=0.5, in_flight=9, halt_share=0.5, original=original,
+            sequence=sequence,
+        )  # fmt: skip
         job = jobs.begin(selection, plan, by="ann")
         kept = jobs.open_job(job.id)
         assert (kept.selection, kept.plan, kept.total) == (selection, plan, 1)

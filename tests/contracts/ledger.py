@@ -16,10 +16,16 @@ from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import FailureClass, Status, Unreadable, entry_id_of
 from angzarr.analysis.ledger import Answer, Decided, EntryFilter, Ledger
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
+from angzarr.analysis.replay_order import AS_IT_IS, Expectation, ReplayOrder
 from angzarr.analysis.transition import UNDECIDED, Action, Decision
 from angzarr.analysis.verb import Act, Verb
-from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id, unreadable_letter_id
+from angzarr.dead_letters.letter import (
+    DeadLetter,
+    Mismatch,
+    Reason,
+    letter_id,
+    unreadable_letter_id,
+)
 from angzarr.errors import LedgerUnavailable
 from angzarr.events import headers as names
 from angzarr.events.event import Event
@@ -812,6 +818,22 @@ class LedgerContract:
         again = ledger.open(entry.id).entry
         assert ledger.mark_retrying(entry.id, 2, revision=again.revision, by="me", lease=LEASE)
         assert not ledger.open(entry.id).order
+
+    def test_a_fresh_sequence_is_kept_with_the_number_of_its_replay(self, ledger):
+        letter = letter_of(reason=Reason.SEQUENCE_MISMATCH, mismatch=Mismatch(3, 5, 3))
+        entry = ledger.add_failed_event(letter)
+        order = ReplayOrder(sequence=Expectation.FRESH_SEQUENCE)
+        begun = ledger.mark_retrying(
+            entry.id, 1, revision=entry.revision, by="me", lease=LEASE, order=order
+        )
+        detail = ledger.open(entry.id)
+        assert (detail.order, detail.mismatch) == (order, Mismatch(3, 5, 3))
+        assert detail.history[-1].detail == "replay 1 with a fresh sequence"
+        held = Decided(entry_id=entry.id, revision=begun.revision, decision=HOLD)
+        assert ledger.decide([held], by="me") == [True]
+        again = ledger.open(entry.id).entry
+        assert ledger.mark_retrying(entry.id, 2, revision=again.revision, by="me", lease=LEASE)
+        assert ledger.open(entry.id).order == AS_IT_IS
 
     def test_the_letter_before_the_newest_edit_is_kept_whatever_is_replayed_since(self, ledger):
         entry = ledger.add_failed_event(letter_of())

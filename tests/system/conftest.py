@@ -66,6 +66,9 @@ def wait_for(truth: Callable[[], object], seconds: float = 30, what: str = "it")
 class Site:
     """One app in this process (to publish) and its workers in others."""
 
+    #: The module that has the app.
+    name = "road_app"
+
     def __init__(self, folder: Path, environment: dict[str, str], monkeypatch):
         self.journal = folder / "journal"
         self.journal.touch()
@@ -78,13 +81,13 @@ class Site:
         for name, value in self.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.syspath_prepend(str(HERE))
-        sys.modules.pop("road_app", None)
-        self.module = importlib.import_module("road_app")
+        sys.modules.pop(self.name, None)
+        self.module = importlib.import_module(self.name)
         self.app = self.module.app
 
     def close(self):
         self.app.close()
-        sys.modules.pop("road_app", None)
+        sys.modules.pop(self.name, None)
 
     @contextmanager
     def worker(self, *options: str, pool: str = "prefork", **environment: str):
@@ -98,7 +101,7 @@ class Site:
     def begun_worker(self, *options: str, pool: str = "prefork", **environment: str):
         """A worker that is not waited for: it may die before it is ready."""
         command = [
-            sys.executable, "-m", "celery", "-A", "road_app", "worker", "--pool", pool,
+            sys.executable, "-m", "celery", "-A", self.name, "worker", "--pool", pool,
             "--concurrency", "2", "--loglevel", "INFO", "--without-mingle", "--without-gossip",
             "--hostname", f"w{uuid.uuid4().hex[:8]}@%h", *options,  # two of one name cannot be
         ]  # fmt: skip

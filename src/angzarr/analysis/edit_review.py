@@ -86,6 +86,8 @@ def _problem(editor: Editor, edit: JobEdit) -> str:
 
 
 def _mark(job: ReplayJob, edit: JobEdit, told: Told) -> str:
-    """Return what stands for both letters, for where they go, and for all that is shown of them."""
-    shown = (job.id, edit.sha256, job.plan.to_queue, job.plan.to_handler, told.changes, told.sides)
+    """Return what stands for both letters, for how they go, and for all that is shown of them."""
+    plan = job.plan
+    where = (plan.to_queue, plan.to_handler, plan.sequence)
+    shown = (job.id, edit.sha256, *where, told.changes, told.sides)
     return hashlib.sha256(json.dumps(shown, default=str).encode()).hexdigest()[:16]

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.dead_letters.fingerprint import fingerprint
-from angzarr.dead_letters.letter import DeadLetter, Reason, unreadable_letter_id
+from angzarr.dead_letters.letter import DeadLetter, Mismatch, Reason, unreadable_letter_id
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.payloads import PayloadReference
@@ -181,6 +181,11 @@ class EntryDetail:
         """The event's data, or None where it could not be read."""
         event = _event(self.failure)
         return event.data if event else None
+
+    @property
+    def mismatch(self) -> Mismatch | None:
+        """Where a command that was refused as stale believed its aggregate to be."""
+        return self.failure.mismatch if isinstance(self.failure, DeadLetter) else None
 
     @property
     def error_stacktrace(self) -> str:

@@ -55,6 +55,7 @@ def detail_json(detail: EntryDetail) -> dict[str, Any]:
     """Return everything about an entry as a JSON object."""
     return entry_json(detail.entry) | {
         "event_data": detail.event_data,
+        "mismatch": detail.mismatch and detail.mismatch.told(),
         "error_stacktrace": detail.error_stacktrace,
         "context": dict(detail.context),
         "message": _message(detail),

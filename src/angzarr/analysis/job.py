@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from angzarr.analysis.entry import Entry, HistoryLine, Status
 from angzarr.analysis.job_edit import JobEdit
 from angzarr.analysis.ledger import ANY, EntryFilter
-from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.replay_order import Expectation, ReplayOrder
 from angzarr.errors import ConfigurationError
 
 #: Entries replayed by the end of each stage; what is left follows in a last stage without bound.
@@ -57,6 +57,7 @@ class JobPlan:
     #: Where its replays go, if not to where their letters came from; see `ReplayOrder`.
     to_queue: str = ""
     to_handler: str = ""
+    sequence: Expectation = Expectation.AS_IS
     #: Whether an edit that got no answer is left out, which a replay else sends again.
     original: bool = False
 
@@ -77,12 +78,25 @@ class JobPlan:
 
     @property
     def order(self) -> ReplayOrder:
-        """Where each of its replays goes."""
-        return ReplayOrder(to_queue=self.to_queue, to_handler=self.to_handler)
+        """Where each of its replays goes, and how."""
+        return ReplayOrder(
+            to_queue=self.to_queue, to_handler=self.to_handler, sequence=self.sequence
+        )
 
 
 #: The plan of a job over one entry.
 ONE_ENTRY: Final = JobPlan(stages=(1,))
+
+
+def plan_for(order: ReplayOrder, *, original: bool = False) -> JobPlan:
+    """Return the plan of a job that sends one entry as *order* says."""
+    return replace(
+        ONE_ENTRY,
+        to_queue=order.to_queue,
+        to_handler=order.to_handler,
+        sequence=order.sequence,
+        original=original,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -20,7 +20,7 @@ from angzarr.analysis.job_room import Room, Target, room
 from angzarr.analysis.job_rules import altered
 from angzarr.analysis.job_work import Begun, JobWork, Noted
 from angzarr.analysis.recovery import AUTOMATIC
-from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.replay_order import ReplayOrder, carrying
 from angzarr.analysis.replayer import CHANGED, Replayer
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable, Unavailable
@@ -173,4 +173,4 @@ class JobRunner:
             return Refusal(ALTERED)
         if why := outdated(edit, entry):
             return Refusal(why)
-        return replace(edit.order, to_queue=job.plan.to_queue, to_handler=job.plan.to_handler)
+        return carrying(job.plan.order, edit.order)

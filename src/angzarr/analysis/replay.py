@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from angzarr.analysis.entry import Failure, Unreadable
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, redirected
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, expecting, redirected
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.refusal import NoTarget, Refusal
 from angzarr.events import headers as names
@@ -78,7 +78,8 @@ class ReplayTargets:
         letter = self.clear(failure)
         if isinstance(letter, Refusal):
             return letter
-        return self._sendable(redirected(letter, order, self._home(letter, order)))
+        sendable = self._sendable(redirected(letter, order, self._home(letter, order)))
+        return sendable if isinstance(sendable, Refusal) else expecting(sendable, order)
 
     def _home(self, letter: DeadLetter, order: ReplayOrder) -> str:
         return self.homes.get(order.to_handler, letter.message.queue)

@@ -6,11 +6,28 @@ It is kept with the number of the replay, so that whoever publishes that number 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.refusal import Refusal
 from angzarr.events import headers as names
 from angzarr.events.event import task_id_for
+
+#: Begins the name of every task that carries out a command.
+COMMAND: Final = "command."
+#: What a person is to know who sends a stale command as it is.
+STALE_AGAIN: Final = (
+    "as it is, a stale command is refused again unless its aggregate was changed by hand;"
+    " with a fresh sequence it is decided on whatever is there"
+)
+
+
+class Expectation(StrEnum):
+    """How the sequence travels at which a command expects its aggregate (spec C2)."""
+
+    AS_IS = "as_is"
+    FRESH_SEQUENCE = "fresh_sequence"  # it expects nothing: decided on whatever is there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +36,7 @@ class ReplayOrder:
 
     to_queue: str = ""
     to_handler: str = ""
+    sequence: Expectation = Expectation.AS_IS
     #: The letter with the data that a person gave it, protected as any letter is that is kept.
     letter: DeadLetter | None = None
     #: The letter as it was before; kept, since a failure of the edited replay takes its place.
@@ -32,11 +50,16 @@ class ReplayOrder:
     def __str__(self) -> str:
         queue = f"to queue {self.to_queue}" if self.to_queue else ""
         handler = f"by handler {self.to_handler}" if self.to_handler else ""
+        fresh = _SAID.get(self.sequence, str(self.sequence))
         edited = f"edited: {self.said}" if self.letter else ""
-        return ", ".join(filter(None, (handler, queue, edited)))
+        return ", ".join(filter(None, (handler, queue, fresh, edited)))
 
 
 AS_IT_IS = ReplayOrder()
+_SAID: Final = {
+    Expectation.AS_IS: "",
+    Expectation.FRESH_SEQUENCE: "with a fresh sequence",
+}
 #: Begins what the history says of an edit that is sent again.
 AGAIN: Final = "as before: "
 
@@ -48,8 +71,12 @@ def continued(order: ReplayOrder, last: ReplayOrder) -> ReplayOrder:
     """
     if order.letter is not None or last.letter is None:
         return order
-    said = AGAIN + last.said.removeprefix(AGAIN)
-    return replace(order, letter=last.letter, before=last.before, said=said)
+    return carrying(order, replace(last, said=AGAIN + last.said.removeprefix(AGAIN)))
+
+
+def carrying(order: ReplayOrder, edit: ReplayOrder) -> ReplayOrder:
+    """Return *order* with the data of *edit*."""
+    return replace(order, letter=edit.letter, before=edit.before, said=edit.said)
 
 
 def redirected(letter: DeadLetter, order: ReplayOrder, home: str) -> DeadLetter:
@@ -75,3 +102,19 @@ def redirected(letter: DeadLetter, order: ReplayOrder, home: str) -> DeadLetter:
     if queue != message.queue:
         sent = replace(sent, exchange="", routing_key=queue)
     return replace(letter, message=sent)
+
+
+def expecting(letter: DeadLetter, order: ReplayOrder) -> DeadLetter | Refusal:
+    """Return *letter* with its message expecting what *order* says, or why it cannot."""
+    if order.sequence is Expectation.AS_IS:
+        return letter
+    message = letter.message
+    if order.sequence is not Expectation.FRESH_SEQUENCE:
+        return Refusal(f"this release does not know how to send it {str(order.sequence)!r}")
+    if not message.task.startswith(COMMAND):
+        return Refusal(
+            f"only a command expects a sequence, and {message.task or 'this'!r} is none: replay it"
+            " as it is"
+        )
+    headers = {name: value for name, value in message.headers.items() if name != names.SEQUENCE}
+    return replace(letter, message=replace(message, headers=headers))

@@ -13,9 +13,9 @@ from angzarr.analysis import job_json
 from angzarr.analysis.edit import LARGEST, read_data
 from angzarr.analysis.editor import Draft, Editor, edited_from
 from angzarr.analysis.entry import Entry, EntryDetail, Failure
-from angzarr.analysis.job import ONE_ENTRY, Selection
+from angzarr.analysis.job import Selection, plan_for
 from angzarr.analysis.job_edit import job_edit
-from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.replay_order import ReplayOrder, carrying
 from angzarr.analysis.transition import replayable
 from angzarr.analysis.verb import LONGEST_NOTE
 from angzarr.cli import job_start
@@ -40,7 +40,7 @@ from angzarr.printable import escaped
 )
 @click.option("--original", is_flag=True, help="Begin with the data before the last edit.")
 @click.option("--force", is_flag=True, help="Also past the cap of replays; not for a proposal.")
-@job_start.redirected
+@job_start.ordered
 @click.option("--note", default="", help="Why; it stands in the history.")
 @click.option("--dry-run", is_flag=True, help="Only check it and show what would change.")
 @YES
@@ -56,6 +56,7 @@ def edit(
     force: bool,
     to_queue: str,
     to_handler: str,
+    fresh_sequence: bool,
     note: str,
     dry_run: bool,
     yes: bool,
@@ -81,7 +82,7 @@ def edit(
         closed = "" if looks or replayable(detail.entry) else f"the entry is {detail.entry.status}"
         if problem := closed or barred or over(detail.entry, cap, cure):
             raise click.ClickException(problem)
-        where = ReplayOrder(to_queue=to_queue, to_handler=to_handler)
+        where = job_start.order_of(to_queue, to_handler, fresh_sequence=fresh_sequence)
         if why := editor.replayer.targets.unknown(where):
             raise click.UsageError(why)
         draft = _draft(editor, detail, file, where, original=original)
@@ -126,7 +127,7 @@ def _draft(
     *,
     original: bool,
 ) -> Draft:
-    """Return the edit that the person gives, to be sent *where* he says."""
+    """Return the edit that the person gives, to be sent *where* and how he says."""
     failure = edited_from(detail, original=original)
     if isinstance(failure, Refusal):
         raise click.ClickException(failure)
@@ -135,8 +136,7 @@ def _draft(
     draft = editor.draft(detail.entry, failure, data, now=now, to_handler=where.to_handler)
     if isinstance(draft, Refusal):
         raise click.ClickException(draft)
-    order = replace(draft.order, to_queue=where.to_queue, to_handler=where.to_handler)
-    return replace(draft, order=order)
+    return replace(draft, order=carrying(where, draft.order))
 
 
 def _propose(app: Application, entry: Entry, draft: Draft, note: str, *, as_json: bool) -> None:
@@ -144,7 +144,7 @@ def _propose(app: Application, entry: Entry, draft: Draft, note: str, *, as_json
     try:
         job = store.begin(
             Selection(entry_ids=(entry.id,)),
-            replace(ONE_ENTRY, to_queue=draft.order.to_queue, to_handler=draft.order.to_handler),
+            plan_for(draft.order),
             by=person(),
             note=note,
             edit=job_edit(entry, draft.order, needs_approval=True),

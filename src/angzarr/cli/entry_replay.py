@@ -12,7 +12,13 @@ import click
 from angzarr.analysis import entry_json, job_dry_run, job_json
 from angzarr.analysis.entry import Entry, counted
 from angzarr.analysis.job import JobPlan, JobStatus, ReplayJobs, Selection
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
+from angzarr.analysis.replay_order import (
+    AS_IT_IS,
+    STALE_AGAIN,
+    Expectation,
+    ReplayOrder,
+    continued,
+)
 from angzarr.analysis.replayer import Replayer
 from angzarr.cli import entry_view, job_start, job_view
 from angzarr.cli.analyze import open_barred, open_replayer, person
@@ -21,14 +27,15 @@ from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, YES, filter_of, filtered, find, over, status_of
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.jobs import watch_job
+from angzarr.dead_letters.letter import Reason
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 from angzarr.printable import printable
 
 #: The most that --now sends: it has no canary, and the person waits.
 _MOST_NOW = 1000
 _WAITS = (
-    "by analysis.approvals.edits a second person approves where a replay is sent: leave --now and"
-    " --force out, and it is proposed as a job"
+    "by analysis.approvals.edits a second person approves where and how a replay is sent: leave"
+    " --now and --force out, and it is proposed as a job"
 )
 
 
@@ -61,6 +68,7 @@ def replay(
     in_flight: int,
     to_queue: str,
     to_handler: str,
+    fresh_sequence: bool,
     note: str,
     watch: bool,
     dry_run: bool,
@@ -80,7 +88,7 @@ def replay(
     if bool(entries) == bool(status or any(wanted.values())):
         raise click.UsageError("say which: either entries by id, or a filter such as --group")
     app = load_application(app_name)
-    order = ReplayOrder(to_queue=to_queue, to_handler=to_handler)
+    order = job_start.order_of(to_queue, to_handler, fresh_sequence=fresh_sequence)
     plan = replace(job_start.plan_of(stages, rate, halt, in_flight, order), original=original)
     with ExitStack() as doors:
         replayer = open_replayer(app, doors, shows=False)
@@ -114,7 +122,7 @@ def replay(
                 "--force is for one entry, or with --now: a job keeps to the cap"
             )
         else:
-            ask = "" if yes else _question(jobs, selection)
+            ask = "" if yes else _question(jobs, selection, order)
             _begin(app, jobs, selection, plan, note=note, ask=ask, watch=watch, as_json=as_json)
 
 
@@ -155,7 +163,7 @@ def _send(
     as_json: bool,
 ) -> None:
     if chosen and not dry_run and not yes:
-        click.confirm(f"Replay {counted(len(chosen))}?", abort=True, err=True)
+        click.confirm(f"{_hint(chosen, order)}Replay {counted(len(chosen))}?", abort=True, err=True)
     results: list[tuple[Entry, str]] = []
     try:
         for one in chosen:
@@ -170,6 +178,14 @@ def _send(
             entry_view.print_results(results, done="would be replayed" if dry_run else "replayed")
     if any(problem for _, problem in results):
         raise SystemExit(1)
+
+
+def _hint(chosen: Sequence[Entry], order: ReplayOrder) -> str:
+    """Return what a person is to know who sends stale commands as they are."""
+    if order.sequence is not Expectation.AS_IS:
+        return ""
+    stale = any(one.reason == Reason.SEQUENCE_MISMATCH for one in chosen)
+    return f"{STALE_AGAIN} (--fresh-sequence).\n" if stale else ""
 
 
 def _replay(
@@ -192,12 +208,13 @@ def _replay(
 # -- as a job --------------------------------------------------------------------------------
 
 
-def _question(jobs: ReplayJobs, selection: Selection) -> str:
+def _question(jobs: ReplayJobs, selection: Selection, order: ReplayOrder) -> str:
     most = job_dry_run.MOST_COUNTED
     found = jobs.would_choose(selection, limit=most + 1)
     count = len(found) if len(found) > most else sum(not one.job for one in found)
     many = f"more than {most} entries" if count > most else counted(count)
-    return f"Replay {many} in a job?" if count else ""
+    hint = _hint([one.entry for one in found], order)
+    return f"{hint}Replay {many} in a job?" if count else ""
 
 
 def _begin(

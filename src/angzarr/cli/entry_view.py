@@ -20,6 +20,7 @@ from angzarr.analysis.entry import (
     payload_of,
 )
 from angzarr.analysis.ledger import FailureStats, Page
+from angzarr.analysis.replay_order import STALE_AGAIN
 from angzarr.cli.abridged import Abridged
 from angzarr.cli.local_time import moment
 from angzarr.printable import printable
@@ -100,7 +101,7 @@ def print_detail(detail: EntryDetail, protection: Mapping[str, str]) -> None:
     """Print everything about one entry, and whether its letter can be trusted and opened."""
     out, entry = console(), detail.entry
     brief = Abridged(entry.error_message)
-    out.print(pairs({**_facts(entry, brief), **protection}))
+    out.print(pairs({**_facts(entry, brief), **_stale(detail), **protection}))
     if detail.context:
         known = {name: _briefly(value, brief) for name, value in detail.context.items()}
         out.print(pairs(known, "context"))
@@ -183,6 +184,16 @@ def _facts(entry: Entry, brief: Abridged) -> dict[str, object]:
         "first, last failed": f"{moment(entry.first_failed_at)}, {moment(entry.last_failed_at)}",
         **waits,
         **(closed if entry.resolved_at else {}),
+    }
+
+
+def _stale(detail: EntryDetail) -> dict[str, object]:
+    """Return what a stale command expected, and how it is sent."""
+    if (mismatch := detail.mismatch) is None:
+        return {}
+    return {
+        "stale": f"{mismatch} ({mismatch.strategy_name})",
+        "replay": f"{STALE_AGAIN} (--fresh-sequence)",
     }
 
 

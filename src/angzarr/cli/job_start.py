@@ -8,16 +8,18 @@ from typing import Any, Final, TypeVar
 import click
 
 from angzarr.analysis.job import DEFAULT_STAGES, JobPlan
-from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.replay_order import Expectation, ReplayOrder
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _PERCENT: Final = 100.0
 
-_PLACES: Final = (
+_ORDERS: Final = (
     click.option("--to-queue", default="", help="Send to this queue, and not where it came from."),
     click.option("--to-handler", default="", help="Have this handler take it, and not its own."),
-)
+    click.option("--fresh-sequence", is_flag=True,
+                 help="Let a command expect no sequence any more: decide it on what is there now."),
+)  # fmt: skip
 _OPTIONS: Final = (
     click.option(
         "--stages",
@@ -31,7 +33,7 @@ _OPTIONS: Final = (
                  help="Share of failures above which the job halts."),
     click.option("--in-flight", type=int, default=100, show_default=True,
                  help="Replays under way at a time, at most."),
-    *_PLACES,
+    *_ORDERS,
     click.option("--note", default="", help="Why, for the history."),
     click.option("--watch", is_flag=True, help="Follow the job until it is over."),
 )  # fmt: skip
@@ -42,9 +44,15 @@ def planned(command: _F) -> _F:
     return _with(command, _OPTIONS)
 
 
-def redirected(command: _F) -> _F:
-    """Give *command* the options that send a replay elsewhere."""
-    return _with(command, _PLACES)
+def ordered(command: _F) -> _F:
+    """Give *command* the options that send a replay elsewhere, or otherwise."""
+    return _with(command, _ORDERS)
+
+
+def order_of(to_queue: str, to_handler: str, *, fresh_sequence: bool) -> ReplayOrder:
+    """Return the order that options name."""
+    sequence = Expectation.FRESH_SEQUENCE if fresh_sequence else Expectation.AS_IS
+    return ReplayOrder(to_queue=to_queue, to_handler=to_handler, sequence=sequence)
 
 
 def _with(command: _F, options: Sequence[Callable[[_F], _F]]) -> _F:
@@ -68,4 +76,5 @@ def plan_of(stages: str, rate: float, halt: str, in_flight: int, order: ReplayOr
         halt_share=share,
         to_queue=order.to_queue,
         to_handler=order.to_handler,
+        sequence=order.sequence,
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from angzarr.analysis.edit import Unfit
 from angzarr.analysis.editor import Draft, edited_from
 from angzarr.analysis.entry import Entry, EntryDetail, Failure
-from angzarr.analysis.job import ONE_ENTRY, JobPlan, ReplayJob, Selection
+from angzarr.analysis.job import JobPlan, ReplayJob, Selection, plan_for
 from angzarr.analysis.job_edit import job_edit
+from angzarr.analysis.replay_order import Expectation, ReplayOrder
 from angzarr.analysis.transition import replayable
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.deeds import check_target, named
@@ -35,11 +36,15 @@ class Edit:
     #: Elsewhere than its letter says.
     to_queue: str = ""
     to_handler: str = ""
+    sequence: Expectation = Expectation.AS_IS
 
     @property
     def plan(self) -> JobPlan:
         """The plan of its job."""
-        return replace(ONE_ENTRY, to_queue=self.to_queue, to_handler=self.to_handler)
+        order = ReplayOrder(
+            to_queue=self.to_queue, to_handler=self.to_handler, sequence=self.sequence
+        )
+        return plan_for(order)
 
 
 class Editable(NamedTuple):

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from tests.contracts.ledger import letter_of, message_of
 from tests.unit.analysis.test_worker import LEASE, Killed, World
 
+from angzarr.aggregates.command import task_of
 from angzarr.analysis.entry import Status
+from angzarr.analysis.newer_words import read_word
 from angzarr.analysis.replay import ReplayTargets, replay_message
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
+from angzarr.analysis.replay_order import AS_IT_IS, Expectation, ReplayOrder, continued
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.events import headers as names
 
@@ -83,3 +86,77 @@ def test_whoever_sends_a_replay_that_was_begun_sends_it_where_it_was_to_go(verb)
     assert {message.queue for message in world.publisher.sent} == {"other"}
     assert world.entry.status is Status.RETRYING
     assert "to queue other" in world.ledger.open(world.entry.id).history[-2].detail
+
+
+# -- the sequence that a command expects ---------------------------------------------------------
+
+COMMAND = task_of("player", "Pay")
+COMMANDS = replace(TARGETS, tasks={*TARGETS.tasks, COMMAND})
+FRESH = ReplayOrder(sequence=Expectation.FRESH_SEQUENCE)
+
+
+def a_command(**headers):
+    return letter_of(message=message_of(task=COMMAND, **headers))
+
+
+def command_sent(order, letter):
+    cleared = COMMANDS.cleared(letter, order)
+    return cleared if isinstance(cleared, Refusal) else replay_message(cleared, 1)
+
+
+def test_a_command_is_sent_as_it_is_unless_a_person_says_otherwise():
+    assert command_sent(AS_IT_IS, a_command(**{names.SEQUENCE: 3})).headers[names.SEQUENCE] == 3
+
+
+def test_a_fresh_sequence_drops_what_the_command_expects_and_nothing_else():
+    letter = a_command(**{names.SEQUENCE: 3})
+    fresh, plain = command_sent(FRESH, letter), command_sent(AS_IT_IS, letter)
+    assert plain.headers == {**fresh.headers, names.SEQUENCE: 3}
+    assert replace(plain, headers={}) == replace(fresh, headers={})
+
+
+def test_a_command_that_expects_nothing_is_sent_all_the_same():
+    assert command_sent(FRESH, a_command()).headers == command_sent(AS_IT_IS, a_command()).headers
+
+
+def test_only_of_a_command_is_a_sequence_dropped():
+    event = letter_of(message=message_of(**{names.SEQUENCE: 3}))
+    said = "only a command expects a sequence, and 'orders.sync' is none: replay it as it is"
+    assert command_sent(FRESH, event) == said
+    assert COMMANDS.problem(event, FRESH) == said
+
+
+def test_a_command_and_its_new_handler_are_told_apart():
+    away = replace(FRESH, to_handler="orders.new")
+    assert "'orders.new' is none" in command_sent(away, a_command(**{names.SEQUENCE: 3}))
+
+
+def test_what_a_newer_release_wants_of_a_sequence_is_not_sent_in_another_way():
+    newer = ReplayOrder(sequence=read_word(Expectation, "at_seven"))
+    refusal = command_sent(newer, a_command(**{names.SEQUENCE: 3}))
+    assert refusal == "this release does not know how to send it 'at_seven'"
+
+
+def test_an_edit_that_is_sent_again_keeps_how_this_replay_is_to_be_sent():
+    last = ReplayOrder(letter=letter_of(), before=letter_of(), said="/total")
+    assert continued(FRESH, last) == replace(
+        FRESH, letter=letter_of(), before=letter_of(), said="as before: /total"
+    )
+
+
+@pytest.mark.parametrize("verb", ["publish", "after publish"])
+def test_whoever_sends_a_replay_that_was_begun_sends_it_with_a_fresh_sequence(verb):
+    world = World()
+    world.replayer.targets.tasks.add(COMMAND)
+    world.queue.send(a_command(**{names.SEQUENCE: 3}))
+    world.worker.step()
+    world.publisher.fail[verb] = Killed()
+    found = world.ledger.open(world.entry.id)
+    with pytest.raises(Killed):
+        world.replayer.replay(found.entry, found.failure, by="me", order=FRESH)
+    world.publisher.fail.clear()
+    world.clock.sleep(LEASE + timedelta(seconds=1))
+    world.worker.step()
+    assert world.publisher.sent
+    assert all(names.SEQUENCE not in message.headers for message in world.publisher.sent)
+    assert "with a fresh sequence" in world.ledger.open(world.entry.id).history[-2].detail

@@ -15,7 +15,8 @@ from angzarr.analysis import job_story
 from angzarr.analysis.entry import FailureClass, HistoryLine, Status
 from angzarr.analysis.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.ledger import EntryFilter
-from angzarr.analysis.newer_words import read_word, say_newer
+from angzarr.analysis.newer_words import is_known, read_word, say_newer
+from angzarr.analysis.replay_order import Expectation
 from angzarr.events.headers import time_of
 
 _FIELDS: Final = tuple(field.name for field in fields(ReplayJob))
@@ -23,7 +24,8 @@ _FIELDS: Final = tuple(field.name for field in fields(ReplayJob))
 _PLAN: Final = frozenset(field.name for field in fields(JobPlan))
 _WANTED: Final = frozenset(field.name for field in fields(EntryFilter))
 _JSON: Final = ("selection", "plan", "handlers")
-_NEW: Final = "original"
+#: What workers of before do not know: left out of a plan where it asks for nothing.
+_NEW: Final = {"original": False, "sequence": Expectation.AS_IS}
 _TIMES: Final = ("since", "until")
 
 
@@ -40,9 +42,10 @@ def job_row(job: ReplayJob) -> dict[str, Any]:
 
 
 def _plan(plan: JobPlan) -> dict[str, Any]:
-    """Return *plan* as JSON; workers of before it can read one that leaves no edit out."""
-    told = asdict(plan)
-    return told if plan.original else {name: one for name, one in told.items() if name != _NEW}
+    """Return *plan* as JSON; workers of before can read one that asks for nothing new."""
+    return {
+        name: one for name, one in asdict(plan).items() if name not in _NEW or one != _NEW[name]
+    }
 
 
 def job_from(row: Row[Any]) -> ReplayJob:
@@ -53,15 +56,17 @@ def job_from(row: Row[Any]) -> ReplayJob:
     values["edit"] = values["edit"] or ""
     values["handlers"] = tuple(json.loads(values["handlers"]))
     plan = {name: said for name, said in json.loads(values["plan"]).items() if name in _PLAN}
+    plan["sequence"] = read_word(Expectation, plan.get("sequence", Expectation.AS_IS))
     values["plan"] = JobPlan(**plan | {"stages": tuple(plan["stages"])})
     return ReplayJob(**values)
 
 
 def is_understood(row: Row[Any]) -> bool:
     """Tell whether this release knows all that the plan of a job asks for; else say so once."""
-    if newer := set(json.loads(row.plan)) - _PLAN:
+    plan = json.loads(row.plan)
+    if newer := set(plan) - _PLAN:
         say_newer(f"a replay job whose plan says {', '.join(sorted(newer))}")
-    return not newer
+    return not newer and is_known(read_word(Expectation, plan.get("sequence", Expectation.AS_IS)))
 
 
 def item_from(row: Row[Any]) -> JobItem:

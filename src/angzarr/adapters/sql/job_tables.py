@@ -15,6 +15,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    Text,
     text,
 )
 
@@ -105,6 +106,8 @@ replay_orders = Table(
     Column("before", LargeBinary),
     a_text("content_type"),
     a_text("said"),
+    # How the expected sequence travels; NULL: as it is, also in rows of older releases.
+    Column("sequence", Text),
     PrimaryKeyConstraint("entry_id", "replay"),
 )
 

@@ -33,7 +33,7 @@ METADATA = MetaData()
 #: Where the revision stands; not Alembic's default: other software may share the database.
 VERSION_TABLE: Final = "ledger_version"
 #: The revision of the tables below.
-HEAD: Final = "0013"
+HEAD: Final = "0014"
 
 #: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
 LONGEST_NAME: Final = 500

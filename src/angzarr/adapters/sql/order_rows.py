@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select
 
 from angzarr.adapters.sql.job_tables import replay_orders
 from angzarr.analysis.entry import Entry
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
+from angzarr.analysis.newer_words import read_word
+from angzarr.analysis.replay_order import AS_IT_IS, Expectation, ReplayOrder
 from angzarr.analysis.transition import Change
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter
@@ -54,8 +54,12 @@ def _last_of(rows: Sequence[Row[Any]], replay: int) -> tuple[ReplayOrder, DeadLe
 
 
 def _order(row: Row[Any]) -> ReplayOrder:
-    places = ReplayOrder(to_queue=row.to_queue, to_handler=row.to_handler)
-    return replace(places, **letters_of(row))
+    return ReplayOrder(
+        to_queue=row.to_queue,
+        to_handler=row.to_handler,
+        sequence=read_word(Expectation, row.sequence or Expectation.AS_IS),
+        **letters_of(row),
+    )
 
 
 def _row(entry: Entry, order: ReplayOrder) -> dict[str, Any]:
@@ -64,6 +68,7 @@ def _row(entry: Entry, order: ReplayOrder) -> dict[str, Any]:
         "replay": entry.replays,
         "to_queue": order.to_queue,
         "to_handler": order.to_handler,
+        "sequence": None if order.sequence is Expectation.AS_IS else order.sequence.value,
     }
 
 

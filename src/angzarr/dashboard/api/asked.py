@@ -12,6 +12,7 @@ from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.group import LONGEST_OWNER, Amendment, GroupFilter, GroupStatus
 from angzarr.analysis.job import DEFAULT_STAGES, ItemState, JobPlan, JobStatus, Selection
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter
+from angzarr.analysis.replay_order import Expectation
 from angzarr.analysis.verb import LONGEST_NOTE, Verb
 from angzarr.dashboard.api.shapes import Asked, EntryId, Moment, Text
 from angzarr.dashboard.sight import Sight
@@ -19,6 +20,7 @@ from angzarr.errors import ConfigurationError
 
 #: The most entries that one request changes; a job takes any number.
 MOST_AT_ONCE = 1000
+_AS_IS = Expectation.AS_IS
 _A = TypeVar("_A")
 _Note = Annotated[str, Field(max_length=LONGEST_NOTE)]
 _After = Annotated[str, Field(max_length=1000, description="Cursor that the page before named.")]
@@ -175,6 +177,8 @@ class Plan(Asked):
     #: Elsewhere than its letters say: a queue that the app knows, a handler that is registered.
     to_queue: Text = ""
     to_handler: Text = ""
+    #: `fresh_sequence`: commands are decided on whatever is there now.
+    sequence: Expectation = _AS_IS
     #: Leaves out an edit that got no answer, which a replay else sends again.
     original: bool = False
 
@@ -226,6 +230,7 @@ class NewEdit(Asked):
     #: Elsewhere than its letter says, as in a plan.
     to_queue: Text = ""
     to_handler: Text = ""
+    sequence: Expectation = _AS_IS
     dry_run: bool = False
 
 

@@ -100,6 +100,7 @@ def edit_entry(
         note=asked.note,
         to_queue=asked.to_queue,
         to_handler=asked.to_handler,
+        sequence=asked.sequence,
     )
     if asked.dry_run:
         _, draft = draft_of(desk, edit)

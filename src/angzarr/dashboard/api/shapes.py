@@ -109,10 +109,19 @@ class EntryPageShape(Shape):
     next: str | None
 
 
+class MismatchShape(Shape):
+    """Where a command that was refused as stale believed its aggregate to be."""
+
+    expected: int
+    actual: int
+    strategy: str
+
+
 class EntryDetailShape(EntryShape):
     """An entry with its letter and its history."""
 
     event_data: Any
+    mismatch: MismatchShape | None
     error_stacktrace: str
     context: dict[str, Any]
     message: dict[str, Any]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+from angzarr.analysis.replay_order import Expectation
 from angzarr.analysis.verb import LONGEST_NOTE
 from angzarr.dashboard.api.asked import Filter
 from angzarr.dashboard.problem import Problem
@@ -47,9 +48,15 @@ def note_in(form: dict[str, str], most: int = LONGEST_NOTE) -> str:
     return note
 
 
-def redirect_in(form: dict[str, str]) -> dict[str, str]:
-    """Return where a person sends replays; empty: as their letters say."""
-    return {name: form.get(name, "") for name in ("to_queue", "to_handler")}
+def order_in(form: dict[str, str]) -> dict[str, Any]:
+    """Return where and how a person sends replays, by the names of `ReplayOrder`'s fields."""
+    places = {name: form.get(name, "") for name in ("to_queue", "to_handler")}
+    try:
+        return places | {"sequence": Expectation(form.get("sequence") or Expectation.AS_IS)}
+    except ValueError:
+        raise Problem(
+            422, "invalid", "the form has no such sequence: load its page again"
+        ) from None
 
 
 def number_in(form: dict[str, str], name: str) -> int:

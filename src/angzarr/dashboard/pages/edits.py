@@ -16,7 +16,7 @@ from angzarr.dashboard.api.shapes import EntryId
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.edits import Edit, begin_edit, data_of, draft_of, editable
 from angzarr.dashboard.look import detail_of
-from angzarr.dashboard.pages.asked import filled, note_in, number_in, redirect_in
+from angzarr.dashboard.pages.asked import filled, note_in, number_in, order_in
 from angzarr.dashboard.pages.paper import LONGEST_SHOWN
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
@@ -108,7 +108,7 @@ def _edit_in(form: dict[str, str], entry_id: str) -> Edit | Unfit:
         original=form.get("original") == "true",
         revision=number_in(form, "revision"),
         note=note_in(form),
-        **redirect_in(form),
+        **order_in(form),
     )
 
 
@@ -128,6 +128,7 @@ def _form(
         rows=min(max(text.count("\n") + 2, 8), 40),
         problem=problem,
         targets=desk.replayer.targets,
-        plan=redirect_in(form),
+        plan=order_in(form),
+        mismatch=detail.mismatch,
         proposes=desk.approves_edits,
     )

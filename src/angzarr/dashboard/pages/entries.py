@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from fastapi import Request
@@ -11,8 +10,8 @@ from starlette.responses import Response
 from angzarr.analysis import entry_json
 from angzarr.analysis.editor import Told
 from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.job import ONE_ENTRY
-from angzarr.analysis.replay_order import AS_IT_IS, continued
+from angzarr.analysis.job import plan_for
+from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.transition import replayable
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.dashboard import deeds
@@ -21,7 +20,7 @@ from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import EntryId
 from angzarr.dashboard.exporting import EXPORTED
 from angzarr.dashboard.look import detail_of, explanation_of, protection_of
-from angzarr.dashboard.pages.asked import filled, filter_query, note_in, number_in, redirect_in
+from angzarr.dashboard.pages.asked import filled, filter_query, note_in, number_in, order_in
 from angzarr.dashboard.pages.edits import both
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
@@ -72,6 +71,7 @@ def show_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         protection=protection_of(desk, detail),
         verbs=[verb for verb in Verb if not refusal(detail.entry, verb)],
         replayable=replayable(detail.entry),
+        mismatch=detail.mismatch,
     )
 
 
@@ -135,7 +135,8 @@ def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         problem=problem,
         elsewhere=isinstance(problem, NoTarget),
         targets=desk.replayer.targets,
-        plan=redirect_in({}),
+        plan=order_in({}),
+        mismatch=detail.mismatch,
         over=detail.entry.replays >= desk.most_replays,
     )
 
@@ -144,16 +145,11 @@ def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
 def replay_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
     """Begin the replay of one entry; the same form twice is one job."""
     form = form_of(request)
-    where, original = redirect_in(form), form.get("original") == "yes"
+    order, original = ReplayOrder(**order_in(form)), form.get("original") == "yes"
     job = deeds.replay_one(
         desk,
         entry_id,
-        replace(
-            ONE_ENTRY,
-            to_queue=where["to_queue"],
-            to_handler=where["to_handler"],
-            original=original,
-        ),
+        plan_for(order, original=original),
         by=caller_of(request),
         note=note_in(form),
         key=form.get("form_key", ""),

@@ -25,12 +25,13 @@ from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import Fingerprint
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import group_of
-from angzarr.dashboard.pages.asked import filled, moment_in, note_in, number_in, redirect_in
+from angzarr.dashboard.pages.asked import filled, moment_in, note_in, number_in, order_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.question import moment_of
 from angzarr.dashboard.sight import counted
+from angzarr.dead_letters.letter import Reason
 from angzarr.errors import ConfigurationError
 
 router = pages()
@@ -160,8 +161,9 @@ def _replay_form(
         group=group,
         told=told,
         until=until,
-        plan=redirect_in({}) | plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
+        plan=order_in({}) | plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
         targets=desk.replayer.targets,
+        stale=group.reason == Reason.SEQUENCE_MISMATCH,
         proposes=desk.approves_edits,
         problem=problem,
     )
@@ -177,7 +179,7 @@ def _plan_in(form: dict[str, str]) -> Plan:
             "rate": rate or None,
             "in_flight": form.get("in_flight", ""),
             "halt_share": float(form.get("halt_percent", "")) / 100,
-            **redirect_in(form),
+            **order_in(form),
         }
     )
 

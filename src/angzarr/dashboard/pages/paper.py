@@ -14,6 +14,7 @@ from markupsafe import Markup
 from angzarr.ages import ago
 from angzarr.analysis.entry_json import json_text
 from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.replay_order import STALE_AGAIN
 from angzarr.printable import printable
 
 #: Characters of one value that a page shows; the API gives the whole.
@@ -45,6 +46,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals["stale_again"] = STALE_AGAIN
     made.filters |= {
         "ago": ago,
         "iso": _iso,
