@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -42,7 +42,7 @@ def failure_event(rejection: Rejection, reason: str, domain: str, now: datetime)
         "saga_name": origin.saga,
         "rejection_reason": rejection.reason,
         "compensation_failure_reason": reason,
-        "rejected_command": asdict(target_of(rejection.command)),
+        "rejected_command": target_of(rejection.command),
         "occurred_at": now.isoformat(),
     }
     return Event(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import AwareDatetime, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
-from angzarr.aggregates.book import Address
+from angzarr.aggregates.book import Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
-from angzarr.errors import DecodeError
+from angzarr.errors import DecodeError, InvalidDomainName, InvalidRoot
 from angzarr.events.event import Event
+from angzarr.events.headers import MAX_NUMBER
 
 #: The type of the message that carries it.
 NOTIFICATION: Final = "angzarr.Notification"
@@ -57,7 +58,11 @@ class Target:
     root: str
     edition: str | None = None
     data: Any = None
-    depth: int = 0
+
+    @property
+    def address(self) -> Address:
+        """The aggregate that refused it."""
+        return Address(self.domain, self.root, self.edition or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,7 @@ class _Written:
 
     saga_name: str
     source: Address
-    source_sequence: int
+    source_sequence: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
     rejection_reason: str
     rejected_at: AwareDatetime
     command: Target
@@ -75,10 +80,14 @@ class _Written:
 _FORM: Final = TypeAdapter(_Written)
 
 
-def target_of(command: Command) -> Target:
-    """Return what travels of a rejected command."""
-    said = {field.name: getattr(command.event, field.name) for field in fields(Target)}
-    return Target(**said)
+def target_of(command: Command) -> dict[str, Any]:
+    """Return what travels of a rejected command: the fields of a `Target`."""
+    return _fields(command.event)
+
+
+def _fields(carried: Event | Target) -> dict[str, Any]:
+    """Return what both have; not a copy of the data, which may be nested deeply."""
+    return {field.name: getattr(carried, field.name) for field in fields(Target)}
 
 
 def to_event(rejection: Rejection) -> Event:
@@ -93,7 +102,7 @@ def to_event(rejection: Rejection) -> Event:
             "source_sequence": origin.sequence,
             "rejection_reason": rejection.reason,
             "rejected_at": rejection.rejected_at.isoformat(),
-            "command": asdict(target_of(rejection.command)),
+            "command": target_of(rejection.command),
         },
         domain=origin.source.domain,
         root=origin.source.root,
@@ -110,19 +119,15 @@ def to_event(rejection: Rejection) -> Event:
 
 def from_event(event: Event) -> Rejection:
     """Read the rejection that *event* carries; raises DecodeError naming what does not fit."""
-    try:
-        told = _FORM.validate_python(event.data)
-    except ValidationError as error:
-        places = {".".join(map(str, problem["loc"])) for problem in error.errors()}
-        named = ", ".join(sorted(places - {""})) or "its data"
-        msg = f"it is no notification of a rejection: {named} does not fit"
-        raise DecodeError(msg) from None
+    told = _told(event.data)
     command = Event(
-        **asdict(told.command),
+        **_fields(told.command),
         correlation_id=event.correlation_id,
         tenant_id=event.tenant_id,
         priority=event.priority,
         config_pins=event.config_pins,
+        traceparent=event.traceparent,
+        depth=max(event.depth - 1, 0),
     )
     return Rejection(
         id=event.id,
@@ -131,3 +136,23 @@ def from_event(event: Event) -> Rejection:
         reason=told.rejection_reason,
         rejected_at=told.rejected_at,
     )
+
+
+def _told(data: Any) -> _Written:
+    try:
+        told = _FORM.validate_python(data)
+    except ValidationError as error:
+        places = {".".join(map(str, problem["loc"])) for problem in error.errors()}
+        raise _refused(*places - {""}) from None
+    for place, address in (("source", told.source), ("command", told.command.address)):
+        try:
+            check_address(address)
+        except (InvalidDomainName, InvalidRoot):
+            raise _refused(place) from None
+    return told
+
+
+def _refused(*places: str) -> DecodeError:
+    """Return the error that names *places*, and none of their values."""
+    named = ", ".join(sorted(places)) or "its data"
+    return DecodeError(f"it is no notification of a rejection: {named} does not fit")
