@@ -90,7 +90,7 @@ def _is_flags(said: object) -> TypeGuard[Flags | RevocationResponse]:
 def _compensation(said: object, flags: Flags | None) -> Compensation | None:
     answered = listed(said)
     for one in answered:
-        _check(one)
+        check_answered(one)
     if not answered:
         return None
     sends = [one for one in answered if isinstance(one, Send)]
@@ -98,7 +98,8 @@ def _compensation(said: object, flags: Flags | None) -> Compensation | None:
     return Compensation(events, sends, flags)
 
 
-def _check(one: object) -> None:
+def check_answered(one: object) -> None:
+    """Refuse what does not stand among events; raises NotAnEvent."""
     if isinstance(one, _ALONE):
         msg = f"{type(one).__name__} stands for itself: return it alone, not among events"
         raise NotAnEvent(msg)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
+from angzarr.aggregates.aggregate import listed
 from angzarr.aggregates.payload_form import pack
 from angzarr.aggregates.wire_form import command_to_wire, cover_of
+from angzarr.errors import NotAnEvent
 from angzarr.events.codec import event_type_of, to_json
-from angzarr.sagas.answer import Answer, answer_of, flags_of
+from angzarr.sagas.answer import Answer, answer_of, check_answered, flags_of
 from angzarr.sagas.context import SAGA_NAME, CompensationContext
 from angzarr.sagas.flags import Flags, Result, Step
+from angzarr.sagas.saga import Send
 from angzarr.wire.book_pb2 import CommandBook, EventBook
 from angzarr.wire.rejection_pb2 import (
     BusinessResponse,
@@ -32,8 +35,11 @@ class Outcome(NamedTuple):
     reason: str
 
 
-def emit_compensation_events(events: EventBook | Iterable[object]) -> BusinessResponse:
-    """Answer with events: a book, or objects of which one is made. Sequences are placeholders."""
+def emit_compensation_events(events: object) -> BusinessResponse:
+    """Answer with events: a book, or one event or several of which one is made.
+
+    Sequences are placeholders. Raises NotAnEvent, UnserializableEvent.
+    """
     return BusinessResponse(events=_book(events))
 
 
@@ -44,7 +50,7 @@ def delegate_to_framework(reason: str, *, emit_system_event: bool = True) -> Bus
 
 
 def pm_emit_compensation_events(
-    process_events: EventBook | Iterable[object],
+    process_events: object,
     *,
     also_emit_system_event: bool = False,
     reason: str = "",
@@ -114,11 +120,14 @@ def process_revocation_flags(flags: Flags | RevocationResponse, carry_out: Carry
     return Outcome(asked.result, asked.reason)
 
 
-def _book(events: EventBook | Iterable[object]) -> EventBook:
+def _book(events: object) -> EventBook:
     if isinstance(events, EventBook):
         return events
     book = EventBook()
-    for event in events:
+    for event in listed(list(events) if isinstance(events, Iterator) else events):
+        check_answered(event)
+        if isinstance(event, Send):
+            raise NotAnEvent("a command is no page of a book of events: return the Send itself")
         page = book.pages.add()
         page.header.sequence = 0
         page.event.CopyFrom(pack(event_type_of(event), to_json(event)))
