@@ -12,7 +12,7 @@ from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.outcome import DeadLettered, Outcome, Retried, Skipped
-from angzarr.errors import RetryLater, text_of
+from angzarr.errors import CircuitOpenError, Postpone, RetryLater, text_of
 from angzarr.resilience.backoff import Policy, next_delay
 from angzarr.resilience.policy_conditions import Case
 from angzarr.resilience.policy_rules import PolicyRules
@@ -76,7 +76,9 @@ class Judge:
         return self._judge(delivery, handler, error, seen), seen
 
     def is_final(self, delivery: Delivery, handler: Handler, error: Exception) -> bool:
-        """Tell whether *error* would end *delivery*: no attempt follows."""
+        """Tell whether *error* would end *delivery*: nothing follows, be it an attempt or not."""
+        if isinstance(cause_of(error), Postpone | CircuitOpenError):
+            return False  # to wait uses no attempt
         return not isinstance(self.failed(delivery, handler, error)[0], Retried)
 
     def dead(
