@@ -129,10 +129,11 @@ def from_event(event: Event) -> Rejection:
         traceparent=event.traceparent,
         depth=max(event.depth - 1, 0),
     )
+    origin = Origin(saga=told.saga_name, source=told.source, sequence=told.source_sequence)
     return Rejection(
         id=event.id,
-        command=Command(event=command),
-        origin=Origin(saga=told.saga_name, source=told.source, sequence=told.source_sequence),
+        command=Command(event=command, origin=origin),
+        origin=origin,
         reason=told.rejection_reason,
         rejected_at=told.rejected_at,
     )
