@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.book import Decision, EventBooks, Stale, check_address
-from angzarr.aggregates.command import id_after
+from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.aggregates.deciding import Races, read, write_of
 from angzarr.aggregates.declaring import Rejected
 from angzarr.aggregates.wire_form import address_of
@@ -185,12 +185,12 @@ class Compensating:
             raise DecodeError(msg)
         to = address_of(notification.cover)
         check_address(to)
-        command = context.rejected_command
-        deeper = replace(command.event, depth=rejection.command.event.depth + 1)
+        told = context.saga_origin
+        origin = replace(told, source=to, saga=told.saga or rejection.origin.saga)
         return Rejection(
             id=id_after(rejection.id, "forwarded", *to),
-            command=replace(command, event=deeper),
-            origin=replace(context.saga_origin, source=to),
+            command=_deeper(context.rejected_command, rejection.command.event, origin),
+            origin=origin,
             reason=context.rejection_reason,
             rejected_at=rejection.rejected_at,
         )
@@ -210,6 +210,25 @@ class Compensating:
         took = (now - rejection.rejected_at).total_seconds()
         self.meters.ended(rejection.origin.saga, status, max(took, 0.0))
         return status
+
+
+def _deeper(told: Command, ours: Event, origin: Origin) -> Command:
+    """Return *told*, which a notification brought, one deeper in the flow of *ours*.
+
+    The wire has no field for most of that, nor for the id of the same command.
+    """
+    same = (told.event.type, told.event.data) == (ours.type, ours.data)
+    event = replace(
+        told.event,
+        id=ours.id if same and told.address == Command(event=ours).address else told.id,
+        correlation_id=ours.correlation_id,
+        tenant_id=ours.tenant_id,
+        priority=ours.priority,
+        config_pins=ours.config_pins,
+        traceparent=ours.traceparent,
+        depth=ours.depth + 1,
+    )
+    return Command(event=event, origin=origin)
 
 
 def _said(asked: Aggregate[Any], context: CompensationContext) -> object:
