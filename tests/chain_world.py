@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from tests.hand_clock import HandClock
+from tests.hand_clock import START, HandClock
 
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.memory.rejections import MemoryRejectionLog
@@ -48,16 +48,15 @@ class Killed(BaseException):
 class Steps:
     """Counts what is done outside, and ends the process before or after one of them."""
 
-    kill_at: int | None = None
-    error: Any = Killed
+    kill_at: frozenset[int] = frozenset()
     count: int = 0
     names: list[str] = field(default_factory=list)
 
     def __call__(self, name: str) -> None:
         self.names.append(name)
         self.count += 1
-        if self.count - 1 == self.kill_at:
-            raise self.error
+        if self.count - 1 in self.kill_at:
+            raise Killed
 
 
 class _Books(MemoryEventBooks):
@@ -145,8 +144,8 @@ def address(domain="player", root="p-1", edition=""):
 class World:
     """One process; `run` delivers what was sent until nothing is left."""
 
-    def __init__(self, *, fallback=NOTHING, max_depth=50, kill_at=None, error=Killed):
-        self.steps = Steps(kill_at, error)
+    def __init__(self, *, fallback=NOTHING, max_depth=50, kill_at=()):
+        self.steps = Steps(frozenset(kill_at))
         self.clock = HandClock()
         self.books, self.log = _Books(), _Log()
         self.books.steps = self.log.steps = self.steps
@@ -309,10 +308,33 @@ class World:
         assert [event.sequence for event in book.events] == list(range(len(book.events)))
         return [(event.type, event.data) for event in book.events]
 
+    def outcome(self):
+        """Return all that is there, once each and without times: what a death must not change."""
+        shelves = self.books._shelves.items()
+        return {
+            "books": {place: [_timeless(event) for event in shelf.events]
+                      for place, shelf in shelves if shelf.events or shelf.decisions},
+            "sent": {(one.what, one.event.id): (_timeless(one.event), one.headers)
+                     for one in self.outbox.sent},
+            "escalated": {(rejection.id, why) for rejection, why in self.outbox.escalated},
+            "letters": {(task, str(error)) for task, error in self.letters},
+            "skipped": set(self.skipped),
+            "cases": {case.id: replace(case, rejected_at=START, changed_at=START)
+                      for case in self.log._cases.values()},
+        }  # fmt: skip
+
     def case(self):
         """Return the one case of the log."""
         (case,) = self.log.look("")
         return case
+
+
+def _timeless(event):
+    """Return *event* without the moments that it and its data name."""
+    data = event.data
+    if isinstance(data, dict):
+        data = {name: said for name, said in data.items() if not name.endswith("_at")}
+    return replace(event, data=data, occurred_at=None)
 
 
 def a_command(payload, domain, root, *, origin=None, id="c-1", **fields):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import AggregateType
@@ -38,7 +38,7 @@ from angzarr.events.event import Event
 from angzarr.sagas.compensating import Compensating
 from angzarr.sagas.log import RejectionLog, case_of
 from angzarr.sagas.outbox import Outbox, read_commands, written_commands
-from angzarr.sagas.rejection import from_event, rejection_of
+from angzarr.sagas.rejection import Rejection, from_event, rejection_of
 from angzarr.sagas.saga import ProcessManager, Saga, reaction, source_of
 
 #: How long a delivery waits that finds books or broker away; it uses no attempt.
@@ -107,12 +107,22 @@ class Chains:
         """Tell the source of a rejected command, and raise Skip; nothing, if there is no source."""
         if command.origin is None:
             return
-        rejection = rejection_of(command, command.origin, reason, self.clock.now())
-        self.rejections.note(case_of(rejection, self.clock.now()))
-        self.outbox.tell(rejection)
+        now = self.clock.now()
+        self.outbox.tell(self._noted(rejection_of(command, command.origin, reason, now)))
         self.meters.rejected(command.origin.saga, command.address.domain)
         msg = f"rejected, and {command.origin.source} is told: {reason}"
         raise Skip(msg)
+
+    def _noted(self, rejection: Rejection) -> Rejection:
+        """Note the case of *rejection* and return it with the time that was noted at first.
+
+        A command that comes again is to say the same word for word: another body under the same
+        id would be a conflict.
+        """
+        self.rejections.note(case_of(rejection, rejection.rejected_at))
+        kept = [case for case in self.rejections.look(rejection.id) if case.id == rejection.id]
+        at_first = kept[0].rejected_at if kept else rejection.rejected_at
+        return replace(rejection, rejected_at=at_first.astimezone(UTC))
 
     def notified(self, kind: AggregateType, context: Context) -> str:
         """Let the source of a rejected command, one of *kind*, compensate."""
