@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from angzarr.adapters.celery.outbox import CeleryOutbox
-from angzarr.aggregates.aggregate import Aggregate, AggregateType, check_event
+from angzarr.aggregates.aggregate import Aggregate, AggregateType, check_command
 from angzarr.aggregates.book import Address, Book, Decision, check_address
 from angzarr.aggregates.command import Command, origin_headers, task_of
 from angzarr.aggregates.deciding import Decider, Mismatch, read
@@ -58,7 +58,7 @@ class Commanding(Enlisting):
 
         *expected* is where the aggregate's book is believed to be (spec C2). Sending it again
         with the same *id* is safe. A command that a handler sends continues its event's flow.
-        Raises InvalidRoot, InvalidDomainName, UnserializableEvent, BrokerUnavailable.
+        Raises InvalidRoot, InvalidDomainName, NotAnEvent, UnserializableEvent, BrokerUnavailable.
         """
         cause = running.event if (running := RUNNING.get()) is not None else None
         made = _command(
@@ -169,7 +169,7 @@ def _command(
     **said: Any,
 ) -> Command:
     """Return the command that carries *payload*, in the flow of *cause*."""
-    check_event(payload)
+    check_command(payload)
     flow = None if cause is None else cause.correlation_id or cause.id
     event = Event(
         id=id,

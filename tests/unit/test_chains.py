@@ -24,6 +24,7 @@ from angzarr.errors import (
     DecodeError,
     InvalidRoot,
     MaxRetriesExceededError,
+    NotAnEvent,
     Postpone,
     PublishIncomplete,
     SequenceMismatch,
@@ -493,6 +494,15 @@ def test_a_saga_that_answers_otherwise_sends_nothing(answer):
     world = world_of()
     kind = world.saga(saga_answering(answer), "odd")
     with pytest.raises(TypeError, match="a saga returns Send, or nothing"):
+        react(world, kind)
+    assert world.outbox.sent == []
+
+
+@pytest.mark.parametrize("payload", [{}, "Seat", 7, None, Seat])
+def test_a_saga_that_sends_what_is_no_command_is_refused(payload):
+    world = world_of()
+    kind = world.saga(saga_answering(Send(payload, domain="table", root="t-1")), "odd")
+    with pytest.raises(NotAnEvent, match="is no command"):
         react(world, kind)
     assert world.outbox.sent == []
 

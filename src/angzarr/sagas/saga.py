@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from angzarr.aggregates.aggregate import Aggregate, listed
+from angzarr.aggregates.aggregate import Aggregate, check_command, listed
 from angzarr.aggregates.book import Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.aggregates.declaring import Methods, methods_of
@@ -160,7 +160,11 @@ def source_of(event: Event) -> Address | None:
 
 
 def command_of(send: Send, cause: Event, origin: Origin | None, saga: str, index: int) -> Command:
-    """Return the command number *index* by which *saga* answers *cause*, in its flow."""
+    """Return the command number *index* by which *saga* answers *cause*, in its flow.
+
+    Raises InvalidRoot, InvalidDomainName, NotAnEvent, UnserializableEvent.
+    """
+    check_command(send.payload)
     address = check_address(Address(send.domain, send.root, _edition(send, cause)))
     return Command(
         event=Event(
