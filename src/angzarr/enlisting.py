@@ -18,7 +18,7 @@ from angzarr.chains import Chains, Reacting
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
-from angzarr.errors import ConfigurationError, Skip
+from angzarr.errors import ConfigurationError, DecodeError, Skip
 from angzarr.escalating import Escalating
 from angzarr.events.event import Event, check_domain
 from angzarr.per_process import OncePerProcess
@@ -58,7 +58,15 @@ class Enlisting(Escalating):
         check_domain(domain)
 
         def register(kind: A) -> A:
-            kind.domain, kind.snapshot_every = domain, snapshot_every
+            _check_is(kind, Aggregate)
+            if kind.methods.reacts_to:
+                msg = (
+                    f"{kind.__qualname__} reacts to events, of which an aggregate is told nothing:"
+                    " derive it from ProcessManager and register it with app.process_manager"
+                )
+                raise ConfigurationError(msg)
+            _name(kind, "domain", domain)
+            kind.snapshot_every = snapshot_every
             kind.check()
             self._keep(kind)
             self._take_commands(kind, queue, options)
@@ -79,12 +87,17 @@ class Enlisting(Escalating):
             check_domain(source)
 
         def register(kind: S) -> S:
-            kind.name = name
+            _check_is(kind, Saga)
+            _name(kind, "name", name)
             kind.check()
             for event_type, method in kind.methods.reacts_to.items():
                 self._take(
                     f"saga.{name}.{event_type}",
-                    _binding(self._reacting, _data(method), _of_domain(source, _reacting(kind))),
+                    _binding(
+                        self._reacting,
+                        _fits(method, event_type),
+                        _of_domain(source, _reacting(kind)),
+                    ),
                     decode=method.decode,
                     event_type=event_type,
                     domain=source,
@@ -102,14 +115,16 @@ class Enlisting(Escalating):
         check_domain(name)
 
         def register(kind: P) -> P:
-            kind.name = kind.domain = name
+            _check_is(kind, ProcessManager)
+            _name(kind, "name", name)
+            _name(kind, "domain", name)
             kind.snapshot_every = snapshot_every
             kind.check()
             self._keep(kind)
             for event_type, method in kind.methods.reacts_to.items():
                 self._take(
                     f"process.{name}.{event_type}",
-                    _binding(self._chains, _data(method), _managing(kind)),
+                    _binding(self._chains, _fits(method, event_type), _managing(kind)),
                     decode=method.decode,
                     event_type=event_type,
                     domain=name,
@@ -164,7 +179,8 @@ class Enlisting(Escalating):
         """Register what carries out the commands of *kind*, and what tells it of rejections."""
         self._watch_failures()
         for command, method in kind.methods.handles.items():
-            bind = _binding(self._chains, _data(method), Chains.carry_out)
+            fits = _fits(method, command, kind.domain)
+            bind = _binding(self._chains, fits, Chains.carry_out)
             task = task_of(kind.domain, command)
             self._take(task, bind, domain=kind.domain, queue=queue, **options)
         bind = _binding(self._chains, from_event, _notifying(kind))
@@ -200,8 +216,38 @@ def _notifying(kind: AggregateType) -> Callable[[Chains, Context], Any]:
     return lambda chains, context: chains.notified(kind, context)
 
 
-def _data(method: Method) -> Callable[[Event], object]:
-    return lambda event: method.decode(event.data)
+def _fits(method: Method, kind: str, domain: str | None = None) -> Callable[[Event], object]:
+    """Return what refuses events that are not of the type *kind*, and commands to another domain.
+
+    What is carried out is to be what the message's task is known, switched and limited by.
+    """
+
+    def decode(event: Event) -> object:
+        if event.type != kind or domain not in (None, event.domain):
+            of = "" if domain is None else f" of domain {domain!r}"
+            msg = f"this task takes {kind!r}{of}, and the message says that it is another"
+            raise DecodeError(msg)
+        return method.decode(event.data)
+
+    return decode
+
+
+def _check_is(kind: type, base: type) -> None:
+    if not issubclass(kind, base):
+        msg = f"{kind.__qualname__} is no {base.__name__}: derive it from {base.__name__}"
+        raise ConfigurationError(msg)
+
+
+def _name(kind: type, attribute: str, name: str) -> None:
+    """Give *kind* its name, which stands in books and ids: it has one only."""
+    known = vars(kind).get(attribute) or name
+    if known != name:
+        msg = (
+            f"{kind.__qualname__} is registered as {known!r} and as {name!r}, and has one"
+            f" {attribute}: derive a class for each"
+        )
+        raise ConfigurationError(msg)
+    setattr(kind, attribute, name)
 
 
 def _of_domain(domain: str | None, run: Callable[[C, Context], Any]) -> Callable[[C, Context], Any]:
