@@ -200,9 +200,15 @@ def _is_away(error: SQLAlchemyError) -> bool:
     A table or a right that is missing, a full disk and a damaged file are mended by people, and
     meanwhile nothing may be lost; only data and what they break are the caller's own fault.
     """
-    if isinstance(error, DataError | IntegrityError):
-        return error.connection_invalidated
+    if isinstance(error, DataError | IntegrityError) or _exceeds(error):
+        return bool(getattr(error, "connection_invalidated", False))
     return True
+
+
+def _exceeds(error: SQLAlchemyError) -> bool:
+    """Tell whether PostgreSQL has no room for it at all (SQLSTATE 54…): a key that is too long."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    return isinstance(state, str) and state.startswith("54")
 
 
 def parsed_url(url: str) -> URL:
