@@ -239,7 +239,9 @@ def test_a_rejection_without_origin_is_raised_and_told_to_nobody():
 @pytest.mark.parametrize(
     "odd",
     [{"angzarr-saga": ""}, {"angzarr-source-domain": 7}, {"angzarr-source-root": None},
-     {"angzarr-source-sequence": "x"}, {"angzarr-source-sequence": -1}],
+     {"angzarr-source-sequence": "x"}, {"angzarr-source-sequence": -1},
+     {"angzarr-source-domain": "No Domain"}, {"angzarr-source-root": "x" * 256},
+     {"angzarr-source-root": "\x00"}, {"angzarr-source-edition": "\ud800"}],
     ids=repr,
 )  # fmt: skip
 def test_an_origin_that_is_not_all_there_is_none(odd):
@@ -354,6 +356,23 @@ def test_data_that_does_not_fit_is_refused():
 def test_a_root_that_no_store_could_keep_is_refused():
     with pytest.raises(InvalidRoot):
         world_of().command(a_command(Reserve(), "player", "x" * 256))
+
+
+@pytest.mark.parametrize("id", ["", "x" * 256, "a\x00", "\ud800"], ids=ascii)
+def test_an_id_that_no_store_could_keep_is_refused(id):
+    """PostgreSQL says of a long one that it cannot serve, and a delivery would wait for ever."""
+    world = world_of()
+    world.manager(Fulfilment, "fulfilment")
+    with pytest.raises(InvalidRoot, match=r"id .* cannot be used"):
+        world.chains.decider.execute(a_command(Reserve(), "player", "p-1", id=id))
+    with pytest.raises(InvalidRoot):
+        world.chains.manage(Fulfilment, _with_id(world, id))
+
+
+def _with_id(world, id):
+    context = world.context(Event(id="e", type="Reserved", data={}, correlation_id="flow"))
+    event = replace(context.event, id=id)
+    return replace(context, delivery=replace(context.delivery, event=event))
 
 
 # -- what is away --------------------------------------------------------------------------------

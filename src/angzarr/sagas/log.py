@@ -17,6 +17,8 @@ from angzarr.sagas.rejection import Rejection
 
 #: Characters of a text that is kept.
 MAX_TEXT: Final = 2_000
+#: Of a correlation id: it is looked for, and an index of PostgreSQL takes 2,704 bytes.
+MAX_FLOW: Final = 200
 
 
 class Status(StrEnum):
@@ -112,7 +114,7 @@ def case_of(rejection: Rejection, now: datetime) -> Case:
         command_id=command.id,
         command_type=command.event.type,
         reason=rejection.reason[:MAX_TEXT],
-        correlation_id=rejection.correlation_id or "",
+        correlation_id=(rejection.correlation_id or "")[:MAX_FLOW],
         rejected_at=rejection.rejected_at,
         changed_at=now,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -170,6 +171,12 @@ def test_a_source_that_no_store_could_keep_is_refused(source):
 @pytest.mark.parametrize("odd", [{"domain": "No Domain"}, {"root": ""}, {"edition": "\x00"}])
 def test_a_target_that_no_store_could_keep_is_refused(odd):
     assert "command" in refused({**DATA, "command": {**DATA["command"], **odd}})
+
+
+@pytest.mark.parametrize("id", ["", "x" * 256, "a\x00", "\ud800"], ids=ascii)
+def test_an_id_that_no_store_could_keep_is_refused(id):
+    with pytest.raises(DecodeError, match="its id does not fit"):
+        from_event(replace(to_event(rejected()), id=id))
 
 
 def test_the_depth_is_that_of_the_message_whatever_its_body_says():

@@ -1,0 +1,104 @@
+"""What is kept of a rejected command, and what of that is looked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from tests.chain_world import a_rejection, address
+from tests.hand_clock import START
+
+from angzarr.sagas.log import (
+    ENDED,
+    MAX_FLOW,
+    MAX_TEXT,
+    Status,
+    Wanted,
+    asked_again,
+    case_of,
+    fits,
+    noted,
+)
+
+
+class Seat(BaseModel):
+    player_id: str = "p-1"
+
+
+LATER = START + timedelta(hours=1)
+TOLD = case_of(a_rejection(Seat(), correlation_id="flow"), START)
+DONE = replace(TOLD, status=Status.COMPENSATED, answer="", first_event=1, event_count=1)
+
+
+def test_a_case_begins_as_told():
+    assert (TOLD.status, TOLD.answer, TOLD.first_event, TOLD.event_count) == (
+        Status.TOLD, "", None, 0,
+    )  # fmt: skip
+    assert (TOLD.saga, TOLD.source, TOLD.source_sequence) == ("seating", address(), 0)
+    assert (TOLD.target, TOLD.command_id, TOLD.command_type) == (
+        ("table", "t-1", ""),
+        "c-1",
+        "Seat",
+    )
+    assert (TOLD.reason, TOLD.correlation_id) == ("full", "flow")
+    assert (TOLD.rejected_at, TOLD.changed_at) == (START, START)
+
+
+def test_what_a_stranger_wrote_is_kept_up_to_a_length():
+    """An index takes no correlation id of any length, and a delivery would wait for it for ever."""
+    case = case_of(a_rejection(Seat(), reason="x" * 9_000, correlation_id="🂡" * 9_000), START)
+    assert len(case.reason) == MAX_TEXT
+    assert len(case.correlation_id) == MAX_FLOW
+    assert MAX_FLOW * 12 + 2 < 2_704, "as JSON, twelve bytes a character"
+
+
+def test_all_but_told_are_ends():
+    assert ENDED | {Status.TOLD} == set(Status)
+    assert Status.TOLD not in ENDED
+
+
+def test_what_was_not_there_is_kept():
+    assert noted(None, DONE) == DONE
+
+
+@pytest.mark.parametrize("status", Status)
+def test_what_is_told_again_stays_as_it_is(status):
+    kept = replace(TOLD, status=status)
+    assert noted(kept, replace(TOLD, changed_at=LATER)) == kept
+
+
+@pytest.mark.parametrize("kept", Status)
+@pytest.mark.parametrize("status", sorted(ENDED))
+def test_the_last_end_stands_with_the_moment_of_the_first_rejection(kept, status):
+    before = replace(TOLD, status=kept, asked_again=2)
+    end = replace(DONE, status=status, rejected_at=LATER, changed_at=LATER)
+    assert noted(before, end) == replace(end, rejected_at=START, asked_again=2)
+
+
+def test_a_case_that_is_asked_again_is_told_again():
+    again = asked_again(replace(DONE, answer="why"), LATER)
+    assert (again.status, again.answer, again.asked_again) == (Status.TOLD, "", 1)
+    assert (again.changed_at, again.rejected_at) == (LATER, START)
+    assert asked_again(again, LATER).asked_again == 2
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [Wanted(), Wanted(saga="seating"), Wanted(domain="player"), Wanted(status=Status.TOLD),
+     Wanted(correlation_id="flow"), Wanted("seating", "player", Status.TOLD, "flow")],
+)  # fmt: skip
+def test_a_case_is_one_of_those_that_are_wanted(wanted):
+    assert fits(TOLD, wanted)
+
+
+@given(st.integers(0, 3), st.integers(0, 15))
+def test_one_word_that_differs_is_enough(field, asked):
+    odd = ("other", "table", Status.FAILED, "")
+    right = ("seating", "player", Status.TOLD, "flow")
+    said = [word if asked >> index & 1 else None for index, word in enumerate(right)]
+    said[field] = odd[field]
+    assert not fits(TOLD, Wanted(*said))
