@@ -8,15 +8,15 @@ from its cause: a delivery that comes again repeats the consequences, not the de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import AggregateType
-from angzarr.aggregates.book import Decision, EventBooks, Stale
-from angzarr.aggregates.command import Command, origin_of
+from angzarr.aggregates.book import Decision, EventBooks, Stale, check_address
+from angzarr.aggregates.command import Command, Origin, origin_of
 from angzarr.aggregates.deciding import Decider, read, write_of
 from angzarr.aggregates.execute import Intent, execute_with_retry
 from angzarr.clock import Clock
@@ -26,6 +26,8 @@ from angzarr.errors import (
     CommandAbortedError,
     CommandRejectedError,
     DecodeError,
+    InvalidDomainName,
+    InvalidRoot,
     Postpone,
     PublishIncomplete,
     SequenceConflictError,
@@ -71,7 +73,7 @@ class Chains:
 
         A rejection goes to the source, if a saga sent the command; else it is raised.
         """
-        command = Command(event=context.event, origin=origin_of(context.headers))
+        command = Command(event=context.event, origin=_origin(context.headers))
         check_depth(command.event, self.max_depth)
         with _patient():
             try:
@@ -201,6 +203,17 @@ def check_depth(event: Event, most: int) -> None:
             f" other in a circle, or saga_compensation.max_depth ({most}) is too small"
         )
         raise ChainTooDeep(msg)
+
+
+def _origin(headers: Mapping[str, Any]) -> Origin | None:
+    """Return where a command comes from; None if that is no place that a store could keep."""
+    origin = origin_of(headers)
+    try:
+        if origin is not None:
+            check_address(origin.source)
+    except (InvalidDomainName, InvalidRoot):
+        return None
+    return origin
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from angzarr.adapters.celery.outbox import CeleryOutbox
-from angzarr.aggregates.aggregate import Aggregate, AggregateType, check_command
+from angzarr.aggregates.aggregate import Aggregate, AggregateType, check_event
 from angzarr.aggregates.book import Address, Book, Decision, check_address
 from angzarr.aggregates.command import Command, origin_headers, task_of
 from angzarr.aggregates.deciding import Decider, Mismatch, read
@@ -169,7 +169,7 @@ def _command(
     **said: Any,
 ) -> Command:
     """Return the command that carries *payload*, in the flow of *cause*."""
-    check_command(payload)
+    check_event(payload)
     flow = None if cause is None else cause.correlation_id or cause.id
     event = Event(
         id=id,

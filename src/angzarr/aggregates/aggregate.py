@@ -255,13 +255,6 @@ def check_event(one: object) -> None:
         raise NotAnEvent(msg)
 
 
-def check_command(payload: object) -> None:
-    """Refuse what has no type of its own and cannot be a command; raises NotAnEvent."""
-    if isinstance(payload, _PLAIN) and not isinstance(payload, Typed):
-        msg = f"{type(payload).__name__} is no command: send a model, a dataclass or a message"
-        raise NotAnEvent(msg)
-
-
 def _states_named(owner: type) -> Iterator[Any]:
     """Yield the states that the bases of *owner* name: ``Aggregate[Funds]``."""
     for base in getattr(owner, "__orig_bases__", ()):

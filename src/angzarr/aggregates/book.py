@@ -40,12 +40,6 @@ def check_address(address: Address) -> Address:
     return address
 
 
-def check_cause(cause: str) -> str:
-    """Return *cause* if a store can keep what was decided of it; raises InvalidRoot."""
-    _check_key("id", cause)
-    return cause
-
-
 def _check_key(what: str, text: str) -> None:
     if not text or len(text) > MAX_KEY_LENGTH or not text.isprintable():
         msg = (

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from angzarr.aggregates.book import Address, check_address
+from angzarr.aggregates.book import Address
 from angzarr.aggregates.merge import MergeStrategy
-from angzarr.errors import InvalidDomainName, InvalidRoot
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.resilience.keys import key_part
@@ -77,7 +76,7 @@ def origin_headers(origin: Origin | None) -> dict[str, Any]:
 
 
 def origin_of(headers: Mapping[str, Any]) -> Origin | None:
-    """Read an origin; None where there is none, not all of it, or one that no store could keep."""
+    """Read an origin; None where there is none, or not all of it."""
     saga, domain, root = (
         text if isinstance(text := headers.get(name), str) else ""
         for name in (names.SAGA, names.SOURCE_DOMAIN, names.SOURCE_ROOT)
@@ -87,8 +86,4 @@ def origin_of(headers: Mapping[str, Any]) -> Origin | None:
         return None
     edition = headers.get(names.SOURCE_EDITION)
     source = Address(domain, root, edition if isinstance(edition, str) else "")
-    try:
-        check_address(source)
-    except (InvalidDomainName, InvalidRoot):
-        return None
     return Origin(saga=saga, source=source, sequence=sequence)

@@ -21,7 +21,6 @@ from angzarr.aggregates.book import (
     Verdict,
     Write,
     check_address,
-    check_cause,
 )
 from angzarr.aggregates.command import Command
 from angzarr.aggregates.merge import MergeStrategy, Ruling, ruling
@@ -169,12 +168,7 @@ class Decider:
 def read(
     books: EventBooks, kind: AggregateType, address: Address, cause: str | None = None
 ) -> Reading:
-    """Return the book for *kind*: from its beginning where its snapshot is of another state.
-
-    Raises InvalidRoot for a *cause* of which no store could keep what was decided.
-    """
-    if cause is not None:
-        check_cause(cause)
+    """Return the book for *kind*: from its beginning where its snapshot is of another state."""
     reading = books.read(address, cause=cause)
     snapshot = reading.book.snapshot
     if snapshot is None or kind.reads(snapshot):

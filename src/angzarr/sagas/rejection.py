@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
-from angzarr.aggregates.book import Address, check_address, check_cause
+from angzarr.aggregates.book import MAX_KEY_LENGTH, Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.errors import DecodeError, InvalidDomainName, InvalidRoot
 from angzarr.events.event import Event
@@ -120,10 +120,8 @@ def to_event(rejection: Rejection) -> Event:
 def from_event(event: Event) -> Rejection:
     """Read the rejection that *event* carries; raises DecodeError naming what does not fit."""
     told = _told(event.data)
-    try:
-        check_cause(event.id)
-    except InvalidRoot:
-        raise _refused("its id") from None
+    if not event.id.isprintable() or not 0 < len(event.id) <= MAX_KEY_LENGTH:
+        raise _refused("its id")
     command = Event(
         **_fields(told.command),
         correlation_id=event.correlation_id,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from angzarr.aggregates.aggregate import Aggregate, check_command, listed
+from angzarr.aggregates.aggregate import Aggregate, check_event, listed
 from angzarr.aggregates.book import Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.aggregates.declaring import Methods, methods_of
@@ -164,7 +164,7 @@ def command_of(send: Send, cause: Event, origin: Origin | None, saga: str, index
 
     Raises InvalidRoot, InvalidDomainName, NotAnEvent, UnserializableEvent.
     """
-    check_command(send.payload)
+    check_event(send.payload)
     address = check_address(Address(send.domain, send.root, _edition(send, cause)))
     return Command(
         event=Event(
