@@ -55,7 +55,8 @@ def check_books(settings: Settings, broker: str) -> str:
             " them: set books, e.g. books: postgresql+psycopg://localhost/angzarr or ANGZARR_BOOKS"
         )
         raise ConfigurationError(msg)
-    if url.startswith(("sqlite", "memory")) and not (embedded or broker.startswith("filesystem")):
+    one_host = embedded or broker.startswith("filesystem")
+    if (url.startswith("memory") and not embedded) or (url.startswith("sqlite") and not one_host):
         kind = url.split(":", 1)[0]
         msg = (
             f"{kind} keeps event books for one host or process only, a broker serves many:"
