@@ -6,6 +6,7 @@ manager keeps a book of its own, one for each process.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -14,7 +15,7 @@ from angzarr.aggregates.aggregate import Aggregate, check_event, listed
 from angzarr.aggregates.book import Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.aggregates.declaring import Methods, methods_of
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, InvalidRoot
 from angzarr.events.codec import event_type_of, to_json
 from angzarr.events.event import Event
 
@@ -28,7 +29,7 @@ class Send:
     payload: object
     _: KW_ONLY
     domain: str
-    root: str
+    root: str | uuid.UUID
     #: By default that of the event it answers.
     edition: str | None = None
     #: Where the aggregate is believed to be; None: wherever it is.
@@ -84,7 +85,7 @@ class ProcessManager(Aggregate[State]):
     event: Event | None = None
 
     @classmethod
-    def root_of(cls, event: Event) -> str:
+    def root_of(cls, event: Event) -> str | uuid.UUID:
         """Return the root of the book of the process that *event* belongs to: its correlation id.
 
         Override it where a process is found by something else.
@@ -94,7 +95,11 @@ class ProcessManager(Aggregate[State]):
     @classmethod
     def address_for(cls, event: Event) -> Address:
         """Return the book of the process that *event* belongs to; raises InvalidRoot."""
-        return check_address(Address(cls.domain, cls.root_of(event), event.edition or ""))
+        root = cls.root_of(event)
+        if not root:
+            msg = f"{cls.__qualname__}.root_of says of no process that a {event.type} belongs to it"
+            raise InvalidRoot(msg)
+        return check_address(Address(cls.domain, str(root), event.edition or ""))
 
     def react(self, event: Event) -> object:
         """Return what the method for *event* answers; raises DecodeError if it does not fit."""
@@ -165,7 +170,7 @@ def command_of(send: Send, cause: Event, origin: Origin | None, saga: str, index
     Raises InvalidRoot, InvalidDomainName, NotAnEvent, UnserializableEvent.
     """
     check_event(send.payload)
-    address = check_address(Address(send.domain, send.root, _edition(send, cause)))
+    address = check_address(Address(send.domain, str(send.root), _edition(send, cause)))
     return Command(
         event=Event(
             id=id_after(cause.id, "command", saga, index),
