@@ -500,7 +500,9 @@ def test_a_saga_that_answers_otherwise_sends_nothing(answer):
     assert world.outbox.sent == []
 
 
-@pytest.mark.parametrize("payload", [{}, "Seat", 7, None, Seat])
+@pytest.mark.parametrize(
+    "payload", [{}, "Seat", 7, None, Seat, Send(Seat(), domain="x", root="x"), Flags()]
+)
 def test_a_saga_that_sends_what_is_no_command_is_refused(payload):
     world = world_of()
     kind = world.saga(saga_answering(Send(payload, domain="table", root="t-1")), "odd")
@@ -517,6 +519,36 @@ def test_a_saga_that_sends_to_no_place_is_refused(send):
     kind = world.saga(saga_answering(send), "odd")
     with pytest.raises(InvalidRoot):
         react(world, kind)
+
+
+@pytest.mark.parametrize("odd", [Send(Seat(), domain="table", root="t-1"), Flags()])
+@pytest.mark.parametrize("among", [lambda one: one, lambda one: [Seated(), one]])
+def test_what_is_for_sagas_is_no_event_of_an_aggregate(odd, among):
+    """It would be kept in the book for ever, and the command be sent to nobody."""
+
+    class Confused(Aggregate[Seats]):
+        @handles(Seat)
+        def seat(self, _command: Seat) -> object:
+            return among(odd)
+
+    world = world_of()
+    world.aggregate(Confused, "table")
+    with pytest.raises(NotAnEvent, match=f"{type(odd).__name__} is no event or command, it is"):
+        world.command(a_command(Seat(), "table", "t-1"))
+    assert world.events("table", "t-1") == []
+
+
+def test_flags_are_no_answer_of_a_process_to_an_event():
+    class Confused(ProcessManager[Seats]):
+        @reacts_to(Reserved)
+        def start(self, _event: Reserved) -> Flags:
+            return Flags(abort=True)
+
+    world = world_of()
+    world.manager(Confused, "confused")
+    with pytest.raises(NotAnEvent, match="Flags is no event"):
+        managed(world, Confused)
+    assert world.events("confused", "e-1") == []
 
 
 # -- process managers ----------------------------------------------------------------------------

@@ -246,7 +246,13 @@ def listed(answered: Any) -> list[Any]:
 
 
 def check_event(one: object) -> None:
-    """Refuse what has no type that names it, and means a mistake; raises NotAnEvent."""
+    """Refuse what has no type that names it, and means a mistake; raises NotAnEvent.
+
+    A class whose `__no_event__` says what it is instead is never one.
+    """
+    if other := getattr(type(one), "__no_event__", None):
+        msg = f"{type(one).__name__} is no event or command, it is {other}"
+        raise NotAnEvent(msg)
     named = hasattr(type(one), "__event_type__") or is_dataclass(one)
     if isinstance(one, type) or not (named or isinstance(one, Typed | BaseModel | Message)):
         msg = (

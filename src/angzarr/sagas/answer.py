@@ -103,7 +103,8 @@ def check_answered(one: object) -> None:
     if isinstance(one, _ALONE):
         msg = f"{type(one).__name__} stands for itself: return it alone, not among events"
         raise NotAnEvent(msg)
-    check_event(one)
+    if not isinstance(one, Send):
+        check_event(one)
 
 
 def _pages(book: EventBook) -> list[Typed]:

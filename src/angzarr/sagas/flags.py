@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 
 class Step(StrEnum):
@@ -34,6 +35,8 @@ class Result(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
     """The wire calls it a RevocationResponse."""
+
+    __no_event__: ClassVar[str] = "the answer to a rejection"
 
     emit_system_revocation: bool = False
     send_to_dead_letter_queue: bool = False

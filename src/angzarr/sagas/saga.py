@@ -26,6 +26,10 @@ State = TypeVar("State")
 class Send:
     """A command that a saga or a process manager sends: what, and to which aggregate."""
 
+    __no_event__: ClassVar[str] = (
+        "what a saga, a process manager or the answer to a rejection has sent"
+    )
+
     payload: object
     _: KW_ONLY
     domain: str
