@@ -22,6 +22,7 @@ from angzarr.errors import ConfigurationError, DecodeError, Skip
 from angzarr.escalating import Escalating
 from angzarr.events.event import Event, check_domain
 from angzarr.per_process import OncePerProcess
+from angzarr.sagas.escalation import LONGEST_REASON, cut
 from angzarr.sagas.failure import HANDLER, SagaCompensationFailed
 from angzarr.sagas.rejection import from_event, notification_task
 from angzarr.sagas.saga import ProcessManager, Saga
@@ -147,8 +148,8 @@ class Enlisting(Escalating):
                 "saga_name": event.saga_name,
                 "triggering_domain": source.domain,
                 "triggering_root": source.root,
-                "rejection_reason": event.rejection_reason,
-                "compensation_failure_reason": event.compensation_failure_reason,
+                "rejection_reason": self._said(event.rejection_reason),
+                "compensation_failure_reason": self._said(event.compensation_failure_reason),
                 "correlation_id": ctx.event.correlation_id,
             }
             wiring.write_error("angzarr.sagas", "saga_compensation_failed", told)
@@ -156,6 +157,10 @@ class Enlisting(Escalating):
 
         domain = self.settings.saga_compensation.fallback_domain
         self.handler(SagaCompensationFailed, domain=domain, name=HANDLER)(saga_failures)
+
+    def _said(self, text: str) -> str:
+        """Return what a line of the log says of *text*."""
+        return cut(self.without_secrets(text), LONGEST_REASON)
 
     def check_books(self) -> None:
         """Refuse aggregates without books; raises ConfigurationError, MissingExtra."""

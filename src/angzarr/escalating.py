@@ -36,7 +36,7 @@ class Escalating(Registering, Ruling):
         With the same id it is safe to do it again: it is posted once. Raises what `publish`
         raises; then the line was written and nothing was sent for certain.
         """
-        shown = shortened(self._without_secrets(escalation))
+        shown = shortened(self._bare(escalation))
         wiring.write_error("angzarr.sagas", "saga_escalated", _fields(shown))
         given = self.settings.saga_compensation
         if given.escalation_webhook_url is None:
@@ -50,14 +50,17 @@ class Escalating(Registering, Ruling):
             occurred_at=shown.occurred_at,
         )
 
-    def _without_secrets(self, escalation: Escalation) -> Escalation:
-        """Return *escalation* without what the settings hide in the texts of letters."""
-        patterns = [compiled(pattern) for pattern in self.settings.dlq.redact_text]
+    def _bare(self, escalation: Escalation) -> Escalation:
         return replace(
             escalation,
-            rejection_reason=masked(escalation.rejection_reason, _NO_WORDS, patterns),
-            compensation_reason=masked(escalation.compensation_reason, _NO_WORDS, patterns),
+            rejection_reason=self.without_secrets(escalation.rejection_reason),
+            compensation_reason=self.without_secrets(escalation.compensation_reason),
         )
+
+    def without_secrets(self, text: str) -> str:
+        """Return *text* without what the settings hide in the texts of letters."""
+        patterns = [compiled(pattern) for pattern in self.settings.dlq.redact_text]
+        return masked(text, _NO_WORDS, patterns)
 
     def take_escalations(self) -> None:
         """Register what posts escalations, if the settings name a webhook."""

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 from tests.apps import apps
 from tests.chain_world import a_command, a_rejection, address
+from tests.hand_clock import START
 
 from angzarr import Limit
 from angzarr.aggregates.aggregate import Aggregate
@@ -48,6 +49,7 @@ from angzarr.events.event import Event, Priority, task_id_for
 from angzarr.events.message import Message
 from angzarr.resilience.policies import POLICIES
 from angzarr.sagas.context import CompensationContext
+from angzarr.sagas.failure import failure_event
 from angzarr.sagas.rejection import from_event, to_event
 from angzarr.sagas.saga import ProcessManager, Saga, Send
 
@@ -597,6 +599,18 @@ def test_compensations_that_failed_are_counted_and_said(room, caplog):
     ((task, ended),) = run(room)
     assert (task, type(ended)) == ("angzarr.saga_failures", Handled)
     assert "saga_compensation_failed" in caplog.text
+
+
+def test_a_failed_compensation_is_said_without_secrets_and_in_short(make_app, tmp_path, caplog):
+    path = tmp_path / "angzarr.yaml"
+    path.write_text(json.dumps({"dlq": {"redact_text": ["s3cret-[0-9]+"]}}))
+    app = make_app(config=path)
+    app.aggregate("player")(players())
+    rejection = a_rejection(Seat(), reason="s3cret-17 " + "x" * 9_000)
+    bring(app, "angzarr.saga_failures", failure_event(rejection, "s3cret-18", "f", START))
+    assert "saga_compensation_failed" in caplog.text
+    assert "s3cret" not in caplog.text
+    assert len(caplog.text) < 5_000
 
 
 def test_a_sender_that_is_not_told_has_a_letter(room):

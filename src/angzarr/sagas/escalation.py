@@ -84,12 +84,12 @@ def shortened(escalation: Escalation) -> Escalation:
     """Return *escalation* with its texts cut to what may leave the process."""
     return replace(
         escalation,
-        saga_name=_cut(escalation.saga_name, LONGEST_NAME),
-        domain=_cut(escalation.domain, LONGEST_NAME),
-        root=_cut(escalation.root, LONGEST_NAME),
-        correlation_id=_cut(escalation.correlation_id, LONGEST_NAME),
-        rejection_reason=_cut(escalation.rejection_reason, LONGEST_REASON),
-        compensation_reason=_cut(escalation.compensation_reason, LONGEST_REASON),
+        saga_name=cut(escalation.saga_name, LONGEST_NAME),
+        domain=cut(escalation.domain, LONGEST_NAME),
+        root=cut(escalation.root, LONGEST_NAME),
+        correlation_id=cut(escalation.correlation_id, LONGEST_NAME),
+        rejection_reason=cut(escalation.rejection_reason, LONGEST_REASON),
+        compensation_reason=cut(escalation.compensation_reason, LONGEST_REASON),
     )
 
 
@@ -128,5 +128,6 @@ def deliver(escalation: Escalation, post: Post) -> None:
     raise WebhookError(what, ill, answer.status, answer.retry_after)
 
 
-def _cut(text: str, longest: int) -> str:
+def cut(text: str, longest: int) -> str:
+    """Return *text* in *longest* characters at most; one that was cut shows it."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
