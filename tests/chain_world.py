@@ -74,8 +74,9 @@ class _Log(MemoryRejectionLog):
 
     def note(self, case, /):
         self.steps("note")
-        super().note(case)
+        kept = super().note(case)
         self.steps("noted")
+        return kept
 
 
 @dataclass

@@ -121,10 +121,8 @@ class Chains:
         A command that comes again is to say the same word for word: another body under the same
         id would be a conflict.
         """
-        self.rejections.note(case_of(rejection, rejection.rejected_at))
-        kept = [case for case in self.rejections.look(rejection.id) if case.id == rejection.id]
-        at_first = kept[0].rejected_at if kept else rejection.rejected_at
-        return replace(rejection, rejected_at=at_first.astimezone(UTC))
+        kept = self.rejections.note(case_of(rejection, rejection.rejected_at))
+        return replace(rejection, rejected_at=kept.rejected_at.astimezone(UTC))
 
     def notified(self, kind: AggregateType, context: Context) -> str:
         """Let the source of a rejected command, one of *kind*, compensate."""

@@ -80,8 +80,8 @@ class RejectionLog(Protocol):
     """Where cases are kept. All verbs raise StoreUnavailable."""
 
     @abstractmethod
-    def note(self, case: Case, /) -> None:
-        """Keep *case*; one that ended is not taken back to `told`."""
+    def note(self, case: Case, /) -> Case:
+        """Keep *case* and return what is kept; one that ended is not taken back to `told`."""
 
     @abstractmethod
     def ask_again(self, id: str, now: datetime, /) -> Case | None:

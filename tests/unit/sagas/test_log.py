@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from tests.chain_world import a_rejection, address
 from tests.hand_clock import START
 
+from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.sagas.log import (
     ENDED,
     MAX_FLOW,
@@ -102,3 +103,12 @@ def test_one_word_that_differs_is_enough(field, asked):
     said = [word if asked >> index & 1 else None for index, word in enumerate(right)]
     said[field] = odd[field]
     assert not fits(TOLD, Wanted(*said))
+
+
+def test_whoever_notes_a_case_is_told_what_is_kept():
+    """A rejection that comes again is told with the moment of the first one."""
+    log = MemoryRejectionLog()
+    assert log.note(TOLD) == TOLD
+    assert log.note(replace(TOLD, rejected_at=LATER, changed_at=LATER)) == TOLD
+    end = replace(DONE, rejected_at=LATER, changed_at=LATER)
+    assert log.note(end) == replace(end, rejected_at=START)

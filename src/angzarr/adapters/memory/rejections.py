@@ -16,10 +16,11 @@ class MemoryRejectionLog(RejectionLog):
         self._cases: dict[str, Case] = {}
         self._lock = threading.Lock()
 
-    def note(self, case: Case, /) -> None:
+    def note(self, case: Case, /) -> Case:
         """Keep *case*."""
         with self._lock:
-            self._cases[case.id] = noted(self._cases.get(case.id), case)
+            self._cases[case.id] = kept = noted(self._cases.get(case.id), case)
+            return kept
 
     def ask_again(self, id: str, now: datetime, /) -> Case | None:
         """Count that the source is asked again."""

@@ -32,18 +32,21 @@ class SqlRejectionLog(RejectionLog):
         self._insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
         self._ready = False
 
-    def note(self, case: Case, /) -> None:
+    def note(self, case: Case, /) -> Case:
         """Keep *case*."""
 
-        def step(connection: Connection) -> None:
+        def step(connection: Connection) -> Case:
             written = row_of(case)
             fresh = self._insert(rejected_commands).values(**written)
             here = fresh.on_conflict_do_nothing(index_elements=["id"]).returning(_row.id)
-            if connection.execute(here).first() is None:
-                _write(connection, noted(_locked(connection, case.id), case))
+            if connection.execute(here).first() is not None:
+                return case
+            kept = noted(_locked(connection, case.id), case)
+            _write(connection, kept)
+            return kept
 
         self._prepare()
-        in_transaction(self._engine, step)
+        return in_transaction(self._engine, step)
 
     def ask_again(self, id: str, now: datetime, /) -> Case | None:
         """Count that the source is asked again."""
