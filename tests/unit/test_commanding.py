@@ -7,6 +7,8 @@ import uuid
 from datetime import timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.apps import apps
 from tests.chain_world import a_command, a_rejection, address
@@ -299,8 +301,9 @@ def test_an_aggregate_that_reacts_to_events_would_never_be_called(app):
 
 def test_options_reach_every_handler(app):
     limit = Limit("crm", rate=5)
+    slow = f"q{uuid.uuid4().hex}"
     given = {
-        "queue": "slow", "policy": "no_retry", "limit": limit, "breaker": "crm",
+        "queue": slow, "policy": "no_retry", "limit": limit, "breaker": "crm",
         "max_age": timedelta(hours=2), "time_limit": 9,
     }  # fmt: skip
     app.aggregate("player", **given)(players())
@@ -309,13 +312,13 @@ def test_options_reach_every_handler(app):
     for handler in list(app.handlers):
         if handler.name == "angzarr.saga_failures":
             continue
-        assert (handler.queue, handler.policy) == ("slow", POLICIES["no_retry"]), handler.name
+        assert (handler.queue, handler.policy) == (slow, POLICIES["no_retry"]), handler.name
         assert handler.limits == (limit,)
         assert [guard.name for guard in handler.breakers] == ["crm"]
         assert handler.max_age == timedelta(hours=2)
         assert app.tasks[handler.name].time_limit == 9
     app.send_command(Reserve(), domain="player", root="p-1")
-    assert [one.handler for one in sent(app, "slow")] == ["command.player.Reserve"]
+    assert [one.handler for one in sent(app, slow)] == ["command.player.Reserve"]
 
 
 def test_an_unknown_option_of_a_policy_is_refused(app):
@@ -618,6 +621,48 @@ def test_a_sender_that_is_not_told_has_a_letter(room):
     ((_, outcome),) = run(room)
     assert isinstance(outcome, DeadLettered)
     assert outcome.letter.error_message == "full"
+
+
+_odd = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    | st.sampled_from(["player", "p-1", "0", "Reserve", "Reserved", "angzarr.Notification"])
+)  # fmt: skip
+_headers = st.dictionaries(
+    st.sampled_from([
+        names.EVENT_TYPE, names.DOMAIN, names.ROOT, names.EDITION, names.SEQUENCE, names.DEPTH,
+        names.SAGA, names.SOURCE_DOMAIN, names.SOURCE_ROOT, names.SOURCE_EDITION,
+        names.SOURCE_SEQUENCE, names.CORRELATION_ID, names.CONFIG_PINS, names.TENANT_ID,
+    ]), _odd,
+)  # fmt: skip
+_bodies = st.sampled_from([{}, {"amount": 1}, {"amount": 101}, to_event(a_rejection(Seat())).data])
+_json = st.recursive(_odd, lambda inner: st.dictionaries(st.text(), inner, max_size=3))
+_tasks = ("command.player.Reserve", "command.table.Seat", "notification.player",
+          "saga.seating.Reserved", "process.fulfilment.Reserved")  # fmt: skip
+
+
+def test_whatever_a_queue_brings_comes_to_an_end():
+    """None is given back or waited for: every one is handled, skipped or a letter."""
+    with apps(broker="memory://", store="memory://", books="memory://") as make:
+        app = make()
+        app.aggregate("player")(players())
+        app.aggregate("table")(tables())
+        app.saga("seating", source="player")(sagas())
+        app.process_manager("fulfilment")(managers())
+        seen = set()
+
+        @settings(max_examples=150, deadline=None)
+        @given(st.sampled_from(_tasks), _headers, _bodies | _json)
+        def brought(task, headers, body):
+            said = {names.EVENT_TYPE: task.rpartition(".")[2], names.DOMAIN: task.split(".")[1],
+                    names.ROOT: "p-1", names.EVENT_ID: uuid.uuid4().hex}  # fmt: skip
+            app.claims.leases.renew("w", timedelta(hours=1))
+            outcome = app.road.take(delivery(task, [body], said | headers))
+            assert isinstance(outcome, Handled | Skipped | DeadLettered)
+            seen.add(type(outcome))
+
+        brought()
+        sent(app)
+        assert seen == {Handled, Skipped, DeadLettered}
 
 
 # -- here and now --------------------------------------------------------------------------------
