@@ -640,9 +640,11 @@ _tasks = ("command.player.Reserve", "command.table.Seat", "notification.player",
           "saga.seating.Reserved", "process.fulfilment.Reserved")  # fmt: skip
 
 
-def test_whatever_a_queue_brings_comes_to_an_end():
+def test_whatever_a_queue_brings_comes_to_an_end(tmp_path):
     """None is given back or waited for: every one is handled, skipped or a letter."""
-    with apps(broker="memory://", store="memory://", books="memory://") as make:
+    path = tmp_path / "angzarr.yaml"
+    path.write_text(json.dumps({"poison_wave": {"enabled": False}}))  # it would keep them all
+    with apps(broker="memory://", store="memory://", books="memory://", config=path) as make:
         app = make()
         app.aggregate("player")(players())
         app.aggregate("table")(tables())
