@@ -7,7 +7,7 @@ import uuid
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.apps import apps
@@ -654,6 +654,9 @@ def test_whatever_a_queue_brings_comes_to_an_end(tmp_path):
 
         @settings(max_examples=150, deadline=None)
         @given(st.sampled_from(_tasks), _headers, _bodies | _json)
+        @example("command.player.Reserve", {}, {})
+        @example("command.table.Seat", {}, {})
+        @example("saga.seating.Reserved", {names.DOMAIN: "bank"}, {})
         def brought(task, headers, body):
             said = {names.EVENT_TYPE: task.rpartition(".")[2], names.DOMAIN: task.split(".")[1],
                     names.ROOT: "p-1", names.EVENT_ID: uuid.uuid4().hex}  # fmt: skip
