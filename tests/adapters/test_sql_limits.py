@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from uuid import uuid4
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -24,9 +23,8 @@ def books(postgresql_url):
 
 
 def test_a_key_that_no_index_takes_is_no_absence_of_the_database(books):
-    address = Address("player", str(uuid4()))
-    cause = random.Random(7).randbytes(20_000).hex()
+    address = Address("player", random.Random(7).randbytes(20_000).hex())
     with pytest.raises(DBAPIError) as caught:
-        books.write(Write(address=address, decision=deciding(event(), cause=cause)))
+        books.write(Write(address=address, decision=deciding(event())))
     assert not retryable(classify(caught.value, now=START).category)
     assert books.read(address).book.next_sequence == 0
