@@ -630,6 +630,22 @@ def test_an_event_that_comes_again_after_a_crash_sends_the_same_commands():
     assert one == two
 
 
+def test_a_process_is_not_asked_again_about_an_event_that_it_decided():
+    """By its state it would say something else now, or fail."""
+
+    class Once(Fulfilment):
+        @reacts_to(Reserved)
+        def start(self, _event: Reserved) -> Started:
+            if self.state.started:
+                raise KeyError("started")
+            return Started()
+
+    world = world_of()
+    world.manager(Once, "once")
+    assert managed(world, Once) == managed(world, Once)
+    assert len(world.events("once", "e-1")) == 1
+
+
 def test_a_process_whose_book_went_on_decides_again():
     seen = []
 
