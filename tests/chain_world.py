@@ -173,7 +173,7 @@ class World:
             ),
             clock=self.clock, chance=lambda: 0.0, policies=policy_rules(POLICIES),
         )  # fmt: skip
-        self.reacting = Reacting(outbox=self.outbox, max_depth=max_depth)
+        self.reacting = Reacting(outbox=self.outbox, clock=self.clock, max_depth=max_depth)
         #: (task, event id) of what ended, and with which body.
         self.ended: dict[tuple[str, str], bytes] = {}
         self.letters: list[tuple[str, Exception]] = []

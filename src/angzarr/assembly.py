@@ -168,7 +168,8 @@ def build_relay(app: Any) -> Relay:
 
 def build_reacting(app: Any) -> Reacting:
     """Return what deliveries to sagas need."""
-    return Reacting(outbox=CeleryOutbox(app), max_depth=app.settings.saga_compensation.max_depth)
+    given = app.settings.saga_compensation
+    return Reacting(outbox=CeleryOutbox(app), clock=SystemClock(), max_depth=given.max_depth)
 
 
 def _waves(app: Any, road: Road) -> Waves | None:

@@ -45,6 +45,8 @@ from angzarr.sagas.saga import ProcessManager, Saga, reaction, source_of
 
 #: How long a delivery waits that finds books or broker away; it uses no attempt.
 AWAY: Final = timedelta(seconds=3)
+#: After this it is an error like any other, and at last a dead letter.
+LONGEST_WAIT: Final = timedelta(days=1)
 
 
 class Telling(Protocol):
@@ -75,7 +77,7 @@ class Chains:
         """
         command = Command(event=context.event, origin=_origin(context.headers))
         check_depth(command.event, self.max_depth)
-        with _patient():
+        with _patient(context, self.clock):
             try:
                 decision = self._decide(command)
             except CommandRejectedError as rejected:
@@ -131,13 +133,13 @@ class Chains:
         if rejection.origin.source.domain != kind.domain:
             msg = f"the notification is for {rejection.origin.source}, not for {kind.domain!r}"
             raise DecodeError(msg)
-        with _patient():
+        with _patient(context, self.clock):
             return self.compensating.compensate(kind, rejection, context.is_final).value
 
     def manage(self, kind: type[ProcessManager[Any]], context: Context) -> dict[str, Any]:
         """Let a process manager answer the event that *context* delivers."""
         check_depth(context.event, self.max_depth)
-        with _patient():
+        with _patient(context, self.clock):
             decision = self._managed(kind, context.event)
             self.outbox.publish(decision.events)
             self.outbox.send(read_commands((decision.notes or {}).get("commands")))
@@ -175,6 +177,7 @@ class Reacting:
     """What sagas need, which keep no books. Safe to use from threads."""
 
     outbox: Outbox
+    clock: Clock
     max_depth: int
 
     def react(self, kind: type[Saga], context: Context) -> int:
@@ -188,7 +191,7 @@ class Reacting:
             kinds = ", ".join(type(one).__name__ for one in found.events)
             msg = f"{kind.__qualname__} answered with {kinds}: a saga returns Send, or nothing"
             raise TypeError(msg)
-        with _patient():
+        with _patient(context, self.clock):
             self.outbox.send(found.commands)
         return len(found.commands)
 
@@ -215,11 +218,17 @@ def _origin(headers: Mapping[str, Any]) -> Origin | None:
 
 
 @contextmanager
-def _patient() -> Iterator[None]:
-    """Let a delivery wait, without an attempt, for whatever is away."""
+def _patient(context: Context, clock: Clock) -> Iterator[None]:
+    """Let a delivery wait, without an attempt, for whatever is away; not for ever.
+
+    A broker that is there and will never take a message looks as if it were away.
+    """
     try:
         yield
     except (Unavailable, PublishIncomplete) as away:
+        began = context.delivery.first_attempt_at
+        if began is not None and clock.now() - began > LONGEST_WAIT:
+            raise
         raise Postpone(AWAY, text_of(away)) from away
 
 

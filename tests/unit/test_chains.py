@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.command import Origin
 from angzarr.aggregates.declaring import applies, handles, merge_strategy, reacts_to, rejected
 from angzarr.aggregates.merge import MergeStrategy
-from angzarr.chains import AWAY
+from angzarr.chains import AWAY, LONGEST_WAIT
 from angzarr.errors import (
     BrokerUnavailable,
     ChainTooDeep,
@@ -416,6 +417,21 @@ def test_a_saga_waits_for_what_is_away(step):
         world.reacting.react(Seating, world.context(event))
     assert world.reacting.react(Seating, world.context(event)) == 1
     assert len(set(map(repr, world.outbox.of("command")))) == 1
+
+
+@pytest.mark.parametrize(("waited", "raised"), [
+    (LONGEST_WAIT, Postpone), (LONGEST_WAIT + timedelta(seconds=1), BrokerUnavailable),
+])  # fmt: skip
+def test_what_looks_as_if_it_were_away_is_not_waited_for_for_ever(waited, raised):
+    world = world_of()
+    world.saga(Seating, "seating")
+    broken(world, "send command", BrokerUnavailable("refused"))
+    event = Event(id="e-1", type="Reserved", data={}, domain="player", root="p-1", sequence=0)
+    context = world.context(event)
+    began = world.clock.now() - waited
+    context = replace(context, delivery=replace(context.delivery, first_attempt_at=began))
+    with pytest.raises(raised):
+        world.reacting.react(Seating, context)
 
 
 # -- sagas ---------------------------------------------------------------------------------------
