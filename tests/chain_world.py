@@ -320,14 +320,20 @@ class World:
             "escalated": {(rejection.id, why) for rejection, why in self.outbox.escalated},
             "letters": {(task, str(error)) for task, error in self.letters},
             "skipped": set(self.skipped),
-            "cases": {case.id: replace(case, rejected_at=START, changed_at=START)
-                      for case in self.log._cases.values()},
+            "cases": {case.id: _case_timeless(case) for case in self.log._cases.values()},
         }  # fmt: skip
 
     def case(self):
         """Return the one case of the log."""
         (case,) = self.log.look("")
         return case
+
+
+def _case_timeless(case):
+    """Return *case* without the moments that it and its rejection name."""
+    said = {name: value for name, value in case.rejection["data"].items() if name != "rejected_at"}
+    kept = {**case.rejection, "data": said}
+    return replace(case, rejected_at=START, changed_at=START, rejection=kept)
 
 
 def _timeless(event):

@@ -58,8 +58,8 @@ def task_of(domain: str, command_type: str) -> str:
 
 def id_after(cause: str, *parts: object) -> str:
     """Return the id of what follows from *cause*: the same parts give the same id."""
-    name = "\x00".join((key_part(cause), *map(str, parts)))
-    return str(uuid.uuid5(_IDS, name))
+    named = "\x00".join((key_part(cause), *map(str, parts)))
+    return str(uuid.uuid5(_IDS, named.encode(errors="backslashreplace").decode()))
 
 
 def origin_headers(origin: Origin | None) -> dict[str, Any]:

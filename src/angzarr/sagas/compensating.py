@@ -91,8 +91,9 @@ class Compensating:
             case Decision():
                 return self._follow(rejection, answer)
             case Rejection():
+                self.log.note(case_of(answer, self.clock.now()))
                 self.outbox.tell(answer)
-                said = f"sent on to {answer.origin.source}"
+                said = Flags(reason=f"sent on to {answer.origin.source}")
                 return self._end(rejection, Status.FORWARDED, said)
             case Flags():
                 return self._carry_out(rejection, answer, _STATUS[answer.result])
@@ -134,22 +135,20 @@ class Compensating:
         self.outbox.publish(decision.events)
         notes = decision.notes or {}
         self.outbox.send(read_commands(notes.get("commands")))
-        status = self._end(rejection, Status.COMPENSATED, "", decision.events)
-        flags = Flags(**notes["flags"]) if notes.get("flags") else None
-        if flags is not None and any(flags.steps()):
-            self._act(rejection, flags)
+        flags = _cut(Flags(**(notes.get("flags") or {})))
+        status = self._end(rejection, Status.COMPENSATED, flags, decision.events)
+        self._act(rejection, flags)
         return status
 
     def _fall_back(self, rejection: Rejection, why: str, error: Exception | None = None) -> Status:
         """Do what the settings say where the source fails or says nothing."""
-        return self._carry_out(
-            rejection, replace(self.fallback, reason=why[:MAX_TEXT]), Status.FAILED, error
-        )
+        return self._carry_out(rejection, replace(self.fallback, reason=why), Status.FAILED, error)
 
     def _carry_out(
         self, rejection: Rejection, flags: Flags, status: Status, error: Exception | None = None
     ) -> Status:
-        self._end(rejection, status, flags.reason)
+        flags = _cut(flags)
+        self._end(rejection, status, flags)
         self._act(rejection, flags, error)
         return status
 
@@ -196,13 +195,14 @@ class Compensating:
         )
 
     def _end(
-        self, rejection: Rejection, status: Status, answer: str, events: Sequence[Event] = ()
+        self, rejection: Rejection, status: Status, flags: Flags, events: Sequence[Event] = ()
     ) -> Status:
         now = self.clock.now()
         case = replace(
             case_of(rejection, now),
             status=status,
-            answer=answer[:MAX_TEXT],
+            answer=flags.reason,
+            steps=tuple(flags.steps()),
             first_event=events[0].sequence if events else None,
             event_count=len(events),
         )
@@ -210,6 +210,11 @@ class Compensating:
         took = (now - rejection.rejected_at).total_seconds()
         self.meters.ended(rejection.origin.saga, status, max(took, 0.0))
         return status
+
+
+def _cut(flags: Flags) -> Flags:
+    """Return *flags* with a reason that can be kept: ids of what follows are made from it."""
+    return replace(flags, reason=flags.reason[:MAX_TEXT])
 
 
 def _deeper(told: Command, ours: Event, origin: Origin) -> Command:

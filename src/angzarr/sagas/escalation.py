@@ -61,6 +61,11 @@ class Escalation:
             raise ValueError("occurred_at must be UTC-aware")
 
 
+def escalation_id(rejection_id: str, reason: str) -> str:
+    """Return the id of the escalation of a rejection that nobody undid, for *reason*."""
+    return id_after(rejection_id, "escalated", reason)
+
+
 def escalation_of(rejection: Rejection, reason: str) -> Escalation:
     """Return what people are told of *rejection*, undone by nobody for *reason*.
 
@@ -68,7 +73,7 @@ def escalation_of(rejection: Rejection, reason: str) -> Escalation:
     """
     origin = rejection.origin
     return Escalation(
-        id=id_after(rejection.id, "escalated", reason),
+        id=escalation_id(rejection.id, reason),
         saga_name=origin.saga,
         domain=origin.source.domain,
         root=origin.source.root,

@@ -33,8 +33,13 @@ class SagaCompensationFailed:
     occurred_at: datetime
 
 
+def failure_id(rejection_id: str, reason: str) -> str:
+    """Return the id of the event by which it is told that nothing was undone, for *reason*."""
+    return id_after(rejection_id, "compensation failed", reason)
+
+
 def failure_event(rejection: Rejection, reason: str, domain: str, now: datetime) -> Event:
-    """Return the event for *domain*; the same rejection has the same."""
+    """Return the event for *domain*; the same rejection and reason have the same."""
     cause, origin = rejection.command.event, rejection.origin
     data: dict[str, Any] = {
         "triggering_aggregate": origin.source._asdict(),
@@ -46,7 +51,7 @@ def failure_event(rejection: Rejection, reason: str, domain: str, now: datetime)
         "occurred_at": now.isoformat(),
     }
     return Event(
-        id=id_after(rejection.id, "compensation failed"),
+        id=failure_id(rejection.id, reason),
         type=EVENT_TYPE,
         data=data,
         domain=domain,

@@ -5,18 +5,23 @@ It decides nothing: the books do. It is written before a delivery is acknowledge
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from angzarr.aggregates.book import Address
-from angzarr.sagas.rejection import Rejection
+from angzarr.sagas.flags import Step
+from angzarr.sagas.rejection import Rejection, written_rejection
 
 #: Characters of a text that is kept.
 MAX_TEXT: Final = 2_000
+#: Characters of JSON of a rejection that is kept: more than any command should have, and what a
+#: database takes well.
+MAX_REJECTION: Final = 1_000_000
 #: Of a correlation id: it is looked for, and an index of PostgreSQL takes 2,704 bytes.
 MAX_FLOW: Final = 200
 
@@ -39,6 +44,8 @@ class Status(StrEnum):
 
 #: Nothing more is to come by itself.
 ENDED: Final = frozenset(Status) - {Status.TOLD}
+#: The source did what it could, so that asking it again is of no use.
+SETTLED: Final = frozenset({Status.COMPENSATED, Status.FORWARDED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +69,24 @@ class Case:
     #: Sequences of the events that compensate, in the book of the source.
     first_event: int | None = None
     event_count: int = 0
-    #: How often the source was asked anew by a person.
+    #: What was done besides, in order.
+    steps: tuple[Step, ...] = ()
+    #: How often the source was asked anew by a person; who did last, and why.
     asked_again: int = 0
+    asked_by: str = ""
+    note: str = ""
     changed_at: datetime
+    #: The rejection (`written_rejection`), which asking again needs. None: it was too large; and
+    #: in lists.
+    rejection: Any = None
+
+
+class Asked(NamedTuple):
+    """That a person has a source asked anew."""
+
+    by: str
+    at: datetime
+    note: str = ""
 
 
 class Wanted(NamedTuple):
@@ -77,15 +99,18 @@ class Wanted(NamedTuple):
 
 
 class RejectionLog(Protocol):
-    """Where cases are kept. All verbs raise StoreUnavailable."""
+    """Where cases are kept. All verbs raise StoreUnavailable. Safe to use from threads."""
 
     @abstractmethod
     def note(self, case: Case, /) -> Case:
         """Keep *case* and return what is kept; one that ended is not taken back to `told`."""
 
     @abstractmethod
-    def ask_again(self, id: str, now: datetime, /) -> Case | None:
-        """Count that the source is asked again, and return the case as it is now, told."""
+    def ask_again(self, id: str, asked: Asked, /) -> Case | None:
+        """Count that the source is asked again, and return the case as it is now, told.
+
+        A settled case is returned as it is. None: there is no such case.
+        """
 
     @abstractmethod
     def look(self, id: str, /) -> Sequence[Case]:
@@ -95,7 +120,10 @@ class RejectionLog(Protocol):
     def cases(
         self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> Sequence[Case]:
-        """Return cases, the newest first; *before*: those after that place of the list."""
+        """Return cases without rejections, the newest first.
+
+        *before*, when the last case of a page was rejected and its id, gives the next page.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -117,7 +145,12 @@ def case_of(rejection: Rejection, now: datetime) -> Case:
         correlation_id=(rejection.correlation_id or "")[:MAX_FLOW],
         rejected_at=rejection.rejected_at,
         changed_at=now,
+        rejection=_bounded(written_rejection(rejection)),
     )
+
+
+def _bounded(written: Any) -> Any:
+    return written if len(json.dumps(written)) <= MAX_REJECTION else None
 
 
 def noted(kept: Case | None, case: Case) -> Case:
@@ -126,13 +159,29 @@ def noted(kept: Case | None, case: Case) -> Case:
         return case
     if case.status is Status.TOLD:
         return kept
-    return replace(case, asked_again=kept.asked_again, rejected_at=kept.rejected_at)
-
-
-def asked_again(kept: Case, now: datetime) -> Case:
-    """Return *kept* as somebody has its source asked anew. Pure."""
     return replace(
-        kept, status=Status.TOLD, answer="", asked_again=kept.asked_again + 1, changed_at=now
+        case,
+        rejected_at=kept.rejected_at,
+        asked_again=kept.asked_again,
+        asked_by=kept.asked_by,
+        note=kept.note,
+        rejection=kept.rejection or case.rejection,
+    )
+
+
+def asked_again(kept: Case, asked: Asked) -> Case:
+    """Return *kept* as somebody has its source asked anew; a settled one as it is. Pure."""
+    if kept.status in SETTLED:
+        return kept
+    return replace(
+        kept,
+        status=Status.TOLD,
+        answer="",
+        steps=(),
+        asked_again=kept.asked_again + 1,
+        asked_by=asked.by,
+        note=asked.note[:MAX_TEXT],
+        changed_at=asked.at,
     )
 
 

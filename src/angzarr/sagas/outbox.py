@@ -30,8 +30,8 @@ class Outbox(Protocol):
         """Send each command to its aggregate."""
 
     @abstractmethod
-    def tell(self, rejection: Rejection, /) -> None:
-        """Tell the source of *rejection*."""
+    def tell(self, rejection: Rejection, asked: int = 0, /) -> None:
+        """Tell the source of *rejection*; *asked*: how often people have had it asked anew."""
 
     @abstractmethod
     def escalate(self, rejection: Rejection, reason: str, /) -> None:

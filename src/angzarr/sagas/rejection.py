@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -12,7 +13,7 @@ from angzarr.aggregates.book import MAX_KEY_LENGTH, Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.errors import DecodeError, InvalidDomainName, InvalidRoot
 from angzarr.events.event import Event
-from angzarr.events.headers import MAX_NUMBER
+from angzarr.events.headers import MAX_NUMBER, from_headers, to_headers
 
 #: The type of the message that carries it.
 NOTIFICATION: Final = "angzarr.Notification"
@@ -58,6 +59,8 @@ class Target:
     root: str
     edition: str | None = None
     data: Any = None
+    #: The id of the event that the command answers.
+    causation_id: str | None = None
 
     @property
     def address(self) -> Address:
@@ -75,6 +78,8 @@ class _Written:
     rejection_reason: str
     rejected_at: AwareDatetime
     command: Target
+    #: None: that of the message.
+    rejection_id: str | None = None
 
 
 _FORM: Final = TypeAdapter(_Written)
@@ -90,13 +95,19 @@ def _fields(carried: Event | Target) -> dict[str, Any]:
     return {field.name: getattr(carried, field.name) for field in fields(Target)}
 
 
-def to_event(rejection: Rejection) -> Event:
-    """Return the event that carries *rejection* to its source."""
+def to_event(rejection: Rejection, asked: int = 0) -> Event:
+    """Return the event that carries *rejection* to its source.
+
+    Where people have had the source *asked* anew it has another id each time, or it would be
+    taken for the one that was handled; the rejection in it keeps its own, and so do the decision
+    and whatever else follows from it.
+    """
     command, origin = rejection.command.event, rejection.origin
     return Event(
-        id=rejection.id,
+        id=id_after(rejection.id, "again", asked) if asked else rejection.id,
         type=NOTIFICATION,
         data={
+            "rejection_id": rejection.id,
             "saga_name": origin.saga,
             "source": origin.source._asdict(),
             "source_sequence": origin.sequence,
@@ -120,8 +131,10 @@ def to_event(rejection: Rejection) -> Event:
 def from_event(event: Event) -> Rejection:
     """Read the rejection that *event* carries; raises DecodeError naming what does not fit."""
     told = _told(event.data)
-    if not event.id.isprintable() or not 0 < len(event.id) <= MAX_KEY_LENGTH:
-        raise _refused("its id")
+    made = event.id if told.rejection_id is None else told.rejection_id
+    for place, id_ in (("its id", event.id), ("rejection_id", made)):
+        if not id_.isprintable() or not 0 < len(id_) <= MAX_KEY_LENGTH:
+            raise _refused(place)
     command = Event(
         **_fields(told.command),
         correlation_id=event.correlation_id,
@@ -133,7 +146,7 @@ def from_event(event: Event) -> Rejection:
     )
     origin = Origin(saga=told.saga_name, source=told.source, sequence=told.source_sequence)
     return Rejection(
-        id=event.id,
+        id=made,
         command=Command(event=command, origin=origin),
         origin=origin,
         reason=told.rejection_reason,
@@ -159,3 +172,17 @@ def _refused(*places: str) -> DecodeError:
     """Return the error that names *places*, and none of their values."""
     named = ", ".join(sorted(places)) or "its data"
     return DecodeError(f"it is no notification of a rejection: {named} does not fit")
+
+
+def written_rejection(rejection: Rejection) -> dict[str, Any]:
+    """Return *rejection* as JSON, to be kept: the message by which its source is told."""
+    event = to_event(rejection)
+    return {"headers": to_headers(event), "data": event.data}
+
+
+def read_rejection(written: Any) -> Rejection:
+    """Return what `written_rejection` wrote; raises DecodeError for anything else."""
+    match written:
+        case {"headers": Mapping() as headers, "data": data}:
+            return from_event(from_headers(headers, data=data, event_id="", type=NOTIFICATION))
+    raise DecodeError("what is kept of the rejection is no notification")

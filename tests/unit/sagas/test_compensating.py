@@ -471,7 +471,9 @@ def test_a_notification_is_sent_on_to_its_cover():
     assert told.origin == Origin(saga="seating", source=address("bank", "b-1"), sequence=0)
     assert (told.reason, told.rejected_at) == ("full", REJECTED.rejected_at)
     assert told.id != REJECTED.id
-    assert (world.case().status, world.case().answer) == (Status.FORWARDED, "sent on to bank/b-1")
+    (case,), (onward,) = world.log.look(REJECTED.id), world.log.look(told.id)
+    assert (case.status, case.answer) == (Status.FORWARDED, "sent on to bank/b-1")
+    assert (onward.status, onward.source) == (Status.TOLD, address("bank", "b-1"))
     assert [status for _, status, _ in world.meters.ends] == ["forwarded"]
     assert len(world.events()) == 1
 

@@ -17,6 +17,7 @@ from angzarr.sagas.log import (
     ENDED,
     MAX_FLOW,
     MAX_TEXT,
+    Asked,
     Status,
     Wanted,
     asked_again,
@@ -81,10 +82,12 @@ def test_the_last_end_stands_with_the_moment_of_the_first_rejection(kept, status
 
 
 def test_a_case_that_is_asked_again_is_told_again():
-    again = asked_again(replace(DONE, answer="why"), LATER)
+    asked = Asked("kim", LATER, "mended")
+    again = asked_again(replace(DONE, status=Status.FAILED, answer="why"), asked)
     assert (again.status, again.answer, again.asked_again) == (Status.TOLD, "", 1)
     assert (again.changed_at, again.rejected_at) == (LATER, START)
-    assert asked_again(again, LATER).asked_again == 2
+    assert (again.asked_by, again.note) == ("kim", "mended")
+    assert asked_again(again, asked).asked_again == 2
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,8 @@ def with_field(data, path, change):
 
 
 DATA = to_event(rejected()).data
-OPTIONAL = {("command", "edition"), ("command", "data"), ("source", "edition")}
+OPTIONAL = {("command", "edition"), ("command", "data"), ("source", "edition"),
+            ("command", "causation_id"), ("rejection_id",)}  # fmt: skip
 
 
 def refused(data):

@@ -30,9 +30,10 @@ class CeleryOutbox(Outbox):
             task = task_of(command.address.domain, command.event.type)
             self._send(task, command.event, origin_headers(command.origin))
 
-    def tell(self, rejection: Rejection, /) -> None:
+    def tell(self, rejection: Rejection, asked: int = 0, /) -> None:
         """Tell the source of *rejection*."""
-        self._send(notification_task(rejection.origin.source.domain), to_event(rejection), {})
+        task = notification_task(rejection.origin.source.domain)
+        self._send(task, to_event(rejection, asked), {})
 
     def escalate(self, rejection: Rejection, reason: str, /) -> None:
         """Call a person."""

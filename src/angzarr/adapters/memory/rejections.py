@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from angzarr.sagas.log import Case, RejectionLog, Wanted, asked_again, fits, noted
+from angzarr.sagas.log import Asked, Case, RejectionLog, Wanted, asked_again, fits, noted
 
 
 class MemoryRejectionLog(RejectionLog):
@@ -22,13 +23,13 @@ class MemoryRejectionLog(RejectionLog):
             self._cases[case.id] = kept = noted(self._cases.get(case.id), case)
             return kept
 
-    def ask_again(self, id: str, now: datetime, /) -> Case | None:
+    def ask_again(self, id: str, asked: Asked, /) -> Case | None:
         """Count that the source is asked again."""
         with self._lock:
             kept = self._cases.get(id)
             if kept is None:
                 return None
-            self._cases[id] = told = asked_again(kept, now)
+            self._cases[id] = told = asked_again(kept, asked)
             return told
 
     def look(self, id: str, /) -> Sequence[Case]:
@@ -44,7 +45,7 @@ class MemoryRejectionLog(RejectionLog):
             found = [case for case in self._cases.values() if fits(case, wanted)]
         found.sort(key=lambda case: (case.rejected_at, case.id), reverse=True)
         later = [c for c in found if before is None or (c.rejected_at, c.id) < before]
-        return later[:limit]
+        return [replace(case, rejection=None) for case in later[:limit]]
 
     def close(self) -> None:
         """Do nothing: what is here is kept."""

@@ -32,10 +32,18 @@ rejected_commands = Table(
     Column("answer", Text, nullable=False),
     Column("first_event", Integer),
     Column("event_count", Integer, nullable=False),
+    Column("steps", Text, nullable=False),
     Column("asked_again", Integer, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("note", Text, nullable=False),
     Column("changed_at", DateTime(timezone=True), nullable=False),
+    Column("rejection", Text, nullable=False),
     Index("ix_rejected_commands_newest", "rejected_at", "id"),
     Index("ix_rejected_commands_status", "status", "rejected_at", "id"),
+    # A primary key is sorted as people sort, which serves no LIKE.
+    Index("ix_rejected_commands_beginning", "id", postgresql_ops={"id": "text_pattern_ops"}).ddl_if(
+        dialect="postgresql"
+    ),
 )
 
 
