@@ -1,0 +1,108 @@
+"""Asking: a person has the source of a rejected command asked anew, after a bug was mended (C4).
+
+The log counts first, then the notification is sent under an id of this asking, so that no claim
+of an earlier one stops it. What the source decides is kept under the rejection's own id: however
+often it is asked, it compensates once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from angzarr.clock import Clock
+from angzarr.errors import AngzarrError, DecodeError
+from angzarr.facts import Fact, FactLog
+from angzarr.sagas.log import Asked, Case, RejectionLog, Status
+from angzarr.sagas.outbox import Outbox
+from angzarr.sagas.rejection import Rejection, read_rejection
+
+_log = logging.getLogger("angzarr.sagas")
+
+#: As long a source that was told is given to answer: retries of the policy take less.
+PATIENCE: Final = timedelta(minutes=10)
+_SETTLED: Final = {
+    Status.COMPENSATED: "its source compensated",
+    Status.FORWARDED: "its source sent it on, and who was told has a case of its own",
+}
+
+
+class NotAsked(AngzarrError):
+    """A source is not asked anew; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Asks sources anew."""
+
+    log: RejectionLog
+    outbox: Outbox
+    #: Is asked for its log once there is something to say.
+    facts: Callable[[], FactLog]
+    clock: Clock
+
+    def check(self, case: Case) -> Rejection:
+        """Return what the source of *case* would be told; raises NotAsked."""
+        if why := _SETTLED.get(case.status):
+            msg = f"{case.id} is {case.status}: {why}, so that nobody is asked again"
+            raise NotAsked(msg)
+        if case.rejection is None:
+            msg = f"{case.id} was too large to be kept: replay its dead letter instead"
+            raise NotAsked(msg)
+        try:
+            return read_rejection(case.rejection)
+        except DecodeError as error:
+            msg = f"{case.id} cannot be told again: {error}"
+            raise NotAsked(msg) from error
+
+    def ask(self, case: Case, *, by: str, note: str = "") -> Case:
+        """Have the source of *case* asked anew; return the case as it is then.
+
+        Raises NotAsked; and StoreUnavailable, BrokerUnavailable: then it may be done again.
+        """
+        self.check(case)
+        asked = Asked(by=by, at=self.clock.now(), note=note)
+        counted = self.log.ask_again(case.id, asked)
+        if counted is None:
+            msg = f"{case.id} was removed meanwhile"
+            raise NotAsked(msg)
+        self.outbox.tell(self.check(counted), counted.asked_again)
+        self._say(counted)
+        return counted
+
+    def _say(self, case: Case) -> None:
+        try:
+            self.facts().append([asked_fact(case)])
+        except Exception:  # noqa: BLE001 - it is done, and stands in the log of cases
+            _log.exception("fact_not_appended")
+
+
+def under_way(case: Case, now: datetime) -> bool:
+    """Tell whether the source of *case* may still answer what it was told lately. Pure."""
+    return case.status is Status.TOLD and now - case.changed_at < PATIENCE
+
+
+def asked_fact(case: Case) -> Fact:
+    """Return the fact that the source of *case* was asked anew."""
+    return Fact(
+        id=f"saga:{case.id}:asked:{case.asked_again}",
+        type="lifecycle",
+        subtype="compensation_asked_again",
+        at=case.changed_at,
+        entity_id=case.source.root,
+        tool_id=case.saga,
+        data={
+            "case": case.id,
+            "saga": case.saga,
+            "source": str(case.source),
+            "command_type": case.command_type,
+            "target": str(case.target),
+            "correlation_id": case.correlation_id,
+            "asked_again": case.asked_again,
+            "by": case.asked_by,
+            "reason": case.note or None,
+        },
+    )
