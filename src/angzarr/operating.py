@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from angzarr import (
+    books_wiring,
     checks,
     ledger_wiring,
     letter_wiring,
@@ -22,7 +23,7 @@ from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
-from angzarr.delivery.handlers import Handler
+from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.events.publisher import Publisher
 from angzarr.fleet import Fleet
@@ -136,6 +137,10 @@ class Operating(Publishing):
     def _part(self, part: ledger_wiring.Part[P]) -> P:
         return ledger_wiring.open_part(part, self.settings, self.broker_url)
 
+    def open_shelves(self) -> books_wiring.Shelves:
+        """Return event books and what became of rejected commands."""
+        return books_wiring.open_shelves(self.settings, self.broker_url)
+
     def open_publisher(self) -> Publisher:
         """Return what sends raw messages to this app's broker."""
         return CeleryPublisher(self)
@@ -172,6 +177,11 @@ class Operating(Publishing):
         """Return the handler or plain task registered as *name*, as a worker would know it."""
         self._load_tasks()
         return self.handlers.get(name)
+
+    def known_handlers(self) -> Handlers:
+        """Return all handlers, as a worker would know them."""
+        self._load_tasks()
+        return self.handlers
 
     def compensations(self) -> Compensations:
         """Return which handler undoes which; raises ConfigurationError for one that is unknown."""

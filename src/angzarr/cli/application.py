@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import click
 
+from angzarr.aggregates.aggregate import AggregateType
+from angzarr.aggregates.book import EventBooks
 from angzarr.analysis.alert import Alerts
 from angzarr.analysis.alert_delivery import Sink
 from angzarr.analysis.brake import Brake
@@ -31,12 +33,15 @@ from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.delivery.handlers import Handler
 from angzarr.events.publisher import Publisher
+from angzarr.facts import FactLog
 from angzarr.fleet import Fleet
 from angzarr.payloads import PayloadStore
 from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
 from angzarr.resilience.taxonomy import Rule, VerdictRule
+from angzarr.sagas.log import RejectionLog
+from angzarr.sagas.outbox import Outbox
 from angzarr.turn_thread import TurnThread
 
 #: Looked for where -A names a module only; Celery's own habit.
@@ -45,6 +50,21 @@ _NAMES = ("app", "celery")
 
 class JobStore(ReplayJobs, JobWork, Protocol):
     """Replay jobs, for people and for engines."""
+
+
+class Shelves(Protocol):
+    """Event books, and what became of rejected commands."""
+
+    @property
+    def books(self) -> EventBooks:
+        """The event books."""
+
+    @property
+    def rejections(self) -> RejectionLog:
+        """What became of rejected commands."""
+
+    def close(self) -> None:
+        """Let connections go."""
 
 
 class Application(Protocol):
@@ -58,6 +78,16 @@ class Application(Protocol):
     policy_rules: PolicyRules
     rules: Sequence[Rule]
     verdicts: Sequence[VerdictRule]
+    #: By domain, with process managers; complete once `known_handlers` was called.
+    aggregates: Mapping[str, AggregateType]
+
+    @property
+    def outbox(self) -> Outbox:
+        """What sends commands and notifications."""
+
+    @property
+    def facts(self) -> FactLog:
+        """Where facts go that belong to no delivery."""
 
     def check_analysis(self) -> None:
         """Refuse where there can be no letters to read."""
@@ -98,6 +128,9 @@ class Application(Protocol):
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return the dead-letter queue."""
 
+    def open_shelves(self) -> Shelves:
+        """Return event books and what became of rejected commands; raises ConfigurationError."""
+
     def open_payload_store(self) -> PayloadStore | None:
         """Return where the bodies of large letters are; None: nowhere."""
 
@@ -124,6 +157,12 @@ class Application(Protocol):
 
     def fleet(self) -> Fleet:
         """Return who runs what; raises ConfigurationError where there can be no claim store."""
+
+    def known_handlers(self) -> Iterable[Handler]:
+        """Return all handlers, as a worker would know them."""
+
+    def queue_for(self, task: str) -> str:
+        """Return the queue to which *task* would be sent."""
 
     def find_handler(self, name: str) -> Handler | None:
         """Return the handler registered as *name*."""

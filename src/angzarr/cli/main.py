@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "flow": "angzarr.cli.flow:flow",
     "ledger": "angzarr.cli.ledger:ledger",
     "policy": "angzarr.cli.policy:policy",
+    "saga": "angzarr.cli.saga:saga",
 }
 
 
