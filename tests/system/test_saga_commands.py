@@ -10,10 +10,13 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import pytest
 
 from adapters.tcp_proxy import unused_port
+from angzarr import Address, Intent
+from hand_clock import HandClock
 from system.conftest import HERE, PATH, stop, wait_for
 
 
@@ -168,3 +171,17 @@ def test_a_broker_that_is_away_is_told_and_asking_once_more_compensates(room):
     with room.worker():
         room.wait_case("p-1", "compensated")
     assert room.types("p-1") == ["Reserved", "Released"]
+
+
+def test_what_a_process_decided_that_died_is_published_by_a_worker(room):
+    room.mended.touch()
+    earlier = HandClock()  # long before a worker would leave it to whoever decided
+    with closing(room.app.open_shelves()) as shelves:
+        shelves.books._clock = earlier
+        decider = replace(room.app.decider, books=shelves.books)
+        intent = Intent(address=Address(room.module.PURSE, "p-9"))
+        decider.execute(intent.command(room.module.Reserve(amount=5)))
+    assert room.types("p-9") == ["Reserved"]
+    with room.worker():
+        room.wait_case("p-9", "compensated")
+    assert room.types("p-9") == ["Reserved", "Released"]
