@@ -20,7 +20,6 @@ from sqlalchemy import (
     Engine,
     MetaData,
     NullPool,
-    QueuePool,
     create_engine,
     event,
     func,
@@ -36,7 +35,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from angzarr.adapters.sql.fork import GatedPool, survive_forks
+from angzarr.adapters.sql.fork import GatedPool, LearningPool, survive_forks
 from angzarr.adapters.sql.impatient import give_up_on_the_mute
 from angzarr.adapters.sql.primary import WANTED, keep_only_the_primary
 from angzarr.adapters.sql.remedy import told
@@ -71,7 +70,7 @@ def build_engine(
         pool_size=pool_size,
         max_overflow=2 * pool_size,
         pool_timeout=seconds,
-        poolclass=GatedPool if sqlite else QueuePool,
+        poolclass=GatedPool if sqlite else LearningPool,
         connect_args={"timeout": seconds} if sqlite else _postgresql_options(parsed, seconds),
     )
     if sqlite:

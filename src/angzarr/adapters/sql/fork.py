@@ -17,7 +17,8 @@ from typing import ClassVar
 from sqlalchemy import Engine, Pool, QueuePool
 from sqlalchemy.pool import PoolProxiedConnection
 
-#: How long a fork waits for transactions under way. A fork from inside one has to go on.
+#: How long a fork waits for transactions and first connections under way. A fork from inside one
+#: has to go on.
 _PATIENCE = timedelta(seconds=2)
 
 #: Pools that a child inherited all the same. Closing a connection there would end the parent's
@@ -69,6 +70,29 @@ class GatedPool(QueuePool):
             return super().connect()
         finally:
             gate.leave()
+
+
+class LearningPool(QueuePool):
+    """A pool amid whose first connection nobody forks.
+
+    SQLAlchemy learns then, once for an engine, what server it has; a child that is forked amid that
+    would never learn it, and could use no connection.
+    """
+
+    _learned = False
+
+    def connect(self) -> PoolProxiedConnection:
+        """Hand out a connection; the first one waits while a fork is under way."""
+        if self._learned:
+            return super().connect()
+        gate = GatedPool.gate
+        gate.enter()
+        try:
+            connected = super().connect()
+            self._learned = True
+        finally:
+            gate.leave()
+        return connected
 
 
 def survive_forks(engine: Engine) -> None:
