@@ -2,7 +2,8 @@
 
 A player reserves funds; a saga asks the table to seat him; where the table refuses, the player
 gets his funds back. Events tell absolute balances, so that applying one twice changes nothing.
-Whatever happens, bankrolls, reservations and chips at the tables make the same sum.
+Whatever happens, bankrolls, reservations and chips at the tables make the same sum: `money`
+in card_room_evening.py.
 """
 
 from __future__ import annotations
@@ -30,52 +31,51 @@ app = Angzarr("card-room")
 
 
 class Register(BaseModel):
-    bankroll: int = Field(ge=0)  # cents
+    bankroll: int = Field(ge=0)  # cents, as all sums
 
 
 class ReserveFunds(BaseModel):
+    reservation_id: str
     table_id: str
     amount: int = Field(gt=0)
 
 
 class ConfirmSeat(BaseModel):
-    table_id: str
+    reservation_id: str
 
 
 class ReturnFunds(BaseModel):
-    table_id: str
+    reservation_id: str
     chips: int = Field(ge=0)
 
 
-class Registered(BaseModel):
-    bankroll: int
+class Registered(Register):
+    """He may reserve funds."""
 
 
-class FundsReserved(BaseModel):
-    table_id: str
-    amount: int
-    bankroll: int  # absolute, as in all events of players
+class FundsReserved(ReserveFunds):
+    bankroll: int  # what is left: absolute, as in all events of players
 
 
 class FundsReleased(BaseModel):
-    table_id: str
+    reservation_id: str
     bankroll: int
     reason: str
 
 
-class SeatConfirmed(BaseModel):
-    table_id: str
+class SeatConfirmed(ConfirmSeat):
+    """What he reserved is chips on a table now."""
 
 
 class FundsReturned(BaseModel):
-    table_id: str
+    reservation_id: str
     bankroll: int
 
 
 class Funds(BaseModel):
     registered: bool = False
     bankroll: int = 0
-    reserved: dict[str, int] = {}  # by table, while it is asked for a seat
+    reserved: dict[str, int] = {}  # by reservation, until a table seats him or refuses
 
 
 @app.aggregate("player", snapshot_every=50)
@@ -83,40 +83,37 @@ class Player(Aggregate[Funds]):
     @handles(Register)
     def register(self, command: Register) -> Registered:
         if self.state.registered:
-            msg = f"{self.address.root} is a player already"
-            raise CommandRejectedError(msg)
+            raise CommandRejectedError("he is a player already")
         return Registered(bankroll=command.bankroll)
 
     @handles(ReserveFunds)
-    @merge_strategy(MergeStrategy.STRICT)  # money
+    @merge_strategy(MergeStrategy.STRICT)  # money: whoever looked first looks again himself
     def reserve(self, command: ReserveFunds) -> FundsReserved:
+        if command.reservation_id in self.state.reserved:
+            raise CommandRejectedError("that is reserved already")
         left = self.state.bankroll - command.amount
-        if command.table_id in self.state.reserved:
-            msg = f"funds for {command.table_id} are reserved already"
-            raise CommandRejectedError(msg)
         if left < 0:
-            msg = f"{command.amount} is more than the bankroll of {self.state.bankroll}"
-            raise CommandRejectedError(msg)
-        return FundsReserved(table_id=command.table_id, amount=command.amount, bankroll=left)
+            raise CommandRejectedError("that is more than the bankroll")
+        return FundsReserved(**command.model_dump(), bankroll=left)
 
     @handles(ConfirmSeat)
-    def confirm(self, command: ConfirmSeat) -> SeatConfirmed | None:
-        known = command.table_id in self.state.reserved
-        return SeatConfirmed(table_id=command.table_id) if known else None
+    def confirm(self, command: ConfirmSeat) -> SeatConfirmed:
+        return SeatConfirmed(reservation_id=command.reservation_id)
 
     @handles(ReturnFunds)
     def take_back(self, command: ReturnFunds) -> FundsReturned:
         bankroll = self.state.bankroll + command.chips
-        return FundsReturned(table_id=command.table_id, bankroll=bankroll)
+        return FundsReturned(reservation_id=command.reservation_id, bankroll=bankroll)
 
     @rejected("table", "SeatPlayer")
     def seat_refused(self, refused: CompensationContext) -> FundsReleased | None:
-        table_id = refused.command.root or ""
-        amount = self.state.reserved.get(table_id)
+        seat = refused.command_as(SeatPlayer)
+        amount = self.state.reserved.get(seat.reservation_id)
         if amount is None:
-            return None  # released before
+            return None  # he never asked: somebody must look into that
         bankroll = self.state.bankroll + amount
-        return FundsReleased(table_id=table_id, bankroll=bankroll, reason=refused.rejection_reason)
+        reason = refused.rejection_reason
+        return FundsReleased(reservation_id=seat.reservation_id, bankroll=bankroll, reason=reason)
 
     @applies(Registered)
     def on_registered(self, event: Registered) -> None:
@@ -125,16 +122,16 @@ class Player(Aggregate[Funds]):
     @applies(FundsReserved)
     def on_reserved(self, event: FundsReserved) -> None:
         self.state.bankroll = event.bankroll
-        self.state.reserved[event.table_id] = event.amount
+        self.state.reserved[event.reservation_id] = event.amount
 
     @applies(FundsReleased)
     def on_released(self, event: FundsReleased) -> None:
         self.state.bankroll = event.bankroll
-        self.state.reserved.pop(event.table_id, None)
+        self.state.reserved.pop(event.reservation_id, None)
 
     @applies(SeatConfirmed)
     def on_confirmed(self, event: SeatConfirmed) -> None:
-        self.state.reserved.pop(event.table_id, None)
+        self.state.reserved.pop(event.reservation_id, None)
 
     @applies(FundsReturned)
     def on_returned(self, event: FundsReturned) -> None:
@@ -150,6 +147,7 @@ class OpenTable(BaseModel):
 
 
 class SeatPlayer(BaseModel):
+    reservation_id: str
     player_id: str
     amount: int = Field(gt=0)
 
@@ -163,19 +161,18 @@ class ApplyHand(BaseModel):
     gains: dict[str, int]  # negative: what a player lost; their sum is 0
 
 
-class TableOpened(BaseModel):
-    seats: int
-    least: int
+class TableOpened(OpenTable):
+    """Players may sit down."""
 
 
 class PlayerSeated(BaseModel):
+    reservation_id: str
     player_id: str
     chips: int
 
 
-class PlayerLeft(BaseModel):
-    player_id: str
-    chips: int
+class PlayerLeft(PlayerSeated):
+    """He takes his chips with him."""
 
 
 class ChipsMoved(BaseModel):
@@ -186,7 +183,7 @@ class ChipsMoved(BaseModel):
 class Seats(BaseModel):
     seats: int = 0
     least: int = 0
-    chips: dict[str, int] = {}  # by player
+    taken: dict[str, PlayerSeated] = {}  # by player, with the chips that he has now
 
 
 @app.aggregate("table", snapshot_every=50)
@@ -194,40 +191,34 @@ class Table(Aggregate[Seats]):
     @handles(OpenTable)
     def open(self, command: OpenTable) -> TableOpened:
         if self.state.seats:
-            msg = f"table {self.address.root} is open"
-            raise CommandRejectedError(msg)
+            raise CommandRejectedError("the table is open")
         return TableOpened(seats=command.seats, least=command.least)
 
     @handles(SeatPlayer)
     def seat(self, command: SeatPlayer) -> PlayerSeated:
-        if command.player_id in self.state.chips:
+        if not self.state.seats:
+            raise CommandRejectedError("there is no such table")
+        if command.player_id in self.state.taken:
             raise CommandRejectedError("he sits here already")
-        if len(self.state.chips) >= self.state.seats:
-            raise CommandRejectedError("the table is full" if self.state.seats else "no such table")
+        if len(self.state.taken) >= self.state.seats:
+            raise CommandRejectedError("the table is full")
         if command.amount < self.state.least:
-            msg = f"nobody sits down with less than {self.state.least}"
-            raise CommandRejectedError(msg)
-        return PlayerSeated(player_id=command.player_id, chips=command.amount)
+            raise CommandRejectedError("nobody sits down with so little")
+        return PlayerSeated(**command.model_dump(exclude={"amount"}), chips=command.amount)
 
     @handles(LeaveTable)
-    def leave(self, command: LeaveTable) -> PlayerLeft:
-        if command.player_id not in self.state.chips:
-            raise CommandRejectedError("he does not sit here")
-        chips = self.state.chips[command.player_id]
-        return PlayerLeft(player_id=command.player_id, chips=chips)
+    def leave(self, command: LeaveTable) -> PlayerLeft | None:
+        seat = self.state.taken.get(command.player_id)
+        return PlayerLeft(**seat.model_dump()) if seat else None
 
     @handles(ApplyHand)
     def apply_hand(self, command: ApplyHand) -> ChipsMoved:
-        after = {
-            player: self.state.chips.get(player, 0) + gain for player, gain in command.gains.items()
-        }
-        if gone := set(command.gains) - set(self.state.chips):
-            msg = f"{', '.join(sorted(gone))} left the table"
-            raise CommandRejectedError(msg)
-        if short := [player for player, chips in after.items() if chips < 0]:
-            msg = f"{', '.join(sorted(short))} cannot pay"
-            raise CommandRejectedError(msg)
-        return ChipsMoved(hand_id=command.hand_id, chips=after)
+        if command.gains.keys() - self.state.taken.keys():
+            raise CommandRejectedError("somebody has left the table")
+        chips = {who: self.state.taken[who].chips + gain for who, gain in command.gains.items()}
+        if min(chips.values(), default=0) < 0:
+            raise CommandRejectedError("somebody has not the chips that he lost")
+        return ChipsMoved(hand_id=command.hand_id, chips=chips)
 
     @applies(TableOpened)
     def on_opened(self, event: TableOpened) -> None:
@@ -235,15 +226,16 @@ class Table(Aggregate[Seats]):
 
     @applies(PlayerSeated)
     def on_seated(self, event: PlayerSeated) -> None:
-        self.state.chips[event.player_id] = event.chips
+        self.state.taken[event.player_id] = event
 
     @applies(PlayerLeft)
     def on_left(self, event: PlayerLeft) -> None:
-        self.state.chips.pop(event.player_id, None)
+        self.state.taken.pop(event.player_id, None)
 
     @applies(ChipsMoved)
     def on_moved(self, event: ChipsMoved) -> None:
-        self.state.chips.update(event.chips)
+        for player_id, chips in event.chips.items():
+            self.state.taken[player_id].chips = chips
 
 
 # -- hands ---------------------------------------------------------------------------------------
@@ -254,9 +246,8 @@ class SettleHand(BaseModel):
     gains: dict[str, int]
 
 
-class HandSettled(BaseModel):
-    table_id: str
-    gains: dict[str, int]
+class HandSettled(SettleHand):
+    """The table is asked to move the chips."""
 
 
 class HandVoided(BaseModel):
@@ -265,7 +256,6 @@ class HandVoided(BaseModel):
 
 class Played(BaseModel):
     settled: bool = False
-    voided: bool = False
 
 
 @app.aggregate("hand")
@@ -276,19 +266,15 @@ class Hand(Aggregate[Played]):
             raise CommandRejectedError("the hand is settled")
         if sum(command.gains.values()):
             raise CommandRejectedError("what one loses another wins")
-        return HandSettled(table_id=command.table_id, gains=command.gains)
+        return HandSettled(**command.model_dump())
 
     @rejected("table", ApplyHand)
-    def not_applied(self, refused: CompensationContext) -> HandVoided | None:
-        return None if self.state.voided else HandVoided(reason=refused.rejection_reason)
+    def void(self, refused: CompensationContext) -> HandVoided:
+        return HandVoided(reason=refused.rejection_reason)
 
     @applies(HandSettled)
     def on_settled(self, _event: HandSettled) -> None:
         self.state.settled = True
-
-    @applies(HandVoided)
-    def on_voided(self, _event: HandVoided) -> None:
-        self.state.voided = True
 
 
 # -- between them --------------------------------------------------------------------------------
@@ -298,25 +284,28 @@ class Hand(Aggregate[Played]):
 class Seating(Saga):
     @reacts_to(FundsReserved)
     def ask_for_a_seat(self, event: FundsReserved) -> Send:
-        wanted = SeatPlayer(player_id=str(self.event.root), amount=event.amount)
+        player = str(self.event.root)
+        wanted = SeatPlayer(
+            reservation_id=event.reservation_id, player_id=player, amount=event.amount
+        )
         return Send(wanted, domain="table", root=event.table_id)
 
 
-@app.saga("tables-to-players", source="table")
-class TablesToPlayers(Saga):
+@app.saga("cashier", source="table")
+class Cashier(Saga):
     @reacts_to(PlayerSeated)
     def confirm(self, event: PlayerSeated) -> Send:
-        table_id = str(self.event.root)
-        return Send(ConfirmSeat(table_id=table_id), domain="player", root=event.player_id)
+        seated = ConfirmSeat(reservation_id=event.reservation_id)
+        return Send(seated, domain="player", root=event.player_id)
 
     @reacts_to(PlayerLeft)
     def pay_out(self, event: PlayerLeft) -> Send:
-        paid = ReturnFunds(table_id=str(self.event.root), chips=event.chips)
+        paid = ReturnFunds(reservation_id=event.reservation_id, chips=event.chips)
         return Send(paid, domain="player", root=event.player_id)
 
 
-@app.saga("hands-to-tables", source="hand")
-class HandsToTables(Saga):
+@app.saga("dealer", source="hand")
+class Dealer(Saga):
     @reacts_to(HandSettled)
     def move_chips(self, event: HandSettled) -> Send:
         moved = ApplyHand(hand_id=str(self.event.root), gains=event.gains)

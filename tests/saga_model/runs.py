@@ -15,12 +15,15 @@ from angzarr.sagas.log import Case, Status, Wanted
 from saga_model.world import Told, World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+MODULES = ("card_room", "card_room_evening")
 
 
 class Site(NamedTuple):
     """The card room on real servers."""
 
     cards: Any
+    #: The invariant, and what the demo does with the example.
+    evening: Any
     redis: Any
 
     @property
@@ -58,18 +61,23 @@ def card_room(redis_url: str, books_url: str, setenv: Callable[[str, str], None]
         setenv(name, value)
     sys.path.insert(0, str(EXAMPLES))
     try:
-        sys.modules.pop("card_room", None)
-        cards = importlib.import_module("card_room")
+        _forget()
+        cards, evening = map(importlib.import_module, MODULES)
         cards.app.conf.task_default_queue = said["ANGZARR_PREFIX"]
         with redis.Redis.from_url(redis_url) as client:
             try:
-                yield Site(cards, client)
+                yield Site(cards, evening, client)
             finally:
                 client.delete(said["ANGZARR_PREFIX"])
                 cards.app.close()
     finally:
         sys.path.remove(str(EXAMPLES))
-        sys.modules.pop("card_room", None)
+        _forget()
+
+
+def _forget() -> None:
+    for module in MODULES:
+        sys.modules.pop(module, None)
 
 
 def run(site: Site, seed: int) -> Account:
@@ -90,6 +98,7 @@ class _Room:
     def __init__(self, site: Site, chance: random.Random) -> None:
         self.id = uuid.uuid4().hex[:12]
         self._cards, self._app, self._chance = site.cards, site.app, chance
+        self._money = site.evening.money
         self.players = [f"{self.id}-p{n}" for n in range(chance.randint(1, 4))]
         self.tables = [f"{self.id}-t{n}" for n in range(chance.randint(1, 2))]
         self.bankrolls = {player: chance.randint(0, 1000) for player in self.players}
@@ -122,7 +131,9 @@ class _Room:
         player, table = draw.choice(self.players), draw.choice(self.tables)
         kind = draw.random()
         if kind < 0.55:
-            wanted = cards.ReserveFunds(table_id=table, amount=draw.randint(1, 400))
+            wanted = cards.ReserveFunds(
+                reservation_id=uuid.uuid4().hex, table_id=table, amount=draw.randint(1, 400)
+            )
             return self._to("player", player, wanted)
         if kind < 0.8:
             return self._to("table", table, cards.LeaveTable(player_id=player))
@@ -139,8 +150,7 @@ class _Room:
         players = {player: self._app.load(self._cards.Player, player) for player in self.players}
         tables = {table: self._app.load(self._cards.Table, table) for table in self.tables}
         before = sum(self.bankrolls[name] for name, one in players.items() if one.state.registered)
-        now = sum(one.state.bankroll + sum(one.state.reserved.values()) for one in players.values())
-        now += sum(sum(one.state.chips.values()) for one in tables.values())
+        now = self._money(list(players.values()), list(tables.values()))
         found = [f"{now} in all, not {before}"] if now != before else []
         found += [
             f"{name} has {one.state.reserved} reserved, and neither a seat nor a release"
@@ -153,7 +163,7 @@ class _Room:
         found += [
             f"{name} has chips below zero"
             for name, one in tables.items()
-            if any(chips < 0 for chips in one.state.chips.values())
+            if any(seat.chips < 0 for seat in one.state.taken.values())
         ]
         return found
 
