@@ -17,23 +17,34 @@ from typing import Final, NoReturn
 import click
 from rich.console import Console
 
+from angzarr import wiring
 from angzarr.cli import demo_run, demo_servers
-from angzarr.cli.demo_account import Account
+from angzarr.cli.demo_chains import ChainScript
 from angzarr.cli.demo_course import Course
-from angzarr.cli.demo_run import Run
-from angzarr.cli.demo_traffic import of_examples, of_file
-from angzarr.cli.demo_view import summary
+from angzarr.cli.demo_events import EventScript
+from angzarr.cli.demo_example import check_name
+from angzarr.cli.demo_run import Places, Run
+from angzarr.cli.demo_script import Result, Script
+from angzarr.cli.demo_traffic import Item, of_examples, of_file
 from angzarr.errors import ConfigurationError, Unavailable
 
 #: Events of the built-in traffic.
 COUNT: Final = 300
+#: Commands of an example; each leads to about ten deliveries.
+COMMANDS: Final = 100
 
 
 @click.command()
 @click.option(
     "--count",
     type=click.IntRange(1),
-    help=f"Events to publish  [default: {COUNT}, or all of --events]",
+    help=f"Events to publish  [default: {COUNT}, or all of --events], or commands of --example"
+    f" to send  [default: {COMMANDS}]",
+)
+@click.option(
+    "--example",
+    metavar="NAME",
+    help="Run an example of commands, sagas and compensations instead: poker or orders.",
 )
 @click.option(
     "--events",
@@ -62,6 +73,16 @@ COUNT: Final = 300
 )
 @click.option("--ledger", help="URL of the ledger's database  [default: SQLite]")
 @click.option(
+    "--books",
+    help="URL of the event books of --example; workers on a real broker share"
+    " postgresql+psycopg://…  [default: SQLite]",
+)
+@click.option(
+    "--kill",
+    is_flag=True,
+    help="Kill the worker of --example amid its work and start another one; for a real broker.",
+)
+@click.option(
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -80,12 +101,15 @@ COUNT: Final = 300
 def demo(
     *,
     count: int | None,
+    example: str | None,
     events: Path | None,
     seed: int,
     broker: str,
     store: str | None,
     dead_letters: str | None,
     ledger: str | None,
+    books: str | None,
+    kill: bool,
     folder: Path | None,
     plain: bool,
     timeout: float,
@@ -94,6 +118,7 @@ def demo(
 
     Without options it needs no server. Exits with 1 and a list if anything is unaccounted for.
     """
+    _check(example, broker=broker, events=events, books=books, kill=kill)
     signal.signal(signal.SIGTERM, _terminated)
     run_id = uuid.uuid4().hex[:8]
     with _folder(folder, run_id) as where:
@@ -104,17 +129,50 @@ def demo(
             broker=broker,
             seed=seed,
             types=sorted({item.type for item in items}),
+            example=example or "",
         )
         letters = demo_servers.dead_letter_settings(dead_letters)
-        demo_run.write(run, store=store, dlq=letters, ledger=ledger)
+        demo_run.write(run, Places(store=store, dlq=letters, ledger=ledger, books=books))
         _enter(demo_run.environment(run))
-        app = importlib.import_module("angzarr.cli.demo_app").app
-        app.journal.create()
-        items = items or of_examples(run_id, count or COUNT, seed)
+        script = _script(run, items, count)
         console = Console(width=None if sys.stdout.isatty() else 140)
         plain = plain or not console.is_terminal
-        result = Course(app, items, console, plain=plain, timeout=timeout).go()
+        result = Course(script, console, plain=plain, timeout=timeout, kill=kill).go()
         _leave(run, result, console, kept=folder is not None)
+
+
+def _check(
+    example: str | None, *, broker: str, events: Path | None, books: str | None, kill: bool
+) -> None:
+    """Refuse options that do not go together; raises ConfigurationError, UsageError."""
+    if example is None:
+        if books or kill:
+            msg = "--books and --kill are for an --example"
+            raise click.UsageError(msg)
+        return
+    check_name(example)
+    if events is not None:
+        msg = "--events and --example exclude each other: an example makes its own traffic"
+        raise click.UsageError(msg)
+    embedded = wiring.is_embedded(broker)
+    if kill and embedded:
+        msg = "--kill needs a worker process to kill: name a real broker with --broker"
+        raise click.UsageError(msg)
+    if not embedded and (books is None or books.startswith(("sqlite", "memory"))):
+        msg = (
+            "workers on a real broker share their event books, which SQLite and memory cannot:"
+            " say --books postgresql+psycopg://host/database"
+        )
+        raise ConfigurationError(msg)
+
+
+def _script(run: Run, items: list[Item], count: int | None) -> Script:
+    """Return what is run, once the environment is that of *run*."""
+    app = importlib.import_module("angzarr.cli.demo_app").app
+    app.journal.create()
+    if run.example:
+        return ChainScript(app, count or COMMANDS)
+    return EventScript(app, items or of_examples(run.id, count or COUNT, run.seed))
 
 
 class Terminated(SystemExit):
@@ -152,8 +210,8 @@ def _enter(environment: dict[str, str]) -> None:
     os.environ.update(environment)
 
 
-def _leave(run: Run, result: Account, console: Console, *, kept: bool) -> None:
-    for line in summary(result):
+def _leave(run: Run, result: Result, console: Console, *, kept: bool) -> None:
+    for line in result.lines():
         console.print(
             line, style=None if result.adds_up else "bold red", highlight=False, soft_wrap=True
         )

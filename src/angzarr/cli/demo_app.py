@@ -1,6 +1,7 @@
 """The app of a demo run: the examples' handlers, each of whose calls is written in the journal.
 
-Imported by the demo and by each of its worker processes, with the run named in the environment.
+Imported by the demo and by each of its worker processes, with the run named in the environment. An
+example with event books has an app of its own.
 """
 
 from __future__ import annotations
@@ -10,36 +11,14 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
-import angzarr as package
 from angzarr.app import Angzarr
-from angzarr.cli import demo_run
-from angzarr.cli.demo_journal import SETTLED, Journal, Pair
+from angzarr.cli import demo_example, demo_run
+from angzarr.cli.demo_journal import Journal, JournalHook
 from angzarr.cli.demo_run import Run
 from angzarr.delivery.context import Context
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import WORDS, Outcome
-from angzarr.errors import ConfigurationError
 from angzarr.events.codec import event_type_of
-
-
-class JournalHook:
-    """Writes each settled delivery down, for the live table."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def attempt(self, _delivery: Delivery, /) -> AbstractContextManager[object]:
-        """See nothing: the handlers are watched more closely."""
-        return nullcontext()
-
-    def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
-        """Write the outcome's word."""
-        pair = Pair(delivery.handler, delivery.event.id)
-        self._journal.write(SETTLED, pair, WORDS[type(outcome)], delivery.position.replay)
 
 
 class WatchedApp(Angzarr):
@@ -57,13 +36,7 @@ class WatchedApp(Angzarr):
             hooks=[JournalHook(self.journal)],
             include=["anything"] if run.types else ["orders", "poker"],
         )
-        self.conf.update(
-            task_default_queue=run.name,
-            worker_redirect_stdouts=False,
-            worker_hijack_root_logger=not run.embedded,
-        )
-        if run.broker.startswith(("redis", "rediss")):
-            self.conf.broker_transport_options = {"global_keyprefix": f"{run.name}:"}
+        demo_run.configure(self, run)
 
     def handler(self, event: object, *, domain: str | None = None, **options: Any) -> Any:
         """Register a handler as `Angzarr` does, in the run's own domain and under watch."""
@@ -108,25 +81,15 @@ def watch(function: Callable[..., Any], journal: Journal) -> Callable[..., Any]:
     return typing.cast("Callable[..., Any]", watched)
 
 
-def examples() -> Path:
-    """Return the folder of the examples: inside the installed package, or of this checkout."""
-    inside = Path(package.__file__).parent
-    for folder in (inside / "examples", inside.parents[1] / "examples"):
-        if (folder / "orders.py").exists():
-            return folder
-    msg = "the examples that the demo runs are missing: run it in a checkout of the project"
-    raise ConfigurationError(msg)
-
-
 def load(modules: Sequence[str]) -> None:
     """Import *modules* of the examples, whose `from application import app` finds the run's app."""
     sys.modules["application"] = sys.modules[__name__]
-    folder = str(examples())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    demo_example.enter()
     for module in modules:
         __import__(module)
 
 
-app = WatchedApp(demo_run.read())
-load(app.conf.include)
+_run = demo_run.read()
+app = demo_example.app_of(_run) if _run.example else WatchedApp(_run)
+if not _run.example:
+    load(app.conf.include)

@@ -10,17 +10,19 @@ import threading
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from angzarr.cli.analyze import open_worker
 from angzarr.cli.demo_run import Run
-from angzarr.errors import AngzarrError
+from angzarr.errors import AngzarrError, ConfigurationError
 
 #: Threads of the embedded worker, child processes of a real one.
 THREADS: Final = 8
 PROCESSES: Final = 4
 #: Seconds that a stopped worker may take before it is killed; all its work is done by then.
 PATIENCE: Final = 15
+#: The app as real workers are given it.
+_APP: Final = "angzarr.cli.demo_app"
 
 
 class WorkerDied(AngzarrError):
@@ -35,6 +37,9 @@ class Fleet(Protocol):
 
     def check(self) -> None:
         """Raise WorkerDied if something ended by itself."""
+
+    def kill(self) -> None:
+        """Kill the worker in the middle of whatever it does, and start another one."""
 
     def stop(self) -> None:
         """Stop everything; safe to call twice."""
@@ -86,6 +91,11 @@ class EmbeddedFleet:
                 msg = f"{thread.name} ended: {self._errors or self._run.path / 'worker.log'}"
                 raise WorkerDied(msg)
 
+    def kill(self) -> NoReturn:
+        """Refuse: it would be the demo itself."""
+        msg = "a worker in the demo's own process cannot be killed"
+        raise ConfigurationError(msg)
+
     def stop(self) -> None:
         """Let the worker's own loop stop it, as a signal would."""
         from celery.worker import state
@@ -111,17 +121,19 @@ class ProcessFleet:
 
     def start(self) -> None:
         """Start both; what they say goes into files in the run's folder."""
-        app = "angzarr.cli.demo_app"
+        self._start_worker()
+        self._spawn("analysis", "angzarr", "-A", _APP, "dlq", "analyze")
+
+    def _start_worker(self) -> None:
         self._spawn(
-            "worker", "celery", "-A", app, "--quiet", "worker", "--pool", "prefork",
+            "worker", "celery", "-A", _APP, "--quiet", "worker", "--pool", "prefork",
             "--concurrency", str(PROCESSES), "--queues", self._run.name,
             "--hostname", f"{self._run.name}@%h", "--loglevel", "WARNING",
             "--without-heartbeat", "--without-mingle", "--without-gossip",
         )  # fmt: skip
-        self._spawn("analysis", "angzarr", "-A", app, "dlq", "analyze")
 
     def _spawn(self, name: str, module: str, *arguments: str) -> None:
-        with (self._run.path / f"{name}.log").open("wb") as log:
+        with (self._run.path / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-m", module, *arguments],
                 env=self._environment,
@@ -142,6 +154,11 @@ class ProcessFleet:
                     f"the {name} process ended with {process.returncode}: {said[0]} (more in {log})"
                 )
                 raise WorkerDied(msg)
+
+    def kill(self) -> None:
+        """Kill the worker with its children, as the kernel does when memory is short."""
+        _kill(self._processes["worker"])
+        self._start_worker()
 
     def stop(self) -> None:
         """Ask both to end, then insist."""

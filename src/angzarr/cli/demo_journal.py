@@ -10,11 +10,13 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from angzarr.delivery.context import Context
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.outcome import WORDS, Outcome
 from angzarr.errors import Postpone, RetryLater, Skip
 
 PUBLISHED: Final = "published"
@@ -117,3 +119,19 @@ class Journal:
             opened.execute("pragma synchronous = off")  # it must outlive a process, not a power cut
             self._opened = (os.getpid(), opened)
         return self._opened[1]
+
+
+class JournalHook:
+    """Writes each settled delivery down, for the live table."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def attempt(self, _delivery: Delivery, /) -> AbstractContextManager[object]:
+        """See nothing: the handlers are watched more closely."""
+        return nullcontext()
+
+    def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
+        """Write the outcome's word."""
+        pair = Pair(delivery.handler, delivery.event.id)
+        self._journal.write(SETTLED, pair, WORDS[type(outcome)], delivery.position.replay)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,13 +35,17 @@ _ANALYSIS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run. `types` are the event types of a file; empty: the examples' own events."""
+    """One run. `types` are the event types of a file; empty: the examples' own events.
+
+    `example` names an example with event books, which is run instead.
+    """
 
     id: str
     folder: str
     broker: str
     seed: int
     types: Sequence[str] = ()
+    example: str = ""
 
     @property
     def embedded(self) -> bool:
@@ -80,31 +84,54 @@ def read(environment: Mapping[str, str] = os.environ) -> Run:
     return Run(**written, broker=environment["CELERY_BROKER_URL"])
 
 
-def write(run: Run, *, store: str | None, dlq: Mapping[str, Any], ledger: str | None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where a run keeps things, as its options say; None: by default."""
+
+    store: str | None = None
+    dlq: Mapping[str, Any] = field(default_factory=dict)
+    ledger: str | None = None
+    books: str | None = None
+
+
+def write(run: Run, places: Places) -> None:
     """Write what the run's processes read: the run itself and the settings."""
     told = {name: value for name, value in asdict(run).items() if name != "broker"}
     (run.path / "run.json").write_text(json.dumps(told), encoding="utf-8")
     (run.path / "outside.db").touch()
-    chosen = settings(run, store=store, dlq=dlq, ledger=ledger)
+    chosen = settings(run, places)
     (run.path / "angzarr.yaml").write_text(yaml.safe_dump(chosen), encoding="utf-8")
 
 
-def settings(
-    run: Run, *, store: str | None, dlq: Mapping[str, Any], ledger: str | None
-) -> dict[str, Any]:
+def settings(run: Run, places: Places) -> dict[str, Any]:
     """Return the settings of *run*; what is None is left to the broker's default."""
-    store = store or (f"sqlite:///{run.path / 'claims.db'}" if run.embedded else None)
+    own = {
+        name: f"sqlite:///{run.path / name}.db" if run.embedded else None
+        for name in ("claims", "books")
+    }
     chosen = {
-        "store": store,
-        "ledger": ledger or f"sqlite:///{run.path / 'ledger.db'}",
+        "store": places.store or own["claims"],
+        "ledger": places.ledger or f"sqlite:///{run.path / 'ledger.db'}",
+        "books": places.books or own["books"],
         "prefix": run.name,
-        "dlq": dict(dlq),
+        "dlq": dict(places.dlq),
         "facts": {"url": run.facts, "log": False},
         "retry": {"policies": {name: dict(_POLICY) for name in _POLICIES}},
         "analysis": _ANALYSIS,
         "routes": {taken: [{"handler": name} for name in FOREIGN] for taken in run.types},
     }
     return {name: value for name, value in chosen.items() if value}
+
+
+def configure(app: Any, run: Run) -> None:
+    """Give *app* names of the run's own on the broker, and its logs where the run has them."""
+    app.conf.update(
+        task_default_queue=run.name,
+        worker_redirect_stdouts=False,
+        worker_hijack_root_logger=not run.embedded,
+    )
+    if run.broker.startswith(("redis", "rediss")):
+        app.conf.broker_transport_options = {"global_keyprefix": f"{run.name}:"}
 
 
 def environment(run: Run, outer: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -7,11 +7,10 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from angzarr.cli.demo_journal import PUBLISHED, Pair
 from angzarr.errors import ConfigurationError, PublishIncomplete
 
 #: The share of the events that is published once more with the same id.
@@ -24,6 +23,8 @@ SPREAD: Final = 6.0
 PAUSE: Final = 0.05
 #: How often an event that not every handler was sent is published again; that is safe.
 TRIES: Final = 5
+
+T = TypeVar("T")
 
 
 class Item(NamedTuple):
@@ -71,10 +72,10 @@ def _parsed(file: Path, number: int, line: str) -> tuple[str, Any]:
         raise ConfigurationError(msg) from error
 
 
-def with_duplicates(items: Iterable[Item], seed: int) -> Iterator[Item]:
+def with_duplicates(items: Iterable[T], seed: int) -> Iterator[T]:
     """Yield *items*, some of them once more a little later."""
     dice = random.Random(f"duplicates {seed}")  # noqa: S311 - to be repeatable, not secret
-    again: list[tuple[int, Item]] = []
+    again: list[tuple[int, T]] = []
     number = 0
     for number, item in enumerate(items):
         yield item
@@ -86,25 +87,37 @@ def with_duplicates(items: Iterable[Item], seed: int) -> Iterator[Item]:
     yield from (late for _, late in again)
 
 
-class Publisher(threading.Thread):
-    """Publishes in the background; `error` says why it ended early."""
+class Publisher(threading.Thread, Generic[T]):
+    """Publishes in the background, some items twice; `error` says why it ended early.
 
-    def __init__(self, app: Any, items: list[Item], seed: int) -> None:
+    *before* is called first, with an event that is set when it is to end.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[T],
+        publish: Callable[[T], None],
+        seed: int,
+        *,
+        before: Callable[[threading.Event], object] = lambda _stopped: None,
+    ) -> None:
         super().__init__(name="demo-publisher", daemon=True)
-        self._app = app
         self._items = list(with_duplicates(items, seed))
+        self._publish = publish
+        self._before = before
         self._stopped = threading.Event()
         self.error: Exception | None = None
 
     def run(self) -> None:
         """Publish everything, in order."""
-        began, pause = time.monotonic(), min(SPREAD / len(self._items), PAUSE)
         try:
+            self._before(self._stopped)
+            began, pause = time.monotonic(), min(SPREAD / len(self._items), PAUSE)
             for number, item in enumerate(self._items):
                 early = began + number * pause - time.monotonic()
                 if self._stopped.wait(max(early, 0)):
                     return
-                self._publish(item)
+                again_if_incomplete(self._publish, item)
         except Exception as error:  # noqa: BLE001 - told by the thread that watches
             self.error = error
 
@@ -113,21 +126,12 @@ class Publisher(threading.Thread):
         self._stopped.set()
         self.join()
 
-    def _publish(self, item: Item) -> None:
-        """Publish *item* and write a line for each handler that must have got it."""
 
-        def publish() -> None:
-            self._app.publish(item.event, type=item.type, id=item.id, root=item.root, check=False)
-
-        _again_if_incomplete(publish)
-        for handler in self._app.takers[item.type]:
-            self._app.journal.write(PUBLISHED, Pair(handler, item.id))
-
-
-def _again_if_incomplete(publish: Callable[[], None]) -> None:
+def again_if_incomplete(publish: Callable[[T], None], item: T) -> None:
+    """Publish *item*, and again if not every handler was sent it: that is safe."""
     for _ in range(TRIES - 1):
         try:
-            return publish()
+            return publish(item)
         except PublishIncomplete:
             time.sleep(0.5)
-    return publish()
+    return publish(item)
