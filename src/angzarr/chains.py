@@ -41,7 +41,7 @@ from angzarr.sagas.compensating import Compensating
 from angzarr.sagas.log import RejectionLog, case_of
 from angzarr.sagas.outbox import Outbox, read_commands, written_commands
 from angzarr.sagas.rejection import Rejection, from_event, rejection_of
-from angzarr.sagas.saga import ProcessManager, Saga, reaction, source_of
+from angzarr.sagas.saga import ProcessManager, Saga, origin_for, reaction
 
 #: How long a delivery waits that finds books or broker away; it uses no attempt.
 AWAY: Final = timedelta(seconds=3)
@@ -154,7 +154,8 @@ class Chains:
             if decided is not None:
                 return decided
             asked = kind(book)
-            found = reaction(asked.react(event), event, kind.name, address)
+            origin = Origin(saga=kind.name, source=address, sequence=book.next_sequence)
+            found = reaction(asked.react(event), event, kind.name, origin)
             decision = Decision(
                 cause=event.id,
                 events=tuple(asked.events_of(found.events, event)),
@@ -186,7 +187,7 @@ class Reacting:
         check_depth(event, self.max_depth)
         method = kind.methods.reacts_to[event.type]
         said = getattr(kind(event), method.name)(method.decode(event.data))
-        found = reaction(said, event, kind.name, source_of(event))
+        found = reaction(said, event, kind.name, origin_for(event, kind.name))
         if found.events:
             kinds = ", ".join(type(one).__name__ for one in found.events)
             msg = f"{kind.__qualname__} answered with {kinds}: a saga returns Send, or nothing"

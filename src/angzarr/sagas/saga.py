@@ -7,7 +7,6 @@ manager keeps a book of its own, one for each process.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -131,11 +130,10 @@ class Reaction(NamedTuple):
     commands: list[Command]
 
 
-def reaction(answered: object, cause: Event, saga: str, source: Address | None) -> Reaction:
+def reaction(answered: object, cause: Event, saga: str, origin: Origin | None) -> Reaction:
     """Sort what a method *answered* to *cause*; raises ConfigurationError, InvalidRoot, ….
 
-    *source* is the aggregate that hears of rejections: that of the event, or the process manager.
-    None, or an event without a place in a book: nobody hears.
+    Commands say that they come from *origin*; None: nobody hears of a rejection.
     """
     events: list[object] = []
     sends: list[Send] = []
@@ -144,18 +142,14 @@ def reaction(answered: object, cause: Event, saga: str, source: Address | None) 
             sends.append(one)
         else:
             events.append(one)
-    return Reaction(events, list(_commands(sends, cause, saga, source)))
+    return Reaction(
+        events, [command_of(send, cause, origin, saga, index) for index, send in enumerate(sends)]
+    )
 
 
-def _commands(
-    sends: list[Send], cause: Event, saga: str, source: Address | None
-) -> Iterator[Command]:
-    for index, send in enumerate(sends):
-        yield command_of(send, cause, origin_for(cause, saga, source), saga, index)
-
-
-def origin_for(cause: Event, saga: str, source: Address | None) -> Origin | None:
-    """Return where commands of *saga* say that they come from."""
+def origin_for(cause: Event, saga: str) -> Origin | None:
+    """Return where commands of *saga* come from: from the place of *cause* in its book, if any."""
+    source = source_of(cause)
     if source is None or cause.sequence is None:
         return None
     return Origin(saga=saga, source=source, sequence=cause.sequence)
