@@ -118,7 +118,7 @@ class Angzarr(Commanding):
         self._settlement = OncePerProcess(lambda: build_settlement(self))
         self._flow = OncePerProcess(lambda: open_flow(self))
         self._facts = OncePerProcess(lambda: wiring.open_facts(self.settings, self.broker_url))
-        self.aggregates = {}
+        self.aggregates, self.sagas = {}, {}
         self._chains = OncePerProcess(lambda: build_chains(self))
         self._reacting = OncePerProcess(lambda: build_reacting(self))
         super().__init__(main, **celery)

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from angzarr.adapters.celery.outbox import CeleryOutbox
 from angzarr.aggregates.aggregate import Aggregate, AggregateType, check_event
-from angzarr.aggregates.book import Address, Book, Decision, check_address
-from angzarr.aggregates.command import Command, origin_headers, task_of
+from angzarr.aggregates.book import Address, Book, Decision, check_address, root_text
+from angzarr.aggregates.command import Command, check_expected, origin_headers, task_of
 from angzarr.aggregates.deciding import Decider, Mismatch, read
 from angzarr.aggregates.execute import Build, Intent, execute_with_retry
 from angzarr.assembly import build_judge, build_relay
@@ -63,7 +63,7 @@ class Commanding(Enlisting):
         cause = running.event if (running := RUNNING.get()) is not None else None
         made = _command(
             command,
-            check_address(Address(domain, str(root), edition or "")),
+            check_address(Address(domain, root_text(root), edition or "")),
             cause,
             expected=expected,
             id=str(id or uuid.uuid4()),
@@ -124,11 +124,11 @@ class Commanding(Enlisting):
 
     def book(self, domain: str, root: str | uuid.UUID, edition: str = "") -> Book:
         """Return the whole book of an aggregate, an empty one if nobody wrote it."""
-        return self._chains.get().decider.book(Address(domain, str(root), edition))
+        return self._chains.get().decider.book(Address(domain, root_text(root), edition))
 
     def load(self, kind: type[B], root: str | uuid.UUID, edition: str = "") -> B:
         """Return an aggregate as it is now; what is done to it is kept nowhere."""
-        address = check_address(Address(kind.domain, str(root), edition))
+        address = check_address(Address(kind.domain, root_text(root), edition))
         return kind(read(self._chains.get().books, kind, address).book)
 
     @property
@@ -178,7 +178,7 @@ def _command(
         domain=address.domain,
         root=address.root,
         edition=address.edition or None,
-        sequence=expected,
+        sequence=check_expected(expected),
         correlation_id=correlation_id or flow or id,
         causation_id=None if cause is None else cause.id,
         depth=0 if cause is None else cause.depth + 1,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from angzarr import books_wiring, wiring
 from angzarr.adapters.celery.binding import body_of
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
-from angzarr.aggregates.command import task_of
+from angzarr.aggregates.command import is_command, task_of
 from angzarr.aggregates.declaring import Method
 from angzarr.chains import Chains, Reacting
 from angzarr.delivery.context import Context
@@ -20,6 +20,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
 from angzarr.errors import ConfigurationError, DecodeError, Skip
 from angzarr.escalating import Escalating
+from angzarr.events import headers as names
 from angzarr.events.event import Event, check_domain
 from angzarr.per_process import OncePerProcess
 from angzarr.sagas.escalation import LONGEST_REASON, cut
@@ -41,6 +42,8 @@ class Enlisting(Escalating):
     _reacting: OncePerProcess[Reacting]
     #: By domain; process managers have their name for a domain.
     aggregates: dict[str, AggregateType]
+    #: Sagas and process managers by name.
+    sagas: dict[str, type]
 
     def aggregate(
         self,
@@ -89,7 +92,7 @@ class Enlisting(Escalating):
 
         def register(kind: S) -> S:
             _check_is(kind, Saga)
-            _name(kind, "name", name)
+            self._take_name(kind, name)
             kind.check()
             for event_type, method in kind.methods.reacts_to.items():
                 self._take(
@@ -117,7 +120,7 @@ class Enlisting(Escalating):
 
         def register(kind: P) -> P:
             _check_is(kind, ProcessManager)
-            _name(kind, "name", name)
+            self._take_name(kind, name)
             _name(kind, "domain", name)
             kind.snapshot_every = snapshot_every
             kind.check()
@@ -167,6 +170,17 @@ class Enlisting(Escalating):
         if self.aggregates:
             books_wiring.open_shelves(self.settings, self.broker_url).close()
 
+    def _take_name(self, kind: type[Saga | ProcessManager[Any]], name: str) -> None:
+        """Give *kind* its name, which nobody else has: ids are made of it."""
+        _name(kind, "name", name)
+        other = self.sagas.setdefault(name, kind)
+        if other is not kind:
+            msg = (
+                f"{name!r} is the name of {other.__qualname__} and of {kind.__qualname__}, and the"
+                " ids of their commands are made of it: give each a name of its own"
+            )
+            raise ConfigurationError(msg)
+
     def _keep(self, kind: AggregateType) -> None:
         other = self.aggregates.setdefault(kind.domain, kind)
         if other is not kind:
@@ -203,6 +217,8 @@ def _binding(
 
     def bind(delivery: Delivery, context: Context) -> Callable[[], Any]:
         body_of(delivery)
+        if is_command(delivery.handler):
+            _expects(delivery.event, delivery.message.headers)
         decode(delivery.event)
         return lambda: run(road.get(), context)
 
@@ -219,6 +235,13 @@ def _managing(kind: type[ProcessManager[Any]]) -> Callable[[Chains, Context], An
 
 def _notifying(kind: AggregateType) -> Callable[[Chains, Context], Any]:
     return lambda chains, context: chains.notified(kind, context)
+
+
+def _expects(event: Event, headers: Mapping[str, Any]) -> None:
+    """Refuse a command whose expectation cannot be read: unchecked it could be carried out."""
+    if event.sequence is None and headers.get(names.SEQUENCE) is not None:
+        msg = f"{names.SEQUENCE} is no sequence: {headers[names.SEQUENCE]!r:.50}"
+        raise DecodeError(msg)
 
 
 def _fits(method: Method, kind: str, domain: str | None = None) -> Callable[[Event], object]:

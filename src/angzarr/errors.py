@@ -143,14 +143,21 @@ class BrokerUnavailable(Unavailable, PublishError):
     """The broker did not confirm a publish; the message may be on it all the same.
 
     `event_id` is that of the one event that was to be sent: sending it again with it is safe.
+    `refused`: the broker is there, and will not have this message.
     """
 
-    def __init__(self, message: str = "", event_id: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "",
+        event_id: str | None = None,
+        refused: bool = False,  # noqa: FBT001, FBT002 - an error is pickled by its arguments
+    ) -> None:
         super().__init__(message)
         self.event_id = event_id
+        self.refused = refused
 
-    def __reduce__(self) -> tuple[type[BrokerUnavailable], tuple[str, str | None]]:
-        return type(self), (str(self), self.event_id)
+    def __reduce__(self) -> tuple[type[BrokerUnavailable], tuple[str, str | None, bool]]:
+        return type(self), (str(self), self.event_id, self.refused)
 
 
 class StoreUnavailable(Unavailable):
@@ -365,6 +372,9 @@ class GiveUp(Directive):
 
     #: Why the letter says that it was written.
     letter_reason = "refused"
+    #: The id of its letter once that is confirmed, and how often what follows it was refused.
+    put_letter = ""
+    refusals = 0
 
     def afterwards(self) -> None:
         """Do what is to follow the letter, once it is confirmed; may be called again."""

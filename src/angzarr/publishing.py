@@ -266,7 +266,7 @@ class Publishing(Celery):
                 f" ({error}), which may be sent or not; {cure}, then send it"
                 f" again with {again}, it will not run twice"
             )
-            raise BrokerUnavailable(msg, event_id) from error
+            raise BrokerUnavailable(msg, event_id, refuses(error)) from error
 
 
 def _identity(options: Mapping[str, Any]) -> tuple[str, str]:

@@ -44,6 +44,7 @@ from angzarr.clock import SystemClock
 from angzarr.errors import (
     CommandAbortedError,
     CommandRejectedError,
+    IdempotencyConflictError,
     InvalidDomainName,
     InvalidRoot,
     SequenceConflictError,
@@ -371,6 +372,25 @@ class MergingContract:
         assert decider(books, kind).execute(asked) == first
         assert history() == [1, 3, 2]
         assert len(ran) == 1
+
+    @pytest.mark.parametrize("other", [Deposit(cents=6), Withdraw(cents=5)], ids=["data", "type"])
+    def test_another_command_under_the_same_id_is_refused(self, books, address, deposit, other):
+        deposit(1)
+        first = command(address, Deposit(cents=5), id="order-17")
+        decided = decider(books).execute(first)
+        with pytest.raises(IdempotencyConflictError, match="'order-17' was used before"):
+            decider(books).execute(command(address, other, id="order-17"))
+        assert decider(books).execute(first) == decided
+        assert books.read(address).book.next_sequence == 2
+
+    def test_a_command_that_is_rebuilt_from_fresh_state_is_the_same(self, books, address, deposit):
+        deposit(1)
+        first = command(address, Deposit(cents=5), 1, id="intent-1")
+        decided = decider(books).execute(first)
+        rebuilt = command(address, Deposit(cents=6), 2, id="intent-1")
+        assert decider(books).execute(rebuilt) == decided
+        with pytest.raises(IdempotencyConflictError):
+            decider(books).execute(command(address, Withdraw(cents=5), 2, id="intent-1"))
 
     @pytest.mark.parametrize("strategy", MergeStrategy)
     def test_a_command_that_comes_many_times_at_once_is_decided_once(

@@ -419,7 +419,8 @@ class Odd(BaseModel, arbitrary_types_allowed=True):
     it: object = object()
 
 
-@pytest.mark.parametrize("payload", [Odd(), Reserve, {"amount": 1}, "Reserve", 7, None], ids=repr)
+@pytest.mark.parametrize("payload", [Odd(), Reserve, {"amount": 1}, "Reserve", 7, None],
+                         ids=["odd", "class", "dict", "text", "number", "none"])  # fmt: skip
 def test_what_is_no_command_is_refused_before_it_is_sent(app, payload):
     with pytest.raises((UnserializableEvent, NotAnEvent)):
         app.send_command(payload, domain="player", root="p-1")
@@ -790,3 +791,29 @@ def test_a_worker_with_aggregates_and_without_books_is_refused():
                 app.check_books()
         except MissingExtra:
             pytest.skip("no client of Redis is installed")
+
+
+@pytest.mark.parametrize("expected", [-1, 2**31, True, "3"])
+def test_a_command_with_an_expectation_that_is_no_sequence_is_refused(app, expected):
+    with pytest.raises(ValueError, match="expected is the sequence that a book is at"):
+        app.send_command(Reserve(), domain="player", root="p-1", expected=expected)
+    assert sent(app) == []
+
+
+def test_a_command_without_a_root_is_refused(app):
+    with pytest.raises(InvalidRoot, match="a root is a text or a UUID"):
+        app.send_command(Reserve(), domain="player", root=None)
+
+
+def test_a_saga_and_a_process_manager_share_no_name(app):
+    class One(Saga):
+        @reacts_to(Reserved)
+        def react(self, _event: Reserved) -> None: ...
+
+    class Other(ProcessManager[Funds]):
+        @reacts_to(Reserved)
+        def react(self, _event: Reserved) -> None: ...
+
+    app.saga("one-name")(One)
+    with pytest.raises(ConfigurationError, match=r"'one-name' is the name of .*One and of .*Other"):
+        app.process_manager("one-name")(Other)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
 
 from angzarr.errors import InvalidRoot
 from angzarr.events.event import Event, check_domain
@@ -38,6 +39,17 @@ def check_address(address: Address) -> Address:
     if address.edition:
         _check_key("edition", address.edition)
     return address
+
+
+def root_text(root: object) -> str:
+    """Return the root of an address as text; raises InvalidRoot for what is neither text nor UUID.
+
+    ``str`` would make one aggregate of all whose root was lost.
+    """
+    if isinstance(root, str | UUID):
+        return str(root)
+    msg = f"a root is a text or a UUID, not {type(root).__name__}"
+    raise InvalidRoot(msg)
 
 
 def _check_key(what: str, text: str) -> None:
@@ -98,6 +110,8 @@ class Decision:
     events: tuple[Event, ...] = ()
     #: Whatever else is to follow from it, as JSON.
     notes: Any = None
+    #: Which command it is of, where it is of one: see `Command.digest`.
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.merge import MergeStrategy
 from angzarr.events import headers as names
-from angzarr.events.event import Event
+from angzarr.events.event import Event, digest
 from angzarr.resilience.keys import key_part
 
 _IDS: Final = uuid.UUID("0d4c9a1e-8f0a-5d0a-9a63-6f1b7d1f2c55")
@@ -46,14 +46,37 @@ class Command:
         return Address(event.domain or "", event.root or "", event.edition or "")
 
     @property
+    def digest(self) -> str:
+        """Its type and its data: another command under the same id has another one."""
+        return f"{self.event.type}\n{digest(self.event.data)}"
+
+    @property
     def expected(self) -> int | None:
         """Where the book is believed to be; None: wherever it is."""
         return self.event.sequence
 
 
+def check_expected(expected: object) -> int | None:
+    """Return where a book is believed to be; raises ValueError for what can be no sequence.
+
+    A header that cannot be read counts as absent: a stale command would be carried out.
+    """
+    if expected is None:
+        return None
+    if type(expected) is int and 0 <= expected <= names.MAX_NUMBER:
+        return expected
+    msg = f"expected is the sequence that a book is at, 0 for an empty one, not {expected!r:.50}"
+    raise ValueError(msg)
+
+
 def task_of(domain: str, command_type: str) -> str:
     """Return the task that carries out commands of a type; whoever sends one need not import it."""
     return f"command.{domain}.{command_type}"
+
+
+def is_command(task: str) -> bool:
+    """Tell whether *task* carries out commands."""
+    return task.startswith("command.")
 
 
 def id_after(cause: str, *parts: object) -> str:

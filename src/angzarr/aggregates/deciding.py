@@ -28,6 +28,7 @@ from angzarr.clock import Clock
 from angzarr.errors import (
     CommandAbortedError,
     CommandRejectedError,
+    IdempotencyConflictError,
     SequenceConflictError,
     UnknownCommand,
     text_of,
@@ -113,7 +114,7 @@ class Decider:
         kind = self.aggregate(command.address.domain)
         reading = read(self.books, kind, command.address, command.id)
         if reading.decision is not None:
-            return reading.decision
+            return _same(command, reading.decision)
         strategy = kind.merge(command)
         self._check(command, strategy, reading.book)
         decision = self._decision(kind, reading.book, command)
@@ -157,12 +158,34 @@ class Decider:
         Whoever sends a command without an origin may send it again.
         """
         try:
-            return Decision(cause=command.id, events=kind(book).decide(command))
+            events = kind(book).decide(command)
+            return Decision(cause=command.id, events=events, digest=command.digest)
         except CommandRejectedError as rejected:
             if command.origin is None:
                 raise
             reason = text_of(rejected)[:MAX_REASON]
-            return Decision(cause=command.id, verdict=Verdict.REJECTED, reason=reason)
+            return Decision(
+                cause=command.id,
+                verdict=Verdict.REJECTED,
+                reason=reason,
+                digest=command.digest,
+            )
+
+
+def _same(command: Command, decision: Decision) -> Decision:
+    """Return *decision* if it is of *command*; raises IdempotencyConflictError if of another.
+
+    A command that is rebuilt from fresh state, which says where that was, may have other data.
+    """
+    of_type, mine = decision.digest.partition("\n")[0], command.digest
+    rebuilt = command.expected is not None and of_type == command.event.type
+    if rebuilt or decision.digest == mine:
+        return decision
+    msg = (
+        f"the id {command.id!r} was used before for another command or event of {command.address}:"
+        " give each an id of its own"
+    )
+    raise IdempotencyConflictError(msg)
 
 
 def read(

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from angzarr.aggregates.aggregate import check_event
 from angzarr.aggregates.book import Address, Book, Decision
-from angzarr.aggregates.command import Command
+from angzarr.aggregates.command import Command, check_expected
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import MaxRetriesExceededError, SequenceConflictError
 from angzarr.events.codec import event_type_of, to_json
@@ -78,7 +78,7 @@ class Intent:
             domain=address.domain,
             root=address.root,
             edition=address.edition or None,
-            sequence=expected,
+            sequence=check_expected(expected),
             correlation_id=self.correlation_id or self.id,
             causation_id=self.causation_id,
             tenant_id=self.tenant_id,

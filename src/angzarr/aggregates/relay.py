@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from angzarr.aggregates.book import Address, Decision, EventBooks
 from angzarr.clock import Clock
-from angzarr.errors import Unavailable, text_of
+from angzarr.errors import BrokerUnavailable, Unavailable, text_of
 from angzarr.events.event import Event
 from angzarr.seldom import Seldom
 
@@ -24,6 +24,8 @@ _log = logging.getLogger("angzarr.aggregates")
 GRACE: Final = timedelta(seconds=30)
 EVERY: Final = timedelta(seconds=10)
 BATCH: Final = 100
+#: What was refused is tried again after this.
+AGAIN: Final = timedelta(minutes=10)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class Relay:
     clock: Clock
     chance: Callable[[], float]
     seldom: Seldom = field(default_factory=Seldom)
+    #: What could not be sent, and when that was.
+    _refused: dict[tuple[Address, str], datetime] = field(default_factory=dict, init=False)
 
     def turn(self) -> timedelta:
         """Publish a batch; return how long to wait before the next turn. Never raises."""
@@ -48,21 +52,31 @@ class Relay:
 
     def relay(self) -> int:
         """Publish what is overdue, a batch at most; return how many decisions that was."""
-        overdue = self.books.unsent(self.clock.now() - GRACE, BATCH)
-        return sum(self._send(address, decision) for address, decision in overdue)
+        now = self.clock.now()
+        self._refused = {place: at for place, at in self._refused.items() if now - at < AGAIN}
+        overdue = self.books.unsent(now - GRACE, BATCH + len(self._refused))
+        fresh = [one for one in overdue if (one.address, one.decision.cause) not in self._refused]
+        return sum(self._send(address, decision) for address, decision in fresh)
 
     def _send(self, address: Address, decision: Decision) -> bool:
-        """Publish one; what cannot be sent stays unsent, and holds up no other."""
+        """Publish one; what is refused stays unsent, is tried later, and holds up no other."""
         try:
             self.publish(decision.events)
-        except Unavailable:
-            raise
-        except Exception:  # noqa: BLE001 - whatever is wrong with it, the others wait
-            if self.seldom.now("refused"):
-                _log.exception("relay_refused: %s of %s", decision.cause, address)
-            return False
+        except Unavailable as away:
+            if not (isinstance(away, BrokerUnavailable) and away.refused):
+                raise
+            return self._put_off(address, decision, away)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others wait
+            return self._put_off(address, decision, error)
         self.books.sent(address, decision.cause)
         return True
+
+    def _put_off(self, address: Address, decision: Decision, error: Exception) -> bool:
+        self._refused[address, decision.cause] = self.clock.now()
+        if self.seldom.now("refused"):
+            cause = decision.cause
+            _log.error("relay_refused: %s of %s is not sent: %s", cause, address, text_of(error))
+        return False
 
     def leave(self) -> None:
         """Let the books go."""

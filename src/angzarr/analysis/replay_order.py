@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from angzarr.aggregates.command import is_command
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.events import headers as names
 from angzarr.events.event import task_id_for
 
-#: Begins the name of every task that carries out a command.
-COMMAND: Final = "command."
 #: What a person is to know who sends a stale command as it is.
 STALE_AGAIN: Final = (
     "as it is, a stale command is refused again unless its aggregate was changed by hand;"
@@ -111,7 +110,7 @@ def expecting(letter: DeadLetter, order: ReplayOrder) -> DeadLetter | Refusal:
     message = letter.message
     if order.sequence is not Expectation.FRESH_SEQUENCE:
         return Refusal(f"this release does not know how to send it {str(order.sequence)!r}")
-    if not message.task.startswith(COMMAND):
+    if not is_command(message.task):
         return Refusal(
             f"only a command expects a sequence, and {message.task or 'this'!r} is none: replay it"
             " as it is"

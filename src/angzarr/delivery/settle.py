@@ -8,11 +8,13 @@ Every step may be repeated: if one fails the message is held and settle starts o
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from angzarr.clock import Clock
+from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Letterbox, put_one
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.delivery.delivery import Delivery
@@ -31,7 +33,7 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.record import fact_of, fenced_fact
 from angzarr.delivery.results import Results
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
-from angzarr.errors import GiveUp
+from angzarr.errors import BrokerUnavailable, GiveUp
 from angzarr.facts import FactLog
 from angzarr.resilience.idempotency import (
     Complete,
@@ -42,6 +44,10 @@ from angzarr.resilience.idempotency import (
     Wait,
 )
 
+_log = logging.getLogger("angzarr.delivery")
+
+#: How often the broker may refuse what a handler wants sent behind its letter.
+MOST_REFUSALS: Final = 10
 #: The outcomes after which an event is at its end, so that a replay has its answer.
 _ENDS = (Handled, Duplicate, Skipped, DeadLettered)
 
@@ -101,14 +107,32 @@ class Settler:
                 ending = Fail(error=Results.write_error(error, letter.error_message))
                 if not self.store.owns(delivery.key, delivery.token):
                     return self._ended_before(delivery, ending)
-                put_one(self.dead_letters, letter)
-                _go_on_after(error)
+                self._put_letter(letter, error)
                 return self._end(delivery, outcome, ending)
 
     def close(self) -> None:
         """Close the dead-letter queue and the fact log."""
         self.dead_letters.close()
         self.facts.close()
+
+    def _put_letter(self, letter: DeadLetter, error: Exception) -> None:
+        """Put *letter*, once; then do what a handler that gave up wants done behind it.
+
+        That may have to be tried again, but not for ever what the broker refuses.
+        """
+        if not isinstance(error, GiveUp):
+            put_one(self.dead_letters, letter)
+            return
+        if error.put_letter != letter.id:
+            put_one(self.dead_letters, letter)
+            error.put_letter = letter.id
+        try:
+            error.afterwards()
+        except BrokerUnavailable as refused:
+            error.refusals += refused.refused
+            if error.refusals < MOST_REFUSALS:
+                raise
+            _log.error("not_sent_behind_its_letter: letter %s: %s", letter.id, refused)
 
     def _come_back(
         self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int
@@ -179,12 +203,6 @@ class Settler:
                 event_id=delivery.event.id,
             )
         )
-
-
-def _go_on_after(error: Exception) -> None:
-    """Do what a handler that gave up wants done once its letter is there."""
-    if isinstance(error, GiveUp):
-        error.afterwards()
 
 
 def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime | None:

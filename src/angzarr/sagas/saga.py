@@ -7,12 +7,14 @@ manager keeps a book of its own, one for each process.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from angzarr.aggregates.aggregate import Aggregate, check_event, listed
-from angzarr.aggregates.book import Address, check_address
-from angzarr.aggregates.command import Command, Origin, id_after
+from angzarr.aggregates.book import Address, check_address, root_text
+from angzarr.aggregates.command import Command, Origin, check_expected, id_after
 from angzarr.aggregates.declaring import Methods, methods_of
 from angzarr.errors import ConfigurationError, InvalidRoot
 from angzarr.events.codec import event_type_of, to_json
@@ -142,9 +144,7 @@ def reaction(answered: object, cause: Event, saga: str, origin: Origin | None) -
             sends.append(one)
         else:
             events.append(one)
-    return Reaction(
-        events, [command_of(send, cause, origin, saga, index) for index, send in enumerate(sends)]
-    )
+    return Reaction(events, commands_of(sends, cause, origin, saga))
 
 
 def origin_for(cause: Event, saga: str) -> Origin | None:
@@ -162,22 +162,41 @@ def source_of(event: Event) -> Address | None:
     return Address(event.domain, event.root, event.edition or "")
 
 
+def commands_of(
+    sends: Iterable[Send], cause: Event, origin: Origin | None, saga: str
+) -> list[Command]:
+    """Return the commands that *sends* ask for; raises what `command_of` does.
+
+    A command has its id by its target, its type and its number among those that are alike: a
+    release that sends them in another order sends the same.
+    """
+    alike: Counter[tuple[str, ...]] = Counter()
+    commands = []
+    for send in sends:
+        check_event(send.payload)
+        kind = (send.domain, str(send.root), _edition(send, cause), event_type_of(send.payload))
+        commands.append(command_of(send, cause, origin, saga, alike[kind]))
+        alike[kind] += 1
+    return commands
+
+
 def command_of(send: Send, cause: Event, origin: Origin | None, saga: str, index: int) -> Command:
-    """Return the command number *index* by which *saga* answers *cause*, in its flow.
+    """Return the command by which *saga* answers *cause*, in its flow; *index* of those alike.
 
     Raises InvalidRoot, InvalidDomainName, NotAnEvent, UnserializableEvent.
     """
     check_event(send.payload)
-    address = check_address(Address(send.domain, str(send.root), _edition(send, cause)))
+    address = check_address(Address(send.domain, root_text(send.root), _edition(send, cause)))
+    name = event_type_of(send.payload)
     return Command(
         event=Event(
-            id=id_after(cause.id, "command", saga, index),
-            type=event_type_of(send.payload),
+            id=id_after(cause.id, "command", saga, *address, name, index),
+            type=name,
             data=to_json(send.payload),
             domain=address.domain,
             root=address.root,
             edition=address.edition or None,
-            sequence=send.expected,
+            sequence=check_expected(send.expected),
             correlation_id=cause.correlation_id or cause.id,
             causation_id=cause.id,
             tenant_id=cause.tenant_id,

@@ -6,7 +6,7 @@ import pytest
 
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.aggregates.book import Address, Decision, Write
-from angzarr.aggregates.relay import BATCH, EVERY, GRACE, Relay
+from angzarr.aggregates.relay import AGAIN, BATCH, EVERY, GRACE, Relay
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.event import Event
 from hand_clock import HandClock, seldom_by
@@ -96,3 +96,31 @@ def test_what_can_never_be_sent_stays_unsent_and_holds_up_no_other(
     assert relay.turn() == EVERY
     assert [event.id for event in published] == ["e-good"]
     assert [one.decision.cause for one in books.unsent(clock.now(), 10)] == ["bad"]
+
+
+def test_what_the_broker_refuses_holds_up_no_other_however_much_it_is(
+    relay, books, clock, published
+):
+    tried = []
+
+    def picky(events):
+        tried.append(events[0].id)
+        if events[0].id.startswith("e-bad"):
+            raise BrokerUnavailable("its queue has other arguments", refused=True)
+        published.extend(events)
+
+    for number in range(BATCH + 5):
+        decide(books, f"bad{number}")
+        clock.sleep(timedelta(microseconds=1))
+    decide(books, "good")
+    clock.sleep(GRACE * 2)
+    relay.publish = picky
+    relay.turn()
+    relay.turn()
+    assert [event.id for event in published] == ["e-good"]
+    assert len(tried) == BATCH + 6, "what was refused is left alone for a while"
+    clock.sleep(AGAIN)
+    relay.publish = published.extend
+    relay.turn()
+    relay.turn()
+    assert len(published) == BATCH + 6

@@ -159,3 +159,26 @@ def test_a_coroutine_is_refused():
             @reacts_to(Reserved)
             async def one(self, _event: Reserved) -> None:
                 pass
+
+
+TWO = Send(Seat(), domain="table", root="t-2")
+
+
+def test_a_release_that_sends_in_another_order_sends_the_same_commands():
+    before = reaction([SEND, TWO, SEND], CAUSE, "seating", None).commands
+    after = reaction([TWO, SEND, SEND], CAUSE, "seating", None).commands
+    assert {one.id: one.address for one in before} == {one.id: one.address for one in after}
+    assert len({one.id for one in before}) == 3
+
+
+@pytest.mark.parametrize("expected", [-1, 2**31, True, "3", 1.0])
+def test_an_expectation_that_is_no_sequence_is_refused(expected):
+    wrong = Send(Seat(), domain="table", root="t", expected=expected)
+    with pytest.raises(ValueError, match="expected is the sequence that a book is at"):
+        reaction(wrong, CAUSE, "seating", None)
+
+
+@pytest.mark.parametrize("root", [None, 7, b"t"])
+def test_a_root_that_is_neither_text_nor_uuid_is_refused(root):
+    with pytest.raises(InvalidRoot, match="a root is a text or a UUID"):
+        reaction(Send(Seat(), domain="table", root=root), CAUSE, "seating", None)

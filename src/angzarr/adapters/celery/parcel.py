@@ -61,10 +61,11 @@ def account(parcels: Sequence[Parcel], cause: Exception, where: str) -> Exceptio
             isinstance(cause, PublishError) and not isinstance(cause, BrokerUnavailable)
         ):
             return cause
-        return BrokerUnavailable(
+        msg = (
             f"none of {len(parcels)} events was sent: the broker at {where} did not confirm"
             f" ({cause}); start it or set broker_url, then publish again"
         )
+        return BrokerUnavailable(msg, refused=getattr(cause, "refused", False))
     missing = {leg.to.handler: None for p in parcels for leg in p.legs if not leg.confirmed}
     return NotAllPublished(
         confirmed=[p.event for p in parcels if p.confirmed],

@@ -87,7 +87,8 @@ class CeleryPublisher:
         except away as error:
             where = maybe_sanitize_url(self._app.conf.broker_url or "the default address")
             msg = f"the broker at {where} did not confirm the message ({error}); is it running?"
-            raise BrokerUnavailable(msg) from error
+            refused = isinstance(error, MessageNacked | ChannelError) or refuses(error)
+            raise BrokerUnavailable(msg, refused=refused) from error
 
 
 class CelerySchedule:

@@ -90,6 +90,7 @@ def decision_row(decision: Decision, address: Address, first: int, now: datetime
         "event_count": len(decision.events),
         "notes": None if decision.notes is None else to_text(decision.notes),
         "decided_at": now,
+        "digest": to_text(decision.digest),
     }
 
 
@@ -101,6 +102,7 @@ def decision_of(row: Mapping[Any, Any], events: Sequence[Event]) -> Decision:
         reason=json.loads(row["reason"]),
         events=tuple(events),
         notes=None if row["notes"] is None else json.loads(row["notes"]),
+        digest=json.loads(row["digest"]),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, DateTime, Engine, Integer, MetaData, Table, Text
+from sqlalchemy import Column, DateTime, Engine, Index, Integer, MetaData, Table, Text
 
 from angzarr.adapters.sql.engine import create_missing
 
@@ -47,8 +47,16 @@ book_decisions = Table(
     Column("event_count", Integer, nullable=False),
     Column("notes", Text),
     Column("decided_at", DateTime(timezone=True), nullable=False),
+    # Of a command: its type and the digest of its data.
+    Column("digest", Text, nullable=False),
     # Set while nobody may have published its events.
-    Column("unsent_since", DateTime(timezone=True), index=True),
+    Column("unsent_since", DateTime(timezone=True)),
+)
+Index(
+    "ix_book_decisions_unsent_since",
+    book_decisions.c.unsent_since,
+    postgresql_where=book_decisions.c.unsent_since.is_not(None),
+    sqlite_where=book_decisions.c.unsent_since.is_not(None),
 )
 
 book_snapshots = Table(
