@@ -817,3 +817,13 @@ def test_a_saga_and_a_process_manager_share_no_name(app):
     app.saga("one-name")(One)
     with pytest.raises(ConfigurationError, match=r"'one-name' is the name of .*One and of .*Other"):
         app.process_manager("one-name")(Other)
+
+
+@pytest.mark.parametrize("header", ["-1", "x", 2**31, [3]])
+def test_a_command_whose_expectation_cannot_be_read_is_a_letter_and_not_carried_out(room, header):
+    event = a_command(Reserve(), "player", "p-1").event
+    outcome = bring(room, "command.player.Reserve", event, **{names.SEQUENCE: header})
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.claimed is False
+    assert "angzarr-sequence is no sequence" in outcome.letter.error_message
+    assert room.book("player", "p-1").next_sequence == 0
