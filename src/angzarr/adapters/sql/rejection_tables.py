@@ -40,6 +40,8 @@ rejected_commands = Table(
     Column("rejection", Text, nullable=False),
     Index("ix_rejected_commands_newest", "rejected_at", "id"),
     Index("ix_rejected_commands_status", "status", "rejected_at", "id"),
+    Index("ix_rejected_commands_saga", "saga", "rejected_at", "id"),
+    Index("ix_rejected_commands_source", "source_domain", "rejected_at", "id"),
     # A primary key is sorted as people sort, which serves no LIKE.
     Index("ix_rejected_commands_beginning", "id", postgresql_ops={"id": "text_pattern_ops"}).ddl_if(
         dialect="postgresql"
