@@ -13,6 +13,7 @@ from tests.chain_world import World, a_command, a_rejection, address
 from tests.hand_clock import START
 
 from angzarr.aggregates.aggregate import Aggregate
+from angzarr.aggregates.book import Decision, Write
 from angzarr.aggregates.command import Origin
 from angzarr.aggregates.declaring import applies, handles, merge_strategy, reacts_to, rejected
 from angzarr.aggregates.merge import MergeStrategy
@@ -24,10 +25,10 @@ from angzarr.errors import (
     CommandRejectedError,
     DecodeError,
     InvalidRoot,
-    MaxRetriesExceededError,
     NotAnEvent,
     Postpone,
     PublishIncomplete,
+    SequenceConflictError,
     SequenceMismatch,
     Skip,
     StoreUnavailable,
@@ -327,14 +328,56 @@ def test_a_stale_command_that_commutes_may_be_rejected_then():
     assert len(world.outbox.of("notification")) == 1
 
 
-def test_a_command_that_is_always_stale_comes_to_an_end(monkeypatch):
-    world = full(world_of())
-    monkeypatch.setattr(type(world.chains.decider), "_try", lambda self, command: self._check(
-        command, MergeStrategy.COMMUTATIVE,
-        replace(self.book(command.address), next_sequence=command.expected + 1),
-    ))  # fmt: skip
-    with pytest.raises(MaxRetriesExceededError, match="no attempt is left"):
+def overtaken(world, times):
+    """Let others append to the table before each of the next *times* writes; count all writes."""
+    write, count = world.books.write, 0
+
+    def late(wanted, /):
+        nonlocal count
+        count += 1
+        if count <= times:
+            other = Event(id=f"o-{count}", type="Noise", data={})
+            write(Write(address=wanted.address, decision=Decision(cause=f"o-{count}",
+                                                                  events=(other,))))  # fmt: skip
+        return write(wanted)
+
+    world.books.write = late
+    return lambda: count
+
+
+@pytest.mark.parametrize("kind", ["Strict", "Manual", "Seat"])
+def test_a_command_that_expects_nothing_is_retried_where_others_are_quicker(kind):
+    """It holds of whatever is there, so it is never out of date."""
+    world = world_of()
+    tries = overtaken(world, 10)
+    with pytest.raises(SequenceConflictError, match="went on 10 times") as caught:
+        world.command(named(kind))
+    assert tries() == 10
+    assert not world.context(named(kind).event).is_final(caught.value)
+    assert world.command(named(kind)) == {"events": 1, "first_sequence": 10}
+
+
+def test_a_stale_command_that_always_loses_comes_to_an_end():
+    world = world_of()
+    world.command(a_command(Seat(player_id="o-1"), "table", "t-1", id="o-0"))
+    overtaken(world, 99)
+    with pytest.raises(SequenceConflictError, match="went on 10 times"):
         world.command(named("Seat", expected=0))
+
+
+def test_a_stale_command_is_decided_on_the_snapshot():
+    """A book may be long: only what says that it is stale shows all of it."""
+    world = world_of()
+    world.command(a_command(Seat(player_id="o-1"), "table", "t-1", id="o-1"))
+    read, wholes = world.books.read, []
+
+    def counting(place, /, *, cause=None, whole=False):
+        wholes.append(whole)
+        return read(place, cause=cause, whole=whole)
+
+    world.books.read = counting
+    world.command(named("Seat", expected=0))
+    assert wholes == [False, True, False]
 
 
 @pytest.mark.parametrize(
