@@ -21,7 +21,6 @@ from angzarr.aggregates.deciding import Decider, read, write_of
 from angzarr.clock import Clock
 from angzarr.delivery.context import Context
 from angzarr.errors import (
-    ChainTooDeep,
     CommandAbortedError,
     CommandRejectedError,
     DecodeError,
@@ -36,7 +35,8 @@ from angzarr.errors import (
     text_of,
 )
 from angzarr.events.event import Event
-from angzarr.sagas.compensating import Compensating
+from angzarr.sagas.compensating import Compensating, Turn
+from angzarr.sagas.depth import check_depth
 from angzarr.sagas.log import RejectionLog, case_of
 from angzarr.sagas.outbox import Outbox, read_commands, written_commands
 from angzarr.sagas.rejection import Rejection, from_event, rejection_of
@@ -121,14 +121,17 @@ class Chains:
         return replace(rejection, rejected_at=kept.rejected_at.astimezone(UTC))
 
     def notified(self, kind: AggregateType, context: Context) -> str:
-        """Let the source of a rejected command, one of *kind*, compensate."""
-        check_depth(context.event, self.max_depth)
+        """Let the source of a rejected command, one of *kind*, compensate.
+
+        However deep that command was: it was checked, and so is whatever follows from this.
+        """
         rejection = from_event(context.event)
         if rejection.origin.source.domain != kind.domain:
             msg = f"the notification is for {rejection.origin.source}, not for {kind.domain!r}"
             raise DecodeError(msg)
         with _patient(context, self.clock):
-            return self.compensating.compensate(kind, rejection, context.is_final).value
+            turn = Turn(is_final=context.is_final, max_depth=self.max_depth)
+            return self.compensating.compensate(kind, rejection, turn).value
 
     def manage(self, kind: type[ProcessManager[Any]], context: Context) -> dict[str, Any]:
         """Let a process manager answer the event that *context* delivers."""
@@ -189,16 +192,6 @@ class Reacting:
         with _patient(context, self.clock):
             self.outbox.send(found.commands)
         return len(found.commands)
-
-
-def check_depth(event: Event, most: int) -> None:
-    """Refuse what has more than *most* before it; raises ChainTooDeep, which no retry cures."""
-    if event.depth > most:
-        msg = (
-            f"{event.depth} events and commands came before this {event.type}: they answer each"
-            f" other in a circle, or saga_compensation.max_depth ({most}) is too small"
-        )
-        raise ChainTooDeep(msg)
 
 
 def _origin(headers: Mapping[str, Any]) -> Origin | None:

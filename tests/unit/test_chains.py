@@ -762,14 +762,22 @@ def test_a_saga_that_answers_its_own_events_ends_as_a_letter(most):
     assert task == ("command.player.Reserve" if most % 2 else "saga.circle")
 
 
-@pytest.mark.parametrize("take", ["carry_out", "notified", "manage", "react"])
+def test_what_the_last_command_of_a_chain_undoes_is_undone():
+    world = full(world_of([Released()], max_depth=2))
+    world.saga(Seating, "seating")
+    world.post(a_command(Reserve(), "player", "p-1", id="c-0"))
+    world.run()
+    assert world.letters == []
+    assert [kind for kind, _ in world.events()] == ["Reserved", "Released"]
+
+
+@pytest.mark.parametrize("take", ["carry_out", "manage", "react"])
 def test_whatever_is_too_deep_is_refused(take):
     world = world_of(max_depth=5)
     event = Event(id="e", type="Reserved", data={}, domain="player", root="p-1", depth=6)
     context = world.context(event)
     calls = {
         "carry_out": lambda: world.chains.carry_out(context),
-        "notified": lambda: world.chains.notified(world.aggregates["player"], context),
         "manage": lambda: world.chains.manage(Fulfilment, context),
         "react": lambda: world.reacting.react(Seating, context),
     }

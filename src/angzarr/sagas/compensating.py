@@ -31,6 +31,7 @@ from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import POLICIES
 from angzarr.sagas.answer import Compensation, Forward, answer_of
 from angzarr.sagas.context import CompensationContext
+from angzarr.sagas.depth import check_depth
 from angzarr.sagas.failure import failure_event
 from angzarr.sagas.flags import Flags, Result, Step
 from angzarr.sagas.log import MAX_TEXT, RejectionLog, Status, case_of
@@ -56,6 +57,16 @@ class Telling(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One delivery of a rejection to its source."""
+
+    #: Tells of an error whether nothing would be tried again.
+    is_final: Callable[[Exception], bool]
+    #: Of what is sent on: whatever else follows is checked where it arrives.
+    max_depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compensating:
     """Safe to use from threads."""
 
@@ -71,20 +82,17 @@ class Compensating:
     domain: str
     policy: Policy = POLICIES["saga_command"]
 
-    def compensate(
-        self, kind: AggregateType, rejection: Rejection, is_final: Callable[[Exception], bool]
-    ) -> Status:
+    def compensate(self, kind: AggregateType, rejection: Rejection, turn: Turn) -> Status:
         """Ask the source of *rejection*, one of *kind*, and make true what it answers.
 
-        *is_final* tells of an error whether nothing would be tried again. Raises
-        CompensationFailed where a dead letter is to be written, and errors that pass.
+        Raises CompensationFailed where a dead letter is to be written, and errors that pass.
         """
         try:
-            answer = self._understood(rejection, self._ask(kind, rejection))
+            answer = self._understood(rejection, self._ask(kind, rejection), turn)
         except Unavailable:
             raise
         except Exception as error:
-            if not is_final(error):
+            if not turn.is_final(error):
                 raise
             return self._fall_back(rejection, f"{type(error).__name__}: {text_of(error)}", error)
         match answer:
@@ -101,11 +109,13 @@ class Compensating:
                 return self._fall_back(rejection, _SAID_NOTHING)
 
     def _understood(
-        self, rejection: Rejection, answer: Decision | Forward | Flags | None
+        self, rejection: Rejection, answer: Decision | Forward | Flags | None, turn: Turn
     ) -> Decision | Rejection | Flags | None:
         """Return *answer* with a notification read: one that cannot be is an error."""
         if isinstance(answer, Forward):
-            return self._forwarded(rejection, answer.notification)
+            onward = self._forwarded(rejection, answer.notification)
+            check_depth(to_event(onward), turn.max_depth)
+            return onward
         return answer
 
     def _ask(self, kind: AggregateType, rejection: Rejection) -> Decision | Forward | Flags | None:

@@ -20,7 +20,7 @@ from angzarr.aggregates.declaring import applies, rejected
 from angzarr.errors import BrokerUnavailable, CompensationFailed
 from angzarr.events.event import Event
 from angzarr.sagas.asking import PATIENCE, Asking, NotAsked, under_way
-from angzarr.sagas.compensating import Compensating
+from angzarr.sagas.compensating import Compensating, Turn
 from angzarr.sagas.flags import Flags, Step
 from angzarr.sagas.log import MAX_TEXT, SETTLED, Status, case_of
 from angzarr.sagas.rejection import Rejection, from_event, to_event
@@ -118,7 +118,8 @@ class World:
         """Deliver what the source was told, which answers so."""
         Player.mood.answer = answer
         told = told or to_event(self.rejection)
-        self.compensating.compensate(Player, from_event(told), lambda _error: True)
+        turn = Turn(is_final=lambda _error: True, max_depth=50)
+        self.compensating.compensate(Player, from_event(told), turn)
 
     def ask(self, **said: str):
         return self.asking.ask(self.case, by="kim@desk", **said)

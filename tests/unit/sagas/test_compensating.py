@@ -16,6 +16,7 @@ from angzarr.aggregates.command import Origin
 from angzarr.aggregates.declaring import applies, handles, reacts_to, rejected
 from angzarr.errors import (
     BrokerUnavailable,
+    ChainTooDeep,
     CircuitOpenError,
     CompensationFailed,
     DecodeError,
@@ -560,8 +561,8 @@ def test_a_notification_of_a_command_without_origin_is_an_error():
     assert "a command without an origin" in world.case().answer
 
 
-def test_sources_that_send_on_to_each_other_come_to_an_end():
-    world = World(max_depth=10)
+def test_sources_that_send_on_to_each_other_come_to_an_end_and_the_last_falls_back():
+    world = World(max_depth=10, fallback=Flags(escalate=True))
     world.aggregate(answering(forwarding("p-1", "bank")), "player")
     world.aggregate(answering(forwarding("p-1", "player")), "bank")
     for domain in ("player", "bank"):
@@ -569,9 +570,22 @@ def test_sources_that_send_on_to_each_other_come_to_an_end():
     world.outbox.sent.clear()
     world.outbox.tell(REJECTED)
     world.run()
-    ((task, error),) = world.letters
-    assert (task, type(error).__name__) == ("notification.player", "ChainTooDeep")
-    assert len(world.outbox.of("notification")) == 9, "the depths 3 to 11"
+    notes = world.outbox.of("notification")
+    assert [event.depth for event in notes] == [3, 4, 5, 6, 7, 8, 9, 10]
+    ((last, why),) = world.outbox.escalated
+    assert last.id == from_event(notes[-1]).id
+    assert why.startswith("ChainTooDeep: 11 events and commands came before this")
+
+
+@pytest.mark.parametrize("depth", [50, 51, 900])
+def test_a_rejection_is_compensated_however_deep_its_command_was(depth):
+    """It was let through: who refuses to hear of its rejection leaves its source in the dark."""
+    world = world_of([Released(), Send(Seat(), domain="table", root="t-2")], max_depth=50)
+    assert world.tell(a_rejection(Seat(), depth=depth)) == "compensated"
+    assert world.events()[-1] == ("Released", {"amount": 5})
+    (sent,) = world.outbox.of("command")
+    with pytest.raises(ChainTooDeep):
+        world.chains.carry_out(world.context(sent))
 
 
 # -- by which method -----------------------------------------------------------------------------
