@@ -157,10 +157,22 @@ class Compensating:
     def _carry_out(
         self, rejection: Rejection, flags: Flags, status: Status, error: Exception | None = None
     ) -> Status:
+        """Do what *flags* say, unless another delivery had the source compensate meanwhile."""
+        if (decided := self._decided(rejection)) is not None:
+            return self._follow(rejection, decided)
         flags = _cut(flags)
         self._end(rejection, status, flags)
         self._act(rejection, flags, error)
         return status
+
+    def _decided(self, rejection: Rejection) -> Decision | None:
+        """Return what the source decided by now; None, too, where its book cannot be read."""
+        try:
+            return self.books.read(rejection.origin.source, cause=rejection.id).decision
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001 - as it was asked: that is what the fallback is for
+            return None
 
     def _act(self, rejection: Rejection, flags: Flags, error: Exception | None = None) -> None:
         """Do what *flags* say, in order: the letter comes first, so all else waits for it.

@@ -103,7 +103,10 @@ class RejectionLog(Protocol):
 
     @abstractmethod
     def note(self, case: Case, /) -> Case:
-        """Keep *case* and return what is kept; one that ended is not taken back to `told`."""
+        """Keep *case* and return what is kept.
+
+        One that ended is not taken back to `told`, one that is settled to no other status.
+        """
 
     @abstractmethod
     def ask_again(self, id: str, asked: Asked, /) -> Case | None:
@@ -154,10 +157,14 @@ def _bounded(written: Any) -> Any:
 
 
 def noted(kept: Case | None, case: Case) -> Case:
-    """Return what is kept of a case of which *kept* is there and *case* is noted. Pure."""
+    """Return what is kept of a case of which *kept* is there and *case* is noted. Pure.
+
+    What was settled stays so, though a delivery that was overtaken ends later.
+    """
     if kept is None:
         return case
-    if case.status is Status.TOLD:
+    overtaken = kept.status in SETTLED and case.status is not kept.status
+    if overtaken or case.status is Status.TOLD:
         return kept
     return replace(
         case,

@@ -217,6 +217,44 @@ def test_what_was_decided_is_followed_again_and_not_decided_again():
         assert one == two
 
 
+@pytest.mark.parametrize(
+    "late",
+    [failing(KeyError("boom")), None, Flags(escalate=True, emit_system_revocation=True),
+     Flags(abort=True)],
+    ids=["an error", "nothing", "flags", "an abort"],
+)  # fmt: skip
+def test_a_delivery_that_another_one_overtook_follows_what_that_decided(late):
+    """As where a person has the source asked anew while an old release still answers."""
+    deliveries = []
+
+    def answer(asked, context):
+        deliveries.append(1)
+        if len(deliveries) > 1:
+            return Released()
+        assert world.tell(REJECTED) == "compensated"
+        return late(asked, context) if callable(late) else late
+
+    everything = Flags(send_to_dead_letter_queue=True, escalate=True, emit_system_revocation=True)
+    world = world_of(answer, fallback=everything)
+    assert world.tell(REJECTED, attempt=3) == "compensated"
+    assert world.case().status is Status.COMPENSATED
+    assert world.outbox.escalated == []
+    assert {event.type for event in world.outbox.of("event")} == {"Released"}
+    assert [kind for kind, _ in world.events()] == ["Reserved", "Released"]
+
+
+def test_a_source_whose_book_cannot_be_read_falls_back(monkeypatch):
+    world = world_of([Released()], fallback=Flags(escalate=True))
+
+    def unreadable(*_, **__):
+        raise ValueError("event 0 is no event")
+
+    monkeypatch.setattr(world.books, "read", unreadable)
+    assert world.tell(REJECTED) == "failed"
+    ((_, why),) = world.outbox.escalated
+    assert why == "ValueError: event 0 is no event"
+
+
 # -- commands ------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from angzarr.sagas.log import (
     ENDED,
     MAX_FLOW,
     MAX_TEXT,
+    SETTLED,
     Asked,
     Status,
     Wanted,
@@ -73,7 +74,16 @@ def test_what_is_told_again_stays_as_it_is(status):
     assert noted(kept, replace(TOLD, changed_at=LATER)) == kept
 
 
-@pytest.mark.parametrize("kept", Status)
+@pytest.mark.parametrize("kept", sorted(SETTLED))
+@pytest.mark.parametrize("status", Status)
+def test_what_is_settled_stays_so_though_a_late_delivery_says_otherwise(kept, status):
+    before = replace(DONE, status=kept, answer="so")
+    late = replace(TOLD, status=status, answer="late", changed_at=LATER)
+    assert noted(before, late).status is kept
+    assert (noted(before, late) == before) is (status is not kept)
+
+
+@pytest.mark.parametrize("kept", sorted(set(Status) - SETTLED))
 @pytest.mark.parametrize("status", sorted(ENDED))
 def test_the_last_end_stands_with_the_moment_of_the_first_rejection(kept, status):
     before = replace(TOLD, status=kept, asked_again=2)
