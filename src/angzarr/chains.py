@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import AggregateType
 from angzarr.aggregates.book import Decision, EventBooks, Stale, check_address
-from angzarr.aggregates.command import Command, Origin, origin_of
+from angzarr.aggregates.command import Command, Origin, id_after, origin_of
 from angzarr.aggregates.deciding import Decider, read, write_of
 from angzarr.clock import Clock
 from angzarr.delivery.context import Context
@@ -130,8 +130,14 @@ class Chains:
             msg = f"the notification is for {rejection.origin.source}, not for {kind.domain!r}"
             raise DecodeError(msg)
         with _patient(context, self.clock):
-            turn = Turn(is_final=context.is_final, max_depth=self.max_depth)
-            return self.compensating.compensate(kind, rejection, turn).value
+            return self.compensating.compensate(kind, rejection, self._turn(context)).value
+
+    def _turn(self, context: Context) -> Turn:
+        return Turn(
+            id=id_after(context.event.id, "flags", context.replay),
+            is_final=context.is_final,
+            max_depth=self.max_depth,
+        )
 
     def manage(self, kind: type[ProcessManager[Any]], context: Context) -> dict[str, Any]:
         """Let a process manager answer the event that *context* delivers."""

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
-from angzarr.aggregates.book import Decision, EventBooks, Stale, check_address
+from angzarr.aggregates.book import Decision, EventBooks, Stale, Write, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.aggregates.deciding import Races, read, write_of
-from angzarr.aggregates.declaring import Rejected
 from angzarr.aggregates.wire_form import address_of
 from angzarr.clock import Clock
 from angzarr.errors import (
@@ -30,14 +29,15 @@ from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import POLICIES
 from angzarr.sagas.answer import Compensation, Forward, answer_of
+from angzarr.sagas.asked import said_of
 from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.depth import check_depth
 from angzarr.sagas.failure import failure_event
 from angzarr.sagas.flags import Flags, Result, Step
+from angzarr.sagas.kept_flags import KeptFlags, read_flags, written_flags
 from angzarr.sagas.log import MAX_TEXT, RejectionLog, Status, case_of
 from angzarr.sagas.outbox import Outbox, read_commands, written_commands
 from angzarr.sagas.rejection import Rejection, to_event
-from angzarr.sagas.revoking import revoke_command
 from angzarr.sagas.saga import ProcessManager, command_of
 from angzarr.wire.rejection_pb2 import Notification
 
@@ -60,6 +60,8 @@ class Telling(Protocol):
 class Turn:
     """One delivery of a rejection to its source."""
 
+    #: The cause under which flags are kept: asking anew, also by a replay, has another one.
+    id: str
     #: Tells of an error whether nothing would be tried again.
     is_final: Callable[[Exception], bool]
     #: Of what is sent on: whatever else follows is checked where it arrives.
@@ -87,6 +89,8 @@ class Compensating:
 
         Raises CompensationFailed where a dead letter is to be written, and errors that pass.
         """
+        if (kept := self._decided(rejection, turn.id)) is not None:
+            return self._carry_out(rejection, turn, read_flags(kept))
         try:
             answer = self._understood(rejection, self._ask(kind, rejection), turn)
         except Unavailable:
@@ -94,19 +98,21 @@ class Compensating:
         except Exception as error:
             if not turn.is_final(error):
                 raise
-            return self._fall_back(rejection, f"{type(error).__name__}: {text_of(error)}", error)
+            why = f"{type(error).__name__}: {text_of(error)}"
+            return self._fall_back(rejection, turn, why, error)
         match answer:
             case Decision():
                 return self._follow(rejection, answer)
             case Rejection():
                 self.log.note(case_of(answer, self.clock.now()))
                 self.outbox.tell(answer)
-                said = Flags(reason=f"sent on to {answer.origin.source}")
-                return self._end(rejection, Status.FORWARDED, said)
+                where = Flags(reason=f"sent on to {answer.origin.source}")
+                return self._end(rejection, Status.FORWARDED, where)
             case Flags():
-                return self._carry_out(rejection, answer, _STATUS[answer.result])
+                said = KeptFlags(answer, _STATUS[answer.result])
+                return self._carry_out(rejection, turn, said)
             case _:
-                return self._fall_back(rejection, _SAID_NOTHING)
+                return self._fall_back(rejection, turn, _SAID_NOTHING)
 
     def _understood(
         self, rejection: Rejection, answer: Decision | Forward | Flags | None, turn: Turn
@@ -130,7 +136,7 @@ class Compensating:
                 msg = f"there is no {address}, of which {rejection.origin.saga} says it set it off"
                 raise UnknownCommand(msg)
             asked = kind(book)
-            answer = answer_of(_said(asked, CompensationContext.of(rejection)))
+            answer = answer_of(said_of(asked, CompensationContext.of(rejection)))
             if not isinstance(answer, Compensation):
                 return answer
             decision = _decision(asked, rejection, answer)
@@ -150,25 +156,34 @@ class Compensating:
         self._act(rejection, flags)
         return status
 
-    def _fall_back(self, rejection: Rejection, why: str, error: Exception | None = None) -> Status:
+    def _fall_back(
+        self, rejection: Rejection, turn: Turn, why: str, error: Exception | None = None
+    ) -> Status:
         """Do what the settings say where the source fails or says nothing."""
-        return self._carry_out(rejection, replace(self.fallback, reason=why), Status.FAILED, error)
+        said = KeptFlags(replace(self.fallback, reason=why), Status.FAILED)
+        return self._carry_out(rejection, turn, said, error)
 
     def _carry_out(
-        self, rejection: Rejection, flags: Flags, status: Status, error: Exception | None = None
+        self, rejection: Rejection, turn: Turn, said: KeptFlags, error: Exception | None = None
     ) -> Status:
-        """Do what *flags* say, unless another delivery had the source compensate meanwhile."""
-        if (decided := self._decided(rejection)) is not None:
+        """Do what the flags say, unless another delivery had the source compensate meanwhile."""
+        if (decided := self._decided(rejection, rejection.id)) is not None:
             return self._follow(rejection, decided)
-        flags = _cut(flags)
+        flags, status = self._kept(rejection, turn, said)
         self._end(rejection, status, flags)
         self._act(rejection, flags, error)
         return status
 
-    def _decided(self, rejection: Rejection) -> Decision | None:
-        """Return what the source decided by now; None, too, where its book cannot be read."""
+    def _kept(self, rejection: Rejection, turn: Turn, said: KeptFlags) -> KeptFlags:
+        """Keep *said* before anything of it is done; return what was kept of this turn first."""
+        decision = written_flags(turn.id, said._replace(flags=_cut(said.flags)))
+        written = self.books.write(Write(address=rejection.origin.source, decision=decision))
+        return read_flags(decision if isinstance(written, Stale) else written.decision)
+
+    def _decided(self, rejection: Rejection, cause: str) -> Decision | None:
+        """Return what the source decided of *cause*; None, too, where its book cannot be read."""
         try:
-            return self.books.read(rejection.origin.source, cause=rejection.id).decision
+            return self.books.read(rejection.origin.source, cause=cause).decision
         except Unavailable:
             raise
         except Exception:  # noqa: BLE001 - as it was asked: that is what the fallback is for
@@ -256,20 +271,6 @@ def _deeper(told: Command, ours: Event, origin: Origin) -> Command:
         depth=ours.depth + 1,
     )
     return Command(event=event, origin=origin)
-
-
-def _said(asked: Aggregate[Any], context: CompensationContext) -> object:
-    """Return what *asked* says: by the method for the command, or by the older form."""
-    command = context.command
-    name = asked.methods.rejected.get(Rejected(command.domain or "", command.type))
-    if name is not None:
-        return getattr(asked, name)(context)
-    older = getattr(asked, "handle_revocation", None)
-    if older is None:
-        return None
-    if isinstance(asked, ProcessManager):
-        return older(revoke_command(context), asked.state)
-    return older(revoke_command(context))
 
 
 def _decision(asked: Aggregate[Any], rejection: Rejection, answer: Compensation) -> Decision:

@@ -16,6 +16,7 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address, Decision, Write
+from angzarr.aggregates.command import id_after
 from angzarr.aggregates.declaring import applies, rejected
 from angzarr.errors import BrokerUnavailable, CompensationFailed
 from angzarr.events.event import Event
@@ -118,7 +119,7 @@ class World:
         """Deliver what the source was told, which answers so."""
         Player.mood.answer = answer
         told = told or to_event(self.rejection)
-        turn = Turn(is_final=lambda _error: True, max_depth=50)
+        turn = Turn(id=id_after(told.id, "flags", 0), is_final=lambda _error: True, max_depth=50)
         self.compensating.compensate(Player, from_event(told), turn)
 
     def ask(self, **said: str):
@@ -215,7 +216,7 @@ def test_nobody_asks_about_what_is_settled(world, status):
 def test_who_is_overtaken_by_a_compensation_asks_nobody(world):
     world.answers(LookupError("no rate"))
     seen = world.case
-    world.answers(Released(amount=5))
+    world.answers(Released(amount=5), told=to_event(world.rejection, 1))
     with pytest.raises(NotAsked, match="its source compensated"):
         world.asking.ask(seen, by="kim@desk")
     assert world.sent.told == []

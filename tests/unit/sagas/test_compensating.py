@@ -26,11 +26,12 @@ from angzarr.errors import (
 )
 from angzarr.events.codec import Typed, decoder_for
 from angzarr.events.event import Priority
+from angzarr.events.headers import REPLAY
 from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.failure import SagaCompensationFailed
 from angzarr.sagas.flags import Flags, Result
 from angzarr.sagas.log import MAX_TEXT, Status
-from angzarr.sagas.rejection import from_event
+from angzarr.sagas.rejection import from_event, to_event
 from angzarr.sagas.revoking import (
     delegate_to_framework,
     emit_compensation_events,
@@ -378,6 +379,70 @@ def test_flags_beside_events_are_kept_with_them():
     for _ in range(2):
         assert world.tell(REJECTED) == "compensated"
     assert [reason for _, reason in world.outbox.escalated] == ["too late"] * 2
+
+
+FIRST = {
+    "flags": lambda *_: Flags(emit_system_revocation=True, escalate=True, reason="locked"),
+    "nothing": lambda *_: None,
+    "an error": failing(KeyError("boom")),
+}
+
+
+def changing(first):
+    """Return a world whose source answers *first* once, and then compensates."""
+    answers = [first, lambda *_: Released()]
+    fallback = Flags(emit_system_revocation=True, escalate=True)
+    return world_of(
+        lambda *given: answers.pop(0)(*given) if len(answers) > 1 else answers[0](*given),
+        fallback=fallback,
+    )
+
+
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_a_delivery_that_comes_again_repeats_the_flags_and_compensates_no_more(first):
+    """That nobody compensates was published: others may have undone it by now."""
+    world = changing(first)
+    ends = {world.tell(REJECTED) for _ in range(3)}
+    assert len(ends) == 1
+    assert [kind for kind, _ in world.events()] == ["Reserved"]
+    failures = world.outbox.of("event")
+    assert len(failures) == 3
+    assert all(event == failures[0] for event in failures)
+    assert len({why for _, why in world.outbox.escalated}) == 1
+
+
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_a_source_that_a_person_has_asked_anew_may_answer_otherwise(first):
+    world = changing(first)
+    world.tell(REJECTED)
+    context = world.context(to_event(REJECTED, 1))
+    assert world.chains.notified(world.aggregates["player"], context) == "compensated"
+    assert [kind for kind, _ in world.events()] == ["Reserved", "Released"]
+    assert world.tell(REJECTED) == "compensated", "whoever comes late follows the book"
+
+
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_a_source_that_a_replayed_letter_asks_anew_may_answer_otherwise(first):
+    world = changing(first)
+    world.tell(REJECTED)
+    context = world.context(to_event(REJECTED), {REPLAY: 1})
+    assert context.replay == 1
+    assert world.chains.notified(world.aggregates["player"], context) == "compensated"
+    assert [kind for kind, _ in world.events()] == ["Reserved", "Released"]
+
+
+def test_flags_that_could_not_be_kept_are_not_carried_out(monkeypatch):
+    world = changing(FIRST["flags"])
+
+    def away(_write):
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.books, "write", away)
+        with pytest.raises(Postpone):
+            world.tell(REJECTED)
+    assert world.outbox.sent == world.outbox.escalated == []
+    assert world.log.look("") == []
 
 
 # -- nothing, or an error ------------------------------------------------------------------------
