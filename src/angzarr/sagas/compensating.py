@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.book import Decision, EventBooks, Stale, Write, check_address
-from angzarr.aggregates.command import Command, Origin, id_after
+from angzarr.aggregates.command import id_after
 from angzarr.aggregates.deciding import Races, read, write_of
 from angzarr.aggregates.wire_form import address_of
 from angzarr.clock import Clock
@@ -22,16 +22,15 @@ from angzarr.errors import (
     CompensationFailed,
     DecodeError,
     Unavailable,
-    UnknownCommand,
     text_of,
 )
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import POLICIES
 from angzarr.sagas.answer import Compensation, Forward, answer_of
-from angzarr.sagas.asked import said_of
+from angzarr.sagas.asked import check_cause, said_of, silence
 from angzarr.sagas.context import CompensationContext
-from angzarr.sagas.depth import check_depth
+from angzarr.sagas.depth import check_depth, deeper
 from angzarr.sagas.failure import failure_event
 from angzarr.sagas.flags import Flags, Result, Step
 from angzarr.sagas.kept_flags import KeptFlags, read_flags, written_flags
@@ -41,7 +40,6 @@ from angzarr.sagas.rejection import Rejection, to_event
 from angzarr.sagas.saga import ProcessManager, command_of
 from angzarr.wire.rejection_pb2 import Notification
 
-_SAID_NOTHING: Final = "the source answered nothing"
 _STATUS: Final = {
     Result.REVOKED: Status.REVOKED,
     Result.DECLINED: Status.DECLINED,
@@ -112,7 +110,7 @@ class Compensating:
                 said = KeptFlags(answer, _STATUS[answer.result])
                 return self._carry_out(rejection, turn, said)
             case _:
-                return self._fall_back(rejection, turn, _SAID_NOTHING)
+                return self._fall_back(rejection, turn, silence(kind, rejection))
 
     def _understood(
         self, rejection: Rejection, answer: Decision | Forward | Flags | None, turn: Turn
@@ -132,9 +130,7 @@ class Compensating:
             book, decided = read(self.books, kind, address, rejection.id)
             if decided is not None:  # whatever follows from it may be lost
                 return decided
-            if not (book.next_sequence or issubclass(kind, ProcessManager)):
-                msg = f"there is no {address}, of which {rejection.origin.saga} says it set it off"
-                raise UnknownCommand(msg)
+            check_cause(kind, rejection, book)
             asked = kind(book)
             answer = answer_of(said_of(asked, CompensationContext.of(rejection)))
             if not isinstance(answer, Compensation):
@@ -225,7 +221,7 @@ class Compensating:
         origin = replace(told, source=to, saga=told.saga or rejection.origin.saga)
         return Rejection(
             id=id_after(rejection.id, "forwarded", *to),
-            command=_deeper(context.rejected_command, rejection.command.event, origin),
+            command=deeper(context.rejected_command, rejection.command.event, origin),
             origin=origin,
             reason=context.rejection_reason,
             rejected_at=rejection.rejected_at,
@@ -252,25 +248,6 @@ class Compensating:
 def _cut(flags: Flags) -> Flags:
     """Return *flags* with a reason that can be kept: ids of what follows are made from it."""
     return replace(flags, reason=flags.reason[:MAX_TEXT])
-
-
-def _deeper(told: Command, ours: Event, origin: Origin) -> Command:
-    """Return *told*, which a notification brought, one deeper in the flow of *ours*.
-
-    The wire has no field for most of that, nor for the id of the same command.
-    """
-    same = (told.event.type, told.event.data) == (ours.type, ours.data)
-    event = replace(
-        told.event,
-        id=ours.id if same and told.address == Command(event=ours).address else told.id,
-        correlation_id=ours.correlation_id,
-        tenant_id=ours.tenant_id,
-        priority=ours.priority,
-        config_pins=ours.config_pins,
-        traceparent=ours.traceparent,
-        depth=ours.depth + 1,
-    )
-    return Command(event=event, origin=origin)
 
 
 def _decision(asked: Aggregate[Any], rejection: Rejection, answer: Compensation) -> Decision:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from angzarr.aggregates.command import Command, Origin
 from angzarr.errors import ChainTooDeep
 from angzarr.events.event import Event
 
@@ -14,3 +17,22 @@ def check_depth(event: Event, most: int) -> None:
             f" other in a circle, or saga_compensation.max_depth ({most}) is too small"
         )
         raise ChainTooDeep(msg)
+
+
+def deeper(told: Command, ours: Event, origin: Origin) -> Command:
+    """Return *told*, which a notification brought, one deeper in the flow of *ours*.
+
+    The wire has no field for most of that, nor for the id of the same command.
+    """
+    same = (told.event.type, told.event.data) == (ours.type, ours.data)
+    event = replace(
+        told.event,
+        id=ours.id if same and told.address == Command(event=ours).address else told.id,
+        correlation_id=ours.correlation_id,
+        tenant_id=ours.tenant_id,
+        priority=ours.priority,
+        config_pins=ours.config_pins,
+        traceparent=ours.traceparent,
+        depth=ours.depth + 1,
+    )
+    return Command(event=event, origin=origin)

@@ -777,9 +777,19 @@ def test_the_older_form_may_delegate_or_fail():
     assert world.tell(REJECTED) == "failed"
 
 
-def test_a_source_without_any_method_answers_nothing():
+def test_a_source_without_a_method_for_the_command_is_told_apart():
+    """A slip of the pen in the decorator looks like a source that has nothing to say."""
+
+    class Slip(Player):
+        @rejected("tabel", Seat)
+        def refused(self, _context: CompensationContext) -> Released:
+            return Released()
+
     world = world_of(None)
-    world.aggregate(Player, "player")
+    world.aggregate(Slip, "player")
+    assert world.tell(REJECTED) == "failed"
+    assert world.case().answer.endswith("Slip has no @rejected('table', 'Seat')")
+    world, _ = older(lambda _command: None)
     assert world.tell(REJECTED) == "failed"
     assert world.case().answer == "the source answered nothing"
 
@@ -878,6 +888,27 @@ def test_a_notification_for_an_aggregate_that_nobody_knows_is_not_lost():
     assert "there is no player/nobody" in str(error)
     assert world.events("player", "nobody") == []
     assert world.case().status is Status.FAILED
+
+
+@pytest.mark.parametrize(("sequence", "ends"), [(0, "compensated"), (1, "failed"), (9, "failed")])
+def test_a_notification_of_an_event_that_is_not_in_the_book_undoes_nothing(sequence, ends):
+    world = world_of([Released()])
+    assert world.tell(a_rejection(Seat(), sequence=sequence)) == ends
+    assert len(world.events()) == (2 if ends == "compensated" else 1)
+    if ends == "failed":
+        assert f"player/p-1 has no event {sequence}" in world.case().answer
+
+
+def test_what_is_sent_on_to_a_shorter_book_is_compensated_there():
+    """The event that it names is of whoever sent it on."""
+    world = world_of(forwarding())
+    world.aggregate(answering([Released()]), "bank")
+    for domain, root in (("player", "p-1"), ("bank", "b-1")):
+        world.command(a_command(Reserve(), domain, root, id=f"c-{domain}"))
+    world.tell(a_rejection(Seat(), sequence=1))
+    (event,) = world.outbox.of("notification")
+    context = world.context(event)
+    assert world.chains.notified(world.aggregates["bank"], context) == "compensated"
 
 
 def test_a_notification_for_another_domain_is_refused():
