@@ -157,6 +157,7 @@ class World:
         self.compensating = Compensating(
             books=self.books, log=self.log, outbox=self.outbox, meters=self.meters,
             clock=self.clock, chance=lambda: 0.5, fallback=fallback, domain="failures",
+            shown=lambda text: text.replace("hunter2", "***"),
         )  # fmt: skip
         self.chains = Chains(
             books=self.books, rejections=self.log,

@@ -148,6 +148,7 @@ def build_chains(app: Any) -> Chains:
             chance=random.random,
             fallback=given.fallback(),
             domain=given.fallback_domain,
+            shown=app.without_secrets,
         ),
         outbox=outbox,
         meters=meters,

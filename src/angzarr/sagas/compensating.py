@@ -7,6 +7,7 @@ rejection, so that doing it again is harmless.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -39,6 +40,8 @@ from angzarr.sagas.outbox import Outbox, read_commands, written_commands
 from angzarr.sagas.rejection import Rejection, to_event
 from angzarr.sagas.saga import ProcessManager, command_of
 from angzarr.wire.rejection_pb2 import Notification
+
+_log: Final = logging.getLogger("angzarr.sagas")
 
 _STATUS: Final = {
     Result.REVOKED: Status.REVOKED,
@@ -81,6 +84,8 @@ class Compensating:
     #: Where `SagaCompensationFailed` goes.
     domain: str
     policy: Policy = POLICIES["saga_command"]
+    #: Returns a text without secrets, for the log.
+    shown: Callable[[str], str] = str
 
     def compensate(self, kind: AggregateType, rejection: Rejection, turn: Turn) -> Status:
         """Ask the source of *rejection*, one of *kind*, and make true what it answers.
@@ -167,8 +172,20 @@ class Compensating:
             return self._follow(rejection, decided)
         flags, status = self._kept(rejection, turn, said)
         self._end(rejection, status, flags)
+        if status is Status.DECLINED or (status is Status.FAILED and not any(flags.steps())):
+            self._say_declined(rejection, flags.reason)
         self._act(rejection, flags, error)
         return status
+
+    def _say_declined(self, rejection: Rejection, reason: str) -> None:
+        """Write that nobody undoes what led to the command: nothing else tells people of it."""
+        command, origin = rejection.command, rejection.origin
+        _log.warning(
+            "compensation_declined: %s of %s was rejected by %s (%s); %s undoes nothing: %s",
+            command.event.type, origin.saga, command.address,
+            self.shown(rejection.reason[:MAX_TEXT]), origin.source,
+            self.shown(reason) or "no reason was given",
+        )  # fmt: skip
 
     def _kept(self, rejection: Rejection, turn: Turn, said: KeptFlags) -> KeptFlags:
         """Keep *said* before anything of it is done; return what was kept of this turn first."""

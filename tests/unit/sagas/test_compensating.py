@@ -445,6 +445,40 @@ def test_flags_that_could_not_be_kept_are_not_carried_out(monkeypatch):
     assert world.log.look("") == []
 
 
+LETTER = Flags(send_to_dead_letter_queue=True)
+DECLINED = "the key is *** now"
+
+
+@pytest.mark.parametrize(
+    ("answer", "fallback", "why"),
+    [(Flags(reason="the key is hunter2 now"), LETTER, DECLINED), (Flags(), LETTER, "no reason"),
+     (Flags(escalate=True), LETTER, "no reason"), (None, Flags(), "the source answered nothing"),
+     (failing(KeyError("hunter2")), Flags(), "KeyError: '***'")],
+    ids=["declined", "for no reason", "a person is called", "nothing", "an error"],
+)  # fmt: skip
+def test_that_nobody_undoes_it_is_one_line_in_the_log(caplog, answer, fallback, why):
+    world = world_of(answer, fallback=fallback)
+    world.tell(a_rejection(Seat(), reason="full of hunter2"))
+    (line,) = [one for one in caplog.records if one.name == "angzarr.sagas"]
+    assert line.levelname == "WARNING"
+    said = line.getMessage()
+    assert said.startswith(
+        "compensation_declined: Seat of seating was rejected by table/t-1 (full of ***);"
+        f" player/p-1 undoes nothing: {why}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "fallback"),
+    [([Released()], Flags()), (Flags(emit_system_revocation=True), Flags()),
+     (None, Flags(escalate=True))],
+    ids=["compensated", "revoked", "escalated"],
+)  # fmt: skip
+def test_what_somebody_sees_to_is_no_such_line(caplog, answer, fallback):
+    world_of(answer, fallback=fallback).tell(REJECTED)
+    assert [one for one in caplog.records if one.name == "angzarr.sagas"] == []
+
+
 # -- nothing, or an error ------------------------------------------------------------------------
 
 FALLBACKS = [
