@@ -197,9 +197,14 @@ def unstep(data: dict[str, object]) -> None:
     note("undone", **data)
 
 
-@app.undo(name="road_app.unstep_async")
-async def unstep_async(data: dict[str, object]) -> None:
-    await asyncio.to_thread(unstep, data)
+if os.environ.get("ROAD_ASYNC", "1") == "1":
+
+    @app.undo(name="road_app.unstep_async")
+    async def unstep_async(data: dict[str, object]) -> None:
+        await asyncio.to_thread(unstep, data)
+
+else:  # gevent runs no coroutines
+    unstep_async = unstep
 
 
 def _finish(steps: list[str], event: Order, ctx: Context) -> None:
