@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import RowMapping
 
+from angzarr.adapters.sql.fact_rows import utc
 from angzarr.aggregates.book import Address, Decision, Retention, Snapshot, Verdict
 from angzarr.events.event import Event, Priority
 from angzarr.resilience.keys import key_part
@@ -49,7 +50,7 @@ def event_row(event: Event) -> dict[str, Any]:
         "id": event.id,
         "type": event.type,
         # SQLite drops the zone of what it is given.
-        "occurred_at": event.occurred_at and event.occurred_at.astimezone(UTC),
+        "occurred_at": event.occurred_at and utc(event.occurred_at),
         "event": to_text(said),
     }
 
@@ -68,7 +69,7 @@ def event_of(row: RowMapping) -> Event:
         priority=Priority(said.get("priority", Priority.DEFAULT)),
         config_pins=said.get("config_pins", {}),
         depth=said.get("depth", 0),
-        occurred_at=_aware(row["occurred_at"]),
+        occurred_at=row["occurred_at"] and utc(row["occurred_at"]),
         **{name: said[name] for name in _TEXTS if name in said},
     )
 
@@ -130,10 +131,3 @@ def snapshot_of(row: RowMapping) -> Snapshot:
 def to_text(value: object) -> str:
     """Write *value* as ASCII, in which a database finds nothing that it refuses."""
     return json.dumps(value, separators=(",", ":"))
-
-
-def _aware(moment: datetime | None) -> datetime | None:
-    """Return *moment* in UTC: SQLite gives times back without their zone."""
-    if moment is None or moment.tzinfo is not None:
-        return moment and moment.astimezone(UTC)
-    return moment.replace(tzinfo=UTC)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from angzarr.adapters.sql.fact_rows import utc
 from angzarr.aggregates.book import Address
 from angzarr.sagas.flags import Step
 from angzarr.sagas.log import Case, Status
@@ -27,7 +27,7 @@ def row_of(case: Case) -> dict[str, Any]:
     """Return the row of *case*."""
     row: dict[str, Any] = {"id": id_text(case.id), "status": case.status.value}
     row |= {name: getattr(case, name) for name in _PLAIN}
-    row |= {name: in_utc(getattr(case, name)) for name in _TIMES}
+    row |= {name: utc(getattr(case, name)) for name in _TIMES}
     row |= {name: text_of(getattr(case, name)) for name in _TEXTS}
     for of in _ADDRESSES:
         address: Address = getattr(case, of)
@@ -38,7 +38,7 @@ def row_of(case: Case) -> dict[str, Any]:
 def case_of_row(row: Mapping[Any, Any]) -> Case:
     """Return the case in *row*, which may lack its rejection."""
     said: dict[str, Any] = {name: row[name] for name in _PLAIN}
-    said |= {name: in_utc(row[name]) for name in _TIMES}
+    said |= {name: utc(row[name]) for name in _TIMES}
     said |= {name: json.loads(row[name]) for name in _TEXTS if name in row}
     for of in _ADDRESSES:
         said[of] = Address(*(json.loads(row[f"{of}_{name}"]) for name in Address._fields))
@@ -55,8 +55,3 @@ def text_of(value: object) -> str:
 def id_text(id: str) -> str:
     """Write *id*, or how one begins, so that what begins alike still does."""
     return json.dumps(id)[1:-1]
-
-
-def in_utc(moment: datetime) -> datetime:
-    """Return *moment* in UTC: SQLite keeps times and gives them back without their zone."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Engine, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.engine import in_transaction, reading
-from angzarr.adapters.sql.rejection_rows import case_of_row, id_text, in_utc, row_of, text_of
+from angzarr.adapters.sql.fact_rows import utc
+from angzarr.adapters.sql.rejection_rows import case_of_row, id_text, row_of, text_of
 from angzarr.adapters.sql.rejection_tables import create_rejection_tables, rejected_commands
 from angzarr.sagas.log import Asked, Case, RejectionLog, Wanted, asked_again, noted
 
@@ -81,7 +82,7 @@ class SqlRejectionLog(RejectionLog):
         if wanted.status is not None:
             found = found.where(_row.status == wanted.status.value)
         if before is not None:
-            place = (in_utc(before[0]), id_text(before[1]))
+            place = (utc(before[0]), id_text(before[1]))
             found = found.where(tuple_(_row.rejected_at, _row.id) < place)
         return self._read(found.order_by(_row.rejected_at.desc(), _row.id.desc()).limit(limit))
 
