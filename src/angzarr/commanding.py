@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from angzarr.adapters.celery.outbox import CeleryOutbox
-from angzarr.aggregates.aggregate import Aggregate, AggregateType, check_event
+from angzarr.aggregates.aggregate import Aggregate, check_event
 from angzarr.aggregates.book import Address, Book, Decision, check_address, root_text
 from angzarr.aggregates.command import Command, check_expected, origin_headers, task_of
 from angzarr.aggregates.deciding import Decider, Mismatch, read
@@ -26,14 +26,9 @@ from angzarr.events.codec import event_type_of, to_json
 from angzarr.events.event import Event, Priority, task_id_for
 from angzarr.per_process import OncePerProcess
 from angzarr.sagas.outbox import Outbox
-from angzarr.sagas.saga import ProcessManager, Saga
 from angzarr.turn_thread import TurnThread
 
 B = TypeVar("B", bound=Aggregate[Any])
-C = TypeVar("C")
-A = TypeVar("A", bound=AggregateType)
-S = TypeVar("S", bound=type[Saga])
-P = TypeVar("P", bound=type[ProcessManager[Any]])
 
 
 class Commanding(Enlisting):

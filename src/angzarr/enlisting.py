@@ -28,7 +28,6 @@ from angzarr.sagas.failure import HANDLER, SagaCompensationFailed
 from angzarr.sagas.rejection import from_event, notification_task
 from angzarr.sagas.saga import ProcessManager, Saga
 
-B = TypeVar("B", bound=Aggregate[Any])
 C = TypeVar("C")
 A = TypeVar("A", bound=AggregateType)
 S = TypeVar("S", bound=type[Saga])
