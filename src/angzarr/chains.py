@@ -15,9 +15,9 @@ from datetime import UTC, timedelta
 from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import AggregateType
-from angzarr.aggregates.book import Decision, EventBooks, Stale, check_address
+from angzarr.aggregates.book import Book, Decision, EventBooks, check_address
 from angzarr.aggregates.command import Command, Origin, id_after, origin_of
-from angzarr.aggregates.deciding import Decider, read, write_of
+from angzarr.aggregates.deciding import Decider, decide_once
 from angzarr.clock import Clock
 from angzarr.delivery.context import Context
 from angzarr.errors import (
@@ -151,24 +151,19 @@ class Chains:
     def _managed(self, kind: type[ProcessManager[Any]], event: Event) -> Decision:
         """Return what the process decided of *event*, kept before anything of it is sent."""
         address = kind.address_for(event)
-        races = self.decider.races()
-        while True:
-            book, decided = read(self.books, kind, address, event.id)
-            if decided is not None:
-                return decided
+
+        def decide(book: Book) -> Decision:
             asked = kind(book)
             origin = Origin(saga=kind.name, source=address, sequence=book.next_sequence)
             found = reaction(asked.react(event), event, kind.name, origin)
-            decision = Decision(
+            return Decision(
                 cause=event.id,
                 events=tuple(asked.events_of(found.events, event)),
                 notes={"commands": written_commands(found.commands)},
             )
-            write = write_of(kind, book, decision, self.clock, expected=book.next_sequence)
-            written = self.books.write(write)
-            if not isinstance(written, Stale):
-                return written.decision
-            races.lost(address)
+
+        races = self.decider.races()
+        return decide_once(self.books, kind, address, event.id, decide=decide, races=races)
 
     def close(self) -> None:
         """Let connections go; safe to call twice."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from angzarr.aggregates.aggregate import AggregateType
 from angzarr.aggregates.book import (
@@ -36,6 +36,8 @@ from angzarr.errors import (
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy, next_delay
 from angzarr.resilience.policies import POLICIES
+
+T = TypeVar("T")
 
 #: Characters of a rejection's reason that are kept.
 MAX_REASON: Final = 4_000
@@ -124,7 +126,7 @@ class Decider:
         expected = None if free else reading.book.next_sequence
         write = write_of(kind, reading.book, decision, self.clock, expected=expected)
         written = self.books.write(replace(write, unsent=self.unsent))
-        return written if isinstance(written, Stale) else written.decision
+        return written if isinstance(written, Stale) else _same(command, written.decision)
 
     def aggregate(self, domain: str) -> AggregateType:
         """Return the class for the aggregates of *domain*; raises UnknownCommand."""
@@ -197,6 +199,32 @@ def read(
     if snapshot is None or kind.reads(snapshot):
         return reading
     return books.read(address, cause=cause, whole=True)
+
+
+def decide_once(
+    books: EventBooks,
+    kind: AggregateType,
+    address: Address,
+    cause: str,
+    *,
+    decide: Callable[[Book], Decision | T],
+    races: Races,
+) -> Decision | T:
+    """Return what was decided of *cause*, or what *decide* makes of the book as it is now.
+
+    A decision is kept, and made anew as long as others append meanwhile; anything else is
+    returned as it is. Raises SequenceConflictError once *races* are lost too often.
+    """
+    while True:
+        book, decided = read(books, kind, address, cause)
+        made = decide(book) if decided is None else decided
+        if made is decided or not isinstance(made, Decision):
+            return made
+        write = write_of(kind, book, made, races.clock, expected=book.next_sequence)
+        written = books.write(write)
+        if not isinstance(written, Stale):
+            return written.decision
+        races.lost(address)
 
 
 def write_of(

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
-from angzarr.aggregates.book import Decision, EventBooks, Stale, Write, check_address
+from angzarr.aggregates.book import Book, Decision, EventBooks, Stale, Write, check_address
 from angzarr.aggregates.command import id_after
-from angzarr.aggregates.deciding import Races, read, write_of
+from angzarr.aggregates.deciding import Races, decide_once
 from angzarr.aggregates.wire_form import address_of
 from angzarr.clock import Clock
 from angzarr.errors import (
@@ -129,23 +129,18 @@ class Compensating:
 
     def _ask(self, kind: AggregateType, rejection: Rejection) -> Decision | Forward | Flags | None:
         """Return what the source answers, or what it had answered: events are kept in its book."""
-        address = rejection.origin.source
-        races = Races(self.policy, self.clock, self.chance)
-        while True:
-            book, decided = read(self.books, kind, address, rejection.id)
-            if decided is not None:  # whatever follows from it may be lost
-                return decided
+
+        def decide(book: Book) -> Decision | Forward | Flags | None:
             check_cause(kind, rejection, book)
             asked = kind(book)
             answer = answer_of(said_of(asked, CompensationContext.of(rejection)))
             if not isinstance(answer, Compensation):
                 return answer
-            decision = _decision(asked, rejection, answer)
-            write = write_of(kind, book, decision, self.clock, expected=book.next_sequence)
-            written = self.books.write(write)
-            if not isinstance(written, Stale):
-                return written.decision
-            races.lost(address)
+            return _decision(asked, rejection, answer)
+
+        races = Races(self.policy, self.clock, self.chance)
+        source = rejection.origin.source
+        return decide_once(self.books, kind, source, rejection.id, decide=decide, races=races)
 
     def _follow(self, rejection: Rejection, decision: Decision) -> Status:
         """Send what the source decided; then do what it asks for besides."""
