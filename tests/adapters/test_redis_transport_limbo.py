@@ -58,16 +58,22 @@ def look_for_strays(channel) -> None:
         channel.give_back_strays()
 
 
-def abandon(channel) -> None:
-    """End *channel*'s worker as SIGKILL does: nothing is said, and the lease runs out."""
-    session = channel._session
+def kill(channel):
+    """End *channel*'s worker as SIGKILL does, nothing is said; return its session's keys."""
+    fetcher, session = channel.fetcher, channel._session
+    channel.fetcher = channel._session = None
     session._ending.set()
     session._wake.set()
+    session._thread.join()  # a renewal under way would bring the lease back
+    session._link.close()
+    if fetcher is not None:
+        channel.connection.cycle.forget(channel)
+        fetcher.doorbell.disconnect()
+    return session.keys
 
 
-def bury(client, channel) -> None:
-    """Let the lease of *channel*'s session end now."""
-    keys = channel._session.keys
+def bury(client, keys) -> None:
+    """Let the lease of the session with *keys* end now."""
     client.delete(keys.lease)
     client.zadd(keys.sessions, {keys.session: 0})
 
@@ -226,14 +232,13 @@ def test_a_session_that_was_buried_fetches_nothing_before_it_is_back_on_the_list
         other.consumer.cancel()
         with looped(server.url, "q", lease=FOR_EVER, owner_lease=lambda: "owner:2") as worker:
             worker.until(lambda: worker.messages, "the message")
-            bury(client, worker.channel)
+            bury(client, worker.channel._session.keys)
             name = worker.channel._session.keys.session
             wait_until(lambda: client.zscore("unacked:owners", name) is None, "the burial")
             client.set("owner:2", "renewed with the claims")
             worker.messages.clear()
             worker.rest(0.5)
-            abandon(worker.channel)
-            worker.channel.fetcher = worker.channel._session = None  # killed
+            kill(worker.channel)
             client.delete("owner:2")
             client.zadd("unacked:owners", {name: 0}, xx=True)  # time goes by
             wait_until(lambda: client.llen("q") == 1, "the message to come back", 5)
@@ -251,7 +256,7 @@ def test_a_list_that_became_something_else_costs_no_message(server, client, by):
             client.set("q", "not a list")
             if by == "others":
                 other.channel._begin_session()
-                bury(client, worker.channel)
+                bury(client, worker.channel._session.keys)
                 time.sleep(SHORT * 3)
                 assert held(client) == 1
             else:
@@ -280,12 +285,10 @@ def test_messages_that_cannot_go_back_keep_no_others_from_it(server, client):
             publish_to(server, queue, ["a"])
             channel = connection.channel()
             channel.basic_get(queue)
-            abandon(channel)
-            bury(client, channel)
+            keys = kill(channel)
+            bury(client, keys)
             if queue == "fine":
-                keys = channel._session.keys
                 client.zadd(keys.sessions, {keys.session: 1})
-            channel.fetcher = channel._session = None  # killed
         client.set("broken", "not a list")
         with connect(server.url, lease=SHORT) as living:
             living.channel()._begin_session()
@@ -302,9 +305,7 @@ def test_a_message_nested_too_deeply_stops_no_judge(server, client):
             channel.basic_get(queue)
             if queue == "q":
                 client.hset(channel._session.keys.unacked, "x:1:2", b"1:q" + deep)
-            abandon(channel)
-            bury(client, channel)
-            channel.fetcher = channel._session = None  # killed
+            bury(client, kill(channel))
         with connect(server.url, lease=SHORT) as living:
             living.channel()._begin_session()
             wait_until(lambda: client.llen("p") == 1, "the other's message", 4)
@@ -326,9 +327,7 @@ def test_an_entry_that_nobody_wrote_keeps_no_others_from_going_back(server, clie
             if queue == "q":
                 place = channel._session.keys.unacked
                 client.hset(place, *odd)
-            abandon(channel)
-            bury(client, channel)
-            channel.fetcher = channel._session = None  # killed
+            bury(client, kill(channel))
         with connect(server.url, lease=SHORT) as living:
             living.channel()._begin_session()
             wait_until(lambda: client.llen("p") == 1, "another's message", 4)
@@ -347,9 +346,7 @@ def test_a_judge_with_a_great_deal_to_give_back_stays_alive_itself(server, clien
         for first in range(0, 20_000, 1000):
             tags = {f"y:{first + n}:1": value for n in range(1000)}
             client.hset(keys.unacked, mapping=tags)
-        abandon(channel)
-        bury(client, channel)
-        channel.fetcher = channel._session = None  # killed
+        bury(client, kill(channel))
         with connect(server.url, lease=SHORT) as living:
             judge = living.channel()
             judge._begin_session()
