@@ -347,7 +347,7 @@ def test_a_judge_with_a_great_deal_to_give_back_stays_alive_itself(server, clien
             tags = {f"y:{first + n}:1": value for n in range(1000)}
             client.hset(keys.unacked, mapping=tags)
         bury(client, kill(channel))
-        with connect(server.url, lease=SHORT) as living:
+        with connect(server.url, lease=2 * SHORT) as living:
             judge = living.channel()
             judge._begin_session()
             lease, gaps = judge._session.keys.lease, 0
