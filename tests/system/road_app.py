@@ -135,6 +135,9 @@ def handle(event: Thing, ctx: Context) -> int:
         time.sleep(event.seconds)
     if event.fate == "slow":
         time.sleep(event.seconds)
+    if event.fate == "gated":
+        while not Path(os.environ["ROAD_JOURNAL"]).with_name("gate").exists():
+            time.sleep(0.05)
     if event.fate == "later" and ctx.attempt == 1:
         raise RetryLater(event.seconds)
     note("handled", n=event.n, attempt=ctx.attempt)
