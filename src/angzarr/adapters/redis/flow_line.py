@@ -38,6 +38,8 @@ MUTE: Final = 3
 _DRAUGHT: Final = 1000
 #: Seconds between two tries to hear what is pushed.
 LEFT_ALONE: Final = 1.0
+#: Before all that the clock tells, which counts from the start of the machine.
+_NEVER: Final = float("-inf")
 #: Seconds that `close` waits for a turn under way.
 FAREWELL: Final = 1.0
 
@@ -85,7 +87,7 @@ class FlowLine:
         self._seldom = Seldom()
         self._version: int | None = None
         self._turned_at = 0.0
-        self._looked_at = 0.0
+        self._looked_at = _NEVER
         self._no_bell_before = 0.0
         self._unheard = 0
 
@@ -178,7 +180,7 @@ class FlowLine:
             return None
         self._version = None  # nothing was heard while there was no bell
         self._unheard = 0
-        self._looked_at = 0.0
+        self._looked_at = _NEVER
         return bell
 
     def _no_bell(self, bell: Connection | None, error: Exception) -> None:
