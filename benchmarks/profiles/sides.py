@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from angzarr import Angzarr
 from angzarr.adapters.celery.riding import Riding
+from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.adapters.structlog.facts import StructlogFactLog
 from angzarr.adapters.structlog.logs import dress
 from angzarr.per_process import OncePerProcess
@@ -77,12 +78,12 @@ def angzarr_side(events: int, *, rides: bool) -> Side:
     )
     cache = CompletedCache(ReadyStore())
     nobody = cast("Any", None)
-    claims = Claims(cache, nobody, nobody, nobody)  # no lease is taken, no fleet or log is told
+    claims = Claims(cache, MemoryOwnerLeases(), nobody, nobody)  # no fleet or log is told
     app._claims = OncePerProcess(lambda: claims)  # noqa: SLF001 - the one seam
     app.conf.task_ignore_result = True
     app.finalize(auto=True)
     assert isinstance(app.road.settler.facts, StructlogFactLog)
-    riding = Riding(app.handlers, cache, app.owner, lambda *given: given)
+    riding = Riding(app.handlers, cache, app.tenure, app.owner, lambda *given: given)
     app.__dict__["riding"] = riding
     board = riding.board if rides else None
     return Side(app, app.tasks[NAME], raw, board, cache._done.clear)  # noqa: SLF001

@@ -52,6 +52,7 @@ from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.taxonomy import Rule, VerdictRule
+from angzarr.resilience.tenure import Tenure
 from angzarr.settings import Settings, load
 from angzarr.turn_thread import TurnThread
 
@@ -113,6 +114,7 @@ class Angzarr(Commanding):
         self._threads: list[TurnThread] = []
         self._schedule = OncePerProcess(lambda: open_schedule(self))
         self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))
+        self._tenure = OncePerProcess(lambda: Tenure(self.claims.leases))
         self._road = OncePerProcess(lambda: build_road(self))
         self._salvage = OncePerProcess(lambda: build_salvage(self))
         self._settlement = OncePerProcess(lambda: build_settlement(self))
@@ -141,6 +143,11 @@ class Angzarr(Commanding):
     def claims(self) -> wiring.Claims:
         """Where this process claims events; its road and its lease share it."""
         return self._claims.get()
+
+    @property
+    def tenure(self) -> Tenure:
+        """Until when this process may rely on the lease of its worker."""
+        return self._tenure.get()
 
     @property
     def schedule(self) -> OpenSchedule:
@@ -237,7 +244,7 @@ class Angzarr(Commanding):
         """
         self.stopping.reset()
         membership = fleet_wiring.membership(self, pool)
-        self._lease = LeaseKeeper(self.claims.leases, self.owner, self.claims.sweep, membership)
+        self._lease = LeaseKeeper(self.tenure, self.owner, self.claims.sweep, membership)
         self._lease.start(self.stopping)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
@@ -256,7 +263,7 @@ class Angzarr(Commanding):
         claims = self.claims
         if claims.make_ending is None:
             return None
-        return Riding(self.handlers, claims.store, self.owner, claims.make_ending)
+        return Riding(self.handlers, claims.store, self.tenure, self.owner, claims.make_ending)
 
     def board(self, messages: Sequence[Any]) -> None:
         """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""
@@ -281,6 +288,7 @@ class Angzarr(Commanding):
             self._lease = None
         self._close_road()
         self._claims.forget()
+        self._tenure.forget()
         for made in ("owner", "riding"):
             self.__dict__.pop(made, None)
 

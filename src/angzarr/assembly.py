@@ -192,6 +192,7 @@ def _pipeline(app: Any, judge: Judge, hold: Hold, hooks: Hooks, undoing: Undoing
     return Pipeline(
         handlers=app.handlers,
         store=store,
+        tenure=app.tenure,
         admission=Admission(
             switching=Switching(
                 switches=app.flow.switches,

@@ -9,8 +9,9 @@ only then may the event run again. Each rule rests on a guarantee:
   connection, may wait for its next try.
 * A worker that was killed, and a child that was: what it had not settled by then.
 * A worker that was frozen beyond its lease counts as dead (decisions 2): what it had not settled
-  when it was frozen; its runs may overlap with their successors'. What it had claimed and not yet
-  begun it begins when it goes on, though others may have handled it: *stale* runs.
+  when it was frozen; its runs may overlap with their successors'. What it was just about to begin
+  it begins the moment it goes on, though others may have handled it: *stale* runs. What it had
+  only claimed it asks about first.
 * A worker that was stopped finishes or gives back (decisions 16): a run without an end mark is
   excused, one with an end mark only if it was held for a server that was away, or if the stop
   took so long that it was cut at its deadline.
@@ -32,6 +33,8 @@ from chaos.history import FAILED, Run
 
 #: Seconds after its end mark within which a run is settled and acknowledged, on a slow machine.
 SETTLE: Final = 2.0
+#: Seconds in which a process that goes on writes down what it was just about to begin.
+AT_ONCE: Final = 0.5
 #: Seconds after which a server that is back is noticed at the latest (`hold.LONGEST_WAIT`).
 RETURN: Final = 5.0
 #: Seconds of Redis's absence from which on leases (8 s, renewed every 2 s) may have ended.
@@ -90,11 +93,11 @@ class Circumstances:
         return next(found, None)
 
     def is_stale(self, run: Run) -> bool:
-        """Tell whether *run* may go by a claim from before its worker was frozen."""
+        """Tell whether *run* was about to begin when its worker was frozen."""
         return any(
             one.what is What.FROZEN
             and one.worker == run.worker
-            and one.start <= run.began <= one.end + SETTLE
+            and one.start <= run.began <= one.end + AT_ONCE
             for one in self.disturbances
         )
 

@@ -233,6 +233,29 @@ def test_a_frozen_angzarr_worker_whose_event_was_taken_over_is_fenced(road):
     assert len(_completed(road)) == 1, "one claim, which the successor completed"
 
 
+def test_a_worker_that_wakes_begins_nothing_that_others_took_over(road):
+    """It had claimed with its fetch what was behind the two that it ran when it was frozen."""
+    with road.worker("--prefetch-multiplier", "4") as frozen:
+        for n in range(6):
+            fate = {"fate": "slow", "seconds": 1.0} if n < SLOTS else {}
+            road.app.publish(road.module.Thing(n=n, **fate), id=f"frozen-{n}")
+        road.wait_ran("handle", SLOTS)
+        wait_for(lambda: road.text().count("] received") == 6, 5, "all to be fetched")
+        os.killpg(frozen.pid, signal.SIGSTOP)
+        try:
+            with road.worker():
+                wait_for(lambda: len(handled(road)) == 6, 30, "the other to handle all")
+                os.killpg(frozen.pid, signal.SIGCONT)
+                road.wait_ran("handled", 6 + SLOTS)
+                road.app.publish(road.module.Thing(n=9), id="at last")
+                wait_for(lambda: 9 in handled(road), 30, "what comes now")
+                wait_for(lambda: "taken over" in road.text(), 10, "it to find out")
+        finally:
+            os.killpg(frozen.pid, signal.SIGCONT)
+    runs = Counter(line["n"] for line in road.ran("handle"))
+    assert runs == {n: 2 if n < SLOTS else 1 for n in (*range(6), 9)}
+
+
 def _completed(site) -> list[dict]:
     with redis.Redis.from_url(site.environment["ANGZARR_STORE"], decode_responses=True) as client:
         hashes = [client.hgetall(key) for key in client.scan_iter("*:idempotency:*", _type="hash")]

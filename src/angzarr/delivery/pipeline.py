@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -58,6 +58,7 @@ from angzarr.errors import (
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.taxonomy import Classification
+from angzarr.resilience.tenure import Tenure
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -78,6 +79,7 @@ class Pipeline:
 
     handlers: Handlers
     store: claims.IdempotencyStore
+    tenure: Tenure
     admission: Admission
     caller: Caller
     results: Results
@@ -177,13 +179,35 @@ class Pipeline:
     def _ask(self, delivery: Delivery, claim: claims.Claim) -> claims.ClaimAnswer:
         """Return the store's answer to *claim*, which may be sent any number of times."""
         for pause in (*(ASKED_AGAIN if delivery.position.hop else ()), None):
-            (answer,) = self.hold.until_done(
-                lambda: self.store.claim([claim]), what="claim it", event_id=delivery.event.id
+            answer = self.hold.until_done(
+                lambda: self._answered(claim), what="claim it", event_id=delivery.event.id
             )
             if pause is None or not isinstance(answer, claims.InProgress):
                 break
             self.clock.sleep(pause)
         return answer
+
+    def _answered(self, claim: claims.Claim) -> claims.ClaimAnswer:
+        """Return the answer to *claim*, which nobody can take for a dead worker's from now on."""
+        sure_until = self.tenure.secured(claim.owner)
+        (answer,) = self.store.claim([claim])
+        if isinstance(answer, claims.Claimed):
+            return replace(answer, sure_until=sure_until)
+        return answer
+
+    def _holds(self, delivery: Delivery, claimed: claims.Claimed) -> bool:
+        """Tell whether *delivery* holds its event still; asks if its lease may have ended since.
+
+        Whoever else claimed the event meanwhile took this worker for dead (decisions 2).
+        """
+
+        def ask() -> bool:
+            self.tenure.secured(delivery.owner)
+            return self.store.owns(delivery.key, delivery.token)
+
+        if not self.tenure.is_over(claimed.sure_until):
+            return True
+        return self.hold.until_done(ask, what="ask for it", event_id=delivery.event.id)
 
     def _duplicate(self, result: str) -> Duplicate:
         try:
@@ -212,6 +236,8 @@ class Pipeline:
     def _begin(self, steps: Steps, claimed: claims.Claimed, run: Run) -> Outcome:
         """Run it, the last start that it has beside no other one: an undo may kill, too."""
         starts, delivery = claimed.starts, steps.delivery
+        if not self._holds(delivery, claimed):
+            return Postponed(delay=IN_PROGRESS_WAIT, why="taken over", claimed=False)
         if claimed.steps or delivery.redelivered:
             self.undoing.meet(steps, left_some=claimed.steps)
         unsettled = starts if delivery.rides else starts - 1

@@ -17,7 +17,7 @@ owner's change does nothing and says so. `idempotency_rules` holds the transitio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -63,6 +63,8 @@ class Claimed:
     starts: int = 1
     #: Whether earlier runs may have left finished steps in the log beside the record.
     steps: bool = False
+    #: Until when its owner's lease runs for certain, see `Tenure`; said by who asked.
+    sure_until: float = field(default=float("inf"), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,12 +80,12 @@ def test_a_repetition_of_a_repetition_is_seen_past_a_cut_run():
     assert kinds(*runs, around=killed) == [rules.REPEATED, rules.REPEATED]
 
 
-def test_a_frozen_worker_may_begin_what_it_had_claimed_when_it_goes_on():
+def test_a_frozen_worker_may_begin_what_it_was_about_to_begin_the_moment_it_goes_on():
     runs = [a_run(5, 6, worker="w2"), a_run(15.1, 15.2, worker="w1")]
     frozen = around(disturbed(What.FROZEN, 3.0, 15.0))
     assert kinds(*runs) == [rules.REPEATED]
     assert kinds(*runs, around=frozen) == []
-    late = [runs[0], a_run(18, 19, worker="w1")]
+    late = [runs[0], a_run(15.6, 16, worker="w1")]
     assert kinds(*late, around=frozen) == [rules.REPEATED]
     behind = [a_run(5, 6, FAILED, worker="w2"), a_run(7, 8, attempt=2, hop=1, worker="w2")]
     assert kinds(*behind, a_run(15.1, 15.2, FAILED), around=frozen) == []

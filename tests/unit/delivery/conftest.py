@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -43,6 +43,7 @@ from angzarr.resilience.guarded import Guard, guards
 from angzarr.resilience.policies import POLICIES
 from angzarr.resilience.policy_rules import policy_rules
 from angzarr.resilience.taxonomy import ILLNESS, classify
+from angzarr.resilience.tenure import LEASE, Tenure
 
 
 @dataclass
@@ -138,9 +139,17 @@ class _Facts:
 
 
 class _Store(MemoryIdempotencyStore):
-    """A memory store that writes its endings into the journal."""
+    """A memory store that writes its endings into the journal, and questions down."""
 
     journal: Journal
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.asked = []
+
+    def owns(self, key, token):
+        self.asked.append(key)
+        return super().owns(key, token)
 
     def settle(self, key, token, ending):
         self.journal.entries.append(type(ending).__name__.lower())
@@ -174,6 +183,11 @@ class World:
         self.domains = Domains()
         self.time_limits = {}
         self.leases.renew("w1", timedelta(days=30))
+        self.tenure = self.tenure_of(timedelta(days=30))
+
+    def tenure_of(self, span):
+        """Return a tenure by the clock of this world."""
+        return Tenure(self.leases, span=span, monotonic=lambda: self.clock.now().timestamp())
 
     def handler(self, call, name="h", **options):
         def bind(delivery, context):
@@ -208,7 +222,7 @@ class World:
             here=self.here, time_over=TimeIsOver,
         )  # fmt: skip
         pipeline = Pipeline(
-            handlers=self.handlers, store=self.store,
+            handlers=self.handlers, store=self.store, tenure=self.tenure,
             admission=Admission(
                 switching=Switching(
                     switches=self.switches, domain=self.domains.of_delivery, chance=lambda: 0.0
@@ -246,6 +260,21 @@ class World:
         self.tokens += 1
         args, kwargs, _ = json.loads(message.body)
         return read(message, args=args, kwargs=kwargs, token=f"t{self.tokens}", owner=owner)
+
+    def boarded(self):
+        """Return a delivery of the usual event that was claimed when it was fetched."""
+        self.tenure = self.tenure_of(LEASE)
+        delivery = self.delivery()
+        sure_until = self.tenure.renew(delivery.owner)
+        (answer,) = self.store.claim([replace(delivery.claim, counted=False)])
+        return replace(delivery, answer=replace(answer, sure_until=sure_until))
+
+    def rival(self):
+        """Return what another worker is answered that claims the usual event now."""
+        return self.store.claim([self.delivery(owner="w2").claim])
+
+    def last_token(self):
+        return f"t{self.tokens}"
 
     def take(self, message=None, **made):
         return self.road().take(self.delivery(message, **made))

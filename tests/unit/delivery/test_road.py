@@ -23,8 +23,9 @@ from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import DecodeError, GivenBack, GiveUp, Postpone, RetryLater, Skip
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
-from angzarr.resilience.idempotency import Position, Wait
+from angzarr.resilience.idempotency import Claimed, InProgress, Position, Wait
 from angzarr.resilience.taxonomy import Category, Verdict, VerdictRule
+from angzarr.resilience.tenure import LEASE
 
 TWICE = Policy(
     name="twice", base=timedelta(seconds=1), max_delay=timedelta(seconds=9), max_attempts=2
@@ -216,6 +217,47 @@ def test_a_copy_whose_event_stays_in_anothers_hands_keeps_its_slot_for_100_ms_at
     outcome = world.take(world.message(**{names.HOP: 1}))
     assert outcome == Postponed(delay=timedelta(seconds=2), why="in progress", claimed=False)
     assert world.clock.now() - began <= SLEPT
+
+
+def test_what_was_taken_over_while_its_process_stood_still_does_not_begin(world):
+    """It was claimed with its fetch, and its worker, which was frozen then, counted as dead."""
+    world.handler(lambda _data, _context: pytest.fail("must not run"))
+    stale = world.boarded()
+    world.clock.sleep(LEASE)
+    world.leases.renew("w2", LEASE)
+    (taken,) = world.store.claim([_claim_of(world.delivery(owner="w2"))])
+    assert isinstance(taken, Claimed)
+    outcome = world.road().take(stale)
+    assert outcome == Postponed(delay=timedelta(seconds=2), why="taken over", claimed=False)
+    assert world.last_copy().headers[names.HOP] == 0
+    assert world.store.owns(stale.key, world.last_token())
+
+
+def test_what_nobody_took_over_meanwhile_begins_and_nobody_can_any_more(world):
+    ran = []
+    world.handler(lambda data, _context: ran.append(world.rival()))
+    stale = world.boarded()
+    world.clock.sleep(LEASE)
+    assert isinstance(world.road().take(stale), Handled)
+    assert ran == [[InProgress()]]
+
+
+def test_what_is_claimed_when_no_lease_runs_is_nobodys_to_take_over(world):
+    """Its store was away for longer than its lease, and no renewal came through yet."""
+    ran = []
+    world.handler(lambda data, _context: ran.append(world.rival()))
+    world.tenure = world.tenure_of(LEASE)
+    world.leases.end("w1")
+    assert isinstance(world.take(), Handled)
+    assert ran == [[InProgress()]]
+
+
+def test_a_claim_that_is_safe_costs_no_question(world):
+    world.handler(lambda _data, _context: None)
+    ridden = world.boarded()
+    world.clock.sleep(LEASE / 2)
+    assert isinstance(world.road().take(ridden), Handled)
+    assert world.store.asked == []
 
 
 def test_a_dead_workers_event_is_taken_over_and_its_start_counted(world):

@@ -119,6 +119,7 @@ def killed(world, call):
     becomes(world, lambda data, context: (call(data, context), exit_now()))
     with pytest.raises(SystemExit):
         world.take(owner="killed")
+    world.leases.end("killed")
     world.handlers._by_name["h"] = handler
 
 
@@ -340,6 +341,7 @@ def test_what_could_not_be_undone_waits_for_the_next_failure_and_not_for_the_nex
     becomes(world, lambda data, context: (shop.place(steps=["refund"])(data, context), exit_now()))
     with pytest.raises(SystemExit):
         world.take(copy, owner="w0")
+    world.leases.end("w0")
     becomes(world, lambda _data, _context: "fine")
     assert isinstance(world.take(copy), Handled)
     assert shop.undone == []

@@ -252,4 +252,5 @@ class RoadConsumer(Consumer):
             properties,
             info,
             ride and sent_as(ride.answer),
+            ride.sure_until if ride else 0.0,
         )

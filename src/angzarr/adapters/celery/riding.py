@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from angzarr.adapters.celery.shape import check_headers, checked_body
@@ -28,6 +28,7 @@ from angzarr.resilience.idempotency import (
     Release,
     key_for,
 )
+from angzarr.resilience.tenure import Tenure
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.worker")
@@ -47,6 +48,8 @@ class Ride(NamedTuple):
     token: str
     key: str
     answer: ClaimAnswer
+    #: Until when the claim holds for certain, see `Tenure`.
+    sure_until: float
 
 
 class LeftToAck(str):
@@ -69,6 +72,7 @@ class Riding:
 
     handlers: Handlers
     store: IdempotencyStore
+    tenure: Tenure
     owner: str
     make_ending: MakeEnding
     seldom: Seldom = field(default_factory=Seldom)
@@ -79,13 +83,14 @@ class Riding:
         if not boarding:
             return
         try:
+            sure_until = self.tenure.secured(self.owner)
             answers = self.store.claim([claim for _, claim in boarding])
         except Unavailable as error:
             if self.seldom.now("made"):
                 _log.warning("claims_not_made_together: each is made when it runs (%s)", error)
             return
         for (message, claim), answer in zip(boarding, answers, strict=True):
-            setattr(message, RIDE, Ride(claim.token, claim.key, answer))
+            setattr(message, RIDE, Ride(claim.token, claim.key, answer, sure_until))
 
     def alight(self, rides: Sequence[Ride]) -> None:
         """Free the claims of what goes back to the broker and was not begun.
@@ -152,6 +157,12 @@ def sent_as(answer: ClaimAnswer) -> int | ClaimAnswer:
     return answer.starts if isinstance(answer, Claimed) and not answer.steps else answer
 
 
-def answer_in(sent: int | ClaimAnswer | None) -> ClaimAnswer | None:
-    """Return the answer that `sent_as` sent."""
-    return Claimed(starts=sent) if isinstance(sent, int) else sent
+def answer_in(sent: int | ClaimAnswer | None, sure_until: float) -> ClaimAnswer | None:
+    """Return the answer that `sent_as` sent, of a claim that holds for certain until then."""
+    match sent:
+        case int():
+            return Claimed(starts=sent, sure_until=sure_until)
+        case Claimed():
+            return replace(sent, sure_until=sure_until)
+        case _:
+            return sent

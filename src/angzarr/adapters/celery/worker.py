@@ -21,13 +21,12 @@ from angzarr.adapters.celery import result_backend
 from angzarr.adapters.celery.membership import Membership
 from angzarr.delivery.cut import BLADE
 from angzarr.errors import ConfigurationError, StoreUnavailable
-from angzarr.resilience.idempotency import OwnerLeases
+from angzarr.resilience.tenure import LEASE, Tenure
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.worker")
 
-#: How long an owner counts as alive after its last sign of life, and how often it gives one (2).
-LEASE = timedelta(seconds=8)
+#: How often an owner gives a sign of life (2).
 RENEWED_EVERY = timedelta(seconds=2)
 #: How long after a renewal failed the next is tried: until one works, whatever this worker claims
 #: looks like a dead worker's.
@@ -101,13 +100,13 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        leases: OwnerLeases,
+        tenure: Tenure,
         owner: str,
         sweep: Callable[[], object] | None = None,
         membership: Membership | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._leases = leases
+        self._tenure = tenure
         self._sweep = sweep
         self._membership = membership
         self._monotonic = monotonic
@@ -134,7 +133,7 @@ class LeaseKeeper:
         self._ended.set()
         atexit.unregister(self.end)
         try:
-            self._leases.end(self._owner)
+            self._tenure.end(self._owner)
         except StoreUnavailable:
             _log.warning("owner_lease_not_ended: it ends by itself within %s", LEASE)
 
@@ -160,7 +159,7 @@ class LeaseKeeper:
             self._membership.renew()
 
     def _renew(self) -> bool:
-        return self._try(lambda: self._leases.renew(self._owner, LEASE), "owner_lease_not_renewed")
+        return self._try(lambda: self._tenure.renew(self._owner), "owner_lease_not_renewed")
 
     def _try(self, step: Callable[[], object], failed: str) -> bool:
         """Return whether *step* worked; the thread must outlive whatever goes wrong in it."""

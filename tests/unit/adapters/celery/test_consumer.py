@@ -115,7 +115,7 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     put, acknowledged = [], []
     app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
     store = app.settlement._road.store
-    riding = Riding(app.handlers, store, app.owner, lambda *_: None)
+    riding = Riding(app.handlers, store, app.tenure, app.owner, lambda *_: None)
     message = SimpleNamespace(
         headers={"task": "t", "id": "a"}, body=json.dumps([[], {}, {}]),
         payload=[[], {}, {}], content_type="application/json", content_encoding="utf-8",

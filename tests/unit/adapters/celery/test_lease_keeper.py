@@ -9,6 +9,7 @@ import pytest
 from angzarr.adapters.celery import worker
 from angzarr.adapters.celery.worker import LeaseKeeper
 from angzarr.errors import StoreUnavailable
+from angzarr.resilience.tenure import Tenure
 
 
 class Leases:
@@ -38,7 +39,7 @@ def _quick(monkeypatch):
 
 def test_a_worker_that_starts_while_the_store_is_away_waits_for_its_lease():
     leases = Leases(failures=5)
-    keeper = LeaseKeeper(leases, "me")
+    keeper = LeaseKeeper(Tenure(leases), "me")
     keeper.start(lambda: False)
     assert leases.renewed >= 1, "it may claim now: others see that it lives"
     keeper.end()
@@ -48,7 +49,7 @@ def test_a_worker_that_starts_while_the_store_is_away_waits_for_its_lease():
 def test_a_worker_that_is_stopped_waits_no_longer():
     leases = Leases(failures=10**9)
     asked = iter([False, False, True])
-    keeper = LeaseKeeper(leases, "me")
+    keeper = LeaseKeeper(Tenure(leases), "me")
     keeper.start(lambda: next(asked))
     keeper.end()
     assert leases.renewed == 0
@@ -66,7 +67,7 @@ class Waits:
 
 
 def test_a_lease_that_could_not_be_renewed_is_tried_again_soon():
-    keeper = LeaseKeeper(Leases(failures=2), "me", monotonic=lambda: 0.0)
+    keeper = LeaseKeeper(Tenure(Leases(failures=2)), "me", monotonic=lambda: 0.0)
     keeper._ended = waits = Waits(4)
     keeper._keep()
     usual, soon = worker.RENEWED_EVERY.total_seconds(), worker.RETRIED_EVERY.total_seconds()
@@ -74,7 +75,7 @@ def test_a_lease_that_could_not_be_renewed_is_tried_again_soon():
 
 
 def test_an_outage_is_one_line_a_minute(caplog):
-    keeper = LeaseKeeper(Leases(failures=50), "me")
+    keeper = LeaseKeeper(Tenure(Leases(failures=50)), "me")
     keeper.start(lambda: False)
     keeper.end()
     said = [one for one in caplog.records if "owner_lease_not_renewed" in one.message]
@@ -94,7 +95,7 @@ class Register:
 
 def test_a_slow_register_does_not_put_the_next_renewal_off():
     slow = Register(takes=1.5)
-    keeper = LeaseKeeper(Leases(), "me", membership=slow, monotonic=lambda: slow.time)
+    keeper = LeaseKeeper(Tenure(Leases()), "me", membership=slow, monotonic=lambda: slow.time)
     keeper._ended = waits = Waits(2)
     keeper._keep()
     assert waits.seconds == [0.5, 0.5, 0.5]
@@ -106,7 +107,7 @@ def test_a_slow_register_does_not_put_the_next_renewal_off():
 
 def test_the_fleet_is_told_at_once_and_behind_each_renewal_that_worked():
     register, leases = Register(), Leases(failures=2)
-    keeper = LeaseKeeper(leases, "me", membership=register, monotonic=lambda: 0.0)
+    keeper = LeaseKeeper(Tenure(leases), "me", membership=register, monotonic=lambda: 0.0)
     keeper._ended = Waits(4)
     keeper._keep()
     assert (register.renewed, leases.renewed) == (3, 2)
@@ -118,7 +119,7 @@ def test_another_failure_does_not_silence_a_lease_that_is_lost(caplog):
         raise RuntimeError(msg)
 
     leases = Leases()
-    keeper = LeaseKeeper(leases, "me", sweep)
+    keeper = LeaseKeeper(Tenure(leases), "me", sweep)
     keeper._ended = Waits(30)
     keeper._keep()
     leases.failures = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +26,7 @@ from angzarr.resilience.idempotency import (
     Conflict,
     InProgress,
 )
+from angzarr.resilience.tenure import Tenure
 
 
 def nothing(*_args):
@@ -50,9 +52,14 @@ def store(leases):
 
 
 @pytest.fixture
-def riding(app, store):
+def tenure(leases):
+    return Tenure(leases)
+
+
+@pytest.fixture
+def riding(app, store, tenure):
     app.task(name="t", lazy=False)(nothing)
-    return Riding(app.handlers, store, "me", lambda *made: made)
+    return Riding(app.handlers, store, tenure, "me", lambda *made: made)
 
 
 def message(task_id="1", args=(1,), *, task="t", redelivered=False, **headers):
@@ -116,8 +123,8 @@ def test_what_is_malformed_is_not_claimed_since_it_is_never_run(riding, malforme
     assert ride_of(malformed) is None
 
 
-def test_a_store_that_is_away_leaves_the_claim_to_the_run(riding):
-    alone = Riding(riding.handlers, Away(), "me", riding.make_ending)
+def test_a_store_that_is_away_leaves_the_claim_to_the_run(riding, tenure):
+    alone = Riding(riding.handlers, Away(), tenure, "me", riding.make_ending)
     alone.board([given := message()])
     assert ride_of(given) is None
 
@@ -130,28 +137,31 @@ def test_a_duplicate_is_told_what_it_is(riding, store, leases):
     assert ride_of(other).answer == Conflict()
 
 
-def test_what_another_worker_runs_is_in_progress(riding, leases):
-    from datetime import timedelta
+def test_what_is_claimed_while_no_lease_runs_is_nobodys_to_take_over(riding, leases):
+    leases.end("me")
+    riding.board([first := message("1")])
+    riding.board([again := message("1")])
+    assert ride_of(first).answer == Claimed(starts=0)
+    assert ride_of(first).sure_until > time.monotonic()
+    assert ride_of(again).answer == InProgress()
 
-    leases.renew("me", timedelta(minutes=1))
+
+def test_what_another_worker_runs_is_in_progress(riding):
     riding.board([message("1")])
     riding.board([again := message("1")])
     assert ride_of(again).answer == InProgress()
 
 
-def test_what_goes_back_unbegun_can_be_claimed_by_another_worker_at_once(riding, store, leases):
-    from datetime import timedelta
-
-    leases.renew("me", timedelta(minutes=1))
+def test_what_goes_back_unbegun_can_be_claimed_by_another_worker_at_once(riding):
     riding.board([given := message("1")])
     alight(SimpleNamespace(riding=riding), [given, message("without a claim")])
     riding.board([again := message("1")])
     assert ride_of(again).answer == Claimed(starts=0)
 
 
-def test_claims_that_cannot_be_freed_do_not_stop_the_messages(riding):
+def test_claims_that_cannot_be_freed_do_not_stop_the_messages(riding, tenure):
     riding.board([given := message("1")])
-    Riding(riding.handlers, Away(), "me", riding.make_ending).alight([ride_of(given)])
+    Riding(riding.handlers, Away(), tenure, "me", riding.make_ending).alight([ride_of(given)])
 
 
 def test_the_acknowledgement_is_told_which_claim_ends_with_it(riding):
@@ -166,8 +176,10 @@ def test_the_acknowledgement_is_told_which_claim_ends_with_it(riding):
     [Claimed(starts=0), Claimed(starts=2), Claimed(starts=1, steps=True), InProgress(), Conflict()],
 )
 def test_an_answer_reaches_the_child_as_it_is(answer):
-    assert answer_in(pickle.loads(pickle.dumps(sent_as(answer)))) == answer  # noqa: S301 - our own
-    assert answer_in(None) is None
+    there = answer_in(pickle.loads(pickle.dumps(sent_as(answer))), 7.0)  # noqa: S301 - our own
+    assert there == answer
+    assert getattr(there, "sure_until", 7.0) == 7.0
+    assert answer_in(None, 7.0) is None
 
 
 def test_a_completion_reaches_the_parent_with_the_result():

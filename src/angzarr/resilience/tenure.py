@@ -1,0 +1,68 @@
+"""Tenure: until when a process may rely on its owner's lease, by its own clock (decisions 2).
+
+Claims hold while the lease of their owner runs. A process that stood still for longer, or whose
+store was away for longer, may have lost them without a word: before it runs what it claimed then,
+it has to ask. So that it need not ask each time it remembers until when the lease runs for certain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from angzarr.resilience.idempotency import OwnerLeases
+
+#: How long an owner counts as alive after its last sign of life (2).
+LEASE: Final = timedelta(seconds=8)
+
+
+class Tenure:
+    """One for each process of a worker. Safe to use from threads.
+
+    *monotonic* counts for all processes of a machine from the same moment, as `time.monotonic`
+    does: one process may judge by it what another one found.
+    """
+
+    def __init__(
+        self,
+        leases: OwnerLeases,
+        *,
+        span: timedelta = LEASE,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._leases = leases
+        self._span = span
+        self._monotonic = monotonic
+        self._known = ("", float("-inf"))
+
+    def renew(self, owner: str) -> float:
+        """Renew *owner*'s lease and return until when it runs at least; raises StoreUnavailable."""
+        began = self._monotonic()  # the store counts from when it hears of it, which is later
+        self._leases.renew(owner, self._span)
+        until = began + self._span.total_seconds()
+        self._known = (owner, until)
+        return until
+
+    def end(self, owner: str) -> None:
+        """End *owner*'s lease; raises StoreUnavailable."""
+        self._known = ("", float("-inf"))
+        self._leases.end(owner)
+
+    def secured(self, owner: str) -> float:
+        """Return until when *owner*'s lease runs at least; renew it if that is soon, or unknown.
+
+        Mostly no round trip; raises StoreUnavailable.
+        """
+        known, until = self._known
+        left = until - self._monotonic()
+        return (
+            until
+            if known == owner and left * 2 >= self._span.total_seconds()
+            else self.renew(owner)
+        )
+
+    def is_over(self, until: float) -> bool:
+        """Tell whether a lease that ran *until* then may have ended since."""
+        return self._monotonic() >= until
