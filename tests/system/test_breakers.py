@@ -94,7 +94,7 @@ def test_an_outage_costs_few_calls_no_attempt_and_no_event(site, pool):
         wait_for(lambda: site.text().count("half_open_failed") >= 3, 30, "more probes")
         beside(site, "ill").unlink()
         probes = site.text().count("half_open_failed")
-        wait_for(lambda: len(well(site)) == EVENTS, 60, "all to be handled")
+        wait_for(lambda: len(well(site)) == EVENTS, 100, "all to be handled")
     # What opened it, what the other three slots had begun, and a probe each second.
     assert len(ill(site)) <= MIN_CALLS + 3 + probes + 1
     assert not buried(site)

@@ -59,7 +59,7 @@ def postgresql(tmp_path):
 def test_a_worker_goes_on_when_its_postgresql_stood_by_for_a_while(make_site, postgresql, pool):
     site = make_site(store=postgresql.url, ANGZARR_FACTS__URL=postgresql.url)
     with site.worker(pool=pool):
-        publish(site, range(EVENTS), fate="slow", seconds=0.05)
+        publish(site, range(EVENTS), fate="slow", seconds=0.2)
         wait_handled(site, 5)
         postgresql.stand_by()
         before = len(handled(site))

@@ -13,7 +13,7 @@ import pytest
 from redis_servers import LOOPBACK, PrivateRedis, wait_until
 from system.conftest import wait_for
 
-EVENTS = 60
+EVENTS = 40
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def forgetful(tmp_path):
 
 def publish(site, numbers):
     for n in numbers:
-        event = site.module.Thing(n=n, fate="slow", seconds=0.05)
+        event = site.module.Thing(n=n, fate="slow", seconds=0.2)
         site.app.publish(event, id=f"{site.module.PREFIX}-{n}")
 
 

@@ -127,6 +127,7 @@ def test_an_edit_of_one_person_is_sent_once_another_who_saw_it_approves_it(site,
         with pytest.raises(urllib.error.HTTPError) as unseen:
             api(f"{where}/approve", {}, **bob, **saw)
         assert unseen.value.code == 428
+        unseen.value.close()
         told = api(where, **bob)
         shown = told["edit_review"]
         assert [one["pointer"] for one in shown["changes"]] == ["/n"]
