@@ -134,7 +134,8 @@ def managers():
 
 
 @pytest.fixture
-def make_app():
+def make_app(facts_url, monkeypatch):
+    monkeypatch.setenv("ANGZARR_FACTS__URL", facts_url)
     with apps(broker="memory://", store="memory://", books="memory://") as make:
         yield make
 
@@ -371,7 +372,8 @@ def test_whoever_sends_a_command_needs_neither_its_aggregate_nor_books():
         assert app._chains.made() is None
 
 
-def test_a_process_of_sagas_needs_no_books(monkeypatch):
+def test_a_process_of_sagas_needs_no_books(facts_url, monkeypatch):
+    monkeypatch.setenv("ANGZARR_FACTS__URL", facts_url)
     with apps(broker="memory://", store="memory://") as make:
         app = make()
         app.saga("seating", source="player")(sagas())

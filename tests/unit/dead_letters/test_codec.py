@@ -103,7 +103,7 @@ mismatches = st.builds(Mismatch, _UINT32, _UINT32, st.integers(-(2**31), 2**31 -
 
 RESERVED = {
     "id", "letter_id", "original_queue", "tenant_id", "entity_id", "trace_id", "event_id",
-    "event_type", *(fact.key for fact in keys._FACTS),
+    "event_type", keys.REDACTED, keys.SIGNATURE, *(fact.key for fact in keys._FACTS),
 }  # fmt: skip
 
 
