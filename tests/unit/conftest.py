@@ -8,12 +8,16 @@ from tests.apps import apps
 
 @pytest.fixture(scope="session")
 def facts_url(tmp_path_factory):
-    """Where their facts are kept: by default that would be the folder that tests are run from."""
     return f"sqlite:///{tmp_path_factory.mktemp('facts')}/facts.db"
 
 
 @pytest.fixture
-def make_app(facts_url, monkeypatch):
+def facts_elsewhere(facts_url, monkeypatch):
+    """Keep facts out of the folder that tests are run from, where they are kept by default."""
     monkeypatch.setenv("ANGZARR_FACTS__URL", facts_url)
+
+
+@pytest.fixture
+def make_app(facts_elsewhere):
     with apps(broker="memory://", store="memory://") as make:
         yield make

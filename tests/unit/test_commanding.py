@@ -134,8 +134,7 @@ def managers():
 
 
 @pytest.fixture
-def make_app(facts_url, monkeypatch):
-    monkeypatch.setenv("ANGZARR_FACTS__URL", facts_url)
+def make_app(facts_elsewhere):
     with apps(broker="memory://", store="memory://", books="memory://") as make:
         yield make
 
@@ -372,8 +371,7 @@ def test_whoever_sends_a_command_needs_neither_its_aggregate_nor_books():
         assert app._chains.made() is None
 
 
-def test_a_process_of_sagas_needs_no_books(facts_url, monkeypatch):
-    monkeypatch.setenv("ANGZARR_FACTS__URL", facts_url)
+def test_a_process_of_sagas_needs_no_books(facts_elsewhere):
     with apps(broker="memory://", store="memory://") as make:
         app = make()
         app.saga("seating", source="player")(sagas())
@@ -643,7 +641,7 @@ _tasks = ("command.player.Reserve", "command.table.Seat", "notification.player",
           "saga.seating.Reserved", "process.fulfilment.Reserved")  # fmt: skip
 
 
-def test_whatever_a_queue_brings_comes_to_an_end(tmp_path):
+def test_whatever_a_queue_brings_comes_to_an_end(facts_elsewhere, tmp_path):
     """None is given back or waited for: every one is handled, skipped or a letter."""
     path = tmp_path / "angzarr.yaml"
     path.write_text(json.dumps({"poison_wave": {"enabled": False}}))  # it would keep them all
