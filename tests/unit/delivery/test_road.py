@@ -20,7 +20,15 @@ from angzarr.delivery.outcome import (
     Superseded,
 )
 from angzarr.delivery.schedule import SLEPT
-from angzarr.errors import DecodeError, GivenBack, GiveUp, Postpone, RetryLater, Skip
+from angzarr.errors import (
+    DecodeError,
+    GivenBack,
+    GiveUp,
+    Postpone,
+    RetryLater,
+    Skip,
+    StoreUnavailable,
+)
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.idempotency import Claimed, InProgress, Position, Wait
@@ -181,7 +189,7 @@ def test_a_letter_goes_where_it_is_read_and_its_event_keeps_its_own_domain(world
 def test_an_event_in_another_workers_hands_is_postponed_on_the_same_hop(world):
     world.handler(lambda _data, _context: None)
     held = world.delivery()
-    world.store.claim([_claim_of(held)])
+    world.store.claim([held.claim])
     outcome = world.take()
     assert outcome == Postponed(delay=timedelta(seconds=2), why="in progress", claimed=False)
     assert world.last_copy().headers[names.HOP] == 0
@@ -194,7 +202,7 @@ def test_a_copy_that_comes_before_its_predecessor_ended_its_claim_waits_for_that
     ran = []
     world.handler(lambda _data, context: ran.append(context.attempt))
     before = world.delivery()
-    world.store.claim([_claim_of(before)])
+    world.store.claim([before.claim])
     began, sleep = world.clock.now(), world.clock.sleep
 
     def sleep_while_it_ends(span):
@@ -212,7 +220,7 @@ def test_a_copy_that_comes_before_its_predecessor_ended_its_claim_waits_for_that
 
 def test_a_copy_whose_event_stays_in_anothers_hands_keeps_its_slot_for_100_ms_at_most(world):
     world.handler(lambda _data, _context: pytest.fail("must not run"))
-    world.store.claim([_claim_of(world.delivery())])
+    world.store.claim([world.delivery().claim])
     began = world.clock.now()
     outcome = world.take(world.message(**{names.HOP: 1}))
     assert outcome == Postponed(delay=timedelta(seconds=2), why="in progress", claimed=False)
@@ -225,7 +233,7 @@ def test_what_was_taken_over_while_its_process_stood_still_does_not_begin(world)
     stale = world.boarded()
     world.clock.sleep(LEASE)
     world.leases.renew("w2", LEASE)
-    (taken,) = world.store.claim([_claim_of(world.delivery(owner="w2"))])
+    (taken,) = world.store.claim([world.delivery(owner="w2").claim])
     assert isinstance(taken, Claimed)
     outcome = world.road().take(stale)
     assert outcome == Postponed(delay=timedelta(seconds=2), why="taken over", claimed=False)
@@ -265,7 +273,7 @@ def test_a_dead_workers_event_is_taken_over_and_its_start_counted(world):
     world.handler(lambda _data, context: runs.append(context.delivery.token))
     world.leases.renew("w0", timedelta(seconds=8))
     dead = world.delivery(owner="w0")
-    world.store.claim([_claim_of(dead)])
+    world.store.claim([dead.claim])
     world.clock.sleep(timedelta(seconds=9))
     assert isinstance(world.take(), Handled)
     assert runs == ["t2"]
@@ -275,7 +283,7 @@ def died(world, times, **made):
     """Let *times* workers die that had begun with an event."""
     for start in range(times):
         world.leases.renew(f"dead{start}", timedelta(seconds=1))
-        world.store.claim([_claim_of(world.delivery(owner=f"dead{start}", **made))])
+        world.store.claim([world.delivery(owner=f"dead{start}", **made).claim])
         world.clock.sleep(timedelta(seconds=2))
 
 
@@ -322,7 +330,7 @@ def test_earlier_starts_run_side_by_side(world):
 def test_the_late_owner_publishes_nothing_and_says_so(world):
     def slow(_data, _context):
         world.leases.end("w0")
-        world.store.claim([_claim_of(world.delivery(owner="w1"))])
+        world.store.claim([world.delivery(owner="w1").claim])
         raise ConnectionResetError
 
     world.leases.renew("w0", timedelta(days=1))
@@ -390,8 +398,6 @@ def test_a_refused_letter_is_put_again_until_it_is_confirmed(world):
 
 
 def test_a_store_that_is_away_holds_the_message_and_runs_it_once(world, monkeypatch):
-    from angzarr.errors import StoreUnavailable
-
     runs, away = [], [StoreUnavailable("away")] * 3
     claim = world.store.claim
 
@@ -404,6 +410,42 @@ def test_a_store_that_is_away_holds_the_message_and_runs_it_once(world, monkeypa
     world.handler(lambda data, _context: runs.append(data))
     assert isinstance(world.take(), Handled)
     assert runs == ["data"]
+
+
+@pytest.mark.parametrize("boarded", [True, False])
+@pytest.mark.parametrize(("where", "verb"), [("leases", "renew"), ("store", "owns")])
+def test_a_store_that_is_away_when_a_lease_is_not_sure_holds_the_message(
+    world, monkeypatch, boarded, where, verb
+):
+    ran, away, asked = [], [StoreUnavailable("away")] * 3, []
+    world.handler(lambda data, _context: ran.append(data))
+    delivery = world.boarded() if boarded else world.delivery()
+    world.tenure = world.tenure_of(LEASE)
+    world.clock.sleep(LEASE)
+    ask = getattr(getattr(world, where), verb)
+
+    def flaky(*about):
+        asked.append(about)
+        if away:
+            raise away.pop()
+        return ask(*about)
+
+    monkeypatch.setattr(getattr(world, where), verb, flaky)
+    assert isinstance(world.road().take(delivery), Handled)
+    assert ran == ["data"]
+    assert len(asked) == (4 if boarded or verb == "renew" else 0), "what is claimed now is sure"
+
+
+def test_a_worker_that_stops_while_it_asks_for_its_claim_gives_the_message_back(world, monkeypatch):
+    world.handler(lambda _data, _context: pytest.fail("must not run"))
+    stale = world.boarded()
+    world.clock.sleep(LEASE)
+    monkeypatch.setattr(world.store, "owns", raising(StoreUnavailable("away")))
+    world.stop = True
+    with pytest.raises(GivenBack):
+        world.road().take(stale)
+    (again,) = world.store.claim([world.delivery(owner="w2").claim])
+    assert again == Claimed(starts=1), "its claim has ended, and it counted no start"
 
 
 def test_a_worker_that_stops_while_it_holds_gives_back_and_counts_no_start(world):
@@ -521,18 +563,7 @@ def test_a_hook_that_raises_fails_no_delivery(world):
     assert isinstance(world.take(), Handled)
 
 
-def _claim_of(delivery):
-    from angzarr.resilience.idempotency import Claim
-
-    return Claim(
-        key=delivery.key, token=delivery.token, owner=delivery.owner,
-        position=delivery.position, fingerprint=delivery.fingerprint,
-    )  # fmt: skip
-
-
 def test_an_ending_whose_reply_was_lost_is_not_mistaken_for_a_fence(world, monkeypatch):
-    from angzarr.errors import StoreUnavailable
-
     settle, lost = world.store.settle, [True, True]
 
     def lossy(key, token, ending):
