@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -179,20 +179,14 @@ class Pipeline:
     def _ask(self, delivery: Delivery, claim: claims.Claim) -> claims.ClaimAnswer:
         """Return the store's answer to *claim*, which may be sent any number of times."""
         for pause in (*(ASKED_AGAIN if delivery.position.hop else ()), None):
-            answer = self.hold.until_done(
-                lambda: self._answered(claim), what="claim it", event_id=delivery.event.id
+            (answer,) = self.hold.until_done(
+                lambda: self.tenure.claim(self.store, [claim]),
+                what="claim it",
+                event_id=delivery.event.id,
             )
             if pause is None or not isinstance(answer, claims.InProgress):
                 break
             self.clock.sleep(pause)
-        return answer
-
-    def _answered(self, claim: claims.Claim) -> claims.ClaimAnswer:
-        """Return the answer to *claim*, which nobody can take for a dead worker's from now on."""
-        sure_until = self.tenure.secured(claim.owner)
-        (answer,) = self.store.claim([claim])
-        if isinstance(answer, claims.Claimed):
-            return replace(answer, sure_until=sure_until)
         return answer
 
     def _holds(self, delivery: Delivery, claimed: claims.Claimed) -> bool:

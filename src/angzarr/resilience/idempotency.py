@@ -63,7 +63,7 @@ class Claimed:
     starts: int = 1
     #: Whether earlier runs may have left finished steps in the log beside the record.
     steps: bool = False
-    #: Until when its owner's lease runs for certain, see `Tenure`; said by who asked.
+    #: Until when its owner's lease runs for certain; `Tenure.claim` says it, and no store.
     sure_until: float = field(default=float("inf"), compare=False)
 
 

@@ -8,11 +8,18 @@ it has to ask. So that it need not ask each time it remembers until when the lea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from angzarr.resilience.idempotency import OwnerLeases
+from angzarr.resilience.idempotency import (
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    IdempotencyStore,
+    OwnerLeases,
+)
 
 #: How long an owner counts as alive after its last sign of life (2).
 LEASE: Final = timedelta(seconds=8)
@@ -57,11 +64,21 @@ class Tenure:
         """
         known, until = self._known
         left = until - self._monotonic()
-        return (
-            until
-            if known == owner and left * 2 >= self._span.total_seconds()
-            else self.renew(owner)
-        )
+        if known == owner and left * 2 >= self._span.total_seconds():
+            return until
+        return self.renew(owner)
+
+    def claim(self, store: IdempotencyStore, claims: Sequence[Claim]) -> list[ClaimAnswer]:
+        """Return *store*'s answers to *claims* of one owner, whose lease is secured before.
+
+        Nobody can take what is claimed for a dead worker's; each says until when that is certain.
+        Raises StoreUnavailable.
+        """
+        sure_until = self.secured(claims[0].owner)
+        return [
+            replace(answer, sure_until=sure_until) if isinstance(answer, Claimed) else answer
+            for answer in store.claim(claims)
+        ]
 
     def is_over(self, until: float) -> bool:
         """Tell whether a lease that ran *until* then may have ended since."""

@@ -252,5 +252,4 @@ class RoadConsumer(Consumer):
             properties,
             info,
             ride and sent_as(ride.answer),
-            ride.sure_until if ride else 0.0,
         )

@@ -45,8 +45,6 @@ class Envelope(NamedTuple):
     delivery_info: Mapping[str, Any]
     #: What the claim was answered that was made with the fetch; None: not claimed yet (Riding).
     answer: Any = None
-    #: Until when that claim holds for certain (Tenure).
-    sure_until: float = 0.0
 
     def message(self, queue: str) -> Message:
         """Return the raw message, which was first sent to *queue*."""

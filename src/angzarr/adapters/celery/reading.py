@@ -22,7 +22,7 @@ def delivery_of(
         token=envelope.token,
         owner=envelope.owner,
         redelivered=bool(envelope.delivery_info.get("redelivered")),
-        answer=answer_in(envelope.answer, envelope.sure_until),
+        answer=answer_in(envelope.answer),
         ack_follows=ack_follows,
     )
 

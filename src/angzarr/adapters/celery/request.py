@@ -73,7 +73,6 @@ class RoadRequest(Request):
             request["properties"],
             self._delivery_info,
             self._ride and sent_as(self._ride.answer),
-            self._ride.sure_until if self._ride else 0.0,
         )
         self._hand_on_decoded()
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.delivery.delivery import fingerprint_of, position_of
@@ -48,8 +48,6 @@ class Ride(NamedTuple):
     token: str
     key: str
     answer: ClaimAnswer
-    #: Until when the claim holds for certain, see `Tenure`.
-    sure_until: float
 
 
 class LeftToAck(str):
@@ -83,14 +81,13 @@ class Riding:
         if not boarding:
             return
         try:
-            sure_until = self.tenure.secured(self.owner)
-            answers = self.store.claim([claim for _, claim in boarding])
+            answers = self.tenure.claim(self.store, [claim for _, claim in boarding])
         except Unavailable as error:
             if self.seldom.now("made"):
                 _log.warning("claims_not_made_together: each is made when it runs (%s)", error)
             return
         for (message, claim), answer in zip(boarding, answers, strict=True):
-            setattr(message, RIDE, Ride(claim.token, claim.key, answer, sure_until))
+            setattr(message, RIDE, Ride(claim.token, claim.key, answer))
 
     def alight(self, rides: Sequence[Ride]) -> None:
         """Free the claims of what goes back to the broker and was not begun.
@@ -152,17 +149,20 @@ def alight(app: Any, messages: Sequence[Any]) -> None:
         app.riding.alight(rides)
 
 
-def sent_as(answer: ClaimAnswer) -> int | ClaimAnswer:
-    """Return *answer* as it goes to a child: the usual one is a number, which pickles best."""
-    return answer.starts if isinstance(answer, Claimed) and not answer.steps else answer
+#: The usual answer as it goes to a child: its numbers, which pickle best.
+_Numbers: TypeAlias = tuple[int, float]
 
 
-def answer_in(sent: int | ClaimAnswer | None, sure_until: float) -> ClaimAnswer | None:
-    """Return the answer that `sent_as` sent, of a claim that holds for certain until then."""
-    match sent:
-        case int():
-            return Claimed(starts=sent, sure_until=sure_until)
-        case Claimed():
-            return replace(sent, sure_until=sure_until)
-        case _:
-            return sent
+def sent_as(answer: ClaimAnswer) -> _Numbers | ClaimAnswer:
+    """Return *answer* as it goes to a child."""
+    if isinstance(answer, Claimed) and not answer.steps:
+        return answer.starts, answer.sure_until
+    return answer
+
+
+def answer_in(sent: _Numbers | ClaimAnswer | None) -> ClaimAnswer | None:
+    """Return the answer that `sent_as` sent."""
+    if isinstance(sent, tuple):
+        starts, sure_until = sent
+        return Claimed(starts=starts, sure_until=sure_until)
+    return sent

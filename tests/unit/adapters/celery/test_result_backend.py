@@ -14,7 +14,7 @@ from angzarr import VerdictRule
 from angzarr.adapters.celery import result_backend
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.result_backend import ack_follows, bound_retries
-from angzarr.adapters.celery.riding import LeftToAck
+from angzarr.adapters.celery.riding import LeftToAck, sent_as
 from angzarr.resilience.category import Category
 from angzarr.resilience.idempotency import AlreadyCompleted, Claim, Claimed, key_for
 from angzarr.resilience.verdict import Verdict
@@ -139,11 +139,12 @@ def traced(app, task):
     """Run a message with a riding claim through Celery's tracer; return what the parent is told."""
     task_id, token = str(uuid.uuid4()), uuid.uuid4().hex
     claim = Claim(key=key_for(task.name, task_id), token=token, owner=app.owner, counted=False)
-    assert app.road.store.claim([claim]) == [Claimed(starts=0)]
+    (answer,) = app.tenure.claim(app.road.store, [claim])
+    assert answer == Claimed(starts=0)
     headers = {"id": task_id, "task": task.name}
     envelope = Envelope(
         token, app.owner, dumps([(), {}, {}]), "application/json", "utf-8", headers, {},
-        {"exchange": "", "routing_key": app.conf.task_default_queue}, 0,
+        {"exchange": "", "routing_key": app.conf.task_default_queue}, sent_as(answer),
     )  # fmt: skip
     request = {
         **headers, FIELD: envelope, "args": (), "kwargs": {}, "delivery_info": {}, "retries": 0,
