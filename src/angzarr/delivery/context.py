@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from angzarr.delivery.compensation import CompensationAction
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.turn import Turn
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
@@ -78,6 +79,8 @@ class Context:
     make_retries: Callable[[Policy | str], StepRetries] = no_retries
     steps: FinishedSteps = field(default_factory=NoSteps)
     make_final: Callable[[Exception], bool] = lambda _error: True
+    #: The event's turn in its lane; None: its handler takes events as they come, or runs eagerly.
+    turn: Turn | None = None
 
     def breaker(self, name: str, *, key: object = None) -> BreakerGuard:
         """Return the breaker *name*, for one call inside the handler: ``with ctx.breaker("crm"):``.

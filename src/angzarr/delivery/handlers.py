@@ -10,6 +10,7 @@ from typing import Any
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DuplicateHandler
+from angzarr.ordering.order import Order
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.guarded import Guard
 from angzarr.resilience.limit import Limit
@@ -39,6 +40,8 @@ class Handler:
     #: Called in its place while one of them is open (spec D5).
     fallback: Bind | None = None
     queue: str | None = None
+    #: In which order it takes events; None: as they come.
+    order: Order | None = None
     #: The handler or task that undoes what this one did, by name; it takes the same event.
     compensation: str | None = None
     #: Whether running it twice does no harm: then "server" errors are retried (decisions 26).
@@ -59,6 +62,7 @@ class Handlers:
 
     _by_name: dict[str, Handler] = field(default_factory=dict)
     _by_type: dict[str, list[Handler]] = field(default_factory=dict)
+    _ordered: dict[str, list[Handler]] = field(default_factory=dict)
 
     def add(self, handler: Handler) -> None:
         """Register *handler*; raises DuplicateHandler if its name is taken."""
@@ -69,7 +73,10 @@ class Handlers:
             )
             raise DuplicateHandler(msg)
         self._by_name[handler.name] = handler
-        if handler.event_type is not None:
+        if handler.order is not None:
+            for domain in handler.order.domains:
+                self._ordered.setdefault(domain, []).append(handler)
+        elif handler.event_type is not None:
             self._by_type.setdefault(handler.event_type, []).append(handler)
 
     def get(self, name: str) -> Handler | None:
@@ -77,8 +84,12 @@ class Handlers:
         return self._by_name.get(name)
 
     def of_type(self, event_type: str) -> Sequence[Handler]:
-        """Return every handler of *event_type*, in order of registration."""
+        """Return every handler of *event_type* that takes events as they come, in order."""
         return tuple(self._by_type.get(event_type, ()))
+
+    def ordered(self, domain: str) -> Sequence[Handler]:
+        """Return every ordered handler of *domain*'s events, in order of registration."""
+        return tuple(self._ordered.get(domain, ()))
 
     def domains(self) -> Mapping[str, list[Handler]]:
         """Return the handlers of each domain that some handler names."""

@@ -1,0 +1,56 @@
+"""Order: what a handler says of the order in which it takes events (spec D8, P3). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from angzarr.aggregates.book import Address, check_address
+from angzarr.errors import DecodeError, InvalidDomainName, InvalidRoot
+from angzarr.events.event import Event
+from angzarr.ordering.lane import Lane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """An ordered handler is sent every event of its domains and takes those of `types`.
+
+    The others only move its lanes.
+    """
+
+    domains: frozenset[str]
+    types: frozenset[str]
+    #: The sequence with which aggregates begin.
+    first: int = 0
+    #: Whether a run of the handler moves its lane itself, in the transaction of its effects.
+    moves: bool = False
+
+
+def lane_of(event: Event, handler: str, order: Order) -> Lane:
+    """Return the lane of *event*; raises DecodeError for one that has no place in any."""
+    if event.domain is None or event.root is None or event.sequence is None:
+        msg = (
+            f"{handler} takes the events of an aggregate in order, and this one says no"
+            f" {_missing(event)}: publish it with domain, root and sequence"
+        )
+        raise DecodeError(msg)
+    if event.domain not in order.domains:
+        listed = ", ".join(sorted(order.domains))
+        msg = f"{handler} takes the events of {listed}, and this one is of {event.domain!r:.80}"
+        raise DecodeError(msg)
+    if event.sequence < order.first:
+        msg = (
+            f"the sequence {event.sequence} is before {order.first}, with which aggregates begin"
+            f" for {handler}: register it with the first_sequence that its publishers use"
+        )
+        raise DecodeError(msg)
+    try:
+        address = check_address(Address(event.domain, event.root, event.edition or ""))
+    except (InvalidDomainName, InvalidRoot) as error:
+        raise DecodeError(str(error)) from error
+    return Lane(handler, address, order.first)
+
+
+def _missing(event: Event) -> str:
+    return " and no ".join(
+        name for name in ("domain", "root", "sequence") if getattr(event, name) is None
+    )
