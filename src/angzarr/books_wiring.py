@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple
+import weakref
+from typing import Final, NamedTuple
 
 from angzarr.aggregates.book import EventBooks
+from angzarr.aggregates.event_store import EventStore
 from angzarr.errors import ConfigurationError
 from angzarr.sagas.log import RejectionLog
 from angzarr.settings import Settings
@@ -24,6 +26,10 @@ class Shelves(NamedTuple):
         self.rejections.close()
 
 
+#: Those in memory, by the identity of their settings: all that an app opens are the same.
+_IN_MEMORY: Final[dict[int, Shelves]] = {}
+
+
 def open_shelves(settings: Settings, broker: str) -> Shelves:
     """Return where *settings* keep event books; connects when first used.
 
@@ -31,9 +37,7 @@ def open_shelves(settings: Settings, broker: str) -> Shelves:
     """
     url = check_books(settings, broker)
     if url == "memory://":
-        books = importlib.import_module("angzarr.adapters.memory.books").MemoryEventBooks()
-        log = importlib.import_module("angzarr.adapters.memory.rejections").MemoryRejectionLog()
-        return Shelves(books, log)
+        return _in_memory(settings)
     engines = importlib.import_module("angzarr.adapters.sql.shared_engine").ENGINES
     sql_books = importlib.import_module("angzarr.adapters.sql.books")
     sql_log = importlib.import_module("angzarr.adapters.sql.rejections")
@@ -45,14 +49,33 @@ def open_shelves(settings: Settings, broker: str) -> Shelves:
     )
 
 
+def open_event_store(settings: Settings, broker: str) -> EventStore:
+    """Return what reads all event books that *settings* name; connects when first used.
+
+    To be closed. Raises ConfigurationError, MissingExtra.
+    """
+    url = check_books(settings, broker)
+    if url == "memory://":
+        memory = importlib.import_module("angzarr.adapters.memory.event_store")
+        in_memory: EventStore = memory.MemoryEventStore(_in_memory(settings).books)
+        return in_memory
+    engines = importlib.import_module("angzarr.adapters.sql.shared_engine").ENGINES
+    store = importlib.import_module("angzarr.adapters.sql.event_store").SqlEventStore
+    with extra("psycopg"):
+        lent = engines.borrow(url)
+    in_sql: EventStore = store(lent.engine, close=lent.close)
+    return in_sql
+
+
 def check_books(settings: Settings, broker: str) -> str:
     """Return the URL of the event books; raises ConfigurationError where not all share them."""
     embedded = is_embedded(broker)
     url = settings.books or (EMBEDDED if embedded else None)
     if url is None:
         msg = (
-            "aggregates and process managers keep event books, and no database is configured for"
-            " them: set books, e.g. books: postgresql+psycopg://localhost/angzarr or ANGZARR_BOOKS"
+            "aggregates and process managers keep event books, which projections are rebuilt from,"
+            " and no database is configured for them: set books, e.g."
+            " books: postgresql+psycopg://localhost/angzarr or ANGZARR_BOOKS"
         )
         raise ConfigurationError(msg)
     one_host = embedded or broker.startswith("filesystem")
@@ -64,3 +87,13 @@ def check_books(settings: Settings, broker: str) -> str:
         )
         raise ConfigurationError(msg)
     return url
+
+
+def _in_memory(settings: Settings) -> Shelves:
+    key = id(settings)
+    if key not in _IN_MEMORY:
+        books = importlib.import_module("angzarr.adapters.memory.books").MemoryEventBooks()
+        log = importlib.import_module("angzarr.adapters.memory.rejections").MemoryRejectionLog()
+        weakref.finalize(settings, _IN_MEMORY.pop, key, None)
+        _IN_MEMORY[key] = Shelves(books, log)
+    return _IN_MEMORY[key]

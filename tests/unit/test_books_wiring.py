@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -10,6 +11,7 @@ from angzarr import books_wiring
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.sql.books import SqlEventBooks
 from angzarr.aggregates.book import Address, Decision, Write
+from angzarr.aggregates.event_store import Head
 from angzarr.errors import ConfigurationError
 from angzarr.settings import load
 
@@ -102,6 +104,45 @@ def test_one_who_closes_leaves_the_database_to_others(tmp_path):
     one.close()
     assert two.books.read(place, cause="c-1").decision == Decision(cause="c-1")
     two.close()
+
+
+def test_the_event_store_reads_the_books_of_an_app_that_keeps_them_in_memory():
+    settings, other = (load({"books": "memory://"}, None) for _ in range(2))
+    shelves = books_wiring.open_shelves(settings, "memory://")
+    place = Address("player", "p-1")
+    shelves.books.write(Write(address=place, decision=Decision(cause="c-1")))
+    assert books_wiring.open_shelves(settings, "memory://").books is shelves.books
+    store = books_wiring.open_event_store(settings, "memory://")
+    assert store.heads(["player"], None, 9) == [Head(place, 0)]
+    assert books_wiring.open_event_store(other, "memory://").heads(["player"], None, 9) == []
+
+
+def test_books_in_memory_go_with_their_settings():
+    before = len(books_wiring._IN_MEMORY)
+    settings = load({"books": "memory://"}, None)
+    books_wiring.open_shelves(settings, "memory://")
+    assert len(books_wiring._IN_MEMORY) == before + 1
+    del settings
+    gc.collect()
+    assert len(books_wiring._IN_MEMORY) == before
+
+
+def test_the_event_store_reads_the_books_in_a_database_and_is_closed_twice(tmp_path):
+    settings = load({"books": f"sqlite:///{tmp_path / 'books.db'}"}, None)
+    store = books_wiring.open_event_store(settings, "memory://")
+    assert list(tmp_path.iterdir()) == [], "nothing was connected to yet"
+    shelves = books_wiring.open_shelves(settings, "memory://")
+    place = Address("player", "p-1")
+    shelves.books.write(Write(address=place, decision=Decision(cause="c-1")))
+    shelves.close()
+    assert store.heads(["player"], None, 9) == [Head(place, 0)]
+    store.close()
+    store.close()
+
+
+def test_without_books_there_is_no_event_store():
+    with pytest.raises(ConfigurationError, match="which projections are rebuilt from"):
+        books_wiring.open_event_store(load({}, None), "redis://")
 
 
 def test_a_server_that_is_away_is_no_reason_to_refuse():

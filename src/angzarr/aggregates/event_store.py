@@ -33,9 +33,7 @@ class EventStore(Protocol):
     """Reads the books. All verbs raise StoreUnavailable. Safe to use from threads."""
 
     @abstractmethod
-    def heads(
-        self, domains: Sequence[str], after: Address | None, limit: int, /
-    ) -> Sequence[Head]:
+    def heads(self, domains: Sequence[str], after: Address | None, limit: int, /) -> Sequence[Head]:
         """Return where the books of *domains* are, in an order of addresses, those behind *after*.
 
         The order is the store's own, and stays as it is.

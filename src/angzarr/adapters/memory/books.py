@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
 
 from angzarr.aggregates.book import (
     Address,
@@ -25,9 +26,13 @@ from angzarr.aggregates.book import (
 from angzarr.clock import Clock, SystemClock
 from angzarr.events.event import Event
 
+A = TypeVar("A")
+
 
 @dataclass(slots=True)
-class _Shelf:
+class Shelf:
+    """One book, and what was decided there."""
+
     events: list[Event] = field(default_factory=list)
     decisions: dict[str, Decision] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -38,7 +43,7 @@ class MemoryEventBooks(EventBooks):
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._shelves: dict[Address, _Shelf] = {}
+        self._shelves: dict[Address, Shelf] = {}
         self._unsent: dict[tuple[Address, str], datetime] = {}
         self._lock = threading.Lock()
 
@@ -63,7 +68,7 @@ class MemoryEventBooks(EventBooks):
     def write(self, write: Write, /) -> Answer:
         """Keep a decision and append its events."""
         with self._lock:
-            shelf = self._shelves.setdefault(write.address, _Shelf())
+            shelf = self._shelves.setdefault(write.address, Shelf())
             cause, first = write.decision.cause, len(shelf.events)
             if cause in shelf.decisions:
                 return Kept(shelf.decisions[cause], anew=False)
@@ -91,6 +96,11 @@ class MemoryEventBooks(EventBooks):
         """Note that what was decided of *cause* is sent."""
         with self._lock:
             self._unsent.pop((address, cause), None)
+
+    def visit(self, look: Callable[[Mapping[Address, Shelf]], A], /) -> A:
+        """Return what *look* makes of all books while nobody writes; it must keep none of them."""
+        with self._lock:
+            return look(self._shelves)
 
     def close(self) -> None:
         """Do nothing: what is here is kept."""

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+from tests.contracts.event_store import EventStoreContract
+
+from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventStore
+
+
+class TestMemoryEventStore(EventStoreContract):
+    @pytest.fixture
+    def books(self):
+        return MemoryEventBooks()
+
+    @pytest.fixture
+    def store(self, books):
+        return MemoryEventStore(books)
