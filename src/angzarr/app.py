@@ -83,6 +83,7 @@ class Angzarr(Commanding):
         retry: Mapping[str, Any] | None = None,
         routes: Mapping[str, Any] | None = None,
         flow: Mapping[str, Any] | None = None,
+        ordering: Mapping[str, Any] | None = None,
         config: str | os.PathLike[str] | None = None,
         rules: Sequence[Rule] = (),
         verdicts: Sequence[VerdictRule] = (),
@@ -99,6 +100,7 @@ class Angzarr(Commanding):
             "retry": retry and dict(retry),
             "routes": routes and dict(routes),
             "flow": flow and dict(flow),
+            "ordering": ordering and dict(ordering),
         }
         self.settings: Settings = load(given, config)
         self.policy_rules = self.settings.retry.policy_rules()

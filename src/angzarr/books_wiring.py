@@ -11,7 +11,7 @@ from angzarr.aggregates.event_store import EventStore
 from angzarr.errors import ConfigurationError
 from angzarr.sagas.log import RejectionLog
 from angzarr.settings import Settings
-from angzarr.wiring import EMBEDDED, extra, is_embedded
+from angzarr.wiring import EMBEDDED, check_shared, extra, is_embedded
 
 
 class Shelves(NamedTuple):
@@ -69,8 +69,7 @@ def open_event_store(settings: Settings, broker: str) -> EventStore:
 
 def check_books(settings: Settings, broker: str) -> str:
     """Return the URL of the event books; raises ConfigurationError where not all share them."""
-    embedded = is_embedded(broker)
-    url = settings.books or (EMBEDDED if embedded else None)
+    url = settings.books or (EMBEDDED if is_embedded(broker) else None)
     if url is None:
         msg = (
             "aggregates and process managers keep event books, which projections are rebuilt from,"
@@ -78,14 +77,7 @@ def check_books(settings: Settings, broker: str) -> str:
             " books: postgresql+psycopg://localhost/angzarr or ANGZARR_BOOKS"
         )
         raise ConfigurationError(msg)
-    one_host = embedded or broker.startswith("filesystem")
-    if (url.startswith("memory") and not embedded) or (url.startswith("sqlite") and not one_host):
-        kind = url.split(":", 1)[0]
-        msg = (
-            f"{kind} keeps event books for one host or process only, a broker serves many:"
-            " set books to postgresql+psycopg://…"
-        )
-        raise ConfigurationError(msg)
+    check_shared(url, broker, "event books", "books")
     return url
 
 

@@ -21,6 +21,7 @@ from angzarr.analysis_section import AnalysisSettings
 from angzarr.dashboard_section import DashboardSettings
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
+from angzarr.ordering_section import OrderingSettings
 from angzarr.saga_section import SECTION as SAGA
 from angzarr.saga_section import VARIABLES, SagaCompensationSettings, with_short
 from angzarr.sections import (
@@ -58,6 +59,7 @@ class Settings(BaseSettings):
     ledger_migrate: bool = True
     #: A database for the event books of aggregates and process managers.
     books: str | None = Field(default=None, repr=False)
+    ordering: OrderingSettings = OrderingSettings()
     prefix: str = "angzarr"
     dlq: DeadLetterSettings = DeadLetterSettings()
     facts: FactSettings = FactSettings()

@@ -200,6 +200,22 @@ def is_embedded(broker: str) -> bool:
     return broker.startswith("memory")
 
 
+def check_shared(url: str, broker: str, what: str, key: str) -> None:
+    """Refuse a *url* for *what* that not all would share whom *broker* serves; *key* says it.
+
+    Raises ConfigurationError.
+    """
+    embedded = is_embedded(broker)
+    one_host = embedded or broker.startswith("filesystem")
+    if (url.startswith("memory") and not embedded) or (url.startswith("sqlite") and not one_host):
+        kind = url.split(":", 1)[0]
+        msg = (
+            f"{kind} keeps {what} for one host or process only, a broker serves many:"
+            f" set {key} to postgresql+psycopg://…"
+        )
+        raise ConfigurationError(msg)
+
+
 def open_hooks(transport: str) -> list[Hook]:
     """Return the hooks that every app has: the log lines, and OpenTelemetry's API."""
     log = importlib.import_module("angzarr.adapters.structlog.hook")
