@@ -8,7 +8,7 @@ from typing import Any
 
 from angzarr import letter_wiring, wiring
 from angzarr.adapters.celery.publisher import transport_of
-from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
 from angzarr.settings import Settings
 
@@ -97,8 +97,19 @@ def check_compensations(handlers: Handlers) -> None:
         if name is None:
             continue
         undoing = handlers.get(name)
-        if undoing is None or handler.name in (name, undoing.compensation):
-            back = "is itself" if name == handler.name else "names it in turn"
-            why = "is not registered with this app" if undoing is None else back
+        why = _useless(handler, undoing)
+        if why:
             msg = f"the compensation of {handler.name}, {name!r}, {why}: name another handler"
             raise ConfigurationError(msg)
+
+
+def _useless(handler: Handler, undoing: Handler | None) -> str:
+    """Return why *undoing* cannot undo what *handler* did, or an empty string."""
+    if undoing is None:
+        return "is not registered with this app"
+    if undoing is handler:
+        return "is itself"
+    if undoing.compensation == handler.name:
+        return "names it in turn"
+    # What is to be undone is one event, and its lane would wait for all that were before it.
+    return "takes events in order" if undoing.order is not None else ""

@@ -6,19 +6,26 @@ import inspect
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 from celery import Celery
 from celery.exceptions import Ignore
 from kombu import Queue
 
-from angzarr.adapters.celery.binding import event_binding, event_decoder, task_binding
-from angzarr.adapters.celery.task import RoadTask
+from angzarr.adapters.celery.binding import (
+    event_binding,
+    event_decoder,
+    of_types,
+    task_binding,
+    task_fallback,
+)
+from angzarr.adapters.celery.task import RoadTask, with_road
 from angzarr.delivery.compensation import Undos
 from angzarr.delivery.handlers import Bind, Handler, Handlers
 from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.codec import event_type_of
 from angzarr.events.event import check_domain
+from angzarr.ordering.order import Order, order_by, refuse_order
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.guarded import Named, guards
 from angzarr.resilience.limit import Limit, Limited, limits_of
@@ -58,6 +65,8 @@ class Registering(Celery):
         verdicts: Sequence[VerdictRule] = (),
         max_age: timedelta = timedelta(days=1),
         name: str | None = None,
+        ordered_by: Literal["root"] | None = None,
+        first_sequence: int = 0,
         **task_options: Any,
     ) -> Callable[[Callable[..., Any]], Any]:
         """Register a function, sync or async, for the events of a type: ``f(event[, ctx])``.
@@ -68,13 +77,14 @@ class Registering(Celery):
         breaker, several, or a mapping of names to the errors that each counts; *fallback* is
         called in its place while one is open; *compensation* another handler, or its name, that
         takes the same event and undoes what this one did, when a person says so; *limit* a
-        `Limit`, the name of one in the settings,
-        or several; *task_options* go to Celery. Raises DuplicateHandler, InvalidDomainName or
-        ConfigurationError at once.
+        `Limit`, the name of one in the settings, or several; *ordered_by* "root" has it take the
+        events of each aggregate of *domain* in order, from *first_sequence* on; *task_options* go
+        to Celery. Raises DuplicateHandler, InvalidDomainName or ConfigurationError at once.
         """
         event_type = event_type_of(event)
         if domain is not None:
             check_domain(domain)
+        order = order_by(ordered_by, domain, event_type, first_sequence)
 
         def register(function: Callable[..., Any]) -> Any:
             decode = event_decoder(function, event)
@@ -96,6 +106,7 @@ class Registering(Celery):
                 rules=rules,
                 verdicts=verdicts,
                 max_age=max_age,
+                order=order,
                 **task_options,
             )
 
@@ -144,9 +155,18 @@ class Registering(Celery):
         rules: Sequence[Rule] = (),
         verdicts: Sequence[VerdictRule] = (),
         max_age: timedelta = timedelta(days=1),
+        order: Order | None = None,
         **task_options: Any,
     ) -> Any:
-        """Register the handler *name*, which runs what *bind* binds, and *function* as its task."""
+        """Register the handler *name*, which runs what *bind* binds, and *function* as its task.
+
+        With an *order* it is sent every event of its domains, and *bind* is asked of those of its
+        types only.
+        """
+        refuse_order(task_options)
+        if order is not None:
+            bind = of_types(bind, order.types)
+            fallback = fallback and of_types(fallback, order.types)
         self.handlers.add(
             Handler(
                 name=name,
@@ -160,6 +180,7 @@ class Registering(Celery):
                 limits=self._limits(limit),
                 fallback=fallback,
                 queue=queue,
+                order=order,
                 compensation=compensation,
                 idempotent=idempotent,
                 rules=tuple(rules),
@@ -205,6 +226,7 @@ class Registering(Celery):
         Celery shares an app's tasks with every other app of the process; two apps that happen to
         use one name would then run each other's functions. ``shared=True`` brings it back.
         """
+        refuse_order(options)
         options.setdefault("shared", False)
         return super().task(*args, **options)
 
@@ -212,7 +234,7 @@ class Registering(Celery):
         self, fun: Callable[..., Any], name: str | None = None, base: Any = None, **options: Any
     ) -> Any:
         """Register a plain task's handler beside its Celery task (Celery's own extension point)."""
-        mixed = None if base is None else self._mixed(base)
+        mixed = None if base is None else with_road(base, self.Task)
         task = super()._task_from_fun(fun, name=name, base=mixed, **options)
         self._take_in(task, inspect.iscoroutinefunction(fun))
         return task
@@ -231,6 +253,7 @@ class Registering(Celery):
         """Register a plain task; domain, policy, … may be given as options of ``@app.task``."""
         if self.handlers.get(task.name) is not None:
             return
+        refuse_order(dir(task))
         domain, operation = getattr(task, "domain", None), getattr(task, "operation", None)
         if domain is not None:
             check_domain(domain)
@@ -243,7 +266,7 @@ class Registering(Celery):
                 policy=self._policy(getattr(task, "policy", None), operation),
                 breakers=guards(getattr(task, "breaker", None)),
                 limits=self._limits(getattr(task, "limit", None)),
-                fallback=_task_fallback(getattr(task, "fallback", None)),
+                fallback=task_fallback(getattr(task, "fallback", None)),
                 queue=_queue_name(getattr(task, "queue", None)),
                 compensation=_task_name(getattr(task, "compensation", None)),
                 idempotent=getattr(task, "idempotent", True),
@@ -251,19 +274,6 @@ class Registering(Celery):
                 is_async=is_async,
             )
         )
-
-    def _mixed(self, base: Any) -> Any:
-        """Return *base* with the road under it; refuse what would leave the road."""
-        if issubclass(base, RoadTask):
-            return base
-        for attribute in ("__call__", "Request"):
-            if attribute in base.__dict__:
-                msg = (
-                    f"the task base {base.__name__} has its own {attribute}, which would leave"
-                    " angzarr's road: move that code to before_start, on_success or on_failure"
-                )
-                raise ConfigurationError(msg)
-        return type(base.__name__, (base, self.Task), {"abstract": True})
 
     def _warn_duplicate_task_name(
         self, name: str, existing: str, new: str, _consequence: str
@@ -274,13 +284,6 @@ class Registering(Celery):
             " functions or pass name=…"
         )
         raise DuplicateHandler(msg)
-
-
-def _task_fallback(function: Callable[..., Any] | None) -> Bind | None:
-    """Bind what is called in place of a plain task, with the task's own arguments."""
-    if function is None:
-        return None
-    return lambda delivery, _context: partial(function, *delivery.args, **delivery.kwargs)
 
 
 def _task_name(task: object | None) -> str | None:

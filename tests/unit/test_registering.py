@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
 
-from angzarr import Angzarr, CompensationAction, GiveUp, Limit
+import pytest
+from pydantic import BaseModel
+
+from angzarr import Angzarr, CompensationAction, GiveUp, Limit, Saga, reacts_to
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.errors import ConfigurationError, DuplicateHandler
+from angzarr.delivery.calling import run_of
+from angzarr.errors import ConfigurationError, DecodeError, DuplicateHandler
+from angzarr.ordering.order import Order
 from angzarr.resilience.budget import BudgetSettings
 
 CRM = Limit("crm", rate=50, concurrency=8)
@@ -188,3 +193,127 @@ def test_an_app_that_runs_eagerly_undoes_in_place(make_app):
 
     assert sell.apply(args=({},)).failed()
     assert undone == ["two", "one"]
+
+
+# -- in order ----------------------------------------------------------------------------------
+
+
+class Placed(BaseModel):
+    order_id: str
+
+
+def test_a_handler_may_take_events_in_order(make_app):
+    app = make_app()
+    app.handler(Placed, domain="order", ordered_by="root", name="h")(release)
+    app.handler("Paid", domain="order", ordered_by="root", first_sequence=1, name="g")(release)
+    app.handler(Placed, domain="order", name="f")(release)
+    h, g, f = (app.handlers.get(name) for name in "hgf")
+    assert h.order == Order(domains=frozenset({"order"}), types=frozenset({"Placed"}))
+    assert g.order == Order(domains=frozenset({"order"}), types=frozenset({"Paid"}), first=1)
+    assert f.order is None
+    assert app.handlers.ordered("order") == (h, g)
+    assert app.handlers.of_type("Placed") == (f,)
+    assert app.handlers.ordered_of_type("Placed") == (h,)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"ordered_by": "root"}, "needs the domain"),
+        ({"ordered_by": "domain", "domain": "order"}, 'by "root" only'),
+        ({"ordered_by": True, "domain": "order"}, 'by "root" only'),
+        ({"first_sequence": 1, "domain": "order"}, 'say ordered_by="root" too'),
+        ({"ordered_by": "root", "domain": "order", "first_sequence": -1}, "from 0, not -1"),
+        ({"ordered_by": "root", "domain": "order", "first_sequence": "1"}, "from 0, not '1'"),
+    ],
+)
+def test_an_order_that_cannot_be_kept_is_refused_at_once(make_app, said, why):
+    app = make_app()
+    with pytest.raises(ConfigurationError, match=why):
+        app.handler(Placed, **said)
+    assert len(list(app.handlers)) == len(list(make_app().handlers))
+
+
+def test_a_plain_task_has_no_order(make_app):
+    app = make_app()
+    for said in ({"ordered_by": "root"}, {"first_sequence": 1}):
+        with pytest.raises(ConfigurationError, match="say ordered_by and first_sequence to @app"):
+            app.task(**said)
+
+    class Ordered(app.Task):
+        name = "ordered"
+        ordered_by = "root"
+
+        def run(self):
+            pass
+
+    with pytest.raises(ConfigurationError, match="only events are taken in order"):
+        app.register_task(Ordered())
+
+
+def test_what_is_no_single_handler_has_no_order(make_app):
+    app = make_app()
+    with pytest.raises(ConfigurationError, match="only events are taken in order"):
+
+        @app.saga("s", ordered_by="root")
+        class S(Saga):
+            @reacts_to(Placed)
+            def placed(self, event, ctx):
+                pass
+
+
+def test_an_ordered_handler_is_bound_to_its_own_types_only(make_app):
+    app, seen = make_app(), []
+    order = Order(domains=frozenset({"order"}), types=frozenset({"Placed", "Paid"}), moves=True)
+
+    def bind(delivery, _context):
+        seen.append(delivery.event.type)
+        return lambda: "run"
+
+    app.take("p", bind, release, domain="order", order=order, fallback=bind)
+    handler = app.handlers.get("p")
+    for bound in (handler.bind, handler.fallback):
+        assert bound(of_type("Placed"), None)() == "run"
+        assert bound(of_type("Shipped"), None)() is None
+        assert bound(of_type("p"), None)() is None
+    assert seen == ["Placed", "Placed"]
+
+
+def of_type(name):
+    return SimpleNamespace(event=SimpleNamespace(type=name), handler="p")
+
+
+def test_data_of_other_types_is_not_even_read(make_app):
+    app = make_app()
+    app.handler(Placed, domain="order", ordered_by="root", name="p", fallback=release)(release)
+    strange = SimpleNamespace(args=(), kwargs={"x": 1}, **vars(of_type("Shipped")))
+    assert run_of(strange, app.handlers.get("p"), None).call() is None
+    with pytest.raises(DecodeError):
+        run_of(replace_type(strange, "Placed"), app.handlers.get("p"), None)
+
+
+def replace_type(delivery, name):
+    return SimpleNamespace(**{**vars(delivery), **vars(of_type(name))})
+
+
+def test_apply_runs_an_ordered_handler_too(make_app):
+    app = make_app()
+
+    def placed(event: Placed):
+        return event.order_id
+
+    task = app.handler(Placed, domain="order", ordered_by="root", name="p")(placed)
+    assert task.apply(({"order_id": "o-1"},)).get() == "o-1"
+
+
+def test_what_undoes_a_handler_takes_the_event_whatever_was_before_it(make_app):
+    app = make_app()
+    app.handler("Sold", name="unsell")(release)
+    app.handler("Sold", name="sell", domain="shop", ordered_by="root", compensation="unsell")(
+        release
+    )
+    assert app.compensations().of("sell") == "unsell"
+    app.handler("Sold", name="unpack", domain="shop", ordered_by="root")(release)
+    app.handler("Sold", name="pack", compensation="unpack")(release)
+    with pytest.raises(ConfigurationError, match="'unpack', takes events in order: name another"):
+        app.compensations()

@@ -63,6 +63,7 @@ class Handlers:
     _by_name: dict[str, Handler] = field(default_factory=dict)
     _by_type: dict[str, list[Handler]] = field(default_factory=dict)
     _ordered: dict[str, list[Handler]] = field(default_factory=dict)
+    _ordered_by_type: dict[str, list[Handler]] = field(default_factory=dict)
 
     def add(self, handler: Handler) -> None:
         """Register *handler*; raises DuplicateHandler if its name is taken."""
@@ -76,6 +77,8 @@ class Handlers:
         if handler.order is not None:
             for domain in handler.order.domains:
                 self._ordered.setdefault(domain, []).append(handler)
+            for event_type in handler.order.types:
+                self._ordered_by_type.setdefault(event_type, []).append(handler)
         elif handler.event_type is not None:
             self._by_type.setdefault(handler.event_type, []).append(handler)
 
@@ -90,6 +93,10 @@ class Handlers:
     def ordered(self, domain: str) -> Sequence[Handler]:
         """Return every ordered handler of *domain*'s events, in order of registration."""
         return tuple(self._ordered.get(domain, ()))
+
+    def ordered_of_type(self, event_type: str) -> Sequence[Handler]:
+        """Return every ordered handler that takes *event_type*, of whatever domain, in order."""
+        return tuple(self._ordered_by_type.get(event_type, ()))
 
     def domains(self) -> Mapping[str, list[Handler]]:
         """Return the handlers of each domain that some handler names."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from angzarr.aggregates.book import Address, check_address
-from angzarr.errors import DecodeError, InvalidDomainName, InvalidRoot
+from angzarr.errors import ConfigurationError, DecodeError, InvalidDomainName, InvalidRoot
 from angzarr.events.event import Event
 from angzarr.ordering.lane import Lane
 
@@ -23,6 +24,45 @@ class Order:
     first: int = 0
     #: Whether a run of the handler moves its lane itself, in the transaction of its effects.
     moves: bool = False
+
+
+def order_by(by: str | None, domain: str | None, event_type: str, first: int) -> Order | None:
+    """Return the order that a handler of *event_type* asks for; None: it asks for none.
+
+    Raises ConfigurationError for what cannot be kept in order.
+    """
+    problem = _problem(by, domain, first)
+    if problem:
+        raise ConfigurationError(problem)
+    if by is None or domain is None:
+        return None
+    return Order(domains=frozenset({domain}), types=frozenset({event_type}), first=first)
+
+
+def refuse_order(options: Iterable[str]) -> None:
+    """Refuse the names of *options* that only `handler` takes; raises ConfigurationError."""
+    if not {"ordered_by", "first_sequence"}.isdisjoint(options):
+        msg = "only events are taken in order: say ordered_by and first_sequence to @app.handler"
+        raise ConfigurationError(msg)
+
+
+def _problem(by: str | None, domain: str | None, first: int) -> str:
+    if not isinstance(first, int) or first < 0:
+        return (
+            "first_sequence is the sequence with which aggregates begin, a whole number from 0,"
+            f" not {first!r:.50}"
+        )
+    if by is None:
+        why = 'first_sequence is for handlers that take events in order: say ordered_by="root"'
+        return f"{why} too, or leave it out" if first else ""
+    if by != "root":
+        return f'ordered_by={by!r:.50} cannot be kept: events have an order by "root" only'
+    if domain is None:
+        return (
+            'ordered_by="root" needs the domain whose aggregates are meant: say domain="order",'
+            " as their events do"
+        )
+    return ""
 
 
 def lane_of(event: Event, handler: str, order: Order) -> Lane:

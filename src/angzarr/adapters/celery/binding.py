@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any
 
 from celery.exceptions import Reject
@@ -35,6 +37,22 @@ def event_binding(function: Callable[..., Any], decode: Callable[[Any], Any]) ->
     return bind
 
 
+def of_types(bind: Bind, types: AbstractSet[str]) -> Bind:
+    """Let *bind* see the events of *types* only: of others nothing is read, and nothing is done.
+
+    An ordered handler is sent these too, and they may be anything. A message that names no type,
+    as ``apply()`` sends it, is for the one type that there is.
+    """
+
+    def bound(delivery: Delivery, context: Context) -> Callable[[], Any]:
+        unnamed = delivery.event.type == delivery.handler and len(types) == 1
+        if unnamed or delivery.event.type in types:
+            return bind(delivery, context)
+        return lambda: None
+
+    return bound
+
+
 def body_of(delivery: Delivery) -> Any:
     """Return the data of the event that *delivery* brings; raises DecodeError for a task's call."""
     if len(delivery.args) != 1 or delivery.kwargs:
@@ -60,6 +78,13 @@ def task_binding(task: Any) -> Bind:
         return call
 
     return bind
+
+
+def task_fallback(function: Callable[..., Any] | None) -> Bind | None:
+    """Bind what is called in place of a plain task, with the task's own arguments."""
+    if function is None:
+        return None
+    return lambda delivery, _context: partial(function, *delivery.args, **delivery.kwargs)
 
 
 def _check_arguments(task: Any, delivery: Delivery) -> None:

@@ -42,7 +42,7 @@ from angzarr.delivery.outcome import (
     Superseded,
 )
 from angzarr.delivery.settle import left_to_ack
-from angzarr.errors import DeliveryError, GivenBack, RetryLater, text_of
+from angzarr.errors import ConfigurationError, DeliveryError, GivenBack, RetryLater, text_of
 from angzarr.resilience.idempotency import Complete
 
 
@@ -250,3 +250,20 @@ def _traced_as(state: str, error: Exception) -> Any:
 
 #: What Celery's tracer returns for an Ignore; it says nothing of the delivery, so one serves all.
 _IGNORED = _traced_as(IGNORED, Ignore())
+
+
+def with_road(base: Any, road_task: Any) -> Any:
+    """Return the task base *base* with the app's *road_task* under it.
+
+    Raises ConfigurationError for what would leave the road.
+    """
+    if issubclass(base, RoadTask):
+        return base
+    for attribute in ("__call__", "Request"):
+        if attribute in base.__dict__:
+            msg = (
+                f"the task base {base.__name__} has its own {attribute}, which would leave"
+                " angzarr's road: move that code to before_start, on_success or on_failure"
+            )
+            raise ConfigurationError(msg)
+    return type(base.__name__, (base, road_task), {"abstract": True})
