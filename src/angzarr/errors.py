@@ -115,7 +115,7 @@ class UnserializableEvent(PublishError):
 
 
 class EventDoesNotFit(PublishError):
-    """Data that a handler known here could never read."""
+    """Data that a handler known here could never read, or no place with one that keeps order."""
 
 
 class PublishIncomplete(PublishError):

@@ -21,13 +21,17 @@ from angzarr.adapters.celery.parcel import UNSENDABLE, Leg, Parcel, account
 from angzarr.adapters.celery.publisher import AWAY, refuses
 from angzarr.adapters.celery.sketch import json_of
 from angzarr.delivery.context import RUNNING
-from angzarr.delivery.fanout import Subscription, subscriptions
+from angzarr.delivery.fanout import (
+    Subscription,
+    check_data,
+    check_place,
+    in_domain,
+    subscriptions,
+)
 from angzarr.delivery.handlers import Handlers
 from angzarr.errors import (
     AngzarrError,
     BrokerUnavailable,
-    DecodeError,
-    EventDoesNotFit,
     NoSubscriber,
     PublishError,
     PublishIncomplete,
@@ -52,10 +56,10 @@ class Publishing(Celery):
 
     @cached_property
     def routes(self) -> Mapping[str, Sequence[Subscription]]:
-        """Handlers by event type that this process need not import (decisions 13)."""
+        """Handlers by event type or `domain/*` that this process need not import (13)."""
         return {
-            event_type: [Subscription(route.handler, route.queue) for route in routes]
-            for event_type, routes in self.settings.routes.items()
+            key: [Subscription(route.handler, route.queue) for route in routes]
+            for key, routes in self.settings.routes.items()
         }
 
     def publish(
@@ -82,8 +86,9 @@ class Publishing(Celery):
 
         An event published by a handler continues its event's flow: the same correlation id, and
         that event as its cause. *options* go to Celery's ``send_task`` (countdown, expires, …).
-        Publishing again with the same *id* is safe. Bare JSON is checked against the handlers
-        that are known here, unless *check* is false. Raises UnserializableEvent, EventDoesNotFit
+        Publishing again with the same *id* is safe. Ordered handlers get every event of their
+        domain, which needs *root* and *sequence*. That, and bare JSON, is checked against the
+        handlers known here, unless *check* is false. Raises UnserializableEvent, EventDoesNotFit
         or NoSubscriber before anything is sent, BrokerUnavailable if the broker confirmed nothing,
         PublishIncomplete if it did not confirm everybody's; both have the `event_id`.
         """
@@ -92,10 +97,10 @@ class Publishing(Celery):
             correlation_id=correlation_id, causation_id=causation_id, tenant_id=tenant_id,
             priority=priority, config_pins=config_pins, occurred_at=occurred_at,
         )  # fmt: skip
-        published = said.as_event(_cause(), datetime.now(UTC))
-        found = self._subscriptions(published.type, allow_no_subscriber)
-        if check and said.is_bare:
-            self._check_fit(published)
+        published = in_domain(said.as_event(_cause(), datetime.now(UTC)), self.handlers)
+        found = self._subscriptions(published, allow_no_subscriber)
+        if check:
+            self._check_fit(published, is_bare=said.is_bare)
         with wiring.publishing_span(published) as traceparent:
             published = replace(published, traceparent=traceparent)
             self._send_to_all(published, found, options)
@@ -150,43 +155,41 @@ class Publishing(Celery):
     ) -> Iterator[Parcel]:
         """Make and check every event; an error names the event by its number, from 0."""
         cause, now = _cause(), datetime.now(UTC)
-        takers: dict[str, Sequence[Subscription]] = {}
+        takers: dict[tuple[str, str | None], Sequence[Subscription]] = {}
         for number, given in enumerate(events):
             try:
-                event, is_bare = _event_of(given, common, cause, now)
-                if event.type not in takers:
-                    takers[event.type] = self._subscriptions(event.type, allow_no_subscriber)
-                if check and is_bare:
-                    self._check_fit(event)
+                made, is_bare = _event_of(given, common, cause, now)
+                event = in_domain(made, self.handlers)
+                key = (event.type, event.domain)
+                if key not in takers:
+                    takers[key] = self._subscriptions(event, allow_no_subscriber)
+                if check:
+                    self._check_fit(event, is_bare=is_bare)
                 text = json_of(event.data)
             except AngzarrError as error:
                 msg = f"event {number} of the batch, and so none of it, was not sent: {error}"
                 raise type(error)(msg) from error
-            yield Parcel(event, [Leg(taker) for taker in takers[event.type]], text)
+            yield Parcel(event, [Leg(taker) for taker in takers[key]], text)
 
     def _subscriptions(
         self,
-        event_type: str,
+        event: Event,
         allow_none: bool,  # noqa: FBT001 - publish's own name for it
     ) -> Sequence[Subscription]:
-        found = subscriptions(event_type, self.handlers, self.routes)
+        found = subscriptions(event.type, event.domain, self.handlers, self.routes)
         if not found and not allow_none:
             msg = (
-                f"no handler takes {event_type!r}: register one with @app.handler, name one"
+                f"no handler takes {event.type!r}: register one with @app.handler, name one"
                 " under routes in the settings, or publish with allow_no_subscriber=True"
             )
             raise NoSubscriber(msg)
         return found
 
-    def _check_fit(self, event: Event) -> None:
-        """Refuse data that a handler known here could never read; others check when they run."""
-        for handler in self.handlers.of_type(event.type):
-            if handler.decode is not None:
-                try:
-                    handler.decode(event.data)
-                except DecodeError as error:
-                    msg = f"{error}; {handler.name} could not take it (check=False sends it anyway)"
-                    raise EventDoesNotFit(msg) from error
+    def _check_fit(self, event: Event, *, is_bare: bool) -> None:
+        """Refuse what a handler known here could never take; others check when they run."""
+        check_place(event, self.handlers)
+        if is_bare:
+            check_data(event, self.handlers)
 
     def _send_to_all(
         self, event: Event, found: Sequence[Subscription], options: Mapping[str, Any]

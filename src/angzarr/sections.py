@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from angzarr.delivery.fanout import ALL
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Priority, check_domain
 from angzarr.resilience.breaker import BreakerSettings
@@ -189,10 +190,24 @@ class FlowSettings(Section):
 
 
 class Route(Section):
-    """A handler of an event type that the publishing process does not import."""
+    """A handler that the publishing process does not import, of an event type or a domain."""
 
     handler: str
     queue: str | None = None
+
+
+def checked_routes(routes: dict[str, T]) -> dict[str, T]:
+    """Return *routes* if each key is an event type or says all events of a domain."""
+    for key in routes:
+        if key.endswith(ALL):
+            checked_domain(key.removesuffix(ALL))
+        elif not key or "*" in key:
+            msg = (
+                f"{key!r} names neither an event type nor all events of a domain:"
+                " write OrderPlaced or order/*"
+            )
+            raise ValueError(msg)
+    return routes
 
 
 class RetryRule(Section):

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -30,6 +30,7 @@ from angzarr.sections import (
     PoisonWaveSettings,
     RetrySettings,
     Route,
+    checked_routes,
 )
 from angzarr.yaml_file import read_yaml
 
@@ -69,7 +70,10 @@ class Settings(BaseSettings):
     poison_wave: PoisonWaveSettings = PoisonWaveSettings()
     flow: FlowSettings = FlowSettings()
     saga_compensation: SagaCompensationSettings = SagaCompensationSettings()
-    routes: dict[str, tuple[Route, ...]] = Field(default_factory=dict)
+    #: By event type, or ``order/*`` for all events of the domain order.
+    routes: Annotated[dict[str, tuple[Route, ...]], AfterValidator(checked_routes)] = Field(
+        default_factory=dict
+    )
     #: Whose transport a Redis broker gets: ours, or kombu's, which can lose and repeat messages.
     redis_transport: Literal["angzarr", "kombu"] = "angzarr"
     #: Whether queues are declared so that RabbitMQ drops nothing, or a policy of yours sees to it.

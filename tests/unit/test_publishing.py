@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from celery import Celery
 from pydantic import BaseModel
 
 from angzarr import Angzarr, Priority
+from angzarr.adapters.celery.lone_events import LoneEvents
+from angzarr.adapters.celery.outbox import CeleryOutbox
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
+from angzarr.errors import EventDoesNotFit, NoSubscriber
 from angzarr.events import headers as names
-from angzarr.events.event import task_id_for
+from angzarr.events.event import Event, task_id_for
 from angzarr.events.message import Message
 
 
@@ -151,3 +156,107 @@ def test_two_apps_of_one_process_may_use_one_task_name(app):
         assert (app.tasks["same"], other.tasks["same"]) == (mine, theirs)
     finally:
         other.close()
+
+
+# -- in order ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ordered(app):
+    """Have all of the domain order taken in order, here and elsewhere."""
+    app.handler(Placed, name="count", domain="order", ordered_by="root", queue="slow")(first)
+    return app
+
+
+PLACE = {"domain": "order", "root": "o-1", "sequence": 3}
+
+
+def test_an_ordered_handler_is_sent_every_event_of_its_domain_with_its_place(ordered, sent):
+    ordered.publish({"x": 1}, type="Packed", edition="e", **PLACE)
+    (message,) = sent("slow")
+    assert message.headers["task"] == "count"
+    assert message.headers[names.EVENT_TYPE] == "Packed"
+    said = (names.DOMAIN, names.ROOT, names.SEQUENCE, names.EDITION)
+    assert [message.headers[name] for name in said] == ["order", "o-1", 3, "e"]
+    assert sent("celery") == sent("crm") == []
+
+
+def test_an_event_of_its_type_without_a_domain_is_of_the_handlers(ordered, sent):
+    event = ordered.publish(Placed(order_id="o-1"), root="o-1", sequence=0)
+    assert event.domain == "order"
+    told = [*sent("celery"), *sent("slow"), *sent("crm")]
+    assert [m.headers["task"] for m in told] == ["one", "two", "count", "crm.sync"]
+    assert {m.headers[names.DOMAIN] for m in told} == {"order"}
+
+
+def test_an_event_of_another_domain_goes_to_those_who_take_events_as_they_come(ordered, sent):
+    ordered.publish(Placed(order_id="o-1"), domain="shop")
+    told = [*sent("celery"), *sent("slow"), *sent("crm")]
+    assert [m.headers["task"] for m in told] == ["one", "two", "crm.sync"]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({}, "count takes .* no root and no sequence: publish it with domain, root and sequence"),
+        ({"root": "o-1"}, "says no sequence"),
+        ({"domain": "order", "type": "Packed"}, "no root and no sequence"),
+        ({"root": "o-1", "sequence": -1}, "first_sequence"),
+    ],
+)
+def test_an_event_without_a_place_is_sent_to_nobody(ordered, sent, said, why):
+    with pytest.raises(EventDoesNotFit, match=why):
+        ordered.publish(Placed(order_id="o-1"), **said)
+    assert sent("celery") == sent("slow") == sent("crm") == []
+
+
+def test_who_does_not_check_sends_it_anyway(ordered, sent):
+    ordered.publish(Placed(order_id="o-1"), check=False)
+    assert [m.headers["task"] for m in sent("slow")] == ["two", "count"]
+
+
+def test_bare_json_must_fit_an_ordered_handler_of_its_type(ordered, sent):
+    with pytest.raises(EventDoesNotFit, match="could not take it"):
+        ordered.publish({"order": 1}, type="Placed", **PLACE)
+    assert sent("slow") == []
+
+
+def test_a_route_of_a_domain_brings_all_its_events(sent):
+    routes = {"order/*": [{"handler": "far", "queue": "crm"}]}
+    app = Angzarr("shop", broker="memory://", store="memory://", routes=routes)
+    try:
+        app.publish(Placed(order_id="o-1"), domain="order")
+        app.publish_many([{}, {}], type="Packed", domain="order")
+        with pytest.raises(NoSubscriber, match="no handler takes 'Placed'"):
+            app.publish(Placed(order_id="o-1"), domain="shop")
+        with pytest.raises(NoSubscriber):
+            app.publish(Placed(order_id="o-1"))
+    finally:
+        app.close()
+    assert [m.headers["task"] for m in sent("crm")] == ["far"] * 3
+
+
+def test_what_an_aggregate_decided_reaches_ordered_handlers(ordered, sent):
+    events = [
+        Event(id=f"e-{number}", type=kind, data={}, domain=domain, root="o-1", sequence=number)
+        for number, (kind, domain) in enumerate(
+            [("Placed", "order"), ("Packed", "order"), ("Packed", "shop")]
+        )
+    ]
+    CeleryOutbox(ordered).publish(events)
+    told = [m for m in sent("slow") if m.headers["task"] == "count"]
+    place = (names.EVENT_ID, names.DOMAIN, names.ROOT, names.SEQUENCE)
+    assert [tuple(m.headers[name] for name in place) for m in told] == [
+        ("e-0", "order", "o-1", 0),
+        ("e-1", "order", "o-1", 1),
+    ]
+
+
+def test_what_is_relayed_reaches_ordered_handlers_too(ordered):
+    relayed = []
+    event = Event(id="e", type="Packed", data={}, domain="order", root="o-1", sequence=4)
+    publisher = SimpleNamespace(publish=relayed.append)
+    LoneEvents(ordered, publisher).publish([event, replace(event, domain="shop")])
+    (message,) = relayed
+    assert (message.task, message.queue) == ("count", "slow")
+    assert message.headers[names.SEQUENCE] == 4

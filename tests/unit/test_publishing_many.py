@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import json
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -212,6 +213,32 @@ def test_many_events_of_a_handler_continue_its_flow(app, either):
     finally:
         RUNNING.reset(token)
     assert {(e.correlation_id, e.causation_id) for e in inner} == {(outer.id, outer.id)}
+
+
+def test_each_event_goes_to_those_of_its_own_type_and_domain(app, sent, either):
+    app.handler(Paid, name="count", domain="order", ordered_by="root")(ignore)
+    place = {"root": "o", "sequence": 1}
+    said = [
+        ("Paid", None),
+        ("Paid", "shop"),
+        ("Packed", "order"),
+        ("Paid", "order"),
+        ("Paid", "shop"),
+    ]
+    events = app.publish_many(
+        [Publication({"order_id": "o"}, type=t, domain=d, **place) for t, d in said],
+        allow_no_subscriber=True,
+    )
+    assert [event.domain for event in events] == ["order", "shop", "order", "order", "shop"]
+    assert ids(sent()) == [events[position].id for position in (0, 2, 3)]
+
+
+def test_one_event_without_a_place_and_none_is_sent(app, sent, either):
+    app.handler(Paid, name="count", domain="order", ordered_by="root")(ignore)
+    paid = Publication(Paid(order_id="o"), root="o")
+    with pytest.raises(EventDoesNotFit, match=r"event 1 of the batch.* says no sequence"):
+        app.publish_many([replace(paid, sequence=0), paid])
+    assert sent() == []
 
 
 def test_what_was_published_goes_again_under_the_same_ids(app, sent, either):

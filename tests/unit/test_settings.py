@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -26,6 +27,28 @@ def test_routes_and_policies_come_from_yaml(tmp_path):
     settings = load({}, path)
     assert settings.routes["OrderPlaced"][0].queue == "crm"
     assert settings.retry.policies["slow"]["base"] == 3
+
+
+def test_a_route_names_an_event_type_or_all_events_of_a_domain():
+    keys = ["OrderPlaced", "order/*", "shop.v1.OrderPlaced", "a/b"]
+    assert list(load({"routes": {key: [{"handler": "h"}] for key in keys}}).routes) == keys
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("", "'' names neither an event type nor all events of a domain: write"),
+        ("Order*", "neither an event type"),
+        ("*", "neither an event type"),
+        ("order/Placed*", "neither an event type"),
+        ("/*", "domain '' cannot be used"),
+        ("Order/*", "domain 'Order' cannot be used"),
+        ("*/*", "cannot be used"),
+    ],
+)
+def test_a_route_that_would_reach_nobody_is_refused(key, why):
+    with pytest.raises(ConfigurationError, match=f"routes: .*{re.escape(why)}"):
+        load({"routes": {key: [{"handler": "h"}]}})
 
 
 def test_settings_cannot_be_changed_afterwards():

@@ -27,8 +27,9 @@ class LoneEvents:
     def publish(self, events: Sequence[Event]) -> None:
         """Send *events* to whoever takes them, confirmed; raises BrokerUnavailable."""
         for event in events:
-            for taker in subscriptions(event.type, self._app.handlers, self._app.routes):
-                self._send(event, taker.handler, taker.queue or self._app.queue_for(taker.handler))
+            app = self._app
+            for taker in subscriptions(event.type, event.domain, app.handlers, app.routes):
+                self._send(event, taker.handler, taker.queue or app.queue_for(taker.handler))
 
     def _send(self, event: Event, handler: str, queue: str) -> None:
         known = self._app.handlers.get(handler)
