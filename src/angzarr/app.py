@@ -34,7 +34,6 @@ from angzarr.assembly import (
     open_schedule,
 )
 from angzarr.clock import SystemClock
-from angzarr.commanding import Commanding
 from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.holding import Holding
@@ -47,6 +46,8 @@ from angzarr.errors import ConfigurationError
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
 from angzarr.flow import guard_of, open_flow
+from angzarr.ordered import Ordered
+from angzarr.ordering_wiring import open_ordering
 from angzarr.per_process import OncePerProcess
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards, keyed
@@ -57,7 +58,7 @@ from angzarr.settings import Settings, load
 from angzarr.turn_thread import TurnThread
 
 
-class Angzarr(Commanding):
+class Angzarr(Ordered):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
@@ -122,6 +123,7 @@ class Angzarr(Commanding):
         self._settlement = OncePerProcess(lambda: build_settlement(self))
         self._flow = OncePerProcess(lambda: open_flow(self))
         self._facts = OncePerProcess(lambda: wiring.open_facts(self.settings, self.broker_url))
+        self._ordering = OncePerProcess(lambda: open_ordering(self.settings, self.broker_url))
         self.aggregates, self.sagas = {}, {}
         self._chains = OncePerProcess(lambda: build_chains(self))
         self._reacting = OncePerProcess(lambda: build_reacting(self))
@@ -233,6 +235,7 @@ class Angzarr(Commanding):
         check_queues(self)
         self.check_escalations()
         self.check_books()
+        self.check_ordering()
         self.held_domains.begin(list(self.handlers.domains()))
 
     def _is_async(self, task: Any) -> bool:
@@ -251,7 +254,8 @@ class Angzarr(Commanding):
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
         forwarder = self.open_forwarder_thread()
-        others = (forwarder, self.open_relay_thread())
+        keeper = self.open_keeper_thread(self._take_unreadable)
+        others = (forwarder, self.open_relay_thread(), keeper)
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         for thread in self._threads:
             thread.start()
@@ -302,6 +306,7 @@ class Angzarr(Commanding):
     def _close_road(self, **_signal: Any) -> None:
         closed = (
             self._road, self._chains, self._salvage, self._flow, self._facts, self._poster,
+            self._ordering,
         )  # fmt: skip
         for made in (kept.forget() for kept in closed):
             if made is not None:

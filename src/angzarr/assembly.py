@@ -34,23 +34,24 @@ from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.calling import Caller
+from angzarr.delivery.claiming import Claiming
 from angzarr.delivery.domains import Domains
 from angzarr.delivery.hold import Hold, TriedOnce
 from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.last_start import LastStarts
+from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
 from angzarr.delivery.salvage import Salvage
-from angzarr.delivery.schedule import OpenSchedule
+from angzarr.delivery.schedule import OpenSchedule, Schedule
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.switching import Switching
 from angzarr.delivery.undoing import Undoing
 from angzarr.delivery.wave import Waves
 from angzarr.flow import guard_of
-from angzarr.resilience.idempotency import IdempotencyStore
 from angzarr.sagas.compensating import Compensating
 
 
@@ -65,10 +66,18 @@ def build_road(app: Any) -> Road:
 
 def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
     clock = SystemClock()
-    store = app.claims.store
     hold = hold_class(clock=clock, chance=random.random, stopping=app.stopping)
     hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
-    settler = _settler(app, clock, store, publisher)
+    schedule = CelerySchedule(app, publisher, lambda: app.schedule, clock)
+    ordering = Ordering(
+        lanes=lambda: app.ordering.lanes,
+        handlers=app.handlers,
+        hold=hold,
+        schedule=schedule,
+        clock=clock,
+        most_parked=app.settings.ordering.most_parked,
+    )
+    settler = _settler(app, schedule, ordering)
     judge = build_judge(app, clock)
     undoing = Undoing(
         undos=app.undos,
@@ -80,9 +89,9 @@ def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
         time_over=TimeLimitExceeded,
     )
     return Road(
-        pipeline=_pipeline(app, judge, hold, hooks, undoing),
+        pipeline=_pipeline(app, judge, ordering, hooks, undoing),
         settler=settler,
-        store=store,
+        store=app.claims.store,
         hold=hold,
         hooks=hooks,
     )
@@ -187,12 +196,15 @@ def _waves(app: Any, road: Road) -> Waves | None:
     )
 
 
-def _pipeline(app: Any, judge: Judge, hold: Hold, hooks: Hooks, undoing: Undoing) -> Pipeline:
-    results, store, clock = Results(dumps=dumps, loads=loads), app.claims.store, judge.clock
+def _pipeline(
+    app: Any, judge: Judge, ordering: Ordering, hooks: Hooks, undoing: Undoing
+) -> Pipeline:
+    results, clock, hold = Results(dumps=dumps, loads=loads), judge.clock, ordering.hold
+    store = app.claims.store
     return Pipeline(
         handlers=app.handlers,
-        store=store,
-        tenure=app.tenure,
+        claiming=Claiming(store=store, tenure=app.tenure, hold=hold),
+        ordering=ordering,
         admission=Admission(
             switching=Switching(
                 switches=app.flow.switches,
@@ -208,7 +220,6 @@ def _pipeline(app: Any, judge: Judge, hold: Hold, hooks: Hooks, undoing: Undoing
         caller=Caller(results=results, judge=judge, hooks=hooks),
         results=results,
         judge=judge,
-        hold=hold,
         clock=clock,
         make_log=wiring.bound_logger(),
         make_breaker=partial(guard_of, app),
@@ -254,17 +265,16 @@ def _domains(app: Any) -> Domains:
     return Domains(read=frozenset(read), of_queue=app.settings.dlq.queue_domains.get)
 
 
-def _settler(
-    app: Any, clock: Clock, store: IdempotencyStore, publisher: CeleryPublisher
-) -> Settler:
+def _settler(app: Any, schedule: Schedule, ordering: Ordering) -> Settler:
     return Settler(
-        schedule=CelerySchedule(app, publisher, lambda: app.schedule, clock),
+        schedule=schedule,
         followers=CeleryFollowers(app),
         dead_letters=app.open_letterbox(),
         replay_outcomes=app.open_replay_outcomes(),
-        store=store,
+        store=app.claims.store,
+        ordering=ordering,
         facts=wiring.open_facts(app.settings, app.broker_url),
-        clock=clock,
+        clock=ordering.clock,
     )
 
 

@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.delivery.turn import Turn
 from angzarr.errors import text_of
+from angzarr.ordering.lane import Moved
 from angzarr.resilience.taxonomy import Classification
 
 
@@ -21,14 +23,20 @@ class Handled:
     raised: BaseException | None = None
     #: Whether a log of finished steps may be there, which ends with the claim.
     clears: bool = False
+    #: How its run moved its lane; None: it has none, or settle moves it.
+    moved: Moved | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """The event was handled before; `value` is the result of that run, if it was `kept`."""
+    """The event was handled before; `value` is the result of that run, if it was `kept`.
+
+    `claimed` tells whether this delivery holds the event: then its lane knew.
+    """
 
     value: Any = None
     kept: bool = True
+    claimed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +82,17 @@ class Postponed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """It came before its turn and waits in its lane, which is at `next_sequence`; no attempt used.
+
+    Whoever moves the lane to it lets it come again (spec P3).
+    """
+
+    turn: Turn
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
     """To be run again after `delay`, one attempt used."""
 
@@ -102,7 +121,15 @@ class DeadLettered:
 
 
 Outcome: TypeAlias = (
-    Handled | Duplicate | Refused | Superseded | Skipped | Postponed | Retried | DeadLettered
+    Handled
+    | Duplicate
+    | Refused
+    | Superseded
+    | Skipped
+    | Postponed
+    | Parked
+    | Retried
+    | DeadLettered
 )
 
 #: The word for each outcome in facts, logs and metrics.
@@ -113,6 +140,7 @@ WORDS: dict[type[Outcome], str] = {
     Superseded: "duplicate",
     Skipped: "skipped",
     Postponed: "postponed",
+    Parked: "parked",
     Retried: "retried",
     DeadLettered: "dead_lettered",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.admission import FREE, Admission
 from angzarr.delivery.calling import Caller, Run, Stopped, run_of
+from angzarr.delivery.claiming import Claiming
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.diagnosis import (
@@ -30,13 +31,14 @@ from angzarr.delivery.diagnosis import (
     too_old,
 )
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.hold import Hold
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.last_start import LastStarts
+from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
+    Handled,
     Outcome,
     Postponed,
     Refused,
@@ -46,6 +48,7 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.results import Results
 from angzarr.delivery.schedule import SLEPT
 from angzarr.delivery.steps import Steps
+from angzarr.delivery.turn import Turn
 from angzarr.delivery.undoing import Undoing
 from angzarr.errors import (
     DecodeError,
@@ -58,15 +61,11 @@ from angzarr.errors import (
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.taxonomy import Classification
-from angzarr.resilience.tenure import Tenure
 
 _log = logging.getLogger("angzarr.delivery")
 
 #: How long a delivery waits that finds its event in another worker's hands (spec D4).
 IN_PROGRESS_WAIT = timedelta(seconds=2)
-#: Before that a copy asks again after these: it was published before its predecessor ended its
-#: claim (10), which takes some milliseconds. In all no more than a slot may sleep (15).
-ASKED_AGAIN = tuple(timedelta(milliseconds=pause) for pause in (5, 15, 30, 50))
 #: A message that arrives earlier than this before its time is sent back to wait.
 EARLY = timedelta(seconds=1)
 #: Starts that nobody settled before the event counts as poison (spec D4).
@@ -78,13 +77,12 @@ class Pipeline:
     """Decides. Built once a process; safe to use from many threads."""
 
     handlers: Handlers
-    store: claims.IdempotencyStore
-    tenure: Tenure
+    claiming: Claiming
+    ordering: Ordering
     admission: Admission
     caller: Caller
     results: Results
     judge: Judge
-    hold: Hold
     clock: Clock
     make_log: Callable[[Mapping[str, Any]], Any]
     #: Makes a breaker around one call inside a handler.
@@ -109,20 +107,23 @@ class Pipeline:
         policy = self.judge.policy(delivery, handler)
         retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
         steps = self.undoing.open(delivery, handler, retries)
-        context = Context(
-            delivery=delivery,
-            policy=policy,
-            make_log=self.make_log,
-            make_breaker=partial(self.make_breaker, handler),
-            make_retries=retries,
-            steps=steps,
-            make_final=partial(self.judge.is_final, delivery, handler),
-        )
         try:
+            turn = self.ordering.turn(delivery, handler)
+            context = Context(
+                delivery=delivery,
+                policy=policy,
+                make_log=self.make_log,
+                make_breaker=partial(self.make_breaker, handler),
+                make_retries=retries,
+                steps=steps,
+                make_final=partial(self.judge.is_final, delivery, handler),
+                turn=turn,
+            )
             if failed is None:
-                go_on = partial(self._begin, steps, run=run_of(delivery, handler, context))
+                run = run_of(delivery, handler, context)
+                go_on = partial(self._begin, steps, turn=turn, run=run)
             else:
-                go_on = partial(self._fail, steps, error=failed)
+                go_on = partial(self._fail, steps, turn=turn, error=failed)
             # Who claimed before has read the body and found that it can be compared.
             claim = delivery.claim if delivery.answer is None else None
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
@@ -159,7 +160,7 @@ class Pipeline:
         go_on: Callable[[claims.Claimed], Outcome],
         claim: claims.Claim | None,
     ) -> Outcome:
-        answer = delivery.answer if claim is None else self._ask(delivery, claim)
+        answer = delivery.answer if claim is None else self.claiming.ask(delivery, claim)
         match answer:
             case claims.Claimed():
                 return go_on(answer)
@@ -176,33 +177,6 @@ class Pipeline:
             case _:
                 return self._conflict(delivery, handler)
 
-    def _ask(self, delivery: Delivery, claim: claims.Claim) -> claims.ClaimAnswer:
-        """Return the store's answer to *claim*, which may be sent any number of times."""
-        for pause in (*(ASKED_AGAIN if delivery.position.hop else ()), None):
-            (answer,) = self.hold.until_done(
-                lambda: self.tenure.claim(self.store, [claim]),
-                what="claim it",
-                event_id=delivery.event.id,
-            )
-            if pause is None or not isinstance(answer, claims.InProgress):
-                break
-            self.clock.sleep(pause)
-        return answer
-
-    def _holds(self, delivery: Delivery, claimed: claims.Claimed) -> bool:
-        """Tell whether *delivery* holds its event still; asks if its lease may have ended since.
-
-        Whoever else claimed the event meanwhile took this worker for dead (decisions 2).
-        """
-
-        def ask() -> bool:
-            self.tenure.secured(delivery.owner)
-            return self.store.owns(delivery.key, delivery.token)
-
-        if not self.tenure.is_over(claimed.sure_until):
-            return True
-        return self.hold.until_done(ask, what="ask for it", event_id=delivery.event.id)
-
     def _duplicate(self, result: str) -> Duplicate:
         try:
             return Duplicate(value=self.results.read(result))
@@ -210,8 +184,12 @@ class Pipeline:
             _log.warning("result_unreadable: a duplicate goes without it: %s", error)
             return Duplicate(kept=False)
 
-    def _fail(self, steps: Steps, claimed: claims.Claimed, error: Exception) -> Outcome:
+    def _fail(
+        self, steps: Steps, claimed: claims.Claimed, turn: Turn | None, error: Exception
+    ) -> Outcome:
         """Return what becomes of a delivery that did not end by its handler's return (D7)."""
+        if turn and (outcome := self.ordering.enter(turn, steps.delivery, steps.handler)):
+            return outcome  # before its turn there is nothing to judge
         self.undoing.meet(steps, left_some=claimed.steps)
         delivery, handler = steps.delivery, steps.handler
         if claimed.starts > self.most_starts:
@@ -227,10 +205,19 @@ class Pipeline:
             case _:
                 return self.judge.failed(delivery, handler, error)[0]
 
-    def _begin(self, steps: Steps, claimed: claims.Claimed, run: Run) -> Outcome:
+    def _begin(self, steps: Steps, claimed: claims.Claimed, turn: Turn | None, run: Run) -> Outcome:
+        """Run it when it is its turn, and say how that moved its lane."""
+        if turn is None:
+            return self._start(steps, claimed, run)
+        if outcome := self.ordering.enter(turn, steps.delivery, steps.handler):
+            return outcome
+        outcome = self._start(steps, claimed, run)
+        return replace(outcome, moved=turn.moved) if isinstance(outcome, Handled) else outcome
+
+    def _start(self, steps: Steps, claimed: claims.Claimed, run: Run) -> Outcome:
         """Run it, the last start that it has beside no other one: an undo may kill, too."""
         starts, delivery = claimed.starts, steps.delivery
-        if not self._holds(delivery, claimed):
+        if not self.claiming.holds(delivery, claimed):
             return Postponed(delay=IN_PROGRESS_WAIT, why="taken over", claimed=False)
         if claimed.steps or delivery.redelivered:
             self.undoing.meet(steps, left_some=claimed.steps)

@@ -12,6 +12,7 @@ from angzarr.delivery.outcome import (
     DeadLettered,
     Handled,
     Outcome,
+    Parked,
     Postponed,
     Retried,
     Skipped,
@@ -135,7 +136,7 @@ def _subtype(outcome: Outcome) -> str:
             return WORDS[type(outcome)]
 
 
-def _details(outcome: Outcome) -> dict[str, Any]:
+def _details(outcome: Outcome) -> dict[str, Any]:  # noqa: PLR0911 - one for each kind
     match outcome:
         case Handled():
             return {}
@@ -152,6 +153,8 @@ def _details(outcome: Outcome) -> dict[str, Any]:
             return details_of(letter)
         case Postponed(why=why, delay=delay):
             return {"reason": why, "delay_ms": round(delay.total_seconds() * 1000)}
+        case Parked(turn=turn, next_sequence=place):
+            return {"sequence": turn.step.sequence, "waits_for": place}
         case Skipped(reason=reason, switch=switch):
             return {"reason": reason} | ({"switch_id": switch} if switch else {})
         case _:

@@ -18,12 +18,14 @@ from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Letterbox, put_one
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.outcome import (
     WORDS,
     DeadLettered,
     Duplicate,
     Handled,
     Outcome,
+    Parked,
     Postponed,
     Refused,
     Retried,
@@ -48,8 +50,8 @@ _log = logging.getLogger("angzarr.delivery")
 
 #: How often the broker may refuse what a handler wants sent behind its letter.
 MOST_REFUSALS: Final = 10
-#: The outcomes after which an event is at its end, so that a replay has its answer.
-_ENDS = (Handled, Duplicate, Skipped, DeadLettered)
+#: The outcomes by which a replay has its answer: its event is at its end, or waits for others.
+_ANSWERS = (Handled, Duplicate, Skipped, DeadLettered, Parked)
 
 
 class Followers(Protocol):
@@ -68,10 +70,11 @@ class Settler:
     dead_letters: Letterbox
     replay_outcomes: ReplayOutcomes
     store: IdempotencyStore
+    ordering: Ordering
     facts: FactLog
     clock: Clock
 
-    def settle(self, delivery: Delivery, outcome: Outcome) -> bool:  # noqa: C901, PLR0911 - one case per end
+    def settle(self, delivery: Delivery, outcome: Outcome) -> bool:  # noqa: C901, PLR0911, PLR0912 - one case per end
         """Make *outcome* true; return False if a successor took the event over (decisions 11).
 
         Raises Unavailable, having let nothing go, when a server that it needs is away.
@@ -82,10 +85,10 @@ class Settler:
                     self.followers.publish(delivery, value)
                 steps = delivery.position.replay if outcome.clears else None
                 return self._end(delivery, outcome, Complete(result=result, steps=steps))
-            case Duplicate(value=value, kept=kept):
+            case Duplicate(value=value, kept=kept, claimed=claimed):
                 if kept:  # they were published before the claim was completed; their ids are fixed
                     self.followers.publish(delivery, value)
-                return self._end(delivery, outcome)
+                return self._end(delivery, outcome, Complete() if claimed else None)
             case Refused() | Superseded():
                 return self._end(delivery, outcome)
             case Skipped(clears=clears):
@@ -97,6 +100,8 @@ class Settler:
                 return self._end(delivery, outcome)
             case Postponed(delay=delay):
                 return self._come_back(delivery, outcome, delay, attempt=delivery.attempt)
+            case Parked():
+                return self._park(delivery, outcome)
             case Retried(delay=delay, body=body):
                 edited = delivery if body is None else _with_body(delivery, body)
                 return self._come_back(edited, outcome, delay, attempt=delivery.attempt + 1)
@@ -146,6 +151,19 @@ class Settler:
         self._put_back(delivery, outcome, delay, attempt=attempt, hop=hop)
         return self._end(delivery, outcome, ending)
 
+    def _park(self, delivery: Delivery, outcome: Parked) -> bool:
+        """Keep the copy in its lane, one hop on, and let the record wait for it."""
+        hop = delivery.position.hop + 1
+        ending = Wait(position=Position(delivery.position.replay, hop), delay=timedelta(0))
+        if not self.store.owns(delivery.key, delivery.token):
+            return self._ended_before(delivery, ending)
+        now = self.clock.now()
+        copy = copy_of(delivery, attempt=delivery.attempt, hop=hop, due_at=now)
+        again = self.ordering.park(outcome, copy)
+        if again is not None:
+            self._put_back(delivery, outcome, again, attempt=delivery.attempt, hop=hop)
+        return self._end(delivery, outcome, ending)
+
     def _put_back(
         self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int, hop: int
     ) -> None:
@@ -173,7 +191,8 @@ class Settler:
         return False
 
     def _end(self, delivery: Delivery, outcome: Outcome, ending: Ending | None = None) -> bool:
-        """Tell the analysis worker, append the fact, end the claim."""
+        """Move its lane, tell the analysis worker, append the fact, end the claim."""
+        self.ordering.follow(delivery, outcome)
         self._answer_replay(delivery, outcome)
         self.facts.append([fact_of(delivery, outcome, self.clock.now())])
         if ending is None or is_left_to_ack(delivery, outcome):
@@ -192,7 +211,7 @@ class Settler:
         self.facts.append([fenced_fact(delivery, self.clock.now())])
 
     def _answer_replay(self, delivery: Delivery, outcome: Outcome) -> None:
-        if delivery.letter_id is None or not isinstance(outcome, _ENDS):
+        if delivery.letter_id is None or not isinstance(outcome, _ANSWERS):
             return
         self.replay_outcomes.put(
             ReplayOutcome(

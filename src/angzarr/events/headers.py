@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from angzarr.events.event import Event, Priority
+from angzarr.printable import printable
 
 EVENT_ID: Final = "angzarr-event-id"
 EVENT_TYPE: Final = "angzarr-event-type"
@@ -58,6 +59,8 @@ REPLAY: Final = "X-DLQ-Attempts"
 LETTER_ID: Final = "angzarr-letter-id"
 #: The dead letter whose effects a message undoes.
 COMPENSATES: Final = "angzarr-compensates"
+#: Why its lane is to go on without it: nobody handles the event (decisions 28).
+SKIP: Final = "angzarr-skip"
 
 #: The edit that its data comes from: the entry and the replay that first carried it.
 EDIT: Final = "angzarr-edit"
@@ -122,6 +125,21 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
         occurred_at=time_of(get(OCCURRED_AT)),
         **text,
     )
+
+
+#: Characters of the reason of a skip.
+LONGEST_REASON: Final = 500
+
+
+def skip_of(headers: Mapping[str, Any]) -> str | None:
+    """Return why a message only moves its lane on, in one printable line; None: it does not."""
+    reason = _text(headers.get(SKIP))
+    return None if reason is None else skip_reason(reason)
+
+
+def skip_reason(text: str) -> str:
+    """Return *text* as the reason of a skip travels: one printable line, cut."""
+    return printable(text[:LONGEST_REASON])
 
 
 #: The largest number read from a header: a store holds 32 bits, and ours are counted on from it.

@@ -189,6 +189,13 @@ class Lanes(Protocol):
         """
 
     @abstractmethod
+    def on_duty(self, keeper: str, span: timedelta, /) -> bool:
+        """Tell whether *keeper* looks after lanes for the next *span*: one does at a time.
+
+        Whoever is on duty stays so by asking again.
+        """
+
+    @abstractmethod
     def places(self, handler: str, addresses: Sequence[Address], /) -> Mapping[Address, int]:
         """Return the next sequences of the lanes at *addresses*; those nobody moved are left out.
 

@@ -20,6 +20,7 @@ from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.admission import Admission
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.calling import Caller
+from angzarr.delivery.claiming import Claiming
 from angzarr.delivery.compensation import Undos
 from angzarr.delivery.delivery import read
 from angzarr.delivery.domains import Domains
@@ -29,6 +30,7 @@ from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.last_start import LastStarts
+from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.results import Results
 from angzarr.delivery.road import Road
@@ -177,6 +179,8 @@ class World:
         self.budgets = InProcessBudgets(clock=self.clock)
         self.limits = InProcessLimits(clock=self.clock)
         self.tokens = 0
+        self.lanes = None
+        self.most_parked = 10
         self.hooks = Hooks()
         self.rules = []
         self.hide = None
@@ -221,8 +225,14 @@ class World:
             undos=self.undos, log=self.log, judge=judge, facts=facts, hold=hold,
             here=self.here, time_over=TimeIsOver,
         )  # fmt: skip
+        schedule = _Schedule(self.journal)
+        ordering = Ordering(
+            lanes=lambda: self.lanes, handlers=self.handlers, hold=hold, schedule=schedule,
+            clock=self.clock, most_parked=self.most_parked, seldom=seldom_by(self.clock),
+        )  # fmt: skip
         pipeline = Pipeline(
-            handlers=self.handlers, store=self.store, tenure=self.tenure,
+            handlers=self.handlers, ordering=ordering,
+            claiming=Claiming(store=self.store, tenure=self.tenure, hold=hold),
             admission=Admission(
                 switching=Switching(
                     switches=self.switches, domain=self.domains.of_delivery, chance=lambda: 0.0
@@ -232,14 +242,14 @@ class World:
             ),
             caller=Caller(results=results, judge=judge, hooks=self.hooks),
             results=results, judge=judge,
-            hold=hold, clock=self.clock,
+            clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"),
             make_breaker=self.breaker,
             in_place=in_place, undoing=undoing,
             last_starts=LastStarts(store=self.store, hold=hold),
         )  # fmt: skip
         settler = Settler(
-            schedule=_Schedule(self.journal), followers=_Followers(self.journal),
+            schedule=schedule, ordering=ordering, followers=_Followers(self.journal),
             dead_letters=_Letters(self.journal), replay_outcomes=_Replays(self.journal),
             store=self.store, facts=facts, clock=self.clock,
         )  # fmt: skip

@@ -94,5 +94,5 @@ def test_every_outcome_has_a_word(world):
     for outcome in (Refused(error=ValueError()), Superseded()):
         assert fact_of(world.delivery(), outcome, world.clock.now()).subtype == "duplicate"
     assert set(WORDS.values()) == {
-        "handled", "duplicate", "skipped", "postponed", "retried", "dead_lettered",
+        "handled", "duplicate", "skipped", "postponed", "parked", "retried", "dead_lettered",
     }  # fmt: skip

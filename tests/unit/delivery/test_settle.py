@@ -274,7 +274,8 @@ class Broker:
             (settler.facts, "append", "fact"),
         ]:
             setattr(port, verb, self.then_die(getattr(port, verb), step, point))
-        pipeline = dataclasses.replace(road.pipeline, store=store)
+        claiming = dataclasses.replace(road.pipeline.claiming, store=store)
+        pipeline = dataclasses.replace(road.pipeline, claiming=claiming)
         return dataclasses.replace(road, pipeline=pipeline, settler=settler, store=store)
 
     def then_die(self, verb, step, point):

@@ -35,6 +35,7 @@ from angzarr.delivery.outcome import (
     Duplicate,
     Handled,
     Outcome,
+    Parked,
     Postponed,
     Refused,
     Retried,
@@ -180,7 +181,7 @@ class RoadTask(Task):
                 # Who settled it may have died before its result, its errbacks and its chord were
                 # told: they hear of it twice rather than never.
                 raise error
-            case Postponed() | Refused() | Superseded() | None:
+            case Postponed() | Parked() | Refused() | Superseded() | None:
                 # Celery formats the traceback of each Ignore, twice: two milliseconds, where a
                 # postponement costs two. Who listens for its state is told as Celery would.
                 raise Ignore if task_postrun.receivers else _Untold

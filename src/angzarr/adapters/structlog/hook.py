@@ -17,6 +17,7 @@ from angzarr.delivery.outcome import (
     Duplicate,
     Handled,
     Outcome,
+    Parked,
     Postponed,
     Refused,
     Retried,
@@ -44,6 +45,7 @@ _SAID: dict[type[Outcome], Said] = {
     Superseded: _SEEN_BEFORE,
     Skipped: Said(logging.WARNING, "permanent_error_skipping"),
     Postponed: Said(logging.INFO, "event_postponed"),
+    Parked: Said(logging.INFO, "event_parked"),
     Retried: Said(logging.WARNING, "retrying_after_failure"),
     DeadLettered: Said(logging.ERROR, "event_sent_to_dlq"),
 }
@@ -113,6 +115,8 @@ def details(outcome: Outcome) -> dict[str, Any]:
             }
         case Postponed(why=why, delay=delay):
             return {"reason": why, "delay_ms": round(delay.total_seconds() * 1000)}
+        case Parked(turn=turn, next_sequence=place):
+            return {"sequence": turn.step.sequence, "waits_for": place}
         case Skipped(reason=reason):
             return {"reason": reason[:MAX_ERROR]}
         case _:

@@ -1,0 +1,181 @@
+"""Ordering: what ordered handlers add to the road, before a run and where it is settled (spec P3).
+
+Who comes early is parked in its lane and comes again when the lane is moved to it: by whoever
+settles the event before it, or by the lane's keeper (`lane_keeper`) if that one died.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from angzarr.clock import Clock
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.hold import Hold
+from angzarr.delivery.outcome import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Outcome,
+    Parked,
+    Postponed,
+    Retried,
+    Skipped,
+)
+from angzarr.delivery.schedule import Schedule
+from angzarr.delivery.schedule_row import read, row_of
+from angzarr.delivery.turn import Turn
+from angzarr.errors import DecodeError
+from angzarr.events.headers import skip_of
+from angzarr.events.message import Message
+from angzarr.ordering.lane import Full, Lanes, Moved, Place, Ready, Step, Waiting, Why
+from angzarr.ordering.order import lane_of
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.ordering")
+
+#: Before an event is parked its lane is asked again after these: who runs the one before it needs
+#: some milliseconds, and to park costs more than to wait in the slot (decisions 15).
+ASKED_AGAIN: Final = tuple(timedelta(milliseconds=pause) for pause in (2, 4, 8))
+#: No event that is further ahead than this waits in its slot.
+NEAR: Final = 4
+#: How long an event waits in the schedule whose lane is full.
+FULL_WAIT: Final = timedelta(minutes=1)
+#: A lane is told of copies that come later than this, so that they do not look like a gap.
+TOLD_FROM: Final = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """Built once a process; safe to use from many threads. The lanes open when first needed."""
+
+    lanes: Callable[[], Lanes]
+    handlers: Handlers
+    hold: Hold
+    schedule: Schedule
+    clock: Clock
+    #: Events that may be parked in one lane.
+    most_parked: int
+    seldom: Seldom = field(default_factory=Seldom)
+
+    def turn(self, delivery: Delivery, handler: Handler) -> Turn | None:
+        """Return the turn of *delivery*, None without an order.
+
+        Raises DecodeError for an event that has no place in an aggregate.
+        """
+        if handler.order is None:
+            return None
+        event = delivery.event
+        lane = lane_of(event, handler.name, handler.order)
+        assert event.sequence is not None  # noqa: S101 - or it had no lane
+        step = Step(lane, event.sequence, event.id, event.type, event.occurred_at, self.clock.now())
+        return Turn(self.lanes(), step)
+
+    def enter(self, turn: Turn, delivery: Delivery, handler: Handler) -> Outcome | None:
+        """Return what becomes of *delivery* without a run; None: it is its turn."""
+        sequence, place = turn.step.sequence, self._look(turn, delivery)
+        order = handler.order
+        assert order is not None  # noqa: S101 - or there was no turn
+        if sequence < place.next_sequence:
+            # A run that moved its lane itself may have died before anything else of it was true.
+            return Duplicate(kept=order.moves, claimed=True)
+        if sequence > place.next_sequence:
+            return Parked(turn=turn, next_sequence=place.next_sequence)
+        reason = skip_of(delivery.message.headers)
+        if reason is not None:
+            return Skipped(reason=f"skipped by a person: {reason}")
+        if delivery.event.type not in order.types:
+            return Skipped(reason=f"{handler.name} takes no {delivery.event.type}")
+        return None
+
+    def _look(self, turn: Turn, delivery: Delivery) -> Place:
+        lane, sequence = turn.step.lane, turn.step.sequence
+        for pause in (*ASKED_AGAIN, None):
+            place = self.hold.until_done(
+                lambda: turn.lanes.look(lane), what="look at its lane", event_id=delivery.event.id
+            )
+            ahead = sequence - place.next_sequence
+            if pause is None or place.waiting or not 0 < ahead <= NEAR:
+                break
+            self.clock.sleep(pause)
+        return place
+
+    def park(self, parked: Parked, copy: Message) -> timedelta | None:
+        """Return None once *copy* is kept in its lane; else after which time it is to come again.
+
+        Raises StoreUnavailable; DeliveryError for what could never be read again.
+        """
+        answer = parked.turn.lanes.park(
+            self._waiting(parked.turn.step, Why.EARLY, text=row_of(copy).text), self.most_parked
+        )
+        match answer:
+            case Ready():
+                return timedelta(0)
+            case Full(parked=count):
+                self._tell_full(parked.turn.step, count)
+                return FULL_WAIT
+            case _:
+                return None
+
+    def follow(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Let the lane of *delivery* follow its *outcome*; safe to repeat.
+
+        Raises Unavailable: what is away may be the lanes' database, the schedule or the broker.
+        """
+        handler = self.handlers.get(delivery.handler)
+        if handler is None or handler.order is None:
+            return
+        try:
+            turn = self.turn(delivery, handler)
+        except DecodeError:  # it is a letter for that, and has no lane
+            return
+        assert turn is not None  # noqa: S101 - it has an order
+        match outcome:
+            case Handled(moved=Moved() as moved):
+                self._release(turn, moved)
+            case Handled() | Skipped() | Duplicate(claimed=True):
+                answer = turn.lanes.move(turn.step)
+                if isinstance(answer, Moved):
+                    self._release(turn, answer)
+            case DeadLettered(letter=letter):
+                turn.lanes.note(self._waiting(turn.step, Why.DEAD_LETTER, letter_id=letter.id))
+            case Retried(delay=delay) | Postponed(delay=delay) if delay >= TOLD_FROM:
+                due_at = self.clock.now() + delay
+                turn.lanes.note(self._waiting(turn.step, Why.RETRYING, due_at=due_at))
+            case _:
+                pass
+
+    def _waiting(self, step: Step, why: Why, **said: Any) -> Waiting:
+        return Waiting(
+            lane=step.lane,
+            sequence=step.sequence,
+            why=why,
+            since=self.clock.now(),
+            event_id=step.event_id,
+            event_type=step.event_type,
+            **said,
+        )
+
+    def _release(self, turn: Turn, moved: Moved) -> None:
+        """Let the successor come, if one is parked: published first, then forgotten."""
+        if moved.successor is None:
+            return
+        try:
+            message = read(moved.successor.text or "")
+        except DecodeError as error:  # its keeper makes a letter of it
+            _log.error("parked_unreadable: event %s: %s", moved.successor.event_id, error)
+            return
+        self.schedule.put(message, self.clock.now())
+        turn.lanes.released(moved.successor)
+
+    def _tell_full(self, step: Step, count: int) -> None:
+        if self.seldom.now(f"{step.lane.handler} {step.lane.address}"):
+            _log.critical(
+                "lane_full: %d events of %s wait for %s; further ones come again every %s. See"
+                " `angzarr projection show %s`",
+                count, step.lane.address, step.lane.handler, FULL_WAIT, step.lane.handler,
+            )  # fmt: skip

@@ -1,0 +1,79 @@
+"""Ordered: what an app does for handlers that take the events of each aggregate in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from angzarr import books_wiring
+from angzarr.adapters.celery.lane_healing import LaneHealing
+from angzarr.adapters.celery.publisher import LonePublisher
+from angzarr.aggregates.event_store import EventStore
+from angzarr.clock import SystemClock
+from angzarr.commanding import Commanding
+from angzarr.delivery.lane_keeper import LaneKeeper
+from angzarr.errors import ConfigurationError
+from angzarr.ordering_wiring import OrderingStores, check_ordering
+from angzarr.per_process import OncePerProcess
+from angzarr.turn_thread import TurnThread
+
+#: Makes a dead letter of a kept message that nobody can read.
+SetAside = Callable[[bytes, Exception], None]
+
+
+class Ordered(Commanding):
+    """Knows where the order is kept."""
+
+    _ordering: OncePerProcess[OrderingStores]
+
+    @property
+    def ordering(self) -> OrderingStores:
+        """Where this process keeps lanes and checkpoints; raises ConfigurationError."""
+        return self._ordering.get()
+
+    def ordered_handlers(self) -> list[str]:
+        """Return the names of the handlers with an order, in order of registration."""
+        return [handler.name for handler in self.handlers if handler.order is not None]
+
+    def check_ordering(self) -> None:
+        """Refuse ordered handlers without a database for it; raises ConfigurationError."""
+        if self.ordered_handlers():
+            check_ordering(self.settings, self.broker_url)
+
+    def open_keeper_thread(self, set_aside: SetAside) -> TurnThread | None:
+        """Return what looks after lanes beside the road; None without ordered handlers."""
+        if not self.ordered_handlers():
+            return None
+        return TurnThread("angzarr-lanes", lambda _stopping: self._lane_keeper(set_aside))
+
+    def _lane_keeper(self, set_aside: SetAside) -> LaneKeeper:
+        publisher, events = LonePublisher(self), self._event_store()
+
+        def close() -> None:
+            publisher.close()
+            if events is not None:
+                events.close()
+
+        return LaneKeeper(
+            lanes=self.ordering.lanes,
+            handlers=self.ordered_handlers(),
+            publish=publisher.publish,
+            set_aside=set_aside,
+            heal=LaneHealing(events, publisher, self.queue_for).heal,
+            observe=_unseen,
+            facts=self.facts,
+            clock=SystemClock(),
+            gap_after=self.settings.ordering.gap_after,
+            name=self.owner,
+            close=close,
+        )
+
+    def _event_store(self) -> EventStore | None:
+        """Return what reads the event books; None where there are none."""
+        try:
+            return books_wiring.open_event_store(self.settings, self.broker_url)
+        except ConfigurationError:
+            return None
+
+
+def _unseen(_summaries: object, _gaps: object) -> None:
+    """Tell nobody."""
