@@ -9,7 +9,7 @@ from datetime import timedelta
 from angzarr.resilience.backoff import Policy, Wait, waits
 from angzarr.resilience.policy_conditions import Case, PolicyRule
 from angzarr.resilience.policy_rules import Tried
-from angzarr.resilience.taxonomy import Classification, Verdict
+from angzarr.resilience.taxonomy import Category, Classification, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,8 @@ class Explanation:
     least: timedelta | None = None
     #: What kind of error it is, and what is done about such; None: no error was named.
     seen: Classification | None = None
+    #: One of the class that was named, which says nothing but its class.
+    error: BaseException | None = None
     verdict: Verdict | None = None
 
     @property
@@ -43,11 +45,18 @@ class Explanation:
         if self.verdict is not Verdict.RETRY:
             end = "skipped" if self.verdict is Verdict.SKIP else "a dead letter"
             return f"{self.seen.category} errors are not retried, whatever the policy: {end}"
-        if not self.policy.retries(self.seen.category):
-            return f"{self.policy.name} does not retry {self.seen.category} errors: a dead letter"
+        if not self.policy.retries(self.seen.category, self.error):
+            return self._not_retried(self.seen.category)
         if self.policy.max_attempts == 1:
             return f"{self.policy.name} allows one run: a dead letter"
         return ""
+
+    def _not_retried(self, category: Category) -> str:
+        if not self.policy.retry_errors:
+            return f"{self.policy.name} does not retry {category} errors: a dead letter"
+        only = ", ".join(self.policy.retried or ())
+        which = "" if self.error is not None else ", and which class it is was not said"
+        return f"{self.policy.name} retries {only} alone{which}: a dead letter"
 
     @property
     def waits(self) -> list[Wait]:

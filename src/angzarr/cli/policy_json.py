@@ -20,7 +20,7 @@ def policy_json(policy: Policy) -> dict[str, Any]:
         "multiplier": policy.multiplier,
         "jitter": policy.jitter.value,
         "ratio": policy.ratio,
-        "retry_on": None if policy.retry_on is None else sorted(policy.retry_on),
+        "retry_on": None if policy.retried is None else list(policy.retried),
     }
 
 

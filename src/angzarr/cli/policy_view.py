@@ -24,7 +24,7 @@ def policies_table(policies: Iterable[Policy]) -> Table:
     for column in ("policy", "base", "max delay", "runs", "multiplier", "jitter", "retries"):
         table.add_column(column, justify="right" if column in _NUMBERS else "left")
     for policy in policies:
-        only = ", ".join(sorted(policy.retry_on)) if policy.retry_on is not None else "all"
+        only = "all" if policy.retried is None else ", ".join(policy.retried)
         table.add_row(
             safe(policy.name), span_of(policy.base), span_of(policy.max_delay),
             str(policy.max_attempts), f"{policy.multiplier:g}", _jitter(policy), only,

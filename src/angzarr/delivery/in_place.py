@@ -122,7 +122,7 @@ class Retrying:
             return None
         seen = self.judge.classify(self.delivery, self.handler, error)
         verdict = self.judge.verdict(self.delivery, self.handler, seen.category)
-        if verdict is not Verdict.RETRY or not self.policy.retries(seen.category):
+        if verdict is not Verdict.RETRY or not self.policy.retries(seen.category, error):
             return None
         least = seen.retry_after or timedelta(0)
         pause = next_delay(self.policy, attempt, self.judge.chance(), least)

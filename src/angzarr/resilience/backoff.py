@@ -38,6 +38,8 @@ class Policy:
     ratio: float = 0.5
     #: Categories that are retried; None: all that the taxonomy retries.
     retry_on: frozenset[Category] | None = None
+    #: Exception types that are retried beside those categories; None: they say nothing.
+    retry_errors: tuple[type[BaseException], ...] | None = None
 
     def __post_init__(self) -> None:
         zero = timedelta(0)
@@ -50,9 +52,22 @@ class Policy:
             (0 <= self.ratio <= 1, "ratio must be between 0 and 1"),
         )
 
-    def retries(self, category: Category) -> bool:
-        """Return whether this policy retries errors of *category* that may be retried at all."""
-        return self.retry_on is None or category in self.retry_on
+    def retries(self, category: Category, error: BaseException | None = None) -> bool:
+        """Return whether this policy retries errors of *category* that may be retried at all.
+
+        *error* is the one in question; without it none is of a type that is named.
+        """
+        if self.retry_on is None and self.retry_errors is None:
+            return True
+        return category in (self.retry_on or ()) or isinstance(error, self.retry_errors or ())
+
+    @property
+    def retried(self) -> tuple[str, ...] | None:
+        """What it retries alone, for people: categories and classes; None: all that may be."""
+        if self.retry_on is None and self.retry_errors is None:
+            return None
+        classes = (f"{kind.__module__}.{kind.__qualname__}" for kind in self.retry_errors or ())
+        return (*sorted(self.retry_on or ()), *(one.removeprefix("builtins.") for one in classes))
 
 
 def filtered(policy: Policy, categories: frozenset[Category]) -> Policy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -57,9 +57,6 @@ def named(policies: Mapping[str, Policy], name: str) -> Policy:
         msg = f"there is no backoff policy {name!r}; known are: {_listed(policies)}"
         raise ConfigurationError(msg)
     return policies[name]
-
-
-_FIELDS = frozenset(field.name for field in fields(Policy)) - {"name"}
 
 
 def policies_from(
@@ -126,6 +123,9 @@ _READ = {
     "ratio": _number,
     "retry_on": _categories,
 }
+
+#: What settings may say: classes of errors are named by code alone.
+_FIELDS = frozenset(_READ)
 
 
 def _listed(names: Iterable[str]) -> str:

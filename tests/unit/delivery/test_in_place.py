@@ -139,6 +139,14 @@ def test_a_policy_retries_its_own_categories_only(run):
     assert run(TimeoutError(), policy=picky)[1] == [0]
 
 
+@pytest.mark.parametrize(("error", "tries"), [(TimeoutError, [0, 1]), (ConnectionError, [0])])
+def test_a_policy_retries_the_classes_of_errors_that_it_names_only(run, error, tries):
+    picky = Policy(
+        name="picky", base=SECOND, max_delay=SECOND, max_attempts=3, retry_errors=(TimeoutError,)
+    )  # fmt: skip
+    assert run(error(), policy=picky)[1] == tries
+
+
 def test_a_handler_that_is_not_idempotent_repeats_no_server_error(run):
     broken = httpx.HTTPStatusError(
         "500", request=httpx.Request("GET", "http://crm.test"), response=httpx.Response(500)
