@@ -104,27 +104,41 @@ def _explanation(
     known = app.find_handler(handler) if handler else None
     if handler and known is None:
         click.echo(f"{handler} is not registered here: its own policy is not known", err=True)
-    seen = _seen(app, known, category, error, event_type)
+    sample = None if error is None else _sample(error)
+    event_type = event_type or _type_of(handler, known)
+    seen = _seen(app, known, category, sample, event_type)
     case = Case(
         handler=handler or "",
         operation=operation or (known.operation if known else None),
-        event_type=event_type or (known.event_type if known else None) or handler or "",
+        event_type=event_type,
         tenant=tenant,
         category=seen.category if seen else None,
         domain=domain or (known.domain if known else None),
         priority=priority,
         time_left=time_left,
     )
-    own = known.policy if known else None
-    rules = app.policy_rules.of(case.handler, operation=case.operation, own=own)
+    rules = app.policy_rules.of(
+        case.handler,
+        operation=case.operation,
+        own=known.policy if known else None,
+        by_type=known.policies if known else {},
+    )
     least = retry_after or (seen.retry_after if seen else None)
     return Explanation(
         case=case,
         tried=explain(rules, case),
         least=least and min(least, LONGEST),
         seen=seen,
+        error=sample,
         verdict=None if seen is None else _verdict(app, known, seen, case.event_type),
     )
+
+
+def _type_of(name: str | None, handler: Handler | None) -> str:
+    """Return the type of event that a handler takes; empty: it takes several, or none is named."""
+    if handler is not None and handler.order is not None:
+        return handler.event_type or ""
+    return (handler.event_type if handler else None) or name or ""
 
 
 def _verdict(
@@ -142,23 +156,23 @@ def _seen(
     app: Application,
     handler: Handler | None,
     category: str | None,
-    error: str | None,
-    event_type: str | None,
+    sample: BaseException | None,
+    event_type: str,
 ) -> Classification | None:
-    if category is not None and error is not None:
+    if category is not None and sample is not None:
         msg = "say either --category or --error: an error has one category"
         raise click.UsageError(msg)
     if category is not None:
         return Classification(category=Category(category), reason="--category")
-    if error is None:
+    if sample is None:
         return None
     return classify(
-        _sample(error),
+        sample,
         handler.rules if handler else (),
         app.rules,
         now=datetime.now(UTC),
         handler=handler.name if handler else "",
-        event_type=event_type or (handler.event_type if handler else None) or "",
+        event_type=event_type,
     )
 
 

@@ -80,6 +80,7 @@ class Autopsy:
             worker=self.worker,
             version=self.version,
             component=self.component,
+            component_type="handler" if handler is None else handler.component_type,
             mismatch=_mismatch(error),
         )
         return self.finished(letter)

@@ -30,6 +30,8 @@ class Handler:
     decode: Callable[[Any], Any] | None = None
     #: The policy that it names itself; None: by rules (resilience/policy_rules.py).
     policy: Policy | None = None
+    #: Those that it names for types of events, which come before that one.
+    policies: Mapping[str, Policy] = field(default_factory=dict)
     event_type: str | None = None
     domain: str | None = None
     operation: str | None = None
@@ -51,6 +53,8 @@ class Handler:
     rules: Sequence[Rule] = ()
     #: The longest an event may wait for flow control before it becomes a letter.
     max_age: timedelta = timedelta(days=1)
+    #: What kind of component its letters come from.
+    component_type: str = "handler"
     is_async: bool = False
     #: Exception types by which this handler says that it finished (Celery's Ignore).
     finished_by: tuple[type[BaseException], ...] = ()

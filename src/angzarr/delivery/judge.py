@@ -46,7 +46,11 @@ class Judge:
         *category* is that of the error; before there is one, rules for categories do not hold.
         """
         plan = self.policies.plans.get(handler.name) or self.policies.plan(
-            handler.name, operation=handler.operation, domain=handler.domain, own=handler.policy
+            handler.name,
+            operation=handler.operation,
+            domain=handler.domain,
+            own=handler.policy,
+            by_type=handler.policies,
         )
         event = delivery.event
         return plan.quick(event.priority) or plan.choose(
@@ -128,7 +132,7 @@ class Judge:
         if verdict is Verdict.DEAD_LETTER:
             return self.dead(delivery, handler, error, Reason.REFUSED, seen)
         policy = self.policy(delivery, handler, seen.category)
-        if not policy.retries(seen.category):
+        if not policy.retries(seen.category, error):
             return self.dead(delivery, handler, error, Reason.REFUSED, seen)
         delay = next_delay(policy, delivery.attempt, self.chance(), seen.retry_after)
         if delay is None:

@@ -63,6 +63,9 @@ class PolicyRule:
     #: Who said it, for people: ``retry.rules[2]``.
     source: str
     by_operator: bool = False
+    #: Whether the handler itself says it: then no other condition makes it more specific, so that
+    #: an operator who names the handler overrides all that it says.
+    by_handler: bool = False
     handler: str | None = None
     operation: str | None = None
     event_type: str | None = None
@@ -79,7 +82,9 @@ class PolicyRule:
         asked = [(name, getattr(self, name)) for name in ORDER]
         conditions = (_condition(self.source, *one) for one in asked if one[1] is not None)
         object.__setattr__(self, "conditions", tuple(conditions))
-        object.__setattr__(self, "weight", tuple(_weight(*one) for one in asked))
+        weighed = ("handler",) if self.by_handler else ORDER
+        weight = (_weight(name, wanted if name in weighed else None) for name, wanted in asked)
+        object.__setattr__(self, "weight", tuple(weight))
 
     def missed(self, case: Case) -> Condition | None:
         """Return the first condition that does not hold of *case*, or None: the rule fits."""

@@ -19,6 +19,8 @@ from angzarr.resilience.policy_conditions import ORDER, Case, Condition, PolicyR
 #: Priorities that have a policy of their own.
 _PRIORITIES: Final = ("background", "realtime")
 
+_NONE: Final[Mapping[str, Policy]] = {}
+
 
 class Tried(NamedTuple):
     """A rule that was tried, and the condition that it missed; None: it fits."""
@@ -92,12 +94,30 @@ class PolicyRules:
         return ranked(self.general)
 
     def of(
-        self, handler: str, *, operation: str | None = None, own: Policy | None = None
+        self,
+        handler: str,
+        *,
+        operation: str | None = None,
+        own: Policy | None = None,
+        by_type: Mapping[str, Policy] = _NONE,
     ) -> tuple[PolicyRule, ...]:
-        """Return all rules for deliveries of *handler*, ranked; *own* is the policy it names."""
+        """Return all rules for deliveries of *handler*, ranked.
+
+        *own* is the policy it names, *by_type* those that it names for types of events.
+        """
         said = []
         if own is not None:
             said.append(PolicyRule(policy=own, source=f"policy= of {handler}", handler=handler))
+        said += [
+            PolicyRule(
+                policy=policy,
+                source=f"policy for {event_type} of {handler}",
+                handler=handler,
+                event_type=event_type,
+                by_handler=True,
+            )
+            for event_type, policy in by_type.items()
+        ]
         if operation is not None and operation in self.policies:
             source = f"operation= of {handler}"
             policy = self.policies[operation]
@@ -111,6 +131,7 @@ class PolicyRules:
         operation: str | None = None,
         domain: str | None = None,
         own: Policy | None = None,
+        by_type: Mapping[str, Policy] = _NONE,
     ) -> Plan:
         """Return the plan of *handler*, made at the first call; *domain* is the handler's own."""
         made = self.plans.get(handler)
@@ -118,9 +139,8 @@ class PolicyRules:
             fixed = {"handler": handler, "operation": operation}
             if domain is not None:
                 fixed["domain"] = domain
-            made = self.plans[handler] = _plan(
-                self.of(handler, operation=operation, own=own), fixed
-            )
+            rules = self.of(handler, operation=operation, own=own, by_type=by_type)
+            made = self.plans[handler] = _plan(rules, fixed)
         return made
 
 

@@ -231,6 +231,36 @@ def test_an_operator_overrides_what_code_says_without_a_deploy():
     assert name_for({**mine, "operation": "webhook"}, own="crm_sync", **case) == "crm_sync"
 
 
+BY_TYPE = {"OrderPlaced": POLICIES["webhook"], "OrderPaid": NO_RETRY}
+
+
+def of_type(event_type: str, *said: dict[str, Any], own: str | None = "crm_sync") -> str:
+    """Return the policy of an event of a handler that names some by type, however it is asked."""
+    mine = None if own is None else POLICIES[own]
+    rules = policy_rules(POLICIES, rules=said)
+    case = Case(handler="h", event_type=event_type, tenant="acme")
+    tried = explain(rules.of("h", own=mine, by_type=BY_TYPE), case)
+    plan = rules.plan("h", own=mine, by_type=BY_TYPE)
+    policy = plan.quick("default") or plan.choose(case)
+    assert policy is next(one.rule for one in tried if one.missed is None).policy
+    return policy.name
+
+
+def test_a_handler_says_a_type_of_event_before_all_others():
+    assert of_type("OrderPlaced") == "webhook"
+    assert of_type("OrderPaid") == "no_retry"
+    assert of_type("OrderShipped") == "crm_sync"
+    assert of_type("OrderShipped", own=None) == "default"
+
+
+def test_an_operator_who_names_the_handler_overrides_its_word_on_a_type_too():
+    assert of_type("OrderPlaced", {"policy": "realtime", "handler": "h"}) == "realtime"
+    named = {"policy": "realtime", "handler": "h", "event_type": "OrderPlaced"}
+    assert [of_type(one, named) for one in ("OrderPlaced", "OrderPaid")] == ["realtime", "no_retry"]
+    for less in ({"handler": "*"}, {"event_type": "OrderPlaced"}, {"tenant": "acme"}):
+        assert of_type("OrderPlaced", {"policy": "realtime", **less}) == "webhook"
+
+
 def test_an_operation_may_be_known_by_a_rule_instead_of_a_policy():
     rules = policy_rules(POLICIES, rules=[{"policy": "webhook", "operation": "mail"}])
     rules.check_operation("mail")
