@@ -45,7 +45,8 @@ class Marks:
 def handles(command: object) -> Callable[[F], F]:
     """Let a method decide commands of a type: it returns events, or raises CommandRejectedError.
 
-    *command* is a pydantic model, a dataclass, a protobuf message or a type name.
+    A method of a projection takes events of a type. *command* is a pydantic model, a dataclass, a
+    protobuf message or a type name.
     """
     return _marking(lambda marks: marks.handles.append(_subject(command)))
 
