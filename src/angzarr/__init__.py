@@ -28,17 +28,21 @@ __all__ = [
     "CompensationContext",
     "Context",
     "Event",
+    "ExponentialBackoff",
+    "Filtered",
     "Flags",
     "GiveUp",
     "Intent",
     "Jitter",
     "Limit",
     "MergeStrategy",
+    "NoRetry",
     "NotAllPublished",
     "Policy",
     "Postpone",
     "Priority",
     "ProcessManager",
+    "Projection",
     "Publication",
     "RetryLater",
     "Rule",
@@ -85,8 +89,10 @@ if TYPE_CHECKING:
     )
     from angzarr.events.event import Event, Priority
     from angzarr.events.publication import NotAllPublished, Publication
+    from angzarr.projections.projection import Projection
     from angzarr.resilience.backoff import Jitter, Policy
     from angzarr.resilience.limit import Limit
+    from angzarr.resilience.retry_policies import ExponentialBackoff, Filtered, NoRetry
     from angzarr.resilience.taxonomy import Category, Rule, Verdict, VerdictRule
     from angzarr.sagas.context import CompensationContext
     from angzarr.sagas.failure import SagaCompensationFailed
@@ -131,8 +137,10 @@ else:  # hidden from type checkers, which would take every name for granted
         ),
         "angzarr.events.event": ("Event", "Priority"),
         "angzarr.events.publication": ("NotAllPublished", "Publication"),
+        "angzarr.projections.projection": ("Projection",),
         "angzarr.resilience.backoff": ("Jitter", "Policy"),
         "angzarr.resilience.limit": ("Limit",),
+        "angzarr.resilience.retry_policies": ("ExponentialBackoff", "Filtered", "NoRetry"),
         "angzarr.resilience.taxonomy": ("Category", "Rule", "Verdict", "VerdictRule"),
         "angzarr.sagas.context": ("CompensationContext",),
         "angzarr.sagas.failure": ("SagaCompensationFailed",),

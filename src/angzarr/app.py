@@ -49,6 +49,7 @@ from angzarr.flow import guard_of, open_flow
 from angzarr.ordered import Ordered
 from angzarr.ordering_wiring import open_ordering
 from angzarr.per_process import OncePerProcess
+from angzarr.projecting import Projecting
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.keys import owner_lease_key
@@ -58,7 +59,7 @@ from angzarr.settings import Settings, load
 from angzarr.turn_thread import TurnThread
 
 
-class Angzarr(Ordered):
+class Angzarr(Ordered, Projecting):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
@@ -123,10 +124,10 @@ class Angzarr(Ordered):
         self._settlement = OncePerProcess(lambda: build_settlement(self))
         self._flow = OncePerProcess(lambda: open_flow(self))
         self._facts = OncePerProcess(lambda: wiring.open_facts(self.settings, self.broker_url))
-        self._ordering = OncePerProcess(lambda: open_ordering(self.settings, self.broker_url))
-        self.aggregates, self.sagas = {}, {}
+        self.aggregates, self.sagas, self.projections = {}, {}, {}
         self._chains = OncePerProcess(lambda: build_chains(self))
         self._reacting = OncePerProcess(lambda: build_reacting(self))
+        self._ordering = OncePerProcess(lambda: open_ordering(self.settings, self.broker_url))
         super().__init__(main, **celery)
         self.take_escalations()
         self.add_defaults(dict(safety.DEFAULTS))

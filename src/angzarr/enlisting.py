@@ -15,6 +15,7 @@ from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.command import is_command, task_of
 from angzarr.aggregates.declaring import Method
 from angzarr.chains import Chains, Reacting
+from angzarr.classes import called_directly, check_is, give_name
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
@@ -61,14 +62,14 @@ class Enlisting(Escalating):
         check_domain(domain)
 
         def register(kind: A) -> A:
-            _check_is(kind, Aggregate)
+            check_is(kind, Aggregate)
             if kind.methods.reacts_to:
                 msg = (
                     f"{kind.__qualname__} reacts to events, of which an aggregate is told nothing:"
                     " derive it from ProcessManager and register it with app.process_manager"
                 )
                 raise ConfigurationError(msg)
-            _name(kind, "domain", domain)
+            give_name(kind, "domain", domain)
             kind.snapshot_every = snapshot_every
             kind.check()
             self._keep(kind)
@@ -90,7 +91,7 @@ class Enlisting(Escalating):
             check_domain(source)
 
         def register(kind: S) -> S:
-            _check_is(kind, Saga)
+            check_is(kind, Saga)
             self._take_name(kind, name)
             kind.check()
             for event_type, method in kind.methods.reacts_to.items():
@@ -118,9 +119,9 @@ class Enlisting(Escalating):
         check_domain(name)
 
         def register(kind: P) -> P:
-            _check_is(kind, ProcessManager)
+            check_is(kind, ProcessManager)
             self._take_name(kind, name)
-            _name(kind, "domain", name)
+            give_name(kind, "domain", name)
             kind.snapshot_every = snapshot_every
             kind.check()
             self._keep(kind)
@@ -171,7 +172,7 @@ class Enlisting(Escalating):
 
     def _take_name(self, kind: type[Saga | ProcessManager[Any]], name: str) -> None:
         """Give *kind* its name, which nobody else has: ids are made of it."""
-        _name(kind, "name", name)
+        give_name(kind, "name", name)
         other = self.sagas.setdefault(name, kind)
         if other is not kind:
             msg = (
@@ -206,7 +207,7 @@ class Enlisting(Escalating):
         self._take(task, bind, domain=kind.domain, queue=queue, **options)
 
     def _take(self, name: str, bind: Bind, **options: Any) -> None:
-        self.take(name, bind, _called_directly, **options)
+        self.take(name, bind, called_directly, **options)
 
 
 def _binding(
@@ -259,24 +260,6 @@ def _fits(method: Method, kind: str, domain: str | None = None) -> Callable[[Eve
     return decode
 
 
-def _check_is(kind: type, base: type) -> None:
-    if not issubclass(kind, base):
-        msg = f"{kind.__qualname__} is no {base.__name__}: derive it from {base.__name__}"
-        raise ConfigurationError(msg)
-
-
-def _name(kind: type, attribute: str, name: str) -> None:
-    """Give *kind* its name, which stands in books and ids: it has one only."""
-    known = vars(kind).get(attribute) or name
-    if known != name:
-        msg = (
-            f"{kind.__qualname__} is registered as {known!r} and as {name!r}, and has one"
-            f" {attribute}: derive a class for each"
-        )
-        raise ConfigurationError(msg)
-    setattr(kind, attribute, name)
-
-
 def _of_domain(domain: str | None, run: Callable[[C, Context], Any]) -> Callable[[C, Context], Any]:
     """Let *run* have the events of *domain* only."""
 
@@ -289,8 +272,3 @@ def _of_domain(domain: str | None, run: Callable[[C, Context], Any]) -> Callable
         return run(road, context)
 
     return checked
-
-
-def _called_directly(_data: Any) -> None:
-    msg = "this task runs in a worker, by a message: send the command or the event instead"
-    raise ConfigurationError(msg)

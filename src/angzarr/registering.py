@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, Literal, NoReturn, TypeVar, overload
@@ -146,16 +146,18 @@ class Registering(Celery):
         domain: str | None = None,
         operation: str | None = None,
         policy: Policy | str | None = None,
+        policies: Mapping[str, Policy] | None = None,
         breaker: Named = None,
         limit: Limited = None,
         fallback: Bind | None = None,
         queue: str | None = None,
+        order: Order | None = None,
         compensation: str | None = None,
         idempotent: bool = True,
         rules: Sequence[Rule] = (),
         verdicts: Sequence[VerdictRule] = (),
         max_age: timedelta = timedelta(days=1),
-        order: Order | None = None,
+        component_type: str = "handler",
         **task_options: Any,
     ) -> Any:
         """Register the handler *name*, which runs what *bind* binds, and *function* as its task.
@@ -176,6 +178,7 @@ class Registering(Celery):
                 domain=domain,
                 operation=operation,
                 policy=self._policy(policy, operation),
+                policies=policies or {},
                 breakers=guards(breaker),
                 limits=self._limits(limit),
                 fallback=fallback,
@@ -186,6 +189,7 @@ class Registering(Celery):
                 rules=tuple(rules),
                 verdicts=tuple(verdicts),
                 max_age=max_age,
+                component_type=component_type,
                 finished_by=(Ignore,),
                 is_async=inspect.iscoroutinefunction(function),
             )

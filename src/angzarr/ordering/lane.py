@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -149,6 +150,13 @@ class Lanes(Protocol):
         *work* is given what writes in that transaction (SQL: a SQLAlchemy Connection; in memory:
         None). What it raises goes through, and nothing was written. Not safe to repeat: where the
         lane is past the step already, the answer is Elsewhere.
+        """
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Give what writes, as `run` does, in a transaction that moves no lane.
+
+        It is committed when the block ends, and undone by what the block raises.
         """
 
     @abstractmethod

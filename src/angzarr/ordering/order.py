@@ -31,12 +31,23 @@ def order_by(by: str | None, domain: str | None, event_type: str, first: int) ->
 
     Raises ConfigurationError for what cannot be kept in order.
     """
+    check_first(first)
     problem = _problem(by, domain, first)
     if problem:
         raise ConfigurationError(problem)
     if by is None or domain is None:
         return None
     return Order(domains=frozenset({domain}), types=frozenset({event_type}), first=first)
+
+
+def check_first(sequence: object) -> None:
+    """Raise ConfigurationError unless aggregates can begin with *sequence*."""
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or sequence < 0:
+        msg = (
+            "first_sequence is the sequence with which aggregates begin, a whole number from 0,"
+            f" not {sequence!r:.50}"
+        )
+        raise ConfigurationError(msg)
 
 
 def refuse_order(options: Iterable[str]) -> None:
@@ -47,11 +58,6 @@ def refuse_order(options: Iterable[str]) -> None:
 
 
 def _problem(by: str | None, domain: str | None, first: int) -> str:
-    if not isinstance(first, int) or first < 0:
-        return (
-            "first_sequence is the sequence with which aggregates begin, a whole number from 0,"
-            f" not {first!r:.50}"
-        )
     if by is None:
         why = 'first_sequence is for handlers that take events in order: say ordered_by="root"'
         return f"{why} too, or leave it out" if first else ""

@@ -5,11 +5,23 @@ from __future__ import annotations
 import json
 import sys
 import types
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
 
-from angzarr import Angzarr, Category, Rule, Verdict, VerdictRule
+from angzarr import (
+    Angzarr,
+    Category,
+    ExponentialBackoff,
+    Filtered,
+    NoRetry,
+    Projection,
+    Rule,
+    Verdict,
+    VerdictRule,
+    handles,
+)
 from angzarr.assembly import build_judge
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
@@ -58,6 +70,24 @@ def app(monkeypatch):
     monkeypatch.setitem(sys.modules, "polapp", module)
     yield app
     app.close()
+
+
+@pytest.fixture
+def totals(app):
+    @app.projection("totals", domains="order")
+    class Totals(Projection):
+        retry_policy = Filtered(ExponentialBackoff(), retry_on=(TimeoutError, Refused))
+        retry_policies: ClassVar = {"OrderShipped": NoRetry()}
+
+        @handles("OrderPlaced")
+        def placed(self, event):
+            pass
+
+        @handles("OrderShipped")
+        def shipped(self, event):
+            pass
+
+    return "projection.totals"
 
 
 @pytest.fixture
@@ -116,6 +146,37 @@ def test_the_schedule_is_what_the_policy_waits(explained):
         assert row["latest"] == delay(policy, row["after_run"], 1).total_seconds()
     assert rows[-1]["ends_latest"] == pytest.approx(sum(row["latest"] for row in rows))
     assert {row["in_time"] for row in rows} == {True}
+
+
+def test_a_projections_policy_for_a_type_is_a_rule_among_the_others(explained, totals):
+    found = explained("--handler", totals)
+    assert (found["case"]["event_type"], found["case"]["domain"]) == ("", "order")
+    assert (found["policy"]["name"], found["rule"]) == (
+        "exponential_backoff, filtered",
+        "policy= of projection.totals",
+    )
+    shipped = explained("--handler", totals, "--event-type", "OrderShipped")
+    assert shipped["rule"] == "policy for OrderShipped of projection.totals"
+    told = [(one["rule"], one["conditions"], one["why"]) for one in found["tried"]]
+    assert told[0][0] == "retry.rules[3]"  # an operator's for another handler
+    assert told[1] == (
+        "policy for OrderShipped of projection.totals",
+        {"handler": "projection.totals", "event_type": "OrderShipped"},
+        "no event_type",
+    )
+
+
+def test_a_filter_by_class_is_explained_by_the_class_of_the_error(run, explained, totals):
+    said = ["--handler", totals, "--error", "TimeoutError"]
+    assert [row["earliest"] for row in explained(*said)["schedule"]] == [2, 4, 8]
+    refused = explained("--handler", totals, "--error", "ConnectionError")
+    only = f"TimeoutError, {__name__}.Refused"
+    assert refused["not_retried"] == (
+        f"exponential_backoff, filtered retries {only} alone: a dead letter"
+    )
+    assert refused["policy"]["retry_on"] == only.split(", ")
+    unsaid = explained("--handler", totals, "--category", "transient")["not_retried"]
+    assert "alone, and which class it is was not said" in unsaid
 
 
 def test_what_the_other_side_asks_for_is_in_the_schedule_and_bounded(explained):
