@@ -2,7 +2,7 @@
 
 It lets come what a process left that died between moving a lane and publishing what was parked
 there, and it finds lanes that wait for an event of which nobody knows. One keeper in the fleet is
-on duty at a time.
+on duty at a time, of those that keep the same handlers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LaneKeeper:
     def turn(self) -> timedelta:
         """Let due events come, and look for gaps when it is time; never raises."""
         try:
-            if not self.lanes.on_duty(self.name, TENURE):
+            if not self.lanes.on_duty(self.name, TENURE, of=self.handlers):
                 return EVERY
             full = self._let_come() == BATCH
             self._look()

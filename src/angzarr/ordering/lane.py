@@ -197,10 +197,10 @@ class Lanes(Protocol):
         """
 
     @abstractmethod
-    def on_duty(self, keeper: str, span: timedelta, /) -> bool:
-        """Tell whether *keeper* looks after lanes for the next *span*: one does at a time.
+    def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
+        """Tell whether *keeper* looks after the lanes *of* these handlers for the next *span*.
 
-        Whoever is on duty stays so by asking again.
+        One does at a time; whoever is on duty stays so by asking again.
         """
 
     @abstractmethod

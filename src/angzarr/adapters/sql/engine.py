@@ -142,7 +142,7 @@ def in_transaction(
         try:
             return run()
         except DBAPIError as error:
-            if not (error.connection_invalidated or _rolled_back(error)):
+            if not (error.connection_invalidated or rolled_back(error)):
                 raise
             if once and run.committing and error.connection_invalidated:
                 msg = (
@@ -170,7 +170,7 @@ class _Run(Generic[_Answer]):
         return answer
 
 
-def _rolled_back(error: DBAPIError) -> bool:
+def rolled_back(error: DBAPIError) -> bool:
     """Tell whether PostgreSQL undid a transaction so that others could go on: a deadlock."""
     return getattr(error.orig, "sqlstate", None) in _ROLLED_BACK
 

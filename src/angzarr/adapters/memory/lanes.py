@@ -1,0 +1,290 @@
+"""MemoryLanes: lanes in one process, for tests and embedded apps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
+
+from angzarr.adapters.memory.checkpoints import MemoryCheckpoints
+from angzarr.aggregates.book import Address
+from angzarr.clock import Clock, SystemClock
+from angzarr.ordering.lane import (
+    Elsewhere,
+    Full,
+    Gap,
+    Lane,
+    Lanes,
+    Moved,
+    ParkAnswer,
+    Parked,
+    Place,
+    Ready,
+    Step,
+    Summary,
+    Waiting,
+    Why,
+)
+from angzarr.projections.checkpoint import Checkpoint
+
+_Key: TypeAlias = tuple[str, Address]
+
+
+@dataclass(slots=True)
+class _Row:
+    """A lane: what waits in it by sequence, and until when somebody has an early one."""
+
+    lane: Lane
+    next: int
+    moved: bool = False
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+    lent: dict[int, datetime] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.next, len(self.waiting))
+
+    def early(self) -> list[Waiting]:
+        """Return what is parked, in order."""
+        found = (self.waiting[place] for place in sorted(self.waiting))
+        return [one for one in found if one.why is Why.EARLY]
+
+    def ahead(self) -> list[Waiting]:
+        """Return what is parked for places that the lane has not come to."""
+        return [one for one in self.early() if one.sequence > self.next]
+
+    def put(self, waiting: Waiting) -> None:
+        self.forget(waiting.sequence)
+        self.waiting[waiting.sequence] = waiting
+
+    def forget(self, sequence: int) -> None:
+        self.waiting.pop(sequence, None)
+        self.lent.pop(sequence, None)
+
+    def parked_at(self, sequence: int) -> Waiting | None:
+        there = self.waiting.get(sequence)
+        return there if there is not None and there.why is Why.EARLY else None
+
+
+class MemoryLanes(Lanes):
+    """Lanes in a dictionary, under one lock; a run holds one of its lane besides.
+
+    Work cannot be rolled back here: it is run only if the lane is at its place.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        #: Where whoever moves a lane counts.
+        self.checkpoints = MemoryCheckpoints()
+        self._rows: dict[_Key, _Row] = {}
+        self._lock = threading.Lock()
+        self._duty: dict[frozenset[str], tuple[str, datetime]] = {}
+        self._running: WeakValueDictionary[_Key, threading.Lock] = WeakValueDictionary()
+
+    def look(self, lane: Lane, /) -> Place:
+        """Return where *lane* is."""
+        with self._lock:
+            return self._look(lane)
+
+    def move(self, step: Step, /) -> Moved | Elsewhere:
+        """Move a lane past *step* and count it."""
+        with self._lock:
+            moved = self._move(step)
+            if moved != Elsewhere(step.sequence + 1):
+                return moved
+            return Moved(self._row(step.lane).parked_at(step.sequence + 1))
+
+    def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
+        """Run *work* with None, and move past *step*; other runs of the lane wait meanwhile."""
+        with self._lock:
+            alone = self._running.setdefault(_key(step.lane), threading.Lock())
+        with alone:
+            place = self.look(step.lane)
+            if place.next_sequence != step.sequence:
+                return Elsewhere(place.next_sequence)
+            work(None)
+            with self._lock:
+                return self._move(step)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Give None: nothing is undone here."""
+        yield
+
+    def park(self, early: Waiting, most: int, /) -> ParkAnswer:
+        """Keep an EARLY event."""
+        with self._lock:
+            place = self._look(early.lane)
+            if place.next_sequence >= early.sequence:
+                return Ready(place.next_sequence)
+            row = self._rows.get(_key(early.lane)) or _Row(early.lane, early.lane.first)
+            there = row.parked_at(early.sequence)
+            if there is not None:
+                early = replace(early, since=min(there.since, early.since))
+            elif (parked := len(row.early())) >= most:
+                return Full(parked)
+            row = self._row(early.lane)
+            row.put(early)
+            return Parked(row.waiting.get(row.next))
+
+    def note(self, waiting: Waiting, /) -> None:
+        """Keep that an event is RETRYING or a DEAD_LETTER."""
+        with self._lock:
+            if self._look(waiting.lane).next_sequence <= waiting.sequence:
+                self._row(waiting.lane).put(waiting)
+
+    def released(self, early: Waiting, /) -> None:
+        """Forget an EARLY event."""
+        with self._lock:
+            row = self._rows.get(_key(early.lane))
+            there = row.parked_at(early.sequence) if row is not None else None
+            if row is not None and there is not None and there.text == early.text:
+                row.forget(early.sequence)
+
+    def due(
+        self, handlers: Sequence[str], now: datetime, lease: timedelta, limit: int, /
+    ) -> Sequence[Waiting]:
+        """Lend EARLY events whose turn has come."""
+        with self._lock:
+            free = [
+                (row, one)
+                for row in self._of(handlers)
+                for one in row.early()
+                if one.sequence <= row.next and row.lent.get(one.sequence, now) <= now
+            ]
+            free.sort(key=lambda found: (found[1].since, found[1].sequence))
+            for row, one in free[:limit]:
+                row.lent[one.sequence] = now + lease
+            return [one for _, one in free[:limit]]
+
+    def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
+        """Return lanes whose next event nobody knows of."""
+        with self._lock:
+            found = [
+                (oldest, Gap(row.lane, row.next, ahead[0], len(ahead)))
+                for row in self._of(handlers)
+                if (ahead := row.ahead())
+                and (oldest := min(one.since for one in ahead)) < before
+                and _nobody_knows(row.waiting.get(row.next), before)
+            ]
+        return [gap for _, gap in sorted(found, key=lambda one: one[0])[:limit]]
+
+    def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
+        """Tell whether *keeper* is on duty."""
+        with self._lock:
+            now, key = self._clock.now(), frozenset(of)
+            there, until = self._duty.get(key, (keeper, now))
+            if there != keeper and until > now:
+                return False
+            self._duty[key] = keeper, now + span
+            return True
+
+    def places(self, handler: str, addresses: Sequence[Address], /) -> Mapping[Address, int]:
+        """Return the next sequences of the lanes at *addresses*."""
+        with self._lock:
+            rows = ((address, self._rows.get((handler, address))) for address in addresses)
+            return {address: row.next for address, row in rows if row is not None and row.moved}
+
+    def summaries(self, handlers: Sequence[str], /) -> Sequence[Summary]:
+        """Return a summary for each of *handlers*."""
+        with self._lock:
+            return [_summary(handler, list(self._of([handler]))) for handler in handlers]
+
+    def waiting(
+        self, handler: str, /, *, address: Address | None = None, limit: int = 100
+    ) -> Sequence[Waiting]:
+        """Return what waits in the lanes of *handler*."""
+        with self._lock:
+            rows = [row for row in self._of([handler]) if address in (None, row.lane.address)]
+            found = [one for row in rows for one in row.waiting.values()]
+        return sorted(found, key=lambda one: (one.lane.address, one.sequence))[:limit]
+
+    def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
+        """Return how many events are parked behind each dead letter."""
+        with self._lock:
+            blocked = ((row, row.waiting.get(row.next)) for row in self._rows.values())
+            found = {(there.letter_id or ""): len(row.ahead()) for row, there in blocked if there}
+        return {letter: found[letter] for letter in letter_ids if found.get(letter)}
+
+    def skip_to(self, lane: Lane, sequence: int, /) -> Place:
+        """Move *lane* on to *sequence*."""
+        with self._lock:
+            if sequence > self._look(lane).next_sequence:
+                row = self._row(lane)
+                row.next, row.moved = sequence, True
+                for one in list(row.waiting.values()):
+                    if one.sequence < sequence and one.why is not Why.EARLY:
+                        row.forget(one.sequence)
+            return self._look(lane)
+
+    def reset(self, handler: str, /) -> int:
+        """Let all lanes of *handler* begin anew."""
+        with self._lock:
+            rows = list(self._of([handler]))
+            for row in rows:
+                row.next, row.moved = row.lane.first, False
+                row.lent.clear()
+                if not row.waiting:
+                    del self._rows[_key(row.lane)]
+            self.checkpoints.reset(handler)
+            return len(rows)
+
+    def close(self) -> None:
+        """Do nothing: what is here is kept."""
+
+    def _look(self, lane: Lane) -> Place:
+        row = self._rows.get(_key(lane))
+        return Place(lane.first) if row is None else row.place
+
+    def _row(self, lane: Lane) -> _Row:
+        row = self._rows.setdefault(_key(lane), _Row(lane, lane.first))
+        row.lane = lane
+        return row
+
+    def _of(self, handlers: Sequence[str]) -> Iterator[_Row]:
+        return (row for row in self._rows.values() if row.lane.handler in handlers)
+
+    def _move(self, step: Step) -> Moved | Elsewhere:
+        place = self._look(step.lane)
+        if place.next_sequence != step.sequence:
+            return Elsewhere(place.next_sequence)
+        row = self._row(step.lane)
+        row.next, row.moved = step.sequence + 1, True
+        row.forget(step.sequence)
+        counted = Checkpoint(
+            last_event_id=step.event_id,
+            last_event_type=step.event_type,
+            last_processed_at=step.at,
+            events_processed=1,
+        )
+        self.checkpoints.add(step.lane.handler, counted)
+        return Moved(row.parked_at(row.next))
+
+
+def _key(lane: Lane) -> _Key:
+    return lane.handler, lane.address
+
+
+def _nobody_knows(there: Waiting | None, before: datetime) -> bool:
+    """Tell whether nobody knows of an event: one that is being retried should have come by then."""
+    if there is None:
+        return True
+    return there.why is Why.RETRYING and there.due_at is not None and there.due_at < before
+
+
+def _summary(handler: str, rows: Sequence[_Row]) -> Summary:
+    waiting = [one for row in rows for one in row.waiting.values()]
+    letters = [row for row in rows if _is_letter(row.waiting.get(row.next))]
+    parked = sum(one.why is Why.EARLY for one in waiting)
+    oldest = min(waiting, key=attrgetter("since"), default=None)
+    since = None if oldest is None else oldest.since
+    return Summary(handler, len(rows), parked, len(letters), since)
+
+
+def _is_letter(there: Waiting | None) -> bool:
+    return there is not None and there.why is Why.DEAD_LETTER

@@ -1,0 +1,154 @@
+"""Questions about lanes that people and the keeper ask; nothing is locked.
+
+All but `summaries` begin at lanes in which something waits: a few of a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, Text, and_, case, column, func, or_, select, values
+
+from angzarr.adapters.sql.book_rows import key_of
+from angzarr.adapters.sql.lane_rows import found_in, name_key
+from angzarr.adapters.sql.lane_tables import ordering_lanes, ordering_waiting
+from angzarr.adapters.sql.lane_waiting import EARLY, IN_LANE
+from angzarr.aggregates.book import Address
+from angzarr.ordering.lane import Gap, Summary, Waiting, Why
+
+_lanes, _waiting = ordering_lanes.c, ordering_waiting.c
+_KEY: Final = ("handler", "domain", "root", "edition")
+#: Rows of a question: three values each, and some SQLites take 999.
+_ADDRESSES: Final = 300
+_LETTERS: Final = 500
+
+
+def gaps(
+    connection: Connection, handlers: Mapping[str, str], before: datetime, limit: int
+) -> list[Gap]:
+    """Return lanes whose next event nobody knows of, the longest waiting first."""
+    found = _gaps(list(handlers), before, limit)
+    first = and_(
+        *(_waiting[name] == found.c[name] for name in _KEY), _waiting.sequence == found.c.first
+    )
+    wanted = select(
+        ordering_waiting, found.c.first_sequence, found.c.next_sequence, found.c.parked
+    ).join(found, first)
+    rows = connection.execute(wanted.order_by(found.c.oldest)).mappings()
+    return [_gap(found_in(row, handlers), row["next_sequence"], row["parked"]) for row in rows]
+
+
+def places(
+    connection: Connection, handler: str, addresses: Sequence[Address]
+) -> dict[Address, int]:
+    """Return where the lanes at *addresses* are that somebody moved."""
+    found = {}
+    for some in _parts(addresses, _ADDRESSES):
+        keys = values(*(column(name, Text) for name in Address._fields), name="wanted")
+        wanted = keys.data([tuple(address) for address in some]).cte("wanted")
+        here = and_(*(_lanes[name] == wanted.c[name] for name in Address._fields))
+        asked = (
+            select(*(_lanes[name] for name in Address._fields), _lanes.next_sequence)
+            .join(wanted, here)
+            .where(_lanes.handler == name_key(handler), _lanes.moved_at.is_not(None))
+        )
+        for row in connection.execute(asked):
+            found[Address(*row[:3])] = row.next_sequence
+    return found
+
+
+def summary(connection: Connection, handler: str) -> Summary:
+    """Return the lanes of *handler* together."""
+    key = name_key(handler)
+    lanes = select(func.count()).select_from(ordering_lanes).where(_lanes.handler == key)
+    holds_up = _lanes.next_sequence == _waiting.sequence
+    wanted = (
+        select(
+            func.count(case((EARLY, 1))),
+            func.count(case((and_(_letter(), holds_up), 1))),
+            func.min(_waiting.since),
+        )
+        .select_from(ordering_waiting)
+        .join(ordering_lanes, IN_LANE)
+        .where(_waiting.handler == key, _lanes.waiting > 0)
+    )
+    parked, blocked, oldest = connection.execute(wanted).one()
+    return Summary(handler, int(connection.scalar(lanes) or 0), parked, blocked, oldest)
+
+
+def waiting(
+    connection: Connection, handler: str, address: Address | None, limit: int
+) -> list[Waiting]:
+    """Return what waits in the lanes of *handler*, or in one of them, in order."""
+    key = name_key(handler)
+    here = [] if address is None else [_waiting[n] == v for n, v in key_of(address).items()]
+    wanted = (
+        select(ordering_waiting, _lanes.first_sequence)
+        .join(ordering_lanes, IN_LANE)
+        .where(_waiting.handler == key, *here)
+        .order_by(*(_waiting[name] for name in _KEY), _waiting.sequence)
+        .limit(limit)
+    )
+    return [found_in(row, {key: handler}) for row in connection.execute(wanted).mappings()]
+
+
+def behind(connection: Connection, letter_ids: Sequence[str]) -> dict[str, int]:
+    """Return how many events are parked in the lane that each letter holds up."""
+    found: dict[str, int] = {}
+    for some in _parts(letter_ids, _LETTERS):
+        letters, parked = ordering_waiting.alias("letters"), _waiting
+        of_letter = and_(*(letters.c[name] == _lanes[name] for name in _KEY))
+        holds_up = and_(of_letter, letters.c.sequence == _lanes.next_sequence)
+        counted = (
+            select(letters.c.letter_id, func.count())
+            .select_from(letters)
+            .join(ordering_lanes, holds_up)
+            .join(ordering_waiting, and_(IN_LANE, EARLY))
+            .where(letters.c.letter_id.in_(some), letters.c.why == Why.DEAD_LETTER.value)
+            .where(parked.sequence > _lanes.next_sequence)
+            .group_by(letters.c.letter_id)
+        )
+        found.update({row[0]: row[1] for row in connection.execute(counted)})
+    return found
+
+
+def _gaps(handlers: Sequence[str], before: datetime, limit: int) -> Any:
+    there = ordering_waiting.alias("there")
+    at_place = and_(
+        *(there.c[name] == _lanes[name] for name in _KEY),
+        there.c.sequence == _lanes.next_sequence,
+    )
+    late = and_(there.c.why == Why.RETRYING.value, there.c.due_at < before)
+    oldest = func.min(_waiting.since)
+    asked: Select[Any] = (
+        select(
+            *(_lanes[name] for name in (*_KEY, "first_sequence", "next_sequence")),
+            func.min(_waiting.sequence).label("first"),
+            func.count().label("parked"),
+            oldest.label("oldest"),
+        )
+        .select_from(ordering_lanes)
+        .outerjoin(there, at_place)
+        .join(ordering_waiting, and_(IN_LANE, EARLY, _waiting.sequence > _lanes.next_sequence))
+        .where(_lanes.handler.in_(handlers), _lanes.waiting > 0)
+        .where(or_(there.c.sequence.is_(None), late))
+        .group_by(*(_lanes[name] for name in (*_KEY, "first_sequence", "next_sequence")))
+        .having(oldest < before)
+        .order_by(oldest)
+        .limit(limit)
+    )
+    return asked.subquery("found")
+
+
+def _gap(first: Waiting, missing: int, waiting: int) -> Gap:
+    return Gap(first.lane, missing, first, waiting)
+
+
+def _letter() -> Any:
+    return _waiting.why == Why.DEAD_LETTER.value
+
+
+def _parts(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

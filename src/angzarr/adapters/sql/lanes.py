@@ -1,0 +1,182 @@
+"""Lanes in SQL: one transaction a verb, and one writer a lane at a time.
+
+On PostgreSQL a writer holds the row of its lane, on SQLite the whole database (BEGIN IMMEDIATE).
+What is looked at and moved all the time takes one statement, which needs no transaction around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from angzarr.adapters.sql import lane_queries, lane_resetting, lane_running, lane_waiting
+from angzarr.adapters.sql.engine import in_transaction, patient, reading
+from angzarr.adapters.sql.lane_duty import LaneDuty
+from angzarr.adapters.sql.lane_moving import LaneMoving, looked, waits_at
+from angzarr.adapters.sql.lane_rows import by_key
+from angzarr.adapters.sql.lane_tables import create_lane_tables
+from angzarr.aggregates.book import Address
+from angzarr.clock import Clock, SystemClock
+from angzarr.ordering.lane import (
+    Elsewhere,
+    Gap,
+    Lane,
+    Lanes,
+    Moved,
+    ParkAnswer,
+    Place,
+    Step,
+    Summary,
+    Waiting,
+    Why,
+)
+
+_Answer = TypeVar("_Answer")
+
+
+class SqlLanes(Lanes):
+    """Lanes in the tables ``ordering_lanes`` and ``ordering_waiting``, made before the first use.
+
+    Whoever moves one counts in ``projection_checkpoints``. *close* lets the engine go.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        close: Callable[[], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._engine = engine
+        self._alone, self._reading = _alone(engine), _alone(reading(engine))
+        self._moving, self._duty = LaneMoving(engine), LaneDuty(engine)
+        self._close = close or engine.dispose
+        self._clock = clock or SystemClock()
+        self._ready = False
+
+    def look(self, lane: Lane, /) -> Place:
+        """Return where *lane* is."""
+        return self._ask(lambda connection: _look(connection, lane))
+
+    def move(self, step: Step, /) -> Moved | Elsewhere:
+        """Move a lane past *step* and count it."""
+        self._prepare()
+        if in_transaction(self._alone, lambda connection: self._moving.quickly(connection, step)):
+            return Moved(None)
+        moved = self._write(lambda connection: self._moving.move(connection, step))
+        if moved != Elsewhere(step.sequence + 1):
+            return moved
+        # An earlier call moved it, and its caller may not know what was parked there.
+        return self._ask(lambda connection: _moved_before(connection, step))
+
+    def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
+        """Run *work* with a Connection, and move past *step* in its transaction."""
+        self._prepare()
+        move = self._moving.move
+        return lane_running.run(self._engine, work, lambda connection: move(connection, step))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Give a Connection for a transaction that moves no lane."""
+        self._prepare()
+        with lane_running.transaction(self._engine) as connection:
+            yield connection
+
+    def park(self, early: Waiting, most: int, /) -> ParkAnswer:
+        """Keep an EARLY event."""
+        return self._write(lambda c: lane_waiting.park(c, self._moving, early, most))
+
+    def note(self, waiting: Waiting, /) -> None:
+        """Keep that an event is RETRYING or a DEAD_LETTER."""
+        self._write(lambda connection: lane_waiting.note(connection, self._moving, waiting))
+
+    def released(self, early: Waiting, /) -> None:
+        """Forget an EARLY event."""
+        self._write(lambda connection: lane_waiting.released(connection, self._moving, early))
+
+    def due(
+        self, handlers: Sequence[str], now: datetime, lease: timedelta, limit: int, /
+    ) -> Sequence[Waiting]:
+        """Lend EARLY events whose turn has come. Looks first, without a lock: mostly none has."""
+        keys = by_key(handlers)
+        if not self._ask(lambda c: c.execute(lane_waiting.due(keys, now, limit)).first()):
+            return []
+        return self._write(lambda c: lane_waiting.lend(c, keys, now, lease, limit))
+
+    def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
+        """Return lanes whose next event nobody knows of."""
+        return self._ask(lambda c: lane_queries.gaps(c, by_key(handlers), before, limit))
+
+    def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
+        """Tell whether *keeper* is on duty; the database's clock counts."""
+        self._prepare()
+        return in_transaction(self._alone, lambda c: self._duty.take(c, keeper, span, of))
+
+    def places(self, handler: str, addresses: Sequence[Address], /) -> Mapping[Address, int]:
+        """Return the next sequences of the lanes at *addresses*."""
+        return self._ask(lambda connection: lane_queries.places(connection, handler, addresses))
+
+    def summaries(self, handlers: Sequence[str], /) -> Sequence[Summary]:
+        """Return a summary for each of *handlers*."""
+        return self._ask(lambda c: [lane_queries.summary(c, handler) for handler in handlers])
+
+    def waiting(
+        self, handler: str, /, *, address: Address | None = None, limit: int = 100
+    ) -> Sequence[Waiting]:
+        """Return what waits in the lanes of *handler*."""
+        return self._ask(lambda c: lane_queries.waiting(c, handler, address, limit))
+
+    def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
+        """Return how many events are parked behind each dead letter."""
+        return self._ask(lambda connection: lane_queries.behind(connection, letter_ids))
+
+    def skip_to(self, lane: Lane, sequence: int, /) -> Place:
+        """Move *lane* on to *sequence*."""
+        moving, now = self._moving, self._clock.now()
+        return self._write(lambda c: lane_resetting.skip_to(c, moving, lane, sequence, now))
+
+    def reset(self, handler: str, /) -> int:
+        """Let all lanes of *handler* begin anew; a million of them take a while."""
+        self._prepare()
+        with patient(self._engine) as engine:
+            return in_transaction(engine, lambda c: lane_resetting.reset(c, handler))
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._close()
+
+    def _ask(self, step: Callable[[Connection], _Answer]) -> _Answer:
+        self._prepare()
+        return in_transaction(self._reading, step)
+
+    def _write(self, step: Callable[[Connection], _Answer]) -> _Answer:
+        self._prepare()
+        return in_transaction(self._engine, step)
+
+    def _prepare(self) -> None:
+        if not self._ready:
+            create_lane_tables(self._engine)
+            self._ready = True
+
+
+def _alone(engine: Engine) -> Engine:
+    """Return *engine* for transactions of one statement: PostgreSQL needs no BEGIN and COMMIT."""
+    if engine.dialect.name != "postgresql":
+        return engine
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _look(connection: Connection, lane: Lane) -> Place:
+    found = connection.execute(looked(lane)).first()
+    return Place(lane.first) if found is None else Place(*found)
+
+
+def _moved_before(connection: Connection, step: Step) -> Moved | Elsewhere:
+    """Return what waits behind *step* where its lane is just past it."""
+    successor = waits_at(connection, step.lane, step.sequence + 1)
+    is_parked = successor is not None and successor.why is Why.EARLY
+    return Moved(successor if is_parked else None)

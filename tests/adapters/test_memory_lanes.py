@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+from tests.contracts.lanes import LanesContract
+
+from angzarr.adapters.memory.lanes import MemoryLanes
+from hand_clock import ByHand
+
+
+class TestMemoryLanes(ByHand, LanesContract):
+    @pytest.fixture
+    def lanes(self, clock):
+        return MemoryLanes(clock)
+
+    @pytest.fixture
+    def checkpoints(self, lanes):
+        return lanes.checkpoints
