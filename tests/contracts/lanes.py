@@ -324,6 +324,13 @@ class LanesContract:
         assert lanes.gaps(asked, AT + 4 * MINUTE, 9) == [gap]
         assert lanes.gaps(["another.handler"], AT + 4 * MINUTE, 9) == []
 
+    def test_a_lane_that_has_just_moved_has_no_gap(self, lanes, lane):
+        lanes.park(early_of(lane, 3, since=AT - 60 * MINUTE), MANY)
+        lanes.move(step_of(lane, 0))
+        asked = [lane.handler]
+        assert lanes.gaps(asked, AT, 9) == [], "what comes next may be in a queue"
+        assert [gap.missing for gap in lanes.gaps(asked, AT + MINUTE, 9)] == [1]
+
     def test_what_is_known_is_no_gap(self, lanes, lane):
         lanes.park(early_of(lane, 1), MANY)
         asked, later = [lane.handler], AT + 5 * MINUTE

@@ -192,6 +192,7 @@ class Lanes(Protocol):
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
         """Return lanes whose next event nobody knows of, and in which some wait since *before*.
 
+        A lane that was moved since *before* is none of them: what comes next is on its way.
         A RETRYING event that should have come before *before* counts as one nobody knows of. The
         longest waiting first.
         """

@@ -298,6 +298,11 @@ def world():
     return World()
 
 
+@pytest.fixture(scope="session")
+def make_world():
+    return World
+
+
 @pytest.fixture
 def no_context():
     return nullcontext()

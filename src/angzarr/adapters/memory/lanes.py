@@ -41,7 +41,7 @@ class _Row:
 
     lane: Lane
     next: int
-    moved: bool = False
+    moved_at: datetime | None = None
     waiting: dict[int, Waiting] = field(default_factory=dict)
     lent: dict[int, datetime] = field(default_factory=dict)
 
@@ -170,6 +170,7 @@ class MemoryLanes(Lanes):
                 for row in self._of(handlers)
                 if (ahead := row.ahead())
                 and (oldest := min(one.since for one in ahead)) < before
+                and _stands(row, before)
                 and _nobody_knows(row.waiting.get(row.next), before)
             ]
         return [gap for _, gap in sorted(found, key=lambda one: one[0])[:limit]]
@@ -188,7 +189,7 @@ class MemoryLanes(Lanes):
         """Return the next sequences of the lanes at *addresses*."""
         with self._lock:
             rows = ((address, self._rows.get((handler, address))) for address in addresses)
-            return {address: row.next for address, row in rows if row is not None and row.moved}
+            return {address: row.next for address, row in rows if row is not None and row.moved_at}
 
     def summaries(self, handlers: Sequence[str], /) -> Sequence[Summary]:
         """Return a summary for each of *handlers*."""
@@ -216,7 +217,7 @@ class MemoryLanes(Lanes):
         with self._lock:
             if sequence > self._look(lane).next_sequence:
                 row = self._row(lane)
-                row.next, row.moved = sequence, True
+                row.next, row.moved_at = sequence, self._clock.now()
                 for one in list(row.waiting.values()):
                     if one.sequence < sequence and one.why is not Why.EARLY:
                         row.forget(one.sequence)
@@ -227,7 +228,7 @@ class MemoryLanes(Lanes):
         with self._lock:
             rows = list(self._of([handler]))
             for row in rows:
-                row.next, row.moved = row.lane.first, False
+                row.next, row.moved_at = row.lane.first, None
                 row.lent.clear()
                 if not row.waiting:
                     del self._rows[_key(row.lane)]
@@ -254,7 +255,7 @@ class MemoryLanes(Lanes):
         if place.next_sequence != step.sequence:
             return Elsewhere(place.next_sequence)
         row = self._row(step.lane)
-        row.next, row.moved = step.sequence + 1, True
+        row.next, row.moved_at = step.sequence + 1, step.at
         row.forget(step.sequence)
         counted = Checkpoint(
             last_event_id=step.event_id,
@@ -268,6 +269,11 @@ class MemoryLanes(Lanes):
 
 def _key(lane: Lane) -> _Key:
     return lane.handler, lane.address
+
+
+def _stands(row: _Row, before: datetime) -> bool:
+    """Tell whether nobody moved the lane since *before*: else what is missing is on its way."""
+    return row.moved_at is None or row.moved_at < before
 
 
 def _nobody_knows(there: Waiting | None, before: datetime) -> bool:

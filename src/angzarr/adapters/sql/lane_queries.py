@@ -120,6 +120,8 @@ def _gaps(handlers: Sequence[str], before: datetime, limit: int) -> Any:
         *(there.c[name] == _lanes[name] for name in _KEY),
         there.c.sequence == _lanes.next_sequence,
     )
+    # A lane that moves has mostly sent for what is next: that is in a queue, and known to nobody.
+    stands = or_(_lanes.moved_at.is_(None), _lanes.moved_at < before)
     late = and_(there.c.why == Why.RETRYING.value, there.c.due_at < before)
     oldest = func.min(_waiting.since)
     asked: Select[Any] = (
@@ -132,7 +134,7 @@ def _gaps(handlers: Sequence[str], before: datetime, limit: int) -> Any:
         .select_from(ordering_lanes)
         .outerjoin(there, at_place)
         .join(ordering_waiting, and_(IN_LANE, EARLY, _waiting.sequence > _lanes.next_sequence))
-        .where(_lanes.handler.in_(handlers), _lanes.waiting > 0)
+        .where(_lanes.handler.in_(handlers), _lanes.waiting > 0, stands)
         .where(or_(there.c.sequence.is_(None), late))
         .group_by(*(_lanes[name] for name in (*_KEY, "first_sequence", "next_sequence")))
         .having(oldest < before)

@@ -1,0 +1,1 @@
+"""Ordered handlers under crashes: random histories, and what must hold after each of them."""
