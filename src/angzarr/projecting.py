@@ -14,6 +14,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event, check_domain
+from angzarr.ordering.lane import Lanes
 from angzarr.ordering.order import Order, check_first
 from angzarr.ordering_wiring import OrderingStores
 from angzarr.per_process import OncePerProcess
@@ -57,9 +58,9 @@ class Projecting(Registering):
         """Register a projection of the events of *domains*, under its *name* for ever.
 
         It takes the events of each aggregate in their order, which begins with *first_sequence*.
-        Letters of events without a domain go to the first of *domains*. *retry_policy* comes
-        before that of the class; *options* are those of `handler` (breaker, limit, …) and of
-        Celery's tasks. Raises ConfigurationError, DuplicateHandler or InvalidDomainName at once.
+        Its letters are those of the first of *domains*. *retry_policy* comes before that of the
+        class; *options* are those of `handler` (breaker, limit, …) and of Celery's tasks. Raises
+        ConfigurationError, DuplicateHandler or InvalidDomainName at once.
         """
         check_domain(name)
         named = _domains(domains)
@@ -75,7 +76,7 @@ class Projecting(Registering):
             self._keep_projection(kind, name)
             self.take(
                 handler_name(name),
-                _binding(kind, self._ordering),
+                _binding(kind, lambda: self._ordering.get().lanes),
                 called_directly,
                 domain=named[0],
                 policy=policy,
@@ -106,7 +107,7 @@ class Projecting(Registering):
             raise ConfigurationError(msg)
 
 
-def _binding(kind: type[Projection], ordering: OncePerProcess[OrderingStores]) -> Bind:
+def _binding(kind: type[Projection], lanes: Callable[[], Lanes]) -> Bind:
     """Bind deliveries to *kind*; data that do not fit are refused before anything is claimed."""
 
     def bind(delivery: Delivery, context: Context) -> Callable[[], Any]:
@@ -119,7 +120,7 @@ def _binding(kind: type[Projection], ordering: OncePerProcess[OrderingStores]) -
 
         if context.turn is not None:
             return partial(context.turn.run, work)
-        return partial(_eagerly, ordering, work)
+        return partial(_eagerly, lanes, work)
 
     return bind
 
@@ -135,9 +136,9 @@ def _typed(delivery: Delivery, types: Collection[str]) -> Event:
     return event
 
 
-def _eagerly(ordering: OncePerProcess[OrderingStores], work: Callable[[Any], None]) -> None:
+def _eagerly(lanes: Callable[[], Lanes], work: Callable[[Any], None]) -> None:
     """Do *work* in a transaction of its own, for ``apply()`` and tests: no lane is moved."""
-    with ordering.get().lanes.transaction() as connection:
+    with lanes().transaction() as connection:
         work(connection)
 
 
