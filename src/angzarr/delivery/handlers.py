@@ -31,7 +31,7 @@ class Handler:
     #: The policy that it names itself; None: by rules (resilience/policy_rules.py).
     policy: Policy | None = None
     #: Those that it names for types of events, which come before that one.
-    policies: Mapping[str, Policy] = field(default_factory=dict)
+    policies: Mapping[str, Policy] = field(default_factory=dict, hash=False)
     event_type: str | None = None
     domain: str | None = None
     operation: str | None = None

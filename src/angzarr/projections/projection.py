@@ -75,7 +75,10 @@ class Projection:
 
     @classmethod
     def policies_by_type(cls) -> dict[str, Policy | str]:
-        """Return its own policies by type of event."""
+        """Return its own policies by type of event; raises ConfigurationError."""
+        if not isinstance(cls.retry_policies, Mapping):
+            msg = f"{cls.__qualname__}.retry_policies maps types of events to policies"
+            raise ConfigurationError(msg)
         return {event_type_of(given): policy for given, policy in cls.retry_policies.items()}
 
     @classmethod

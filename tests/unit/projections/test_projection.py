@@ -174,6 +174,11 @@ def test_a_policy_for_what_is_not_handled_is_refused():
     assert "Patient.retry_policies: it does not handle 'OrderShipped'" in refused(Patient)
 
 
+def test_policies_without_types_are_refused():
+    listed = type("Listed", (Totals,), {"retry_policies": [NoRetry()]})
+    assert refused(listed) == "Listed.retry_policies maps types of events to policies"
+
+
 def test_policies_go_by_the_name_of_the_type():
     class Patient(Totals):
         retry_policies: ClassVar = {OrderPlaced: POLICIES["crm_sync"], "Other": "webhook"}
