@@ -6,12 +6,9 @@ import re
 import sys
 import types
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
-
-from angzarr.per_process import OncePerProcess
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "write-a-projection.md"
 
@@ -32,19 +29,6 @@ def engine(tmp_path):
     engine.dispose()
 
 
-class Lanes:
-    """Those of SQL, as far as eager runs need them."""
-
-    def __init__(self, engine):
-        self.engine = engine
-
-    def transaction(self):
-        return self.engine.begin()
-
-    def close(self):
-        pass
-
-
 @pytest.fixture
 def guide(engine, tmp_path, monkeypatch, facts_elsewhere):
     """The module that the guide shows, where its table is."""
@@ -54,8 +38,6 @@ def guide(engine, tmp_path, monkeypatch, facts_elsewhere):
     monkeypatch.setitem(sys.modules, "shop", module)
     for sample in shown("python"):
         exec(compile(sample, GUIDE.name, "exec"), module.__dict__)  # noqa: S102 - our own page
-    lanes = Lanes(engine)
-    module.app._ordering = OncePerProcess(lambda: SimpleNamespace(lanes=lanes, close=lanes.close))
     yield module
     module.app.close()
 
