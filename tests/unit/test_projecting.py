@@ -345,6 +345,17 @@ def test_what_a_filter_does_not_name_is_a_letter_at_once(app, make):
     assert (delays, dead.letter.reason) == ([], "refused")
 
 
+def test_a_filter_may_name_what_nobody_classified_but_not_what_is_known_to_be_in_vain(app, make):
+    class NotThereYet(Exception):
+        pass
+
+    named = (NotThereYet, UnicodeDecodeError)
+    make(said={"retry_policy": Filtered(ExponentialBackoff(), retry_on=named)})
+    assert ends(app, NotThereYet())[0] == [2, 4, 8]
+    assert ends(app, KeyError())[0] == []
+    assert ends(app, UnicodeDecodeError("utf-8", b"", 0, 1, "no"))[0] == []
+
+
 # -- the failure is told -------------------------------------------------------------------
 
 

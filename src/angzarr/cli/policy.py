@@ -123,14 +123,17 @@ def _explanation(
         own=known.policy if known else None,
         by_type=known.policies if known else {},
     )
+    tried = explain(rules, case)
+    policy = next(one.rule for one in tried if one.missed is None).policy
+    named = policy.names(sample)
     least = retry_after or (seen.retry_after if seen else None)
     return Explanation(
         case=case,
-        tried=explain(rules, case),
+        tried=tried,
         least=least and min(least, LONGEST),
         seen=seen,
         error=sample,
-        verdict=None if seen is None else _verdict(app, known, seen, case.event_type),
+        verdict=None if seen is None else _verdict(app, known, seen, case.event_type, named),
     )
 
 
@@ -142,13 +145,18 @@ def _type_of(name: str | None, handler: Handler | None) -> str:
 
 
 def _verdict(
-    app: Application, handler: Handler | None, seen: Classification, event_type: str
+    app: Application,
+    handler: Handler | None,
+    seen: Classification,
+    event_type: str,
+    named: bool,  # noqa: FBT001 - as `verdict_for` calls it
 ) -> Verdict:
     return verdict_for(
         seen.category,
         (*app.verdicts, *(handler.verdicts if handler else ())),
         event_type=event_type,
         idempotent=handler is None or handler.idempotent,
+        named=named,
     )
 
 

@@ -121,7 +121,8 @@ class Retrying:
         if isinstance(error, _OUTCOMES) or _TIME_IS_OVER in class_paths(error):
             return None
         seen = self.judge.classify(self.delivery, self.handler, error)
-        verdict = self.judge.verdict(self.delivery, self.handler, seen.category)
+        named = self.policy.names(error)
+        verdict = self.judge.verdict(self.delivery, self.handler, seen.category, named=named)
         if verdict is not Verdict.RETRY or not self.policy.retries(seen.category, error):
             return None
         least = seen.retry_after or timedelta(0)

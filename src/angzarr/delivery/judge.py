@@ -110,13 +110,16 @@ class Judge:
             event_type=delivery.event.type,
         )
 
-    def verdict(self, delivery: Delivery, handler: Handler, category: Category) -> Verdict:
-        """Return what is done about errors of *category*, before any policy is asked."""
+    def verdict(
+        self, delivery: Delivery, handler: Handler, category: Category, *, named: bool = False
+    ) -> Verdict:
+        """Return what is done about errors of *category*; *named*: the policy names its type."""
         return verdict_for(
             category,
             (*self.verdicts, *handler.verdicts),
             event_type=delivery.event.type,
             idempotent=handler.idempotent,
+            named=named,
         )
 
     def _judge(
@@ -124,14 +127,14 @@ class Judge:
     ) -> Outcome:
         if isinstance(error, RetryLater):
             return self._retry_as_asked(delivery, handler, error, seen)
-        verdict = self.verdict(delivery, handler, seen.category)
+        policy = self.policy(delivery, handler, seen.category)
+        verdict = self.verdict(delivery, handler, seen.category, named=policy.names(error))
         if verdict is Verdict.SKIP:
             said = self.autopsy.shown(delivery, error, seen)
             text = text_of(error) if said is None else said
             return Skipped(reason=f"{seen.category}: {text}", seen=seen)
         if verdict is Verdict.DEAD_LETTER:
             return self.dead(delivery, handler, error, Reason.REFUSED, seen)
-        policy = self.policy(delivery, handler, seen.category)
         if not policy.retries(seen.category, error):
             return self.dead(delivery, handler, error, Reason.REFUSED, seen)
         delay = next_delay(policy, delivery.attempt, self.chance(), seen.retry_after)

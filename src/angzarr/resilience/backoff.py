@@ -59,7 +59,11 @@ class Policy:
         """
         if self.retry_on is None and self.retry_errors is None:
             return True
-        return category in (self.retry_on or ()) or isinstance(error, self.retry_errors or ())
+        return category in (self.retry_on or ()) or self.names(error)
+
+    def names(self, error: BaseException | None) -> bool:
+        """Tell whether *error* is of a type that this policy names."""
+        return isinstance(error, self.retry_errors or ())
 
     @property
     def retried(self) -> tuple[str, ...] | None:

@@ -44,9 +44,13 @@ def verdict_for(
     *,
     event_type: str = "",
     idempotent: bool = True,
+    named: bool = False,
 ) -> Verdict:
-    """Return the verdict; a rule for the event type beats one for all, a later one an earlier."""
-    if retryable(category, idempotent=idempotent):
+    """Return the verdict; a rule for the event type beats one for all, a later one an earlier.
+
+    *named*: the policy names the error's type. Then it is retried where nobody classified it.
+    """
+    if retryable(category, idempotent=idempotent) or (named and category is Category.UNKNOWN):
         return Verdict.RETRY
     verdicts = {rule.event_type: rule.verdict for rule in rules if rule.category is category}
     return verdicts.get(event_type) or verdicts.get("") or Verdict.DEAD_LETTER
