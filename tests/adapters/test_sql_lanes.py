@@ -4,6 +4,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from tests.contracts.lane_races import LaneRacesContract, SideBySideContract
 from tests.contracts.lanes import LanesContract
 
 from angzarr.adapters.sql.checkpoints import SqlCheckpoints
@@ -13,7 +14,7 @@ from angzarr.adapters.sql.lanes import SqlLanes
 PATIENT = timedelta(seconds=30)
 
 
-class OnSql(LanesContract):
+class OnSql(LaneRacesContract, LanesContract):
     """Subclasses give the `url`."""
 
     @pytest.fixture
@@ -41,7 +42,7 @@ class TestSqliteLanes(OnSql):
         return f"sqlite:///{tmp_path / 'lanes.db'}"
 
 
-class TestPostgresqlLanes(OnSql):
+class TestPostgresqlLanes(SideBySideContract, OnSql):
     @pytest.fixture
     def url(self, postgresql_url):
         return postgresql_url

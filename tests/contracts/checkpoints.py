@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta, timezone
 from uuid import uuid4
 
 import pytest
 
 from angzarr.ordering.lane import Lanes
 from angzarr.projections.checkpoint import Checkpoint, Checkpoints
-from contracts.lanes import new_lane, step_of
-
-AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+from contracts.waiting_events import AT, new_lane, step_of
 
 
 def checkpoint(**fields: object) -> Checkpoint:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta, timezone
 from uuid import uuid4
 
 import pytest
@@ -20,51 +20,21 @@ from angzarr.ordering.lane import (
     Parked,
     Place,
     Ready,
-    Step,
     Summary,
-    Waiting,
-    Why,
 )
 from angzarr.projections.checkpoint import Checkpoint, Checkpoints
-
-AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-SHORT = timedelta(milliseconds=20)
-MANY = 1_000
-
-
-def step_of(lane: Lane, sequence: int, **fields: object) -> Step:
-    given: dict[str, object] = {
-        "event_id": f"e{sequence}", "event_type": "Counted", "occurred_at": AT, "at": AT,
-    }  # fmt: skip
-    return Step(lane=lane, sequence=sequence, **{**given, **fields})
-
-
-def waiting_of(lane: Lane, sequence: int, why: Why, **fields: object) -> Waiting:
-    given: dict[str, object] = {
-        "since": AT, "event_id": f"e{sequence}", "event_type": "Counted",
-    }  # fmt: skip
-    return Waiting(lane=lane, sequence=sequence, why=why, **{**given, **fields})
-
-
-def early_of(lane: Lane, sequence: int, **fields: object) -> Waiting:
-    given: dict[str, object] = {"text": f"message {sequence}"}
-    return waiting_of(lane, sequence, Why.EARLY, **{**given, **fields})
-
-
-def retrying_of(lane: Lane, sequence: int, **fields: object) -> Waiting:
-    given: dict[str, object] = {"due_at": AT + MINUTE}
-    return waiting_of(lane, sequence, Why.RETRYING, **{**given, **fields})
-
-
-def letter_of(lane: Lane, sequence: int, **fields: object) -> Waiting:
-    given: dict[str, object] = {"letter_id": f"letter-{lane.address.root}-{sequence}"}
-    return waiting_of(lane, sequence, Why.DEAD_LETTER, **{**given, **fields})
-
-
-def new_lane(handler: str = "", *, first: int = 0) -> Lane:
-    name = handler or f"orders.{uuid4().hex}"
-    return Lane(name, Address("order", str(uuid4())), first)
+from contracts import lanes_model
+from contracts.waiting_events import (
+    AT,
+    MANY,
+    MINUTE,
+    SHORT,
+    early_of,
+    letter_of,
+    new_lane,
+    retrying_of,
+    step_of,
+)
 
 
 class LanesContract:
@@ -503,3 +473,6 @@ class LanesContract:
 
         with ThreadPoolExecutor(8) as pool:
             assert sum(pool.map(ask, range(16))) == 1
+
+    def test_random_histories_are_those_of_a_dictionary(self, lanes, checkpoints):
+        lanes_model.run_random_histories(lanes, checkpoints)
