@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
@@ -18,8 +19,11 @@ from angzarr.ordering.lane import Elsewhere, Moved
 _FAILED: Final = "25P02"
 #: Class 53, insufficient resources: a full disk is nobody's mistake.
 _NO_ROOM: Final = "53"
-#: psycopg's TransactionStatus.INERROR.
+#: Of psycopg's TransactionStatus: ACTIVE, INERROR.
+_ACTIVE: Final = 1
 _IN_ERROR: Final = 3
+#: Seconds that the word may take that nobody waits for a statement.
+_PATIENCE: Final = 2.0
 
 
 class _NotMoved(Exception):
@@ -104,7 +108,19 @@ def _undo(connection: Connection, begun: RootTransaction) -> None:
             return
     except Exception:  # noqa: BLE001, S110 - what led here is told, and this connection goes
         pass
+    _interrupt(connection)
     connection.invalidate()
+
+
+def _interrupt(connection: Connection) -> None:
+    """Have PostgreSQL end a statement that nobody waits for any more, and with it its locks.
+
+    It would not notice before the end of the statement that the connection is closed.
+    """
+    if not connection.invalidated and _status(connection) == _ACTIVE:
+        raw: Any = connection.connection.dbapi_connection
+        with contextlib.suppress(Exception):
+            raw.cancel_safe(timeout=_PATIENCE)
 
 
 @contextmanager
@@ -138,8 +154,13 @@ def _is_away(connection: Connection, error: Exception) -> bool:
 
 def _has_failed(connection: Connection) -> bool:
     """Tell whether it is this transaction that failed: the work may use databases of its own."""
+    return _status(connection) == _IN_ERROR
+
+
+def _status(connection: Connection) -> object:
+    """Return psycopg's TransactionStatus of *connection*; None on SQLite."""
     info: Any = getattr(connection.connection.dbapi_connection, "info", None)
-    return info is not None and info.transaction_status == _IN_ERROR
+    return None if info is None else info.transaction_status
 
 
 def _state(error: BaseException | None) -> str:
