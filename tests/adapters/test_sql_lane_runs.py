@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
 from tests.adapters.lane_effects import Effects
 from tests.contracts.waiting_events import MANY, early_of, new_lane, step_of
+from tests.polling import wait_until
 
 from angzarr.adapters.sql.checkpoints import SqlCheckpoints
 from angzarr.adapters.sql.engine import build_engine
@@ -262,6 +263,11 @@ class TestPostgresqlRuns(OnSql):
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         assert engine.pool.checkedout() == 0
+        asleep = text("SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(20)'")
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            wait_until(
+                lambda: connection.execute(asleep).first() is None, "the server ends it as well"
+            )
         nothing_happened()
 
     def test_runs_that_wait_for_each_other_end_and_one_may_be_tried_again(self, lanes, effects):
