@@ -84,7 +84,7 @@ def release(data: dict[str, str]) -> None: ...
 async def recall(data: str) -> None: ...
 
 
-@app.handler(OrderPlaced, domain="stock")
+@app.handler(OrderPlaced, domain="stock", ordered_by="root", first_sequence=1)
 def reserve(event: OrderPlaced, ctx: Context) -> None:
     ctx.register_compensation(
         CompensationAction("reserve stock", execute=release, data={"order_id": event.order_id})

@@ -27,8 +27,10 @@ class Holding:
 
     def why(self, handler: Handler) -> str | None:
         """Return why *handler* is held back, or None: it is not."""
-        # Without a tenant: only what holds for the handler as a whole holds it back.
-        selector = Selector(handler.name, handler.event_type, None, handler.domain)
+        # Without a tenant: only what holds for the handler as a whole holds it back. An ordered one
+        # is sent events of all types, and those that it does not take move its lanes on.
+        event_type = handler.event_type if handler.order is None else None
+        selector = Selector(handler.name, event_type, None, handler.domain)
         switch = self.switches.of(selector)
         if switch is not None and switch.action is Action.PAUSE:
             return f"{handler.name} is {switch}"

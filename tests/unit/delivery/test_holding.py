@@ -10,6 +10,7 @@ from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.holding import Holding
+from angzarr.ordering.order import Order
 from angzarr.resilience.guarded import guards
 from angzarr.resilience.switches import Action, Selector
 
@@ -56,6 +57,15 @@ def test_a_pause_of_all_that_a_handler_takes_holds_it_back(held, switches, selec
     assert "paused by ada: why" in held.why(SYNC)
     switches.resume([put.id], by="ada")
     assert held.why(SYNC) is None
+
+
+def test_a_pause_of_one_type_does_not_hold_back_who_is_sent_all_types(held, switches):
+    order = Order(domains=frozenset({"sales"}), types=frozenset({"order"}))
+    switches.put(Selector(event_type="order"), PAUSE, by="ada")
+    assert held.why(SYNC) is not None
+    assert held.why(replace(SYNC, order=order)) is None
+    switches.put(Selector(handler="shop.sync"), PAUSE, by="ada")
+    assert held.why(replace(SYNC, order=order)) is not None
 
 
 @pytest.mark.parametrize(

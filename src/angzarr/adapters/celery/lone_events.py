@@ -26,8 +26,8 @@ class LoneEvents:
 
     def publish(self, events: Sequence[Event]) -> None:
         """Send *events* to whoever takes them, confirmed; raises BrokerUnavailable."""
+        app = self._app
         for event in events:
-            app = self._app
             for taker in subscriptions(event.type, event.domain, app.handlers, app.routes):
                 self._send(event, taker.handler, taker.queue or app.queue_for(taker.handler))
 
