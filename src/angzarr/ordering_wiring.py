@@ -39,7 +39,7 @@ def open_ordering(settings: Settings, broker: str) -> OrderingStores:
     sql_checkpoints = importlib.import_module("angzarr.adapters.sql.checkpoints")
     return OrderingStores(
         sql_lanes.SqlLanes(lent.engine, close=lent.close),
-        sql_checkpoints.SqlCheckpoints(lent.engine),
+        sql_checkpoints.SqlCheckpoints(lent.engine, close=lent.close),
     )
 
 

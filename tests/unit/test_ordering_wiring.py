@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import timedelta
-from types import ModuleType, SimpleNamespace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from angzarr import Angzarr, ordering_wiring
+from angzarr.aggregates.book import Address
 from angzarr.errors import ConfigurationError
+from angzarr.ordering.lane import Lane, Place, Step
 from angzarr.settings import load
 
 POSTGRES = "postgresql+psycopg://us:s3cret@127.0.0.1:1/angzarr"
@@ -98,14 +99,41 @@ def test_code_may_say_it():
         app.close()
 
 
-def test_no_module_of_a_database_is_imported_for_memory(monkeypatch):
-    closed = []
-    lanes = SimpleNamespace(checkpoints="theirs", close=lambda: closed.append("lanes"))
-    module = ModuleType("angzarr.adapters.memory.lanes")
-    module.MemoryLanes = lambda: lanes
-    monkeypatch.setitem(sys.modules, "angzarr.adapters.memory.lanes", module)
+def open_at(url):
+    return ordering_wiring.open_ordering(load({PART: {"url": url}}), "memory://")
+
+
+LANE = Lane("reports", Address("order", "o-1"))
+STEP = Step(LANE, 0, "e-0", "Placed", None, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_memory_asks_for_no_database(monkeypatch):
     monkeypatch.setitem(sys.modules, "angzarr.adapters.sql.shared_engine", None)
-    stores = ordering_wiring.open_ordering(load({PART: {"url": "memory://"}}), "memory://")
-    assert stores == (lanes, "theirs")
+    stores = open_at("memory://")
+    stores.lanes.move(STEP)
+    assert stores.checkpoints.get("reports").last_event_id == "e-0", "who moves a lane counts"
     stores.close()
-    assert closed == ["lanes"]
+    stores.close()
+
+
+def test_a_database_is_opened_when_first_used_and_closed_twice(tmp_path):
+    stores = open_at(f"sqlite:///{tmp_path / 'order.db'}")
+    assert list(tmp_path.iterdir()) == [], "nothing was connected to yet"
+    stores.lanes.move(STEP)
+    assert stores.lanes.look(LANE) == Place(1)
+    assert stores.checkpoints.get("reports").last_event_id == "e-0", "who moves a lane counts"
+    stores.close()
+    stores.close()
+
+
+def test_one_who_closes_leaves_the_database_to_others(tmp_path):
+    one, two = (open_at(f"sqlite:///{tmp_path / 'order.db'}") for _ in range(2))
+    one.lanes.move(STEP)
+    one.close()
+    one.close()
+    assert two.lanes.look(LANE) == Place(1)
+    two.close()
+
+
+def test_a_server_that_is_away_is_no_reason_to_refuse():
+    ordering_wiring.open_ordering(load({PART: {"url": POSTGRES}}), "redis://").close()
