@@ -23,9 +23,9 @@ from sqlalchemy import Engine, text
 from angzarr.adapters.sql.bulk import insert_rows
 from angzarr.adapters.sql.engine import build_engine, patient
 from angzarr.adapters.sql.ledger_rows import entry_row
+from angzarr.adapters.sql.ledger_schema import LEDGER
 from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
-from angzarr.adapters.sql.ledger_upgrade import make_ready
-from angzarr.adapters.sql.migrations.versions import r0004_counted
+from angzarr.adapters.sql.migrations.ledger import r0004_counted
 from angzarr.analysis.entry import Entry, FailureClass, Status
 from harness import servers
 
@@ -85,7 +85,7 @@ def sqlite(entries: int) -> Iterator[Filled]:
 
 def fill(engine: Engine, entries: int) -> None:
     """Make the tables and write so many entries, each with letter and history; count them."""
-    make_ready(engine)
+    LEDGER.make_ready(engine)
     made = iter(_entries(entries))
     with patient(engine) as slow, slow.connect() as connection:
         while some := list(islice(made, _STEP)):

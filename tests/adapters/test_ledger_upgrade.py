@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from tests.contracts.groups import Hand, assert_counts_are_exact
 from tests.contracts.ledger import letter_of
 from tests.hand_clock import HandClock
 
-from angzarr.adapters.sql import ledger_upgrade
+from angzarr.adapters.sql import schema
 from angzarr.adapters.sql.engine import build_engine, patient
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.ledger_schema import LEDGER
 from angzarr.adapters.sql.ledger_tables import (
     HEAD,
     METADATA,
@@ -28,11 +30,12 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_version,
 )
 from angzarr.adapters.sql.ledger_upkeep import SqlUpkeep
-from angzarr.adapters.sql.migrations.versions import r0004_counted
+from angzarr.adapters.sql.migrations.ledger import r0004_counted
+from angzarr.adapters.sql.schema import Schema
 from angzarr.analysis.entry import Status
 from angzarr.analysis.group import GroupFilter
-from angzarr.analysis.upkeep import Standing
 from angzarr.errors import LedgerUnavailable
+from angzarr.revisions import Revision, Standing
 
 FIRST = (ledger_entries, ledger_letters, ledger_history)
 #: Tables of later revisions that need no others of them.
@@ -136,13 +139,13 @@ class UpgradeContract:
         engine.dispose()
 
     def test_new_tables_are_those_of_this_release(self, engine):
-        ledger_upgrade.make_ready(engine)
-        assert ledger_upgrade.revision_of(engine).standing is Standing.CURRENT
+        LEDGER.make_ready(engine)
+        assert LEDGER.revision_of(engine).standing is Standing.CURRENT
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
 
     def test_first_tables_are_adopted_and_upgraded_with_their_rows(self, engine, filled):
         make_first_tables(engine, filled)
-        assert ledger_upgrade.revision_of(engine).found == "0001"
+        assert LEDGER.revision_of(engine).found == "0001"
         ledger = Both(LedgerDatabase(engine), HandClock())
         assert_counts_are_exact(ledger)
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
@@ -164,10 +167,10 @@ class UpgradeContract:
 
     def test_upgraded_tables_have_the_indexes_of_new_ones(self, engine, filled):
         make_first_tables(engine, filled)
-        ledger_upgrade.make_ready(engine)
+        LEDGER.make_ready(engine)
         upgraded = indexes(engine)
         METADATA.drop_all(engine)
-        ledger_upgrade.make_ready(engine)
+        LEDGER.make_ready(engine)
         assert upgraded == indexes(engine)
 
     def test_the_first_revision_makes_the_first_tables(self, engine, monkeypatch):
@@ -176,12 +179,9 @@ class UpgradeContract:
         METADATA.drop_all(engine)
         with engine.begin() as connection:
             connection.execute(text("CREATE TABLE ledger_version (version_num VARCHAR(32))"))
-        monkeypatch.setattr(ledger_upgrade, "HEAD", "0001")
-        monkeypatch.setattr(ledger_upgrade, "_FIRST", "0000")
-        monkeypatch.setattr(
-            ledger_upgrade, "_revision", lambda _: ledger_upgrade.Revision("0000", "0001")
-        )
-        ledger_upgrade.upgrade(engine)
+        first_alone = replace(LEDGER, head="0001")
+        monkeypatch.setattr(Schema, "found", lambda *_: Revision("0000", "0001"))
+        first_alone.upgrade(engine)
         assert indexes(engine) - first[0] <= {one for one in indexes(engine) if "version" in one}
         assert set(inspect(engine).get_table_names()) == first[1] | {"ledger_version"}
 
@@ -212,8 +212,8 @@ class UpgradeContract:
         make_first_tables(engine, filled)
         before = indexes(engine)
         with failing_at(beginning), pytest.raises(OSError, match="the power went"):
-            ledger_upgrade.make_ready(engine)
-        revision = ledger_upgrade.revision_of(engine)
+            LEDGER.make_ready(engine)
+        revision = LEDGER.revision_of(engine)
         assert revision.standing is Standing.BEHIND
         if engine.dialect.name == "sqlite" or "TABLE" in beginning:
             assert revision.found == "0001"
@@ -225,7 +225,7 @@ class UpgradeContract:
     @pytest.fixture
     def uncounted(self, engine, filled):
         """Tables with entries that are not counted yet, and the fingerprint of some of them."""
-        ledger_upgrade.make_ready(engine)
+        LEDGER.make_ready(engine)
         with engine.begin() as connection:
             connection.execute(insert(ledger_entries), filled[ledger_entries])
         return filled[ledger_entries][0]["fingerprint"]
@@ -282,7 +282,7 @@ class UpgradeContract:
         with engine.begin() as connection:
             for index in ("replay_jobs_by_time", "ledger_alerts_by_time"):
                 connection.execute(text(f"DROP INDEX {index}"))
-        ledger_upgrade.make_ready(engine)
+        LEDGER.make_ready(engine)
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
 
     def test_tables_behind_are_refused_where_they_may_not_be_changed(self, engine, filled):
@@ -290,7 +290,7 @@ class UpgradeContract:
         ledger = Both(LedgerDatabase(engine, migrate=False))
         with pytest.raises(LedgerUnavailable, match=r"0001.*`angzarr ledger upgrade`"):
             ledger.get_groups()
-        assert ledger_upgrade.revision_of(engine).found == "0001"
+        assert LEDGER.revision_of(engine).found == "0001"
         assert SqlUpkeep(LedgerDatabase(engine)).upgrade().found == "0001"
         assert ledger.get_groups(GroupFilter(open_only=False)).groups
 
@@ -300,7 +300,7 @@ class UpgradeContract:
         assert not inspect(engine).has_table("ledger_entries")
 
     def test_tables_of_a_newer_release_are_refused_and_left_alone(self, engine):
-        ledger_upgrade.make_ready(engine)
+        LEDGER.make_ready(engine)
         with engine.begin() as connection:
             connection.execute(update(ledger_version).values(version_num="9999"))
         for act in (
@@ -311,7 +311,7 @@ class UpgradeContract:
                 act()
 
     def test_what_differs_is_told(self, engine):
-        ledger_upgrade.make_ready(engine)
+        LEDGER.make_ready(engine)
         with engine.begin() as connection:
             connection.execute(text("DROP INDEX ledger_entries_of_group"))
         (told,) = SqlUpkeep(LedgerDatabase(engine)).differences()
@@ -353,16 +353,16 @@ class TestPostgresqlUpgrade(UpgradeContract):
         self, url, engine, filled, monkeypatch
     ):
         make_first_tables(engine, filled)
-        monkeypatch.setattr(ledger_upgrade, "_PATIENCE", 0.0)
+        monkeypatch.setattr(schema, "_PATIENCE", 0.0)
         other = build_engine(url)
         told = pytest.raises(LedgerUnavailable, match="by another process")
-        with ledger_upgrade._alone(other), told:
+        with LEDGER.alone(other), told:
             Both(LedgerDatabase(engine)).get_failure_stats()
         other.dispose()
         assert Both(LedgerDatabase(engine)).get_failure_stats().total
 
     def test_entries_filed_by_the_release_before_are_found_by_a_recount(self, engine, filled):
-        ledger_upgrade.make_ready(engine)
+        LEDGER.make_ready(engine)
         with engine.begin() as connection:  # it knows nothing of counts
             connection.execute(insert(ledger_entries), filled[ledger_entries])
             assert connection.scalar(select(func.count()).select_from(ledger_counts)) == 0

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 import click
 
-from angzarr.analysis.upkeep import LedgerUpkeep, Revision, Standing
+from angzarr.analysis.upkeep import LedgerUpkeep
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.ledger_export import export
 from angzarr.printable import printable
+from angzarr.revisions import Revision, Standing
 
 _SAYS = {
     Standing.MISSING: "no tables yet; they are made when the ledger is first used",

@@ -1,12 +1,21 @@
-"""The tables of event books (spec C1). Times are UTC; an empty edition is the main line."""
+"""The tables of event books (spec C1). Times are UTC; an empty edition is the main line.
+
+This and `rejection_tables` are what `migrations/books` lead to; whoever changes a table adds a
+revision there.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Column, DateTime, Engine, Index, Integer, MetaData, Table, Text
+from typing import Final
 
-from angzarr.adapters.sql.engine import create_missing
+from sqlalchemy import Column, DateTime, Index, Integer, MetaData, Table, Text
+
+from angzarr.adapters.sql.schema import version_table
 
 METADATA = MetaData()
+
+#: The revision of the tables below and of those of rejected commands.
+HEAD: Final = "0002"
 
 
 def _key() -> tuple[Column[str], ...]:
@@ -58,6 +67,13 @@ Index(
     postgresql_where=book_decisions.c.unsent_since.is_not(None),
     sqlite_where=book_decisions.c.unsent_since.is_not(None),
 )
+#: What may be forgotten some day, the oldest first.
+Index(
+    "ix_book_decisions_sent",
+    book_decisions.c.decided_at,
+    postgresql_where=book_decisions.c.unsent_since.is_(None),
+    sqlite_where=book_decisions.c.unsent_since.is_(None),
+)
 
 book_snapshots = Table(
     "book_snapshots",
@@ -69,7 +85,4 @@ book_snapshots = Table(
     Column("state", Text, nullable=False),
 )
 
-
-def create_book_tables(engine: Engine) -> None:
-    """Create these tables if they are missing; any number of processes may do so at once."""
-    create_missing(engine, METADATA)
+books_version = version_table("books", METADATA)

@@ -36,14 +36,15 @@ from angzarr.adapters.sql.book_rows import (
     snapshot_of,
     snapshot_row,
 )
+from angzarr.adapters.sql.book_schema import BOOKS
 from angzarr.adapters.sql.book_tables import (
     book_decisions,
     book_events,
     book_snapshots,
-    create_book_tables,
     event_books,
 )
 from angzarr.adapters.sql.engine import in_transaction, reading
+from angzarr.adapters.sql.schema import Readiness
 from angzarr.aggregates.book import (
     Address,
     Answer,
@@ -66,7 +67,8 @@ from angzarr.events.event import Event
 class SqlEventBooks(EventBooks):
     """Books in the tables ``event_books``, ``book_events``, ``book_decisions``, ``book_snapshots``.
 
-    They are made before the first use. *close* lets the engine go.
+    They are made or, unless *migrate* is False, upgraded before the first use. *close* lets the
+    engine go.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class SqlEventBooks(EventBooks):
         *,
         close: Callable[[], None] | None = None,
         clock: Clock | None = None,
+        migrate: bool = True,
     ) -> None:
         self._engine = engine
         # Both reads are of one moment: a decision is never seen without the events before it.
@@ -82,7 +85,7 @@ class SqlEventBooks(EventBooks):
         self._close = close or engine.dispose
         self._clock = clock or SystemClock()
         self._insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
-        self._ready = False
+        self._prepare = Readiness(BOOKS, engine, migrate=migrate)
 
     def read(
         self, address: Address, /, *, cause: str | None = None, whole: bool = False
@@ -165,11 +168,6 @@ class SqlEventBooks(EventBooks):
         fresh = self._insert(book_decisions).values(**row).on_conflict_do_nothing()
         kept = fresh.returning(book_decisions.c.first_sequence)
         return connection.execute(kept).first() is not None
-
-    def _prepare(self) -> None:
-        if not self._ready:
-            create_book_tables(self._engine)
-            self._ready = True
 
 
 def _one_moment(engine: Engine) -> dict[str, Any]:

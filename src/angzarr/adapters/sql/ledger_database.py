@@ -8,7 +8,8 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine
 
 from angzarr.adapters.sql.engine import in_transaction, reading
-from angzarr.adapters.sql.ledger_upgrade import make_ready
+from angzarr.adapters.sql.ledger_schema import LEDGER
+from angzarr.adapters.sql.schema import Readiness
 from angzarr.adapters.sql.shared_engine import ENGINES
 from angzarr.errors import LedgerUnavailable
 
@@ -26,9 +27,8 @@ class LedgerDatabase:
         self, engine: Engine, *, migrate: bool = True, close: Callable[[], None] | None = None
     ) -> None:
         self.engine = engine
-        self._migrate = migrate
+        self._prepare = Readiness(LEDGER, engine, migrate=migrate)
         self._close = close or engine.dispose
-        self._ready = False
 
     def write(self, step: Callable[[Connection], _Answer], *, once: bool = False) -> _Answer:
         """Run *step*, which must be idempotent, in a transaction that may write.
@@ -46,11 +46,6 @@ class LedgerDatabase:
     def close(self) -> None:
         """Let the engine go: its connections are closed unless others use it too."""
         self._close()
-
-    def _prepare(self) -> None:
-        if not self._ready:
-            make_ready(self.engine, migrate=self._migrate)
-            self._ready = True
 
 
 def open_database(url: str, *, migrate: bool = True) -> LedgerDatabase:

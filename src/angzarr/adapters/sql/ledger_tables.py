@@ -19,7 +19,6 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -28,10 +27,10 @@ from sqlalchemy import (
     text,
 )
 
+from angzarr.adapters.sql.schema import version_table
+
 METADATA = MetaData()
 
-#: Where the revision stands; not Alembic's default: other software may share the database.
-VERSION_TABLE: Final = "ledger_version"
 #: The revision of the tables below.
 HEAD: Final = "0014"
 
@@ -279,10 +278,4 @@ ledger_counts = Table(
     a_count("replays"),
 )
 
-#: The revision of these tables: one row. It is as Alembic makes it.
-ledger_version = Table(
-    VERSION_TABLE,
-    METADATA,
-    Column("version_num", String(32), nullable=False),
-    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
-)
+ledger_version = version_table("ledger", METADATA)

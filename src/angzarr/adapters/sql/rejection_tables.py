@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, DateTime, Engine, Index, Integer, MetaData, Table, Text
+from sqlalchemy import Column, DateTime, Index, Integer, Table, Text
 
-from angzarr.adapters.sql.engine import create_missing
-
-METADATA = MetaData()
+from angzarr.adapters.sql.book_tables import METADATA
 
 
 def _address(of: str) -> tuple[Column[str], ...]:
@@ -40,6 +38,7 @@ rejected_commands = Table(
     Column("rejection", Text, nullable=False),
     Index("ix_rejected_commands_newest", "rejected_at", "id"),
     Index("ix_rejected_commands_status", "status", "rejected_at", "id"),
+    Index("ix_rejected_commands_changed", "status", "changed_at"),
     Index("ix_rejected_commands_saga", "saga", "rejected_at", "id"),
     Index("ix_rejected_commands_source", "source_domain", "rejected_at", "id"),
     # A primary key is sorted as people sort, which serves no LIKE.
@@ -47,8 +46,3 @@ rejected_commands = Table(
         dialect="postgresql"
     ),
 )
-
-
-def create_rejection_tables(engine: Engine) -> None:
-    """Create the table if it is missing; any number of processes may do so at once."""
-    create_missing(engine, METADATA)

@@ -9,10 +9,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from angzarr.adapters.sql.book_schema import BOOKS
 from angzarr.adapters.sql.engine import in_transaction, reading
 from angzarr.adapters.sql.fact_rows import utc
 from angzarr.adapters.sql.rejection_rows import case_of_row, id_text, row_of, text_of
-from angzarr.adapters.sql.rejection_tables import create_rejection_tables, rejected_commands
+from angzarr.adapters.sql.rejection_tables import rejected_commands
+from angzarr.adapters.sql.schema import Readiness
 from angzarr.sagas.log import Asked, Case, RejectionLog, Wanted, asked_again, noted
 
 _row = rejected_commands.c
@@ -21,13 +23,18 @@ _LISTED: Final = [column for column in _row if column.name != "rejection"]
 
 
 class SqlRejectionLog(RejectionLog):
-    """Cases in the table ``rejected_commands``, which is made before the first use."""
+    """Cases in the table ``rejected_commands``.
 
-    def __init__(self, engine: Engine, *, close: Callable[[], None] | None = None) -> None:
+    It is made or, unless *migrate* is False, upgraded before the first use.
+    """
+
+    def __init__(
+        self, engine: Engine, *, close: Callable[[], None] | None = None, migrate: bool = True
+    ) -> None:
         self._engine = engine
         self._close = close or engine.dispose
         self._insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
-        self._ready = False
+        self._prepare = Readiness(BOOKS, engine, migrate=migrate)
 
     def note(self, case: Case, /) -> Case:
         """Keep *case*."""
@@ -96,11 +103,6 @@ class SqlRejectionLog(RejectionLog):
             reading(self._engine),
             lambda connection: [case_of_row(row) for row in connection.execute(wanted).mappings()],
         )
-
-    def _prepare(self) -> None:
-        if not self._ready:
-            create_rejection_tables(self._engine)
-            self._ready = True
 
 
 def _locked(connection: Connection, id: str) -> Case | None:

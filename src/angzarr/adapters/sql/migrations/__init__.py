@@ -1,1 +1,1 @@
-"""The ledger's revisions, run by Alembic. A revision never changes once it was released."""
+"""Revisions, run by Alembic: a folder a schema. One never changes once it was released."""

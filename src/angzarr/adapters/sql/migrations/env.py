@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from alembic import context
 
-from angzarr.adapters.sql.ledger_tables import METADATA, VERSION_TABLE
-
 
 def run() -> None:
     """Run what Alembic's command asks for, each revision in a transaction of its own."""
+    said = context.config.attributes
     context.configure(
-        connection=context.config.attributes["connection"],
-        target_metadata=METADATA,
-        version_table=VERSION_TABLE,
+        connection=said["connection"],
+        target_metadata=said["metadata"],
+        version_table=said["version_table"],
         transaction_per_migration=True,
     )
     with context.begin_transaction():
