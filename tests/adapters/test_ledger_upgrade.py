@@ -5,11 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, column, delete, event, func, insert, inspect, select, text, update
 from sqlalchemy import table as sa_table
+from tests.adapters.revisions import failing_at, indexes, run_ddl
 from tests.adapters.sql_ledger import Both
 from tests.contracts.groups import Hand, assert_counts_are_exact
 from tests.contracts.ledger import letter_of
@@ -68,11 +68,8 @@ def filled(tmp_path_factory):
 
 
 def make_first_tables(engine: Engine, rows) -> None:
-    ddl = Path(__file__).with_name(f"ledger_of_0001_{engine.dialect.name}.sql").read_text()
+    run_ddl(engine, "ledger_of_0001")
     with engine.begin() as connection:
-        for statement in ddl.split(";\n"):
-            if statement.strip():
-                connection.execute(text(statement))
         for table in FIRST:
             if rows.get(table):
                 columns = [table.c[name] for name in rows[table][0]]
@@ -80,32 +77,6 @@ def make_first_tables(engine: Engine, rows) -> None:
                 connection.execute(first, rows[table])
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT setval('ledger_history_number_seq', 10000)"))
-
-
-def indexes(engine: Engine) -> set[str]:
-    """Return the definitions of the ledger's indexes, as the database tells them."""
-    sqlite = "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name LIKE 'ledger%'"
-    postgresql = "SELECT indexdef FROM pg_indexes WHERE tablename LIKE 'ledger%'"
-    with engine.connect() as connection:
-        found = connection.scalars(text(sqlite if engine.dialect.name == "sqlite" else postgresql))
-        return {" ".join(one.split()) for one in found if one}
-
-
-@contextmanager
-def failing_at(beginning: str):
-    """Let the first statement that begins so fail."""
-    left = [1]
-
-    def fail(_connection, _cursor, statement, *_rest):
-        if statement.strip().startswith(beginning) and left:
-            left.pop()
-            raise OSError("the power went")
-
-    event.listen(Engine, "before_cursor_execute", fail)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "before_cursor_execute", fail)
 
 
 @contextmanager
@@ -168,21 +139,23 @@ class UpgradeContract:
     def test_upgraded_tables_have_the_indexes_of_new_ones(self, engine, filled):
         make_first_tables(engine, filled)
         LEDGER.make_ready(engine)
-        upgraded = indexes(engine)
+        upgraded = indexes(engine, METADATA)
         METADATA.drop_all(engine)
         LEDGER.make_ready(engine)
-        assert upgraded == indexes(engine)
+        assert upgraded == indexes(engine, METADATA)
 
     def test_the_first_revision_makes_the_first_tables(self, engine, monkeypatch):
         make_first_tables(engine, {})
-        first = indexes(engine), set(inspect(engine).get_table_names())
+        first = indexes(engine, METADATA), set(inspect(engine).get_table_names())
         METADATA.drop_all(engine)
         with engine.begin() as connection:
             connection.execute(text("CREATE TABLE ledger_version (version_num VARCHAR(32))"))
         first_alone = replace(LEDGER, head="0001")
         monkeypatch.setattr(Schema, "found", lambda *_: Revision("0000", "0001"))
         first_alone.upgrade(engine)
-        assert indexes(engine) - first[0] <= {one for one in indexes(engine) if "version" in one}
+        assert indexes(engine, METADATA) - first[0] <= {
+            one for one in indexes(engine, METADATA) if "version" in one
+        }
         assert set(inspect(engine).get_table_names()) == first[1] | {"ledger_version"}
 
     def test_processes_that_start_together_upgrade_once(self, url, engine, filled):
@@ -210,14 +183,18 @@ class UpgradeContract:
     )
     def test_a_revision_that_fails_leaves_the_state_before_it(self, engine, filled, beginning):
         make_first_tables(engine, filled)
-        before = indexes(engine)
+        before = indexes(engine, METADATA)
         with failing_at(beginning), pytest.raises(OSError, match="the power went"):
             LEDGER.make_ready(engine)
         revision = LEDGER.revision_of(engine)
         assert revision.standing is Standing.BEHIND
         if engine.dialect.name == "sqlite" or "TABLE" in beginning:
             assert revision.found == "0001"
-            assert indexes(engine) - {one for one in indexes(engine) if "version" in one} == before
+            assert (
+                indexes(engine, METADATA)
+                - {one for one in indexes(engine, METADATA) if "version" in one}
+                == before
+            )
         ledger = Both(LedgerDatabase(engine), HandClock())
         assert_counts_are_exact(ledger)
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []

@@ -36,7 +36,7 @@ class TestSqliteRejectionLog(OnSql):
 
     def test_its_table_comes_with_the_first_verb(self, log, engine):
         log.cases(Wanted(), limit=1)
-        assert inspect(engine).get_table_names() == ["rejected_commands"]
+        assert "rejected_commands" in inspect(engine).get_table_names()
 
 
 class TestPostgresqlRejectionLog(OnSql):

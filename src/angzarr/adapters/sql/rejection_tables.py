@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, DateTime, Index, Integer, Table, Text
 
 from angzarr.adapters.sql.book_tables import METADATA
+from angzarr.adapters.sql.schema_revisions import ONLY_ON
 
 
 def _address(of: str) -> tuple[Column[str], ...]:
@@ -42,7 +43,10 @@ rejected_commands = Table(
     Index("ix_rejected_commands_saga", "saga", "rejected_at", "id"),
     Index("ix_rejected_commands_source", "source_domain", "rejected_at", "id"),
     # A primary key is sorted as people sort, which serves no LIKE.
-    Index("ix_rejected_commands_beginning", "id", postgresql_ops={"id": "text_pattern_ops"}).ddl_if(
-        dialect="postgresql"
-    ),
+    Index(
+        "ix_rejected_commands_beginning",
+        "id",
+        postgresql_ops={"id": "text_pattern_ops"},
+        info={ONLY_ON: "postgresql"},
+    ).ddl_if(dialect="postgresql"),
 )

@@ -7,6 +7,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, MetaData
 
+#: In `Index.info`: the dialect that alone has it, where it has `ddl_if` too, which Alembic does not
+#: heed.
+ONLY_ON: Final = "only_on"
+
 _SCRIPTS: Final = Path(__file__).parent / "migrations"
 
 
@@ -40,8 +44,10 @@ def compare(connection: Connection, metadata: MetaData) -> list[str]:
     from alembic.autogenerate import compare_metadata  # noqa: PLC0415 - costs 0.2 s
     from alembic.migration import MigrationContext  # noqa: PLC0415 - the same
 
-    def mine(_object: Any, name: str | None, kind: str, *_rest: Any) -> bool:
-        return kind != "table" or name in metadata.tables
+    def mine(one: Any, name: str | None, kind: str, *_rest: Any) -> bool:
+        if kind == "table":
+            return name in metadata.tables
+        return one.info.get(ONLY_ON, connection.dialect.name) == connection.dialect.name
 
     options = {"include_object": mine, "version_table": "-", "compare_type": True}
     here = MigrationContext.configure(connection, opts=options)
