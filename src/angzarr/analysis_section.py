@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -13,20 +13,10 @@ from angzarr.analysis.quiet_hours import QuietHours, place_of, window_of
 from angzarr.analysis.rule_file import GROUPING, RULES, read
 from angzarr.analysis.rules import WrittenRule, rules_from
 from angzarr.resilience.backoff import Policy
-from angzarr.sections import Section, Span, said
+from angzarr.sections import Keep, Section, Span, kept, said
 
-#: As people and environments write that nothing is removed.
-FOR_EVER: Final = "for ever"
-
-
-def _kept(given: Any) -> Any:
-    return None if given == FOR_EVER else given
-
-
-#: More than nothing, or for ever.
-Keep = Annotated[Annotated[Span, Field(gt=timedelta(0))] | None, BeforeValidator(_kept)]
-#: The same, of what the last day is judged by.
-KeepJobs = Annotated[Annotated[Span, Field(ge=timedelta(days=1))] | None, BeforeValidator(_kept)]
+#: For no less than what the last day is judged by, or for ever.
+KeepJobs = Annotated[Annotated[Span, Field(ge=timedelta(days=1))] | None, BeforeValidator(kept)]
 
 
 class AutomaticSettings(Section):

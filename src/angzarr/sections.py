@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -42,6 +42,18 @@ def _seconds(given: Any) -> Any:
 
 #: Seconds, or an ISO 8601 duration.
 Span = Annotated[timedelta, BeforeValidator(_seconds)]
+
+#: As people and environments write that nothing is removed.
+FOR_EVER: Final = "for ever"
+
+
+def kept(given: Any) -> Any:
+    """Read what says for how long: None, which removes nothing, where that is for ever."""
+    return None if given == FOR_EVER else given
+
+
+#: More than nothing, or for ever.
+Keep = Annotated[Annotated[Span, Field(gt=timedelta(0))] | None, BeforeValidator(kept)]
 
 
 def said(check: Callable[[], T]) -> T:

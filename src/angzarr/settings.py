@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -30,7 +31,9 @@ from angzarr.sections import (
     PoisonWaveSettings,
     RetrySettings,
     Route,
+    Span,
     checked_routes,
+    kept,
 )
 from angzarr.yaml_file import read_yaml
 
@@ -41,6 +44,9 @@ _FOREIGN = ("ANGZARR_CONFIG", "ANGZARR_APP", "ANGZARR_RELEASE", "ANGZARR_TEST_",
 #: Kubernetes puts such variables into every pod for each service of the namespace, so also for one
 #: called angzarr-…; `compose.yaml` reads some of this form.
 _SERVICE_LINK = re.compile(r"ANGZARR_(\w+_)?(SERVICE_HOST|(SERVICE_)?PORT(_\w+)?)")
+
+#: A week at least, in which what came once may come again by itself, or for ever.
+KeepBooks = Annotated[Annotated[Span, Field(ge=timedelta(days=7))] | None, BeforeValidator(kept)]
 
 
 class Settings(BaseSettings):
@@ -61,6 +67,12 @@ class Settings(BaseSettings):
     #: A database for the event books of aggregates and process managers.
     books: str | None = Field(default=None, repr=False)
     ordering: OrderingSettings = OrderingSettings()
+    #: Whether whoever uses event books whose tables are behind upgrades them.
+    books_migrate: bool = True
+    #: How long it is known what was decided of a cause, and what became of a rejected command that
+    #: nobody has to do anything about; None: for ever. As long as archived letters, by default.
+    books_keep_decisions: KeepBooks = Field(default=timedelta(days=180))
+    books_keep_rejections: KeepBooks = Field(default=timedelta(days=180))
     prefix: str = "angzarr"
     dlq: DeadLetterSettings = DeadLetterSettings()
     facts: FactSettings = FactSettings()

@@ -27,6 +27,7 @@ from angzarr.aggregates.book import (
 from angzarr.events.event import Event, Priority
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+DAY = timedelta(days=1)
 
 
 DEFAULT, PERSIST = Retention.DEFAULT, Retention.PERSIST
@@ -216,6 +217,69 @@ class EventBooksContract:
         assert told() == [second.cause]
         books.sent(address, second.cause)
         assert told() == []
+
+    @pytest.fixture
+    def pruned(self, books):
+        """Forgets decisions that others left."""
+        while books.prune(datetime.now(UTC) + DAY, limit=500):
+            pass
+
+    def test_old_decisions_are_forgotten_and_their_events_stay(
+        self, books, address, append, pruned
+    ):
+        append(event("a"), cause="c")
+        before = books.read(address, cause="c")
+        assert books.prune(datetime.now(UTC) - DAY, limit=500) == 0
+        assert books.read(address, cause="c") == before
+        assert books.prune(datetime.now(UTC) + DAY, limit=500) == 1
+        assert books.read(address, cause="c") == before._replace(decision=None)
+        assert books.prune(datetime.now(UTC) + DAY, limit=500) == 0
+
+    def test_the_oldest_decisions_are_forgotten_first_and_a_few_at_a_time(
+        self, books, address, append, pruned
+    ):
+        for number in range(5):
+            append(event(), cause=f"c{number}")
+        there = (timezone(timedelta(hours=-9)), timezone(timedelta(hours=9)))
+        assert [books.prune(datetime.now(zone) + DAY, limit=2) for zone in there] == [2, 2]
+        left = [books.read(address, cause=f"c{number}").decision for number in range(5)]
+        assert [one is not None for one in left] == [False] * 4 + [True]
+
+    def test_what_is_unsent_is_never_forgotten(self, books, address, pruned):
+        unsent = deciding(event("a"))
+        books.write(Write(address=address, decision=unsent, unsent=True))
+        assert books.prune(datetime.now(UTC) + DAY, limit=500) == 0
+        (one,) = [
+            one for one in books.unsent(datetime.now(UTC) + DAY, 100_000) if one.address == address
+        ]
+        assert one.decision.cause == unsent.cause
+        books.sent(address, unsent.cause)
+        assert books.prune(datetime.now(UTC) + DAY, limit=500) == 1
+
+    def test_a_cause_that_was_forgotten_is_decided_anew(self, books, address, append, pruned):
+        append(event("a"), cause="c", verdict=Verdict.ACCEPTED)
+        books.prune(datetime.now(UTC) + DAY, limit=500)
+        again = append(cause="c", verdict=Verdict.REJECTED)
+        assert again.anew
+        assert books.read(address, cause="c").decision.verdict is Verdict.REJECTED
+        assert books.read(address).book.next_sequence == 1
+
+    def test_causes_in_any_writing_are_forgotten(self, books, address, append, pruned):
+        causes = ["ü\x00\ud800", "x" * 10_000, "'; --", " "]
+        for cause in causes:
+            append(event(), cause=cause)
+        assert books.prune(datetime.now(UTC) + DAY, limit=500) == len(causes)
+        assert all(books.read(address, cause=cause).decision is None for cause in causes)
+
+    def test_those_who_prune_at_once_forget_each_decision_once(self, books, append, pruned):
+        for number in range(60):
+            append(cause=f"c{number}")
+
+        def prune(_number):
+            return sum(iter(lambda: books.prune(datetime.now(UTC) + DAY, limit=7), 0))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(prune, range(4))) == 60
 
     def test_random_histories_are_those_of_a_list(self, books):
         compare_with_a_list(books)

@@ -133,6 +133,9 @@ class OnceBroken(EventBooks):
     def sent(self, address: Address, cause: str, /) -> None:
         self.books.sent(address, cause)
 
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        return self.books.prune(before, limit=limit)
+
     def close(self) -> None: ...
 
 
@@ -155,6 +158,9 @@ class Interrupted(EventBooks):
 
     def sent(self, address: Address, cause: str, /) -> None:
         self.books.sent(address, cause)
+
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        return self.books.prune(before, limit=limit)
 
     def close(self) -> None: ...
 

@@ -14,6 +14,7 @@ from angzarr.aggregates.command import Command, Origin
 from angzarr.events.event import Event, Priority
 from angzarr.sagas.flags import Step
 from angzarr.sagas.log import (
+    CLOSED,
     ENDED,
     MAX_REJECTION,
     SETTLED,
@@ -252,6 +253,52 @@ class RejectionLogContract:
         assert ids(correlation_id=f"c-{saga}") == {two.id, three.id}
         assert ids(correlation_id=f"c-{saga}", status=Status.TOLD) == {three.id}
         assert ids(saga=saga, domain="table") == set()
+
+    # -- pruning -----------------------------------------------------------------------------
+
+    @pytest.fixture
+    def pruned(self, log):
+        """Removes cases that others left."""
+        while log.prune(LATER + timedelta(days=9999), limit=500):
+            pass
+
+    def test_closed_cases_go_once_they_are_old(self, log, saga, pruned):
+        cases = [a_case(saga=saga, status=status) for status in Status]
+        for case in cases:
+            log.note(case)
+        assert log.prune(AT, limit=500) == 0
+        assert log.prune(AT + timedelta(seconds=1), limit=500) == len(CLOSED)
+        left = {case.status for case in log.cases(Wanted(saga=saga), limit=99)}
+        assert left == {Status.TOLD, Status.FAILED}
+
+    def test_cases_go_a_few_at_a_time(self, log, saga, pruned):
+        for number in range(5):
+            log.note(a_case(id=f"{uuid4()}{number}", saga=saga, status=Status.COMPENSATED))
+        there = (AT + timedelta(seconds=1)).astimezone(ZONE)
+        assert [log.prune(there, limit=2) for _ in range(4)] == [2, 2, 1, 0]
+        assert log.cases(Wanted(saga=saga), limit=9) == []
+
+    def test_an_old_case_that_changed_lately_stays(self, log, saga, pruned):
+        case = a_case(saga=saga)
+        log.note(case)
+        log.note(ended(case, Status.REVOKED))
+        assert log.prune(LATER, limit=500) == 0
+        assert log.prune(LATER + timedelta(seconds=1), limit=500) == 1
+
+    def test_a_case_that_was_asked_again_stays_until_that_ended(self, log, saga, kept, pruned):
+        case = a_case(saga=saga, status=Status.DECLINED)
+        log.note(case)
+        log.ask_again(case.id, ASKED)
+        assert log.prune(LATER + timedelta(days=999), limit=500) == 0
+        assert kept(case.id).status is Status.TOLD
+
+    def test_what_is_noted_of_a_case_that_is_gone_is_kept(self, log, saga, kept, pruned):
+        case = a_case(saga=saga, status=Status.COMPENSATED)
+        log.note(case)
+        assert log.prune(LATER, limit=500) == 1
+        assert log.ask_again(case.id, ASKED) is None
+        log.note(case)
+        assert kept(case.id) == case
 
     def test_closing_twice_is_safe(self, log):
         log.close()

@@ -187,6 +187,14 @@ class EventBooks(Protocol):
         """Note that what was decided of *cause* is sent; safe to repeat."""
 
     @abstractmethod
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Forget up to *limit* decisions of before *before*, the oldest; return how many.
+
+        Events stay, and so do decisions whose events count as unsent. Those that another caller
+        forgets are passed over. A cause that comes again is decided anew.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Let connections go; safe to call twice."""
 

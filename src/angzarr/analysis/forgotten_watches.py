@@ -9,7 +9,7 @@ from typing import Final
 from angzarr.analysis.alert import GROUP, JOB, Alerts
 from angzarr.analysis.group import Groups
 from angzarr.analysis.job import ReplayJobs
-from angzarr.analysis.pruning import Removed
+from angzarr.pruning import Removed
 
 #: Watches looked at in one turn, each with a question of its own.
 LOOKED_AT: Final = 100

@@ -25,7 +25,7 @@ from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.intake import Intake
 from angzarr.analysis.job import ReplayJobs
 from angzarr.analysis.job_runner import JobRunner
-from angzarr.analysis.pruning import ClosedEntries, EndedJobs, Pruning, Retention
+from angzarr.analysis.pruning import ClosedEntries, Retention, ended_jobs
 from angzarr.analysis.recovering import Recovering
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.target_phases import TargetPhases
@@ -36,6 +36,7 @@ from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.fleet import running_releases
 from angzarr.openings import Openings
+from angzarr.pruning import Pruning
 
 
 @contextmanager
@@ -152,7 +153,7 @@ def _pruning(
             ledger=replayer.ledger,
             retention=Retention(closed=settings.keep_closed, archived=settings.keep_archived),
         ),
-        EndedJobs(jobs=jobs, keep=settings.keep_jobs),
+        ended_jobs(jobs, settings.keep_jobs),
         ForgottenWatches(alerts=alerts, groups=groups, jobs=jobs),
     )
     return [Pruning(removal=one, clock=replayer.clock) for one in removals]

@@ -46,6 +46,8 @@ class Status(StrEnum):
 ENDED: Final = frozenset(Status) - {Status.TOLD}
 #: The source did what it could, so that asking it again is of no use.
 SETTLED: Final = frozenset({Status.COMPENSATED, Status.FORWARDED})
+#: Nobody has to do anything about it: a source that failed is mended and asked again.
+CLOSED: Final = ENDED - {Status.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,13 @@ class RejectionLog(Protocol):
         """Return cases without rejections, the newest first.
 
         *before*, when the last case of a page was rejected and its id, gives the next page.
+        """
+
+    @abstractmethod
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Remove up to *limit* closed cases that did not change since *before*; return how many.
+
+        Those that another caller removes are passed over.
         """
 
     @abstractmethod

@@ -8,9 +8,10 @@ from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.entry import OPEN, Status
 from angzarr.analysis.job_approval import ADDED_UP
-from angzarr.analysis.pruning import PAUSE, ClosedEntries, EndedJobs, Pruning, Retention
+from angzarr.analysis.pruning import ClosedEntries, Retention, ended_jobs
 from angzarr.analysis.recovery import LEFT_TO_PEOPLE, LONGEST_PAUSE
 from angzarr.errors import ConfigurationError
+from angzarr.pruning import PAUSE, Pruning
 from angzarr.settings import load
 
 NOTHING = timedelta(0)
@@ -49,7 +50,7 @@ def test_what_is_kept_for_ever_is_not_asked_for():
 
 
 def test_batches_follow_each_other_until_nothing_is_left_and_then_it_pauses(caplog):
-    caplog.set_level(logging.INFO, "angzarr.analysis")
+    caplog.set_level(logging.INFO, "angzarr.pruning")
     ledger = FakeLedger(25)
     duty = pruning(ledger)
     assert [duty.turn(NOTHING) for _ in range(5)] == [10, 10, 5, 0, 0]
@@ -62,20 +63,20 @@ def test_batches_follow_each_other_until_nothing_is_left_and_then_it_pauses(capl
 
 
 def test_a_look_that_finds_nothing_says_nothing(caplog):
-    caplog.set_level(logging.INFO, "angzarr.analysis")
+    caplog.set_level(logging.INFO, "angzarr.pruning")
     assert pruning(FakeLedger(0)).turn(NOTHING) == 0
     assert caplog.messages == []
 
 
 def test_jobs_go_in_batches_some_time_after_their_end(caplog):
-    caplog.set_level(logging.INFO, "angzarr.analysis")
+    caplog.set_level(logging.INFO, "angzarr.pruning")
     jobs, clock = FakeLedger(25), HandClock()
-    removal = EndedJobs(jobs=jobs, keep=timedelta(days=90), batch=10)
+    removal = ended_jobs(jobs, timedelta(days=90), batch=10)
     duty = Pruning(removal=removal, clock=clock)
     assert [duty.turn(NOTHING) for _ in range(4)] == [10, 10, 5, 0]
     assert set(jobs.asked) == {START - timedelta(days=90)}
     assert caplog.messages == ["removed 25 replay jobs that ended long ago and entries of them"]
-    for_ever = Pruning(removal=EndedJobs(jobs=jobs, keep=None), clock=clock)
+    for_ever = Pruning(removal=ended_jobs(jobs, None), clock=clock)
     assert (for_ever.turn(NOTHING), len(jobs.asked)) == (0, 3)
 
 

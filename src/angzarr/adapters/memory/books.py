@@ -35,6 +35,8 @@ class Shelf:
 
     events: list[Event] = field(default_factory=list)
     decisions: dict[str, Decision] = field(default_factory=dict)
+    #: When each was made.
+    decided: dict[str, datetime] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
 
 
@@ -79,8 +81,9 @@ class MemoryEventBooks(EventBooks):
             shelf.decisions[cause] = decision = replace(write.decision, events=events)
             if write.snapshot is not None:
                 shelf.snapshots = [*filter(_lasts, shelf.snapshots), write.snapshot]
+            shelf.decided[cause] = now = self._clock.now()
             if write.unsent and events:
-                self._unsent[write.address, cause] = self._clock.now()
+                self._unsent[write.address, cause] = now
             return Kept(decision, anew=True)
 
     def unsent(self, before: datetime, limit: int, /) -> Sequence[Unsent]:
@@ -101,6 +104,20 @@ class MemoryEventBooks(EventBooks):
         """Return what *look* makes of all books while nobody writes; it must keep none of them."""
         with self._lock:
             return look(self._shelves)
+
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Forget decisions of before *before* whose events are sent."""
+        with self._lock:
+            old = sorted(
+                (at, address, cause)
+                for address, shelf in self._shelves.items()
+                for cause, at in shelf.decided.items()
+                if at < before and (address, cause) not in self._unsent
+            )
+            for _, address, cause in old[:limit]:
+                shelf = self._shelves[address]
+                del shelf.decisions[cause], shelf.decided[cause]
+        return len(old[:limit])
 
     def close(self) -> None:
         """Do nothing: what is here is kept."""

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from angzarr.sagas.log import Asked, Case, RejectionLog, Wanted, asked_again, fits, noted
+from angzarr.sagas.log import (
+    CLOSED,
+    Asked,
+    Case,
+    RejectionLog,
+    Wanted,
+    asked_again,
+    fits,
+    noted,
+)
 
 
 class MemoryRejectionLog(RejectionLog):
@@ -46,6 +55,15 @@ class MemoryRejectionLog(RejectionLog):
         found.sort(key=lambda case: (case.rejected_at, case.id), reverse=True)
         later = [c for c in found if before is None or (c.rejected_at, c.id) < before]
         return [replace(case, rejection=None) for case in later[:limit]]
+
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Remove closed cases that did not change since *before*."""
+        with self._lock:
+            cases = self._cases.values()
+            gone = [case.id for case in cases if case.status in CLOSED and case.changed_at < before]
+            for one in gone[:limit]:
+                del self._cases[one]
+        return len(gone[:limit])
 
     def close(self) -> None:
         """Do nothing: what is here is kept."""

@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from angzarr.adapters.sql.book_pruning import prune_decisions
 from angzarr.adapters.sql.book_rows import (
     address_in,
     cause_key,
@@ -146,6 +147,11 @@ class SqlEventBooks(EventBooks):
         )
         self._prepare()
         in_transaction(self._engine, lambda c: c.execute(done.values(unsent_since=None)))
+
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Forget decisions of before *before* whose events are sent."""
+        self._prepare()
+        return in_transaction(self._engine, lambda c: prune_decisions(c, before, limit))
 
     def close(self) -> None:
         """Let the connections go."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from angzarr.adapters.sql.book_pruning import prune_rejections
 from angzarr.adapters.sql.book_schema import BOOKS
 from angzarr.adapters.sql.engine import in_transaction, reading
 from angzarr.adapters.sql.fact_rows import utc
@@ -92,6 +93,11 @@ class SqlRejectionLog(RejectionLog):
             place = (utc(before[0]), id_text(before[1]))
             found = found.where(tuple_(_row.rejected_at, _row.id) < place)
         return self._read(found.order_by(_row.rejected_at.desc(), _row.id.desc()).limit(limit))
+
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Remove closed cases that did not change since *before*."""
+        self._prepare()
+        return in_transaction(self._engine, lambda c: prune_rejections(c, before, limit))
 
     def close(self) -> None:
         """Let the connections go."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, MetaData
+from sqlalchemy.schema import SchemaItem
 
 #: In `Index.info`: the dialect that alone has it, where it has `ddl_if` too, which Alembic does not
 #: heed.
@@ -44,10 +45,10 @@ def compare(connection: Connection, metadata: MetaData) -> list[str]:
     from alembic.autogenerate import compare_metadata  # noqa: PLC0415 - costs 0.2 s
     from alembic.migration import MigrationContext  # noqa: PLC0415 - the same
 
-    def mine(one: Any, name: str | None, kind: str, *_rest: Any) -> bool:
+    def mine(one: SchemaItem, name: str | None, kind: str, *_rest: Any) -> bool:
         if kind == "table":
             return name in metadata.tables
-        return one.info.get(ONLY_ON, connection.dialect.name) == connection.dialect.name
+        return one.info.get(ONLY_ON) in {None, connection.dialect.name}
 
     options = {"include_object": mine, "version_table": "-", "compare_type": True}
     here = MigrationContext.configure(connection, opts=options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -85,11 +87,11 @@ def _make_rejections() -> None:
         _index("beginning", ["id"], postgresql_ops={"id": "text_pattern_ops"})
 
 
-def _make(name: str, *columns: sa.Column[object]) -> None:
+def _make(name: str, *columns: sa.Column[Any]) -> None:
     op.create_table(name, *columns, if_not_exists=True)
 
 
-def _index(name: str, columns: list[str], **more: object) -> None:
+def _index(name: str, columns: list[str], **more: Any) -> None:
     full = f"ix_rejected_commands_{name}"
     op.create_index(full, "rejected_commands", columns, if_not_exists=True, **more)
 
@@ -110,5 +112,5 @@ def _number(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.Integer, nullable=False)
 
 
-def _time(name: str) -> sa.Column[object]:
+def _time(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.DateTime(timezone=True), nullable=False)
