@@ -256,7 +256,7 @@ class Angzarr(Ordered, Projecting):
         mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
         forwarder = self.open_forwarder_thread()
         keeper = self.open_keeper_thread(self._take_unreadable)
-        others = (forwarder, self.open_relay_thread(), keeper)
+        others = (forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper)
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         for thread in self._threads:
             thread.start()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import random
 import weakref
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from angzarr.aggregates.book import EventBooks
 from angzarr.aggregates.event_store import EventStore
+from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
+from angzarr.pruning import Aged, Pruning, PruningTurns
+from angzarr.revisions import TablesUpkeep
 from angzarr.sagas.log import RejectionLog
 from angzarr.settings import Settings
 from angzarr.wiring import EMBEDDED, check_shared, extra, is_embedded
@@ -43,9 +48,61 @@ def open_shelves(settings: Settings, broker: str) -> Shelves:
     sql_log = importlib.import_module("angzarr.adapters.sql.rejections")
     with extra("psycopg"):
         first, second = engines.borrow(url), engines.borrow(url)
+    migrate = settings.books_migrate
     return Shelves(
-        sql_books.SqlEventBooks(first.engine, close=first.close),
-        sql_log.SqlRejectionLog(second.engine, close=second.close),
+        sql_books.SqlEventBooks(first.engine, close=first.close, migrate=migrate),
+        sql_log.SqlRejectionLog(second.engine, close=second.close, migrate=migrate),
+    )
+
+
+def has_tables(settings: Settings, broker: str) -> bool:
+    """Tell whether *settings* keep event books in a database."""
+    return _url(settings, broker) not in {None, "memory://"}
+
+
+def open_upkeep(settings: Settings, broker: str) -> TablesUpkeep:
+    """Return what looks after the tables of event books, to be closed; connects when first used.
+
+    Raises ConfigurationError, MissingExtra.
+    """
+    url = check_books(settings, broker)
+    if url == "memory://":
+        msg = "event books are kept in memory, where there are no tables: set books to a database"
+        raise ConfigurationError(msg)
+    engines = importlib.import_module("angzarr.adapters.sql.shared_engine").ENGINES
+    schema = importlib.import_module("angzarr.adapters.sql.book_schema").BOOKS
+    upkeeps = importlib.import_module("angzarr.adapters.sql.schema_upkeep")
+    with extra("psycopg"):
+        lent = engines.borrow(url)
+    upkeep: TablesUpkeep = upkeeps.SqlTablesUpkeep(schema, lent.engine, lent.close)
+    return upkeep
+
+
+def removals(books: EventBooks, rejections: RejectionLog, settings: Settings) -> Sequence[Aged]:
+    """Return what goes some day of event books and of what became of rejected commands."""
+    return (
+        Aged(
+            name="decisions",
+            what="decisions of event books that were made long ago",
+            where=books,
+            keep=settings.books_keep_decisions,
+        ),
+        Aged(
+            name="rejections",
+            what="rejected commands that were closed long ago",
+            where=rejections,
+            keep=settings.books_keep_rejections,
+        ),
+    )
+
+
+def open_pruning(settings: Settings, broker: str) -> PruningTurns:
+    """Return what removes in turns what *settings* do not keep; raises as `open_shelves`."""
+    shelves, clock = open_shelves(settings, broker), SystemClock()
+    return PruningTurns(
+        prunings=[Pruning(removal=one, clock=clock) for one in removals(*shelves, settings)],
+        chance=random.random,
+        close=shelves.close,
     )
 
 
@@ -63,13 +120,13 @@ def open_event_store(settings: Settings, broker: str) -> EventStore:
     store = importlib.import_module("angzarr.adapters.sql.event_store").SqlEventStore
     with extra("psycopg"):
         lent = engines.borrow(url)
-    in_sql: EventStore = store(lent.engine, close=lent.close)
+    in_sql: EventStore = store(lent.engine, close=lent.close, migrate=settings.books_migrate)
     return in_sql
 
 
 def check_books(settings: Settings, broker: str) -> str:
     """Return the URL of the event books; raises ConfigurationError where not all share them."""
-    url = settings.books or (EMBEDDED if is_embedded(broker) else None)
+    url = _url(settings, broker)
     if url is None:
         msg = (
             "aggregates and process managers keep event books, which projections are rebuilt from,"
@@ -89,3 +146,7 @@ def _in_memory(settings: Settings) -> Shelves:
         weakref.finalize(settings, _IN_MEMORY.pop, key, None)
         _IN_MEMORY[key] = Shelves(books, log)
     return _IN_MEMORY[key]
+
+
+def _url(settings: Settings, broker: str) -> str | None:
+    return settings.books or (EMBEDDED if is_embedded(broker) else None)

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from angzarr import books_wiring
 from angzarr.adapters.celery.outbox import CeleryOutbox
 from angzarr.aggregates.aggregate import Aggregate, check_event
 from angzarr.aggregates.book import Address, Book, Decision, check_address, root_text
@@ -108,6 +109,13 @@ class Commanding(Enlisting):
         if not self.aggregates:
             return None
         return TurnThread("angzarr-relay", lambda _stopping: build_relay(self))
+
+    def open_pruning_thread(self) -> TurnThread | None:
+        """Return what forgets decisions that are old enough; None without aggregates."""
+        if not self.aggregates:
+            return None
+        pruning = books_wiring.open_pruning(self.settings, self.broker_url)
+        return TurnThread("angzarr-pruning", lambda _stopping: pruning)
 
     def _review(self, mismatch: Mismatch) -> None:
         command, expected, actual, strategy = mismatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ from angzarr import (
     payload_wiring,
     protection_wiring,
     spool_wiring,
+    tables_wiring,
     wiring,
 )
 from angzarr.adapters.celery.publisher import CeleryPublisher
@@ -33,6 +34,7 @@ from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.switches import SwitchControls
+from angzarr.revisions import TablesUpkeep
 from angzarr.turn_thread import TurnThread
 
 if TYPE_CHECKING:
@@ -132,7 +134,11 @@ class Operating(Publishing):
 
     def open_ledger_upkeep(self) -> LedgerUpkeep:
         """Return what looks after the ledger's tables."""
-        return self._part(ledger_wiring.UPKEEP)
+        return ledger_wiring.open_upkeep(self.settings, self.broker_url)
+
+    def table_upkeeps(self, names: Sequence[str] = ()) -> Mapping[str, Callable[[], TablesUpkeep]]:
+        """Return what opens the upkeep of each of the schemas *names*, or of all configured."""
+        return tables_wiring.openers(self.settings, self.broker_url, names)
 
     def _part(self, part: ledger_wiring.Part[P]) -> P:
         return ledger_wiring.open_part(part, self.settings, self.broker_url)

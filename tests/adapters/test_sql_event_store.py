@@ -12,7 +12,8 @@ from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.books import event
 from tests.contracts.event_store import EventStoreContract, fill
 
-from angzarr.adapters.sql.book_tables import book_events, create_book_tables, event_books
+from angzarr.adapters.sql.book_schema import BOOKS
+from angzarr.adapters.sql.book_tables import book_events, event_books
 from angzarr.adapters.sql.books import SqlEventBooks
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.event_store import SqlEventStore
@@ -44,7 +45,7 @@ class OnSql(EventStoreContract):
     @pytest.fixture
     def shelves(self, engine):
         """Two domains of *MANY* books each, with an event in each."""
-        create_book_tables(engine)
+        BOOKS.make_ready(engine)
         domains = [f"a{uuid4()}", f"b{uuid4()}"]
         places = [
             {"domain": domain, "root": f"r{number:06}", "edition": ""}

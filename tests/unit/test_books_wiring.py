@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import closing
+from datetime import timedelta
 
 import pytest
+from tests.apps import apps
+from tests.polling import wait_until
 
-from angzarr import books_wiring
+from angzarr import Aggregate, books_wiring
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.sql.books import SqlEventBooks
+from angzarr.adapters.sql.engine import build_engine
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.aggregates.event_store import Head
+from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.settings import load
 
@@ -147,3 +153,31 @@ def test_without_books_there_is_no_event_store():
 
 def test_a_server_that_is_away_is_no_reason_to_refuse():
     books_wiring.open_shelves(load({"books": POSTGRES}, None), "redis://").close()
+
+
+class AYearAgo(SystemClock):
+    def now(self):
+        return super().now() - timedelta(days=365)
+
+
+def test_a_worker_that_runs_aggregates_forgets_what_is_old(tmp_path):
+    place, url = Address("player", "p-1"), f"sqlite:///{tmp_path / 'books.db'}"
+
+    def register(app):
+        @app.aggregate("player")
+        class Player(Aggregate[dict]): ...
+
+    with (
+        apps(register, broker="memory://", store="memory://", books=url) as make,
+        closing(SqlEventBooks(build_engine(url), clock=AYearAgo())) as books,
+    ):
+        books.write(Write(address=place, decision=Decision(cause="c-1")))
+        app = make()
+        app.begin_work()
+        wait_until(lambda: books.read(place, cause="c-1").decision is None, "it was forgotten")
+        app.end_work()
+
+
+def test_one_without_aggregates_has_none_to_forget():
+    with apps(broker="memory://", store="memory://") as make:
+        assert make().open_pruning_thread() is None

@@ -156,3 +156,12 @@ def test_a_file_that_holds_no_list_names_the_setting(tmp_path, setting):
     read = analysis.written_rules if setting == "rules" else analysis.letter_grouping
     with pytest.raises(ConfigurationError, match=rf"^analysis\.{setting}: .*must hold a list"):
         read()
+
+
+@pytest.mark.parametrize("what", ["books_keep_decisions", "books_keep_rejections"])
+def test_what_is_decided_is_known_for_a_week_at_least(what):
+    assert getattr(load({}), what) == timedelta(days=180)
+    assert getattr(load({what: "for ever"}), what) is None
+    assert getattr(load({what: "P7D"}), what) == timedelta(days=7)
+    with pytest.raises(ConfigurationError, match=what):
+        load({what: 6 * 86_400})

@@ -40,6 +40,7 @@ from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
 from angzarr.resilience.taxonomy import Rule, VerdictRule
+from angzarr.revisions import TablesUpkeep
 from angzarr.sagas.log import RejectionLog
 from angzarr.sagas.outbox import Outbox
 from angzarr.turn_thread import TurnThread
@@ -115,6 +116,9 @@ class Application(Protocol):
 
     def open_ledger_upkeep(self) -> LedgerUpkeep:
         """Return what looks after the ledger's tables."""
+
+    def table_upkeeps(self, names: Sequence[str] = ()) -> Mapping[str, Callable[[], TablesUpkeep]]:
+        """Return what opens the upkeep of each of the schemas *names*, or of all configured."""
 
     def open_replay_jobs(self) -> JobStore:
         """Return the replay jobs of the ledger."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 import click
 
@@ -12,15 +13,11 @@ from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.ledger_export import export
+from angzarr.cli.revision_view import differences_of, revision_json, upgraded_text, version_text
 from angzarr.printable import printable
-from angzarr.revisions import Revision, Standing
 
-_SAYS = {
-    Standing.MISSING: "no tables yet; they are made when the ledger is first used",
-    Standing.BEHIND: "behind; `angzarr ledger upgrade` brings it there",
-    Standing.CURRENT: "as this release needs it",
-    Standing.NEWER: "of a newer release, which alone can use it",
-}
+#: As what is said of revisions names it.
+_SAID: Final[Mapping[str, str]] = {"name": "the ledger", "cure": "ledger upgrade"}
 
 
 @click.group()
@@ -39,9 +36,9 @@ def version(app_name: str | None, *, as_json: bool) -> None:
     with _opened(app_name) as upkeep:
         found = upkeep.revision()
     if as_json:
-        print_json(_revision_json(found))
+        print_json(revision_json(found))
     else:
-        click.echo(f"{found.found or 'none'}: {_SAYS[found.standing]}")
+        click.echo(version_text(found, **_SAID))
 
 
 @ledger.command()
@@ -52,11 +49,9 @@ def upgrade(app_name: str | None, *, as_json: bool) -> None:
     with _opened(app_name) as upkeep:
         before = upkeep.upgrade()
     if as_json:
-        print_json(_revision_json(before) | {"now": before.needed})
-    elif before.standing is Standing.CURRENT:
-        click.echo(f"{before.needed}: nothing to do")
+        print_json(revision_json(before) | {"now": before.needed})
     else:
-        click.echo(f"upgraded from {before.found or 'nothing'} to {before.needed}")
+        click.echo(upgraded_text(before))
 
 
 @ledger.command()
@@ -66,10 +61,9 @@ def check(app_name: str | None, *, as_json: bool) -> None:
     """Tell how the tables differ from what this release expects; exit code 1 if they do."""
     with _opened(app_name) as upkeep:
         found = upkeep.revision()
-        current = found.standing is Standing.CURRENT
-        differences = list(upkeep.differences()) if current else [_SAYS[found.standing]]
+        differences = differences_of(upkeep, found, **_SAID)
     if as_json:
-        print_json(_revision_json(found) | {"differences": differences})
+        print_json(revision_json(found) | {"differences": differences})
     else:
         click.echo("\n".join(map(printable, differences)) or f"{found.found}: nothing differs")
     if differences:
@@ -108,11 +102,3 @@ def _opened(app_name: str | None) -> Iterator[LedgerUpkeep]:
         yield upkeep
     finally:
         upkeep.close()
-
-
-def _revision_json(revision: Revision) -> dict[str, str | None]:
-    return {
-        "revision": revision.found or None,
-        "needed": revision.needed,
-        "standing": revision.standing.value,
-    }

@@ -13,9 +13,11 @@ from angzarr.printable import printable
 
 #: Command → where it is defined.
 _COMMANDS: Final = {
+    "books": "angzarr.cli.books:books",
     "breaker": "angzarr.cli.breaker:breaker",
     "completion": "angzarr.cli.completion:completion",
     "dashboard": "angzarr.cli.dashboard:dashboard",
+    "database": "angzarr.cli.database:database",
     "demo": "angzarr.cli.demo:demo",
     "dlq": "angzarr.cli.dlq:dlq",
     "fleet": "angzarr.cli.fleet:fleet",

@@ -25,11 +25,18 @@ def prune_decisions(connection: Connection, before: datetime, limit: int) -> int
 
 
 def prune_rejections(connection: Connection, before: datetime, limit: int) -> int:
-    """Remove closed cases that did not change since *before*."""
-    columns = rejected_commands.c
-    old = (columns.status.in_(_CLOSED), columns.changed_at < utc(before))
-    wanted = select(*rejected_commands.primary_key).where(*old)
-    return _remove(connection, rejected_commands, wanted.limit(limit))
+    """Remove closed cases that did not change since *before*, the oldest of a status first.
+
+    One status after the other: asked for all at once, PostgreSQL reads those that are open too.
+    """
+    columns, removed = rejected_commands.c, 0
+    for status in _CLOSED:
+        old = (columns.status == status, columns.changed_at < utc(before))
+        wanted = select(*rejected_commands.primary_key).where(*old).order_by(columns.changed_at)
+        removed += _remove(connection, rejected_commands, wanted.limit(limit - removed))
+        if removed == limit:
+            break
+    return removed
 
 
 def _remove(connection: Connection, table: Table, wanted: Select[Any]) -> int:

@@ -25,9 +25,11 @@ from sqlalchemy import (
 )
 
 from angzarr.adapters.sql.book_rows import address_in, event_of
-from angzarr.adapters.sql.book_tables import book_events, create_book_tables, event_books
+from angzarr.adapters.sql.book_schema import BOOKS
+from angzarr.adapters.sql.book_tables import book_events, event_books
 from angzarr.adapters.sql.engine import in_transaction, reading
 from angzarr.adapters.sql.fact_rows import utc
+from angzarr.adapters.sql.schema import Readiness
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import EventStore, Head, Pending
 from angzarr.events.event import Event
@@ -42,11 +44,13 @@ class SqlEventStore(EventStore):
     Roots and editions are in the order that the database gives to texts.
     """
 
-    def __init__(self, engine: Engine, *, close: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, *, close: Callable[[], None] | None = None, migrate: bool = True
+    ) -> None:
         self._engine = engine
         self._reading = reading(engine)
         self._close = close or engine.dispose
-        self._ready = False
+        self._prepare = Readiness(BOOKS, engine, migrate=migrate)
 
     def heads(self, domains: Sequence[str], after: Address | None, limit: int, /) -> Sequence[Head]:
         """Return where the books of *domains* are, those behind *after*."""
@@ -86,11 +90,6 @@ class SqlEventStore(EventStore):
 
         self._prepare()
         return in_transaction(self._reading, step)
-
-    def _prepare(self) -> None:
-        if not self._ready:
-            create_book_tables(self._engine)
-            self._ready = True
 
 
 def _parts(

@@ -1,0 +1,46 @@
+"""angzarr books: event books and what is kept beside them."""
+
+from __future__ import annotations
+
+import click
+
+from angzarr.books_wiring import removals
+from angzarr.cli.application import load_application
+from angzarr.cli.entry_choice import JSON
+from angzarr.cli.entry_json import print_json
+from angzarr.cli.saga_choice import opened
+from angzarr.clock import SystemClock
+from angzarr.pruning import Removal
+
+
+@click.group()
+def books() -> None:
+    """Look after event books."""
+
+
+@books.command()
+@JSON
+@click.pass_obj
+def prune(app_name: str | None, *, as_json: bool) -> None:
+    """Forget decisions and closed rejected commands that are older than the settings keep them.
+
+    Workers that run aggregates do so once an hour. Events stay.
+    """
+    app = load_application(app_name)
+    removed: dict[str, int] = {}
+    with opened(app) as shelves:
+        for removal in removals(shelves.books, shelves.rejections, app.settings):
+            removed[removal.name] = number = _all(removal)
+            if not as_json:
+                click.echo(f"removed {number:,} {removal.what}")
+    if as_json:
+        print_json(removed)
+
+
+def _all(removal: Removal) -> int:
+    """Remove a batch after the other until there is none; return how many rows that were."""
+    now, number, more = SystemClock().now(), 0, True
+    while more:
+        removed, more = removal.remove(now)
+        number += removed
+    return number

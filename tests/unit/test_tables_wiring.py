@@ -1,0 +1,60 @@
+"""Which tables an app has to look after."""
+
+from __future__ import annotations
+
+import pytest
+
+from angzarr import tables_wiring
+from angzarr.errors import ConfigurationError
+from angzarr.revisions import Standing
+from angzarr.settings import load
+
+MEMORY, REDIS = "memory://", "redis://127.0.0.1:1"
+POSTGRES = "postgresql+psycopg://us:s3cret@127.0.0.1:1/angzarr"
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch):
+    for name in ("ANGZARR_BOOKS", "ANGZARR_LEDGER", "ANGZARR_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def names(broker=REDIS, **said):
+    return list(tables_wiring.openers(load(said, None), broker))
+
+
+def test_all_that_have_a_database_are_looked_after():
+    assert names(MEMORY) == ["ledger", "books"]
+    assert names(ledger=POSTGRES) == ["ledger"]
+    assert names(books=POSTGRES) == ["books"]
+    assert names(MEMORY, books="memory://") == ["ledger"]
+
+
+def test_none_at_all_is_said_with_what_to_set():
+    with pytest.raises(ConfigurationError, match="set ledger or books"):
+        names()
+
+
+@pytest.mark.parametrize(
+    ("name", "broker", "said", "told"),
+    [
+        ("ledger", REDIS, {}, "no ledger is configured"),
+        ("books", REDIS, {}, "set books, e.g."),
+        ("books", MEMORY, {"books": "memory://"}, "in memory, where there are no tables"),
+    ],
+)
+def test_what_is_named_and_has_no_database_is_said_with_what_to_set(name, broker, said, told):
+    (open_,) = tables_wiring.openers(load(said, None), broker, [name]).values()
+    with pytest.raises(ConfigurationError, match=told):
+        open_()
+
+
+def test_the_tables_of_books_are_made_and_closed_twice(tmp_path):
+    settings = load({"books": f"sqlite:///{tmp_path / 'books.db'}"}, None)
+    upkeep = tables_wiring.openers(settings, MEMORY, ["books"])["books"]()
+    assert upkeep.revision().standing is Standing.MISSING
+    assert upkeep.upgrade().standing is Standing.MISSING
+    assert upkeep.revision().standing is Standing.CURRENT
+    assert list(upkeep.differences()) == []
+    upkeep.close()
+    upkeep.close()
