@@ -13,7 +13,6 @@ from angzarr.aggregates.event_store import EventStore
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.pruning import Aged, Pruning, PruningTurns
-from angzarr.revisions import TablesUpkeep
 from angzarr.sagas.log import RejectionLog
 from angzarr.settings import Settings
 from angzarr.wiring import EMBEDDED, check_shared, extra, is_embedded
@@ -53,29 +52,6 @@ def open_shelves(settings: Settings, broker: str) -> Shelves:
         sql_books.SqlEventBooks(first.engine, close=first.close, migrate=migrate),
         sql_log.SqlRejectionLog(second.engine, close=second.close, migrate=migrate),
     )
-
-
-def has_tables(settings: Settings, broker: str) -> bool:
-    """Tell whether *settings* keep event books in a database."""
-    return _url(settings, broker) not in {None, "memory://"}
-
-
-def open_upkeep(settings: Settings, broker: str) -> TablesUpkeep:
-    """Return what looks after the tables of event books, to be closed; connects when first used.
-
-    Raises ConfigurationError, MissingExtra.
-    """
-    url = check_books(settings, broker)
-    if url == "memory://":
-        msg = "event books are kept in memory, where there are no tables: set books to a database"
-        raise ConfigurationError(msg)
-    engines = importlib.import_module("angzarr.adapters.sql.shared_engine").ENGINES
-    schema = importlib.import_module("angzarr.adapters.sql.book_schema").BOOKS
-    upkeeps = importlib.import_module("angzarr.adapters.sql.schema_upkeep")
-    with extra("psycopg"):
-        lent = engines.borrow(url)
-    upkeep: TablesUpkeep = upkeeps.SqlTablesUpkeep(schema, lent.engine, lent.close)
-    return upkeep
 
 
 def removals(books: EventBooks, rejections: RejectionLog, settings: Settings) -> Sequence[Aged]:
@@ -126,7 +102,7 @@ def open_event_store(settings: Settings, broker: str) -> EventStore:
 
 def check_books(settings: Settings, broker: str) -> str:
     """Return the URL of the event books; raises ConfigurationError where not all share them."""
-    url = _url(settings, broker)
+    url = books_url(settings, broker)
     if url is None:
         msg = (
             "aggregates and process managers keep event books, which projections are rebuilt from,"
@@ -148,5 +124,6 @@ def _in_memory(settings: Settings) -> Shelves:
     return _IN_MEMORY[key]
 
 
-def _url(settings: Settings, broker: str) -> str | None:
+def books_url(settings: Settings, broker: str) -> str | None:
+    """Return where event books are, whether or not that serves *broker*; None: nowhere."""
     return settings.books or (EMBEDDED if is_embedded(broker) else None)

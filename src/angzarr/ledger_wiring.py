@@ -50,7 +50,7 @@ def open_part(part: Part[P], settings: Settings, broker: str) -> P:
 
     Raises ConfigurationError, MissingExtra.
     """
-    url = _url(settings, broker)
+    url = ledger_url(settings, broker)
     if url is None:
         msg = (
             "no ledger is configured: set ledger to a database, e.g."
@@ -65,15 +65,11 @@ def open_part(part: Part[P], settings: Settings, broker: str) -> P:
     return found
 
 
-def has_tables(settings: Settings, broker: str) -> bool:
-    """Tell whether *settings* name a ledger."""
-    return _url(settings, broker) is not None
-
-
 def open_upkeep(settings: Settings, broker: str) -> LedgerUpkeep:
     """Return what looks after the ledger, to be closed; raises what `open_part` does."""
     return open_part(UPKEEP, settings, broker)
 
 
-def _url(settings: Settings, broker: str) -> str | None:
+def ledger_url(settings: Settings, broker: str) -> str | None:
+    """Return where the ledger is; None: nowhere."""
     return settings.ledger or (EMBEDDED if is_embedded(broker) else None)

@@ -14,6 +14,8 @@ class OrderingSettings(Section):
 
     #: A database; by default that of the event books, else the claim store if it is a PostgreSQL.
     url: str | None = Field(default=None, repr=False)
+    #: Whether whoever uses tables of the order that are behind upgrades them.
+    migrate: bool = True
     #: Events that are parked in one lane at most; what comes beyond is postponed, never lost.
     most_parked: int = Field(default=10_000, ge=1)
     #: How long events wait behind a missing one before it is reported.

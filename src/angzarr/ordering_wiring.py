@@ -37,15 +37,16 @@ def open_ordering(settings: Settings, broker: str) -> OrderingStores:
         lent = engines.borrow(url)
     sql_lanes = importlib.import_module("angzarr.adapters.sql.lanes")
     sql_checkpoints = importlib.import_module("angzarr.adapters.sql.checkpoints")
+    migrate = settings.ordering.migrate
     return OrderingStores(
-        sql_lanes.SqlLanes(lent.engine, close=lent.close),
-        sql_checkpoints.SqlCheckpoints(lent.engine, close=lent.close),
+        sql_lanes.SqlLanes(lent.engine, close=lent.close, migrate=migrate),
+        sql_checkpoints.SqlCheckpoints(lent.engine, close=lent.close, migrate=migrate),
     )
 
 
 def check_ordering(settings: Settings, broker: str) -> str:
     """Return the URL of the order; raises ConfigurationError where not all share it."""
-    url = settings.ordering.url or settings.books or _by_default(settings, broker)
+    url = ordering_url(settings, broker)
     if url is None:
         msg = (
             "ordered handlers and projections keep their order in a database, and none is"
@@ -55,6 +56,11 @@ def check_ordering(settings: Settings, broker: str) -> str:
         raise ConfigurationError(msg)
     check_shared(url, broker, "the order of events", "ordering.url")
     return url
+
+
+def ordering_url(settings: Settings, broker: str) -> str | None:
+    """Return the database of the order, whether or not it serves *broker*; None: there is none."""
+    return settings.ordering.url or settings.books or _by_default(settings, broker)
 
 
 def _by_default(settings: Settings, broker: str) -> str | None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from angzarr import books_wiring, ledger_wiring
+from angzarr import books_wiring, ledger_wiring, ordering_wiring
 from angzarr.errors import ConfigurationError
 from angzarr.revisions import TablesUpkeep
 from angzarr.settings import Settings
+from angzarr.wiring import extra
 
 
 class _Door(NamedTuple):
-    """Tells whether settings and broker have a database for it, and opens its upkeep."""
+    """Where settings and broker have the tables of a schema, if anywhere, and who opens them."""
 
-    configured: Callable[[Settings, str], bool]
+    url: Callable[[Settings, str], str | None]
     open: Callable[[Settings, str], TablesUpkeep]
-
-
-#: By the name of the schema.
-_DOORS: Final[Mapping[str, _Door]] = {
-    "ledger": _Door(ledger_wiring.has_tables, ledger_wiring.open_upkeep),
-    "books": _Door(books_wiring.has_tables, books_wiring.open_upkeep),
-}
-NAMES: Final = tuple(_DOORS)
 
 
 def openers(
@@ -33,10 +27,14 @@ def openers(
 
     Raises ConfigurationError where none is; what is named and is not raises when it is opened.
     """
-    wanted = names or [name for name in NAMES if _DOORS[name].configured(settings, broker)]
+    wanted = names or [
+        name
+        for name, door in _DOORS.items()
+        if door.url(settings, broker) not in {None, "memory://"}
+    ]
     if not wanted:
         msg = (
-            "no database is configured: set ledger or books, e.g."
+            "no database is configured: set ledger, books or ordering.url, e.g."
             " ledger: postgresql+psycopg://localhost/angzarr"
         )
         raise ConfigurationError(msg)
@@ -45,3 +43,34 @@ def openers(
 
 def _opener(door: _Door, settings: Settings, broker: str) -> Callable[[], TablesUpkeep]:
     return lambda: door.open(settings, broker)
+
+
+def _open_books(settings: Settings, broker: str) -> TablesUpkeep:
+    return _opened(books_wiring.check_books(settings, broker), "book_schema", "BOOKS")
+
+
+def _open_ordering(settings: Settings, broker: str) -> TablesUpkeep:
+    return _opened(ordering_wiring.check_ordering(settings, broker), "lane_schema", "ORDERING")
+
+
+def _opened(url: str, module: str, schema: str) -> TablesUpkeep:
+    """Return the upkeep of *schema* in the database at *url*; connects when first used."""
+    if url == "memory://":
+        msg = f"{schema.lower()} are kept in memory, where there are no tables to look after"
+        raise ConfigurationError(msg)
+    adapters = "angzarr.adapters.sql"
+    with extra("psycopg"):
+        lent = importlib.import_module(f"{adapters}.shared_engine").ENGINES.borrow(url)
+    upkeeps = importlib.import_module(f"{adapters}.schema_upkeep")
+    found = getattr(importlib.import_module(f"{adapters}.{module}"), schema)
+    upkeep: TablesUpkeep = upkeeps.SqlTablesUpkeep(found, lent.engine, lent.close)
+    return upkeep
+
+
+#: By the name of the schema.
+_DOORS: Final[Mapping[str, _Door]] = {
+    "ledger": _Door(ledger_wiring.ledger_url, ledger_wiring.open_upkeep),
+    "books": _Door(books_wiring.books_url, _open_books),
+    "ordering": _Door(ordering_wiring.ordering_url, _open_ordering),
+}
+NAMES: Final = tuple(_DOORS)

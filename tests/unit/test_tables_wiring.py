@@ -15,7 +15,7 @@ POSTGRES = "postgresql+psycopg://us:s3cret@127.0.0.1:1/angzarr"
 
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch):
-    for name in ("ANGZARR_BOOKS", "ANGZARR_LEDGER", "ANGZARR_CONFIG"):
+    for name in ("ANGZARR_BOOKS", "ANGZARR_LEDGER", "ANGZARR_ORDERING__URL", "ANGZARR_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -24,14 +24,15 @@ def names(broker=REDIS, **said):
 
 
 def test_all_that_have_a_database_are_looked_after():
-    assert names(MEMORY) == ["ledger", "books"]
+    assert names(MEMORY) == ["ledger", "books", "ordering"]
     assert names(ledger=POSTGRES) == ["ledger"]
-    assert names(books=POSTGRES) == ["books"]
+    assert names(books=POSTGRES) == ["books", "ordering"]
+    assert names(ordering={"url": POSTGRES}) == ["ordering"]
     assert names(MEMORY, books="memory://") == ["ledger"]
 
 
 def test_none_at_all_is_said_with_what_to_set():
-    with pytest.raises(ConfigurationError, match="set ledger or books"):
+    with pytest.raises(ConfigurationError, match="set ledger, books or"):
         names()
 
 
@@ -40,6 +41,7 @@ def test_none_at_all_is_said_with_what_to_set():
     [
         ("ledger", REDIS, {}, "no ledger is configured"),
         ("books", REDIS, {}, "set books, e.g."),
+        ("ordering", REDIS, {}, r"set ordering\.url, e\.g\."),
         ("books", MEMORY, {"books": "memory://"}, "in memory, where there are no tables"),
     ],
 )
@@ -49,9 +51,10 @@ def test_what_is_named_and_has_no_database_is_said_with_what_to_set(name, broker
         open_()
 
 
-def test_the_tables_of_books_are_made_and_closed_twice(tmp_path):
-    settings = load({"books": f"sqlite:///{tmp_path / 'books.db'}"}, None)
-    upkeep = tables_wiring.openers(settings, MEMORY, ["books"])["books"]()
+@pytest.mark.parametrize("name", tables_wiring.NAMES)
+def test_tables_are_made_and_closed_twice(tmp_path, name):
+    urls = dict.fromkeys(("ledger", "books"), f"sqlite:///{tmp_path / 'all.db'}")
+    upkeep = tables_wiring.openers(load(urls, None), MEMORY, [name])[name]()
     assert upkeep.revision().standing is Standing.MISSING
     assert upkeep.upgrade().standing is Standing.MISSING
     assert upkeep.revision().standing is Standing.CURRENT

@@ -16,6 +16,7 @@ from tests.contracts.rejections import a_case
 
 from angzarr.adapters.sql.book_tables import HEAD, book_decisions, books_version
 from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.lane_tables import HEAD as ORDERING_HEAD
 from angzarr.adapters.sql.ledger_tables import HEAD as LEDGER_HEAD
 from angzarr.aggregates.book import Address, Write
 from angzarr.cli.main import main
@@ -66,22 +67,23 @@ def test_all_tables_are_upgraded_by_one_command(app, run):
     missing = run("database", "version").splitlines()
     assert missing == [
         f"{name} none: no tables yet; they are made when it is first used"
-        for name in ("ledger", "books")
+        for name in ("ledger", "books", "ordering")
     ]
     assert run("database", "upgrade").splitlines() == [
         f"ledger upgraded from nothing to {LEDGER_HEAD}",
         f"books upgraded from nothing to {HEAD}",
+        f"ordering upgraded from nothing to {ORDERING_HEAD}",
     ]
-    assert run("database", "upgrade").count("nothing to do") == 2
-    assert run("database", "version").count("as this release needs it") == 2
-    assert run("database", "check").count("nothing differs") == 2
+    assert run("database", "upgrade").count("nothing to do") == 3
+    assert run("database", "version").count("as this release needs it") == 3
+    assert run("database", "check").count("nothing differs") == 3
 
 
 def test_the_tables_of_one_schema_are_upgraded_alone(app, run):
     assert run("database", "upgrade", "books") == f"books upgraded from nothing to {HEAD}\n"
     shown = json.loads(run("database", "version", "--json"))
     assert {name: one["standing"] for name, one in shown.items()} == {
-        "ledger": "missing", "books": "current",
+        "ledger": "missing", "books": "current", "ordering": "missing",
     }  # fmt: skip
     assert json.loads(run("database", "upgrade", "books", "--json")) == {
         "books": {"revision": HEAD, "needed": HEAD, "standing": "current", "now": HEAD}
@@ -89,7 +91,7 @@ def test_the_tables_of_one_schema_are_upgraded_alone(app, run):
 
 
 def test_a_schema_that_is_none_is_wrong_usage(app, run):
-    assert "'ledger', 'books'" in run("database", "upgrade", "boks", code=2)
+    assert "'ledger', 'books', 'ordering'" in run("database", "upgrade", "boks", code=2)
 
 
 def test_what_differs_ends_with_1(app, run, engine):

@@ -13,22 +13,27 @@ from angzarr.adapters.sql.book_rows import to_text
 from angzarr.adapters.sql.checkpoint_counting import clear
 from angzarr.adapters.sql.engine import in_transaction, reading
 from angzarr.adapters.sql.lane_rows import name_key
-from angzarr.adapters.sql.lane_tables import create_lane_tables, projection_checkpoints
+from angzarr.adapters.sql.lane_schema import ORDERING
+from angzarr.adapters.sql.lane_tables import projection_checkpoints
+from angzarr.adapters.sql.schema import Readiness
 from angzarr.projections.checkpoint import Checkpoint, Checkpoints
 
 _here = projection_checkpoints.c
 
 
 class SqlCheckpoints(Checkpoints):
-    """Checkpoints in the table ``projection_checkpoints``, which is made before the first use.
+    """Checkpoints in the table ``projection_checkpoints``.
 
-    *close* lets the engine go.
+    It is made or, unless *migrate* is False, upgraded before the first use. *close* lets the
+    engine go.
     """
 
-    def __init__(self, engine: Engine, *, close: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, *, close: Callable[[], None] | None = None, migrate: bool = True
+    ) -> None:
         self._engine = engine
         self._close = close or engine.dispose
-        self._ready = False
+        self._prepare = Readiness(ORDERING, engine, migrate=migrate)
 
     def get(self, projection: str, /) -> Checkpoint | None:
         """Return the checkpoint of *projection*."""
@@ -80,11 +85,6 @@ class SqlCheckpoints(Checkpoints):
     def _write(self, step: Callable[[Connection], None]) -> None:
         self._prepare()
         in_transaction(self._engine, step)
-
-    def _prepare(self) -> None:
-        if not self._ready:
-            create_lane_tables(self._engine)
-            self._ready = True
 
 
 def _alone(connection: Connection) -> None:

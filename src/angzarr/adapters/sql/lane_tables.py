@@ -1,16 +1,22 @@
 """The tables of lanes, what waits in them, and checkpoints (spec P2, P3). Times are UTC.
 
-They live in one database: a lane moves in the transaction that counts it (ADR 0051).
+They live in one database: a lane moves in the transaction that counts it (ADR 0051). This is what
+`migrations/ordering` lead to; whoever changes a table here adds a revision there.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Table, Text
+from typing import Final
 
-from angzarr.adapters.sql.engine import create_missing
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
+
 from angzarr.adapters.sql.ledger_tables import UtcTime
+from angzarr.adapters.sql.schema import version_table
 
 METADATA = MetaData()
+
+#: The revision of the tables below.
+HEAD: Final = "0001"
 
 
 def _key() -> tuple[Column[str], ...]:
@@ -93,7 +99,4 @@ projection_checkpoints = Table(
     Column("events_processed", BigInteger, nullable=False),
 )
 
-
-def create_lane_tables(engine: Engine) -> None:
-    """Create these tables if they are missing; any number of processes may do so at once."""
-    create_missing(engine, METADATA)
+ordering_version = version_table("ordering", METADATA)

@@ -18,7 +18,8 @@ from angzarr.adapters.sql.engine import in_transaction, patient, reading
 from angzarr.adapters.sql.lane_duty import LaneDuty
 from angzarr.adapters.sql.lane_moving import LaneMoving, looked, waits_at
 from angzarr.adapters.sql.lane_rows import by_key
-from angzarr.adapters.sql.lane_tables import create_lane_tables
+from angzarr.adapters.sql.lane_schema import ORDERING
+from angzarr.adapters.sql.schema import Readiness
 from angzarr.aggregates.book import Address
 from angzarr.clock import Clock, SystemClock
 from angzarr.ordering.lane import (
@@ -39,9 +40,10 @@ _Answer = TypeVar("_Answer")
 
 
 class SqlLanes(Lanes):
-    """Lanes in the tables ``ordering_lanes`` and ``ordering_waiting``, made before the first use.
+    """Lanes in the tables ``ordering_lanes`` and ``ordering_waiting``.
 
-    Whoever moves one counts in ``projection_checkpoints``. *close* lets the engine go.
+    They are made or, unless *migrate* is False, upgraded before the first use. Whoever moves one
+    counts in ``projection_checkpoints``. *close* lets the engine go.
     """
 
     def __init__(
@@ -50,13 +52,14 @@ class SqlLanes(Lanes):
         *,
         close: Callable[[], None] | None = None,
         clock: Clock | None = None,
+        migrate: bool = True,
     ) -> None:
         self._engine = engine
         self._alone, self._reading = _alone(engine), _alone(reading(engine))
         self._moving, self._duty = LaneMoving(engine), LaneDuty(engine)
         self._close = close or engine.dispose
         self._clock = clock or SystemClock()
-        self._ready = False
+        self._prepare = Readiness(ORDERING, engine, migrate=migrate)
 
     def look(self, lane: Lane, /) -> Place:
         """Return where *lane* is."""
@@ -156,11 +159,6 @@ class SqlLanes(Lanes):
     def _write(self, step: Callable[[Connection], _Answer]) -> _Answer:
         self._prepare()
         return in_transaction(self._engine, step)
-
-    def _prepare(self) -> None:
-        if not self._ready:
-            create_lane_tables(self._engine)
-            self._ready = True
 
 
 def _alone(engine: Engine) -> Engine:
