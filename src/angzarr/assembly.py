@@ -168,8 +168,10 @@ def build_chains(app: Any) -> Chains:
 
 def build_relay(app: Any) -> Relay:
     """Return what publishes decisions of processes that died."""
+    shelves = books_wiring.open_shelves(app.settings, app.broker_url)
+    shelves.rejections.close()  # nobody else would, and the last who closes ends the connections
     return Relay(
-        books=books_wiring.open_shelves(app.settings, app.broker_url).books,
+        books=shelves.books,
         publish=LoneEvents(app, LonePublisher(app)).publish,
         clock=SystemClock(),
         chance=random.random,

@@ -15,6 +15,7 @@ from angzarr import Aggregate, books_wiring
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.sql.books import SqlEventBooks
 from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.shared_engine import ENGINES
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.aggregates.event_store import Head
 from angzarr.clock import SystemClock
@@ -176,6 +177,22 @@ def test_a_worker_that_runs_aggregates_forgets_what_is_old(tmp_path):
         app.begin_work()
         wait_until(lambda: books.read(place, cause="c-1").decision is None, "it was forgotten")
         app.end_work()
+
+
+def test_a_worker_that_ends_lets_the_database_of_its_books_go(tmp_path):
+    def register(app):
+        @app.aggregate("player")
+        class Player(Aggregate[dict]): ...
+
+    url = f"sqlite:///{tmp_path / 'books.db'}"
+    with apps(register, broker="memory://", store="memory://", books=url) as make:
+        app = make()
+        app.begin_work()
+        app.end_work()
+    wait_until(
+        lambda: all(place.database != str(tmp_path / "books.db") for place in ENGINES._users),
+        "nobody uses it any more",
+    )
 
 
 def test_one_without_aggregates_has_none_to_forget():
