@@ -1,0 +1,133 @@
+"""Lag: how far an ordered handler is behind the event books (spec P2).
+
+What is in no book is seen only once it waits in a lane: behind something, or as a dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from angzarr.aggregates.event_store import EventStore, Head, Pending
+from angzarr.ordering.lane import Lanes, Summary
+from angzarr.ordering.order import Order
+
+#: Books whose places are read at once: enough that a million are a hundred questions.
+_PAGE: Final = 10_000
+#: What `Lanes.places` and `EventStore.pending` take at most.
+_CHUNK: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """What a handler has not passed yet, as it was `at`."""
+
+    handler: str
+    at: datetime
+    #: What the books have more than was passed: each type once, by name.
+    by_type: tuple[Pending, ...]
+    #: Aggregates that are behind their books, by whatever type.
+    lanes_behind: int
+    #: Domains of the handler that have no book: all that is known of them waits in lanes.
+    without_books: frozenset[str]
+    #: What waits in lanes, of whatever type; None: it was asked for some types only.
+    waits: Summary | None
+
+    @property
+    def events_behind(self) -> int:
+        """How many events at least: those in books, or those in lanes where they are more."""
+        counted = sum(one.events for one in self.by_type)
+        return max(counted, self.waits.parked + self.waits.blocked) if self.waits else counted
+
+    @property
+    def time_behind(self) -> timedelta | None:
+        """How long ago the oldest of them occurred or began to wait; None: nobody knows of one."""
+        moments = [one.oldest for one in self.by_type]
+        oldest = _oldest([*moments, self.waits.oldest if self.waits else None])
+        return None if oldest is None else since(oldest, self.at)
+
+
+def since(oldest: datetime, now: datetime) -> timedelta:
+    """Return how long ago *oldest* was, never less than 0: the clocks of two hosts differ."""
+    return max(now - oldest, timedelta(0))
+
+
+def lag_of(
+    handler: str,
+    order: Order,
+    *,
+    store: EventStore | None,
+    lanes: Lanes,
+    now: datetime,
+    types: Collection[str] = (),
+) -> Lag:
+    """Measure how far *handler* is behind, for *types* only if there are any.
+
+    None for *store*: there are no books. It reads the place of every book, 10,000 at a time, and
+    counts the events of those that are behind. Raises StoreUnavailable.
+    """
+    (waits,) = lanes.summaries([handler])
+    tally = _Tally(frozenset(types))
+    if store is not None:
+        for page in _pages(store, sorted(order.domains)):
+            tally.seen.update(head.address.domain for head in page)
+            for chunk in _chunks(page):
+                tally.count(store, _behind(chunk, handler, order, lanes))
+    return Lag(
+        handler=handler,
+        at=now,
+        by_type=tally.by_type(),
+        lanes_behind=tally.lanes,
+        without_books=order.domains - tally.seen,
+        waits=None if types else waits,
+    )
+
+
+class _Tally:
+    """What was counted up to now: as much memory as there are types."""
+
+    def __init__(self, types: frozenset[str]) -> None:
+        self._types = types
+        self._found: dict[str, Pending] = {}
+        self.lanes = 0
+        self.seen: set[str] = set()
+
+    def count(self, store: EventStore, behind: Sequence[Head]) -> None:
+        self.lanes += len(behind)
+        for one in store.pending(behind) if behind else ():
+            if not self._types or one.type in self._types:
+                before = self._found.get(one.type, Pending(one.type, 0, None))
+                oldest = _oldest([before.oldest, one.oldest])
+                self._found[one.type] = Pending(one.type, before.events + one.events, oldest)
+
+    def by_type(self) -> tuple[Pending, ...]:
+        return tuple(self._found[name] for name in sorted(self._found))
+
+
+def _pages(store: EventStore, domains: Sequence[str]) -> Iterator[Sequence[Head]]:
+    after = None
+    while page := store.heads(domains, after, _PAGE):
+        yield page
+        after = page[-1].address
+
+
+def _chunks(page: Sequence[Head]) -> Iterator[Sequence[Head]]:
+    for begin in range(0, len(page), _CHUNK):
+        yield page[begin : begin + _CHUNK]
+
+
+def _behind(books: Sequence[Head], handler: str, order: Order, lanes: Lanes) -> list[Head]:
+    """Return the places of the lanes whose books go on."""
+    places = lanes.places(handler, [book.address for book in books])
+    found = [Head(book.address, places.get(book.address, order.first)) for book in books]
+    return [
+        place
+        for place, book in zip(found, books, strict=True)
+        if place.next_sequence < book.next_sequence
+    ]
+
+
+def _oldest(moments: Iterable[datetime | None]) -> datetime | None:
+    return min((at for at in moments if at is not None), default=None)
