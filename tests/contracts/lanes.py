@@ -388,6 +388,17 @@ class LanesContract:
         assert lanes.places(lane.handler, [lane.address, second.address]) == {}
         assert lanes.reset(lane.handler) == 0
 
+    def test_the_work_of_a_reset_and_the_reset_are_one(self, lanes, checkpoints, lane):
+        lanes.move(step_of(lane, 0))
+        done = []
+        assert lanes.reset(lane.handler, done.append) == 1
+        assert len(done) == 1
+        lanes.move(step_of(lane, 0))
+        with pytest.raises(ZeroDivisionError):
+            lanes.reset(lane.handler, lambda _connection: 1 / 0)
+        assert lanes.look(lane) == Place(1)
+        assert checkpoints.get(lane.handler) is not None
+
     def test_a_reset_keeps_all_that_waits(self, lanes):
         lane = new_lane(first=1)
         lanes.park(early_of(lane, 3), MANY)

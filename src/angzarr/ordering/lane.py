@@ -236,10 +236,11 @@ class Lanes(Protocol):
         """
 
     @abstractmethod
-    def reset(self, handler: str, /) -> int:
+    def reset(self, handler: str, work: Callable[[Any], object] | None = None, /) -> int:
         """Let all lanes of *handler* begin anew and clear its checkpoint; return how many it had.
 
-        What is parked stays parked: no message is lost.
+        *work* is run in the same transaction, as by `run`. What is parked stays parked: no message
+        is lost.
         """
 
     @abstractmethod

@@ -223,9 +223,11 @@ class MemoryLanes(Lanes):
                         row.forget(one.sequence)
             return self._look(lane)
 
-    def reset(self, handler: str, /) -> int:
+    def reset(self, handler: str, work: Callable[[Any], object] | None = None, /) -> int:
         """Let all lanes of *handler* begin anew."""
         with self._lock:
+            if work is not None:
+                work(None)
             rows = list(self._of([handler]))
             for row in rows:
                 row.next, row.moved_at = row.lane.first, None

@@ -142,11 +142,17 @@ class SqlLanes(Lanes):
         moving, now = self._moving, self._clock.now()
         return self._write(lambda c: lane_resetting.skip_to(c, moving, lane, sequence, now))
 
-    def reset(self, handler: str, /) -> int:
+    def reset(self, handler: str, work: Callable[[Any], object] | None = None, /) -> int:
         """Let all lanes of *handler* begin anew; a million of them take a while."""
+
+        def step(connection: Connection) -> int:
+            if work is not None:
+                work(connection)
+            return lane_resetting.reset(connection, handler)
+
         self._prepare()
         with patient(self._engine) as engine:
-            return in_transaction(engine, lambda c: lane_resetting.reset(c, handler))
+            return in_transaction(engine, step)
 
     def close(self) -> None:
         """Let the connections go."""
