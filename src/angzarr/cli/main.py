@@ -24,6 +24,7 @@ _COMMANDS: Final = {
     "flow": "angzarr.cli.flow:flow",
     "ledger": "angzarr.cli.ledger:ledger",
     "policy": "angzarr.cli.policy:policy",
+    "projection": "angzarr.cli.projection:projection",
     "saga": "angzarr.cli.saga:saga",
 }
 

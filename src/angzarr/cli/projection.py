@@ -1,0 +1,158 @@
+"""angzarr projection: what takes events in order, how far it is, and what holds it up (spec P4)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+
+from angzarr.aggregates.book import Address
+from angzarr.aggregates.event_store import EventStore, Head
+from angzarr.cli import projection_json, projection_view
+from angzarr.cli.application import load_application
+from angzarr.cli.entry_choice import JSON
+from angzarr.cli.entry_json import print_json
+from angzarr.cli.projection_choice import (
+    Ordered,
+    Place,
+    check_domain_of,
+    find,
+    opened,
+    opened_books,
+    ordered,
+)
+from angzarr.cli.projection_lanes import lane_at, views
+from angzarr.cli.projection_reset import reset
+from angzarr.cli.projection_skip import skip
+from angzarr.cli.projection_view import Row
+from angzarr.ordering_wiring import OrderingStores
+from angzarr.projections.lag import Lag, lag_of
+
+#: Events that `show` tells of: by itself, and at most (`Lanes.places` takes no more lanes).
+_SHOWN: Final = 100
+_MOST_SHOWN: Final = 1_000
+
+
+@click.group()
+def projection() -> None:
+    """Ordered handlers: how far they are, and what holds them up."""
+
+
+@projection.command("list")
+@click.option("--quick", is_flag=True, help="Without the lag, which asks for every event book.")
+@JSON
+@click.pass_obj
+def list_(app_name: str | None, *, quick: bool, as_json: bool) -> None:
+    """List what takes events in order, and how it does."""
+    app = load_application(app_name)
+    known = ordered(app)
+    if known:
+        with opened(app) as stores, opened_books(app) as books:
+            lags = [None if quick else _lag(one, stores, books) for one in known]
+            rows = [_row(one, stores, lag) for one, lag in zip(known, lags, strict=True)]
+    else:
+        rows = []
+    if as_json:
+        print_json([projection_json.row_json(row) for row in rows])
+    else:
+        projection_view.print_list(rows)
+
+
+@projection.command()
+@click.argument("name")
+@click.option("--type", "types", multiple=True, help="Only events of this type; may be repeated.")
+@JSON
+@click.pass_obj
+def lag(app_name: str | None, name: str, *, types: tuple[str, ...], as_json: bool) -> None:
+    """Tell how far NAME is behind.
+
+    Events and time by the event books, in all and by type.
+    """
+    app = load_application(app_name)
+    one = find(app, name)
+    with opened(app) as stores, opened_books(app) as books:
+        found = _lag(one, stores, books, types)
+    if as_json:
+        print_json(projection_json.lag_json(found))
+    else:
+        projection_view.print_lag(found)
+
+
+@projection.command()
+@click.argument("name")
+@click.argument("place", type=Place(), required=False, metavar="[DOMAIN/ROOT[@EDITION]]")
+@click.option("--limit", type=click.IntRange(1, _MOST_SHOWN), default=_SHOWN, show_default=True)
+@JSON
+@click.pass_obj
+def show(
+    app_name: str | None, name: str, place: Address | None, *, limit: int, as_json: bool
+) -> None:
+    """Show what NAME did, and what waits.
+
+    In all of its lanes or in that of one aggregate: in which order, why, and what helps.
+    """
+    app = load_application(app_name)
+    one = find(app, name)
+    with opened(app) as stores, opened_books(app) as books:
+        if place is not None:
+            _show_lane(one, stores, books, check_domain_of(one, place), limit, as_json=as_json)
+        else:
+            _show_all(one, stores, limit, as_json=as_json)
+
+
+projection.add_command(reset)
+projection.add_command(skip)
+
+
+def _row(one: Ordered, stores: OrderingStores, lag: Lag | None = None) -> Row:
+    (summary,) = stores.lanes.summaries([one.handler.name])
+    return Row(one, summary, stores.checkpoints.get(one.handler.name), lag)
+
+
+def _lag(
+    one: Ordered, stores: OrderingStores, books: EventStore | None, types: tuple[str, ...] = ()
+) -> Lag:
+    return lag_of(
+        one.handler.name,
+        one.order,
+        store=books,
+        lanes=stores.lanes,
+        now=datetime.now(UTC),
+        types=types,
+    )
+
+
+def _show_all(one: Ordered, stores: OrderingStores, limit: int, *, as_json: bool) -> None:
+    row, by_type = _row(one, stores), stores.checkpoints.by_type(one.handler.name)
+    found = stores.lanes.waiting(one.handler.name, limit=limit + 1)
+    shown = found[:limit]
+    addresses = list(dict.fromkeys(waiting.lane.address for waiting in shown))
+    places = stores.lanes.places(one.handler.name, addresses)
+    lanes = views(shown, places, one.order.first)
+    more = len(found) > limit
+    if as_json:
+        print_json(projection_json.story_json(row, by_type, lanes, more=more))
+        return
+    projection_view.print_facts(row, by_type)
+    projection_view.print_waiting(one, lanes, datetime.now(UTC))
+    if more:
+        click.echo("more waits: say --limit, or which aggregate")
+
+
+def _show_lane(
+    one: Ordered,
+    stores: OrderingStores,
+    books: EventStore | None,
+    place: Address,
+    limit: int,
+    *,
+    as_json: bool,
+) -> None:
+    view = lane_at(stores.lanes, one, place, limit)
+    pending = books.pending([Head(place, view.next_sequence)]) if books is not None else ()
+    if as_json:
+        print_json(projection_json.lane_json(one, view, pending))
+        return
+    projection_view.print_lane(one, view, pending)
+    projection_view.print_waiting(one, [view] if view.waiting else [], datetime.now(UTC))

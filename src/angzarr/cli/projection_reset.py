@@ -1,0 +1,46 @@
+"""angzarr projection reset: a projection begins anew, with an empty read model (spec P4)."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from angzarr.cli.analyze import person
+from angzarr.cli.application import load_application
+from angzarr.cli.entry_choice import JSON, YES
+from angzarr.cli.entry_json import print_json
+from angzarr.cli.projection_choice import Ordered, find, opened
+from angzarr.projecting_reset import reset_projection
+
+
+@click.command()
+@click.argument("name")
+@YES
+@JSON
+@click.pass_obj
+def reset(app_name: str | None, name: str, *, yes: bool, as_json: bool) -> None:
+    """Let NAME begin anew, without read model.
+
+    Its checkpoint is cleared and its lanes begin anew; what is parked stays parked. Of another
+    handler than a projection the effects stay.
+    """
+    app = load_application(app_name)
+    one = find(app, name)
+    if not yes:
+        with opened(app) as stores:
+            (summary,) = stores.lanes.summaries([one.handler.name])
+        what = "its read model is emptied" if one.order.moves else "its effects stay as they are"
+        asked = f"Reset {one.name}: {what}, and {summary.lanes} lanes begin anew?"
+        click.confirm(asked, abort=True, err=True)
+    lanes = reset_projection(app, one.handler.name, by=person())
+    if as_json:
+        print_json({"name": one.name, "lanes": lanes})
+    else:
+        click.echo(f"{one.name} is reset: {lanes} lanes begin anew. {_what_now(one)}")
+
+
+def _what_now(one: Ordered) -> str:
+    if one.order.moves:
+        return f"Fill it with: angzarr projection rebuild {shlex.quote(one.name)}"
+    return "It takes events again from the first one of each aggregate on, as they come"
