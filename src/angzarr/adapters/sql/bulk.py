@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,11 +12,14 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Dialect,
+    FromClause,
     Integer,
     Table,
     any_,
+    func,
     insert,
     literal,
+    select,
 )
 from sqlalchemy.exc import DBAPIError
 
@@ -45,6 +49,26 @@ def among(
     if connection.dialect.name == "postgresql":
         return column == any_(literal(wanted, ARRAY(column.type)))
     return column.in_(wanted)
+
+
+def as_table(
+    dialect: Dialect, name: str, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]
+) -> FromClause:
+    """Return *rows* of texts and numbers as a table with the names and types of *columns*.
+
+    It is one statement for however many there are, at least one: arrays on PostgreSQL, else JSON.
+    """
+    if dialect.name == "postgresql":
+        pairs = zip(columns, zip(*rows, strict=True), strict=True)
+        lists = [literal(list(values), ARRAY(column.type)) for column, values in pairs]
+        names = [column.name for column in columns]
+        return func.unnest(*lists).table_valued(*names).render_derived(name)
+    row = func.json_each(json.dumps([list(row) for row in rows])).table_valued("value").c.value
+    parts = [
+        func.json_extract(row, f"$[{index}]", type_=column.type).label(column.name)
+        for index, column in enumerate(columns)
+    ]
+    return select(*parts).subquery(name)
 
 
 def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from operator import ge, gt
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     ColumnElement,
     Connection,
     Engine,
-    FromClause,
-    Integer,
     RowMapping,
     Select,
     Table,
-    Text,
     func,
-    literal,
     select,
     tuple_,
 )
@@ -27,15 +21,13 @@ from sqlalchemy import (
 from angzarr.adapters.sql.book_rows import address_in, event_of
 from angzarr.adapters.sql.book_schema import BOOKS
 from angzarr.adapters.sql.book_tables import book_events, event_books
+from angzarr.adapters.sql.bulk import as_table
 from angzarr.adapters.sql.engine import in_transaction, reading
 from angzarr.adapters.sql.fact_rows import utc
 from angzarr.adapters.sql.schema import Readiness
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import EventStore, Head, Pending
 from angzarr.events.event import Event
-
-#: What names a place in a book.
-_PLACE: Final = (*Address._fields, "sequence")
 
 
 class SqlEventStore(EventStore):
@@ -113,7 +105,9 @@ def _parts(
 
 
 def _counts(engine: Engine, places: Sequence[Head]) -> Select[Any]:
-    asked, events = _asked(engine, places), book_events.c
+    events = book_events.c
+    rows = [(*address, following) for address, following in places]
+    asked = as_table(engine.dialect, "asked", list(book_events.primary_key.columns), rows)
     at = [events[name] == asked.c[name] for name in Address._fields]
     return (
         select(events.type, func.count(), func.min(events.occurred_at))
@@ -121,17 +115,3 @@ def _counts(engine: Engine, places: Sequence[Head]) -> Select[Any]:
         .join(book_events, (events.sequence >= asked.c.sequence) & at[0] & at[1] & at[2])
         .group_by(events.type)
     )
-
-
-def _asked(engine: Engine, places: Sequence[Head]) -> FromClause:
-    """Return *places* as rows: one statement for however many there are."""
-    rows = [(*address, following) for address, following in places]
-    if engine.dialect.name == "postgresql":
-        *texts, places_in = map(list, zip(*rows, strict=True))
-        lists = [literal(one, ARRAY(Text)) for one in texts]
-        lists.append(literal(places_in, ARRAY(Integer)))
-        return func.unnest(*lists).table_valued(*_PLACE).render_derived("asked")
-    row = func.json_each(json.dumps(rows)).table_valued("value").c.value
-    parts = [func.json_extract(row, f"$[{index}]") for index in range(len(_PLACE))]
-    named = [part.label(name) for part, name in zip(parts, _PLACE, strict=True)]
-    return select(*named).subquery("asked")

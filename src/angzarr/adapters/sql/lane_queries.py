@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, Text, and_, case, column, func, or_, select, values
+from sqlalchemy import Connection, Select, and_, case, func, or_, select
 
 from angzarr.adapters.sql.book_rows import key_of
+from angzarr.adapters.sql.bulk import as_table
 from angzarr.adapters.sql.lane_rows import found_in, name_key
 from angzarr.adapters.sql.lane_tables import ordering_lanes, ordering_waiting
 from angzarr.adapters.sql.lane_waiting import EARLY, IN_LANE
@@ -20,8 +21,7 @@ from angzarr.ordering.lane import Gap, Summary, Waiting, Why
 
 _lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 _KEY: Final = ("handler", "domain", "root", "edition")
-#: Rows of a question: three values each, and some SQLites take 999.
-_ADDRESSES: Final = 300
+#: Letters that one question is about: some SQLites take 999 values.
 _LETTERS: Final = 500
 
 
@@ -44,19 +44,16 @@ def places(
     connection: Connection, handler: str, addresses: Sequence[Address]
 ) -> dict[Address, int]:
     """Return where the lanes at *addresses* are that somebody moved."""
-    found = {}
-    for some in _parts(addresses, _ADDRESSES):
-        keys = values(*(column(name, Text) for name in Address._fields), name="wanted")
-        wanted = keys.data([tuple(address) for address in some]).cte("wanted")
-        here = and_(*(_lanes[name] == wanted.c[name] for name in Address._fields))
-        asked = (
-            select(*(_lanes[name] for name in Address._fields), _lanes.next_sequence)
-            .join(wanted, here)
-            .where(_lanes.handler == name_key(handler), _lanes.moved_at.is_not(None))
-        )
-        for row in connection.execute(asked):
-            found[Address(*row[:3])] = row.next_sequence
-    return found
+    if not addresses:
+        return {}
+    key = [_lanes[name] for name in Address._fields]
+    wanted = as_table(connection.dialect, "wanted", key, addresses)
+    asked = (
+        select(*key, _lanes.next_sequence)
+        .join(wanted, and_(*(_lanes[name] == wanted.c[name] for name in Address._fields)))
+        .where(_lanes.handler == name_key(handler), _lanes.moved_at.is_not(None))
+    )
+    return {Address(*row[:3]): row.next_sequence for row in connection.execute(asked)}
 
 
 def summary(connection: Connection, handler: str) -> Summary:
