@@ -21,6 +21,7 @@ from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.rule_file import built_in_rules
+from angzarr.analysis.skip import Skips
 from angzarr.analysis_section import AnalysisSettings
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.desk import Desk
@@ -101,6 +102,10 @@ class World:
     def send(self, call, /):
         self.sent.append(call)
 
+    @property
+    def skips(self):
+        return Skips(replayer=self.replayer)
+
     def desk(self):
         return Desk(
             ledger=self.ledger,
@@ -123,6 +128,7 @@ class World:
             ),
             replayer=self.replayer,
             compensator=Compensator(ledger=self.ledger, replayer=self.replayer, compensations=self),
+            skips=self.skips,
             editor=self.editor,
             breakers=self.controls,
             told=lambda _letter: {"signature": "none"},

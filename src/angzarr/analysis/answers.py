@@ -1,5 +1,7 @@
 """Answers: the analysis worker's duty that closes entries whose replay ended well (decisions 22).
 
+A word that it does not know is a newer worker's, and is let go.
+
 It must never let an answer go before the ledger has committed what it says.
 """
 
@@ -23,6 +25,7 @@ _ENDINGS: Final = {
     "handled": Status.RESOLVED,
     "duplicate": Status.RESOLVED,
     "skipped": Status.SKIPPED,
+    "parked": Status.RETRYING,  # not over: its answer comes with its turn
 }
 
 

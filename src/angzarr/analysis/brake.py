@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import Status
 from angzarr.analysis.quiet_hours import QuietHours
+from angzarr.analysis.transition import WAKES
 from angzarr.printable import printable
 
 #: Pulls among which the first is looked for: one that is renewed each minute takes no time.
@@ -125,7 +126,7 @@ def standing(states: Iterable[BrakeState]) -> BrakeState:
 def asleep(state: BrakeState, quiet: QuietHours, now: datetime) -> frozenset[Status]:
     """Return in which statuses entries sleep on at *now*: nothing is sent for them."""
     if state.holds(now) is Scope.ALL:
-        return frozenset({Status.WAITING, Status.RETRYING, Status.COMPENSATED})
+        return WAKES - {Status.FAILED}
     return frozenset({Status.WAITING}) if why_not_by_itself(state, quiet, now) else frozenset()
 
 

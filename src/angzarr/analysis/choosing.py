@@ -6,11 +6,13 @@ import hashlib
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
-from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.entry import Entry, HistoryLine, Status
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter, Ledger
-from angzarr.analysis.verb import Act, Verb, leaves, refusal
+from angzarr.analysis.skip import Passing, Skips
+from angzarr.analysis.verb import Act, Verb, asks_for_skip, leaves, refusal
+from angzarr.dead_letters.refusal import Refusal
 
 #: Entries changed in one transaction.
 _BATCH: Final = 100
@@ -63,23 +65,61 @@ def choose_for(
     return list(islice(in_statuses(ledger, wanted, statuses), limit))
 
 
-def act_on_all(
-    ledger: Ledger, verb: Verb, entries: Sequence[Entry], *, note: str = "", by: str
-) -> list[tuple[Entry, str]]:
-    """Do *verb* to *entries* as they were seen; return why not, or nothing, for each.
+class Acted(NamedTuple):
+    """What became of one entry: done without a `problem`, or `begun` and finishes by itself."""
 
-    In batches: a crash leaves some of them done, and doing it again is harmless.
+    entry: Entry
+    problem: str = ""
+    begun: bool = False
+
+
+def act_on_all(
+    skips: Skips, verb: Verb, entries: Sequence[Entry], *, note: str = "", by: str
+) -> list[Acted]:
+    """Do *verb* to *entries* as they were seen; return what became of each, in order.
+
+    Where later events wait behind one, a skip follows that lets them go on. In batches: a crash
+    leaves some of them done, and doing it again is harmless.
     """
-    results: list[tuple[Entry, str]] = []
+    results: list[Acted] = []
     for first in range(0, len(entries), _BATCH):
-        planned = [(entry, refusal(entry, verb)) for entry in entries[first : first + _BATCH]]
-        acts = [
-            Act(entry_id=entry.id, revision=entry.revision, verb=verb, note=note)
-            for entry, problem in planned
-            if not problem
-        ]
-        made = iter(ledger.act(acts, by=by))
-        results += [
-            (entry, problem or ("" if next(made) else CHANGED)) for entry, problem in planned
-        ]
+        some = entries[first : first + _BATCH]
+        results += _act_on_some(skips, verb, some, note, by)
     return results
+
+
+def would_act(skips: Skips, verb: Verb, entries: Sequence[Entry]) -> list[Acted]:
+    """Return what would become of each of *entries*, in order; changes nothing."""
+    problems = _problems(skips, verb, entries)[0]
+    return [Acted(one, problems[one.id]) for one in entries]
+
+
+def _act_on_some(
+    skips: Skips, verb: Verb, entries: Sequence[Entry], note: str, by: str
+) -> list[Acted]:
+    problems, made = _problems(skips, verb, entries)
+    planned = [one for one in entries if not problems[one.id]]
+    acts = [
+        Act(entry_id=one.id, revision=one.revision, verb=verb, note=note, skips=one.id in made)
+        for one in planned
+    ]
+    done = zip(planned, skips.ledger.act(acts, by=by), strict=True)
+    problems |= {one.id: "" if changed else CHANGED for one, changed in done}
+    passing = [one for one in made.values() if not problems[one.entry.id]]
+    line = HistoryLine(at=skips.replayer.clock.now(), who=by, what=verb.value, detail=note)
+    left = skips.send_all(passing, line)
+    return [Acted(one, problems[one.id], one.id in left) for one in entries]
+
+
+def _problems(
+    skips: Skips, verb: Verb, entries: Sequence[Entry]
+) -> tuple[dict[str, str], dict[str, Passing]]:
+    """Return by id why *verb* is not done to which of *entries*, or nothing, and their skips."""
+    made = skips.made_for([one for one in entries if _skips(one, verb)])
+    problems = {one.id: refusal(one, verb) for one in entries}
+    problems |= {name: why for name, why in made.items() if isinstance(why, Refusal)}
+    return problems, {name: one for name, one in made.items() if isinstance(one, Passing)}
+
+
+def _skips(entry: Entry, verb: Verb) -> bool:
+    return not refusal(entry, verb) and asks_for_skip(entry, verb)

@@ -2,8 +2,9 @@
 
 The ledger commits `compensated` first, then the message is published, then the ledger notes that
 the broker has it: whoever dies in between leaves an entry that falls due, and the same message is
-published again, which the claim makes harmless. What the compensation itself does is an event
-like any other: it is retried, and if it fails it is a dead letter of its own.
+published again, which the claim makes harmless. A skip follows it where later events wait behind
+the entry. What the compensation itself does is an event like any other: it is retried, and if it
+fails it is a dead letter of its own.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from angzarr.analysis.choosing import CHANGED
-from angzarr.analysis.entry import Entry, Failure
+from angzarr.analysis.entry import Entry, EntryDetail, Failure, HistoryLine
+from angzarr.analysis.lane_state import passed
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.verb import Act, Verb, refusal
+from angzarr.analysis.skip import Skips, kept_reason, place_of, reason_of
+from angzarr.analysis.verb import Act, Verb, asks_for_skip, refusal
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.events import headers as names
@@ -44,6 +47,13 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     headers: Mapping[str, Any]
+
+
+class _Plan(NamedTuple):
+    """What is sent, and the letter that it is made of."""
+
+    call: Call
+    letter: DeadLetter
 
 
 class Compensations(Protocol):
@@ -72,8 +82,8 @@ class Compensator:
         """Return why *entry* cannot be compensated, or an empty string; changes nothing."""
         if why := refusal(entry, Verb.COMPENSATE) or self._barred():
             return why
-        called = self._call(entry, failure)
-        return called if isinstance(called, Refusal) else ""
+        plan = self._plan(entry, failure)
+        return plan if isinstance(plan, Refusal) else ""
 
     def compensate(self, entry: Entry, failure: Failure, *, by: str, note: str = "") -> str:
         """Send the compensation of *entry*; return why not, or an empty string once it is sent.
@@ -82,37 +92,52 @@ class Compensator:
         """
         if why := refusal(entry, Verb.COMPENSATE) or self._barred():
             return why
-        called = self._call(entry, failure)
-        if isinstance(called, Refusal):
-            return called
-        act = Act(entry_id=entry.id, revision=entry.revision, verb=Verb.COMPENSATE, note=note)
+        plan = self._plan(entry, failure)
+        if isinstance(plan, Refusal):
+            return plan
+        verb = Verb.COMPENSATE
+        skips = asks_for_skip(entry, verb) and place_of(failure) is not None
+        act = Act(entry_id=entry.id, revision=entry.revision, verb=verb, note=note, skips=skips)
         if self.ledger.act([act], by=by) != [True]:
             return CHANGED
-        self._send(entry, called)
+        line = HistoryLine(at=self.replayer.clock.now(), who=by, what=verb.value, detail=note)
+        done = replace(entry, replays=entry.replays + skips)
+        self._send(done, plan, reason_of(line) if skips or passed(entry) else None)
         return ""
 
-    def publish(self, entry: Entry, failure: Failure) -> str:
-        """Send what *entry*, which is compensated, still waits for; return why it cannot be."""
-        called = self._call(entry, failure)
-        if isinstance(called, Refusal):
-            return called
-        self._send(entry, called)
+    def publish(self, detail: EntryDetail) -> str:
+        """Send what an entry that is compensated still waits for; return why it cannot be."""
+        entry = detail.entry
+        plan = self._plan(entry, detail.failure)
+        if isinstance(plan, Refusal):
+            return plan
+        self._send(entry, plan, kept_reason(detail.history) if passed(entry) else None)
         return ""
 
     def _barred(self) -> str:
         why = self.barred()
         return f"{why}, or {_BY_HAND}" if why else ""
 
-    def _send(self, entry: Entry, called: Call) -> None:
-        self.compensations.send(called)
-        self.ledger.mark_compensated(entry.id)
+    def _send(self, entry: Entry, plan: _Plan, skip: str | None) -> None:
+        """Send the compensation, then the skip if it has a reason: then both are with the broker.
 
-    def _call(self, entry: Entry, failure: Failure) -> Call | Refusal:
+        What died in between sends both again, which their claims make harmless.
+        """
+        self.compensations.send(plan.call)
+        if skip is None:
+            self.ledger.mark_compensated(entry.id)
+        else:
+            Skips(replayer=self.replayer).send(entry, plan.letter, skip)
+
+    def _plan(self, entry: Entry, failure: Failure) -> _Plan | Refusal:
         task = self.compensations.of(entry.handler_name)
         if not task:
             return Refusal(no_compensation(entry.handler_name))
         letter = self.replayer.sendable(failure, too_large=_AT_A_TERMINAL)
-        return letter if isinstance(letter, Refusal) else call_of(letter, task)
+        if isinstance(letter, Refusal):
+            return letter
+        call = call_of(letter, task)
+        return call if isinstance(call, Refusal) else _Plan(call, letter)
 
 
 def no_compensation(handler: str) -> str:

@@ -14,6 +14,7 @@ from angzarr.analysis.filing import Undecided
 from angzarr.analysis.gathering import Gathering, Outlook
 from angzarr.analysis.ledger import Decided, Ledger
 from angzarr.analysis.recovery import is_automatic
+from angzarr.analysis.skip import place_of
 from angzarr.analysis.transition import Action, Decision, awaits_look
 from angzarr.errors import Unavailable
 from angzarr.seldom import Seldom
@@ -87,7 +88,7 @@ class Deciding:
         known = [one.stored for one in undecided if one.stored is not None]
         owners = self.owners(known) if known else {}
         return [
-            _left_to(owners.get(one.entry.id), self.classify(evidence))
+            _letting_go(one, _left_to(owners.get(one.entry.id), self.classify(evidence)))
             for one, evidence in zip(
                 undecided, self.gathering.gather(undecided, outlook), strict=True
             )
@@ -136,6 +137,13 @@ def _left_to(job: str | None, decision: Decision) -> Decision:
         return decision
     evidence = _left_with(job, decision.evidence)
     return replace(decision, action=Action.HOLD, evidence=evidence, hold=_hold_of(job))
+
+
+def _letting_go(one: Undecided, decision: Decision) -> Decision:
+    """Return *decision*; a skip lets the later events go on that wait behind the entry."""
+    if decision.action is not Action.SKIP or not one.entry.is_ordered:
+        return decision
+    return replace(decision, lets_go=place_of(one.failure) is not None)
 
 
 def _hold_of(job: str) -> Hold:

@@ -14,14 +14,20 @@ from typing import Any, Final, TypeAlias
 
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.dead_letters.fingerprint import fingerprint
-from angzarr.dead_letters.letter import DeadLetter, Mismatch, Reason, unreadable_letter_id
+from angzarr.dead_letters.letter import (
+    ORDERED_HANDLER,
+    PROJECTOR,
+    DeadLetter,
+    Mismatch,
+    Reason,
+    unreadable_letter_id,
+)
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.payloads import PayloadReference
 
 #: The reason of an entry whose letter could not be read.
 UNREADABLE = "unreadable"
-_PROJECTOR = "projector"
 
 
 class Status(StrEnum):
@@ -55,6 +61,8 @@ class Hold(StrEnum):
     JOB = "job"  # a person's replay job replayed it, or has it
     ANSWER = "answer"  # its last replay was not answered, or could not be sent
     PERSON = "person"  # somebody brought it back
+    #: It is not held: what was sent of it is parked in its lane, behind an earlier event.
+    LANE = "lane"
 
 
 class FailureClass(StrEnum):
@@ -123,7 +131,8 @@ class Entry:
     letter_id: str
     letter_replay: int = 0
     status: Status = Status.FAILED
-    #: Set while it is held; None: it is not, or a release before this one held it.
+    #: Set while it is held, or parked in its lane; None: it is neither, or a release before this
+    #: one held it.
     hold: Hold | None = None
     failure_class: FailureClass | None = None
     #: Why the entry is classified as it is, one sentence.
@@ -143,7 +152,12 @@ class Entry:
     @property
     def projection_name(self) -> str:
         """The handler's name where it is a projection, else empty."""
-        return self.handler_name if self.component_type == _PROJECTOR else ""
+        return self.handler_name if self.component_type == PROJECTOR else ""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether later events of its aggregate wait until it is handled or skipped."""
+        return self.component_type in {ORDERED_HANDLER, PROJECTOR}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from angzarr.analysis import transition
+from angzarr.analysis.change import Change
 from angzarr.analysis.entry import (
     Entry,
     Failure,
@@ -22,7 +23,7 @@ from angzarr.analysis.entry import (
     replayed_letter_of,
 )
 from angzarr.analysis.tally import Step
-from angzarr.analysis.transition import Change, Decision
+from angzarr.analysis.transition import Decision
 
 
 class Undecided(NamedTuple):

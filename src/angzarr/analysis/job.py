@@ -201,12 +201,19 @@ class ItemState(StrEnum):
     HANDLED = "handled"
     FAILED = "failed"
     UNANSWERED = "unanswered"
+    PARKED = "parked"  # it waits in its lane behind an earlier event; counted as unanswered
     REFUSED = "refused"
 
 
 #: Entries in none of these are the job's own until it has ended.
 ENDED_STATES: Final = frozenset(
-    {ItemState.HANDLED, ItemState.FAILED, ItemState.UNANSWERED, ItemState.REFUSED}
+    {
+        ItemState.HANDLED,
+        ItemState.FAILED,
+        ItemState.UNANSWERED,
+        ItemState.PARKED,
+        ItemState.REFUSED,
+    }
 )
 
 

@@ -41,6 +41,10 @@ WINDOW: Final = 50
 CHOSEN_BY_DEFAULT: Final = OPEN - {Status.RETRYING}
 
 
+#: How answers are remembered: what is parked speaks neither for nor against what is replayed.
+_MARKS: Final = {ItemState.HANDLED: "h", ItemState.PARKED: ""}
+
+
 class Answer(NamedTuple):
     """How one replay of a job ended, and the round in which it was sent."""
 
@@ -54,6 +58,8 @@ class Seen(NamedTuple):
     status: Status
     replays: int
     letter_replay: int
+    #: Its replay waits in its lane, behind an earlier event.
+    parked: bool = False
 
 
 def filled(
@@ -235,7 +241,7 @@ def ending(seen: Seen | None, replay: int) -> ItemState | None:
     if seen.replays > replay or seen.letter_replay >= replay:
         return ItemState.FAILED
     if seen.status is Status.RETRYING or not is_known(seen.status):
-        return None
+        return ItemState.PARKED if seen.parked else None
     if seen.status in {Status.RESOLVED, Status.SKIPPED, Status.COMPENSATED}:
         return ItemState.HANDLED
     return ItemState.UNANSWERED
@@ -273,11 +279,11 @@ def _counted(job: ReplayJob, answer: Answer) -> ReplayJob:
 
 def _judged(job: ReplayJob, answer: Answer) -> ReplayJob:
     """Return *job* with an answer of its stage, halted if that was one failure too many."""
-    mark = "h" if answer.state is ItemState.HANDLED else "f"
+    mark = _MARKS.get(answer.state, "f")
     recent = (job.recent + mark)[-WINDOW:]
     job = replace(job, stage_answered=job.stage_answered + 1, recent=recent)
     running = job.status is JobStatus.RUNNING and job.left > 0  # else there is nothing to stop
-    if not running or mark == "h" or not (said := _too_many(job)):
+    if not running or mark != "f" or not (said := _too_many(job)):
         return job
     return replace(job, status=JobStatus.HALTED, said=said)
 

@@ -30,7 +30,7 @@ class Decided:
 
 
 class Answer(NamedTuple):
-    """How a replay ended well."""
+    """How a replay ended well; with RETRYING it did not: it is parked in its lane."""
 
     entry_id: str
     replay: int
@@ -192,7 +192,7 @@ class Ledger(Prunable, Protocol):
 
     @abstractmethod
     def mark_published(self, entry_id: str, replay: int, /, *, answer_by: datetime) -> bool:
-        """Note that the broker confirmed *replay*, if that is the replay under way."""
+        """Note that the broker confirmed *replay*, if that is the replay or skip under way."""
 
     def mark_answered(
         self, entry_id: str, replay: int, /, *, by: str, status: Status = Status.RESOLVED
@@ -202,7 +202,10 @@ class Ledger(Prunable, Protocol):
 
     @abstractmethod
     def note_answers(self, answers: Sequence[Answer], /) -> list[bool]:
-        """Close each entry if the replay is its last one and no letter answered that."""
+        """Close each entry if the replay is its last one and no letter answered that.
+
+        One that is closed already, and waits for what became of its skip, stays what it is.
+        """
 
     @abstractmethod
     def mark_compensated(self, entry_id: str, /) -> bool:

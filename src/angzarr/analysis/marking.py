@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from angzarr.analysis import transition
-from angzarr.analysis.entry import Entry
+from angzarr.analysis.change import Change
+from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.lane_state import parked
 from angzarr.analysis.ledger import Answer, Decided
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
-from angzarr.analysis.transition import Change
 from angzarr.analysis.verb import Act, acted, compensation_sent
 
 #: What becomes of an entry now; None: it may not change.
@@ -88,6 +89,8 @@ def _deciding(one: Decided, by: str) -> Make:
 
 
 def _answering(one: Answer) -> Make:
+    if one.status is Status.RETRYING:
+        return lambda entry, now: parked(entry, one.replay, now, one.by)
     return lambda entry, now: transition.answered(entry, one.replay, now, one.by, one.status)
 
 
@@ -95,6 +98,6 @@ def _acting(one: Act, by: str) -> Make:
     def make(entry: Entry, now: datetime) -> Change | None:
         if entry.revision != one.revision:
             return None
-        return acted(entry, one.verb, now, by, one.note)
+        return acted(entry, one.verb, now, by, one.note, skips=one.skips)
 
     return make

@@ -24,6 +24,7 @@ _DROPPED: Final = frozenset(
         names.FIRST_ATTEMPT_AT,
         names.HELD_SINCE,
         names.NOT_BEFORE,
+        names.SKIP,
         "x-delay",
     }
 )
@@ -119,6 +120,16 @@ def replay_message(letter: DeadLetter, replay: int) -> Message:
         headers |= _renamed(letter, replay)
     properties = {name: value for name, value in message.properties.items() if name != _EXPIRATION}
     return replace(message, headers=headers, properties=properties)
+
+
+def skip_message(letter: DeadLetter, replay: int, reason: str) -> Message:
+    """Return what moves *letter*'s lane past its event: replay number *replay*, handled by nobody.
+
+    The same road and claim as a replay; *reason* is what the worker's facts say of it.
+    """
+    message = replay_message(letter, replay)
+    skip = {names.SKIP: names.skip_reason(reason)}
+    return replace(message, headers={**message.headers, **skip})
 
 
 def was_revoked(letter: DeadLetter) -> bool:

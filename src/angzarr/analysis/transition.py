@@ -18,8 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from angzarr.analysis.change import Change, changed_to
 from angzarr.analysis.entry import (
     BY_REPLAY,
     Entry,
@@ -35,8 +36,17 @@ from angzarr.analysis.entry import (
     first_failed_at,
     replay_of,
 )
+from angzarr.analysis.lane_state import (
+    brought_back,
+    is_parked,
+    passed,
+    skip_begun,
+    skip_failed,
+    skip_sent,
+    went_on,
+)
 from angzarr.analysis.newer_words import is_known
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.dead_letters.letter import DeadLetter
 
 #: A filed entry nobody classified by then is looked at again: its worker died.
@@ -79,7 +89,16 @@ _STATUS: Final = {
 #: What is done when the entry wakes, so that the brake and quiet hours come between.
 _AT_A_TIME: Final = frozenset({Action.REPLAY, Action.WAIT, Action.COMPENSATE})
 #: Statuses in which something is still to be done by itself at a time: no other entry wakes.
-WAKES: Final = frozenset({Status.FAILED, Status.WAITING, Status.RETRYING, Status.COMPENSATED})
+WAKES: Final = frozenset(
+    {
+        Status.FAILED,
+        Status.WAITING,
+        Status.RETRYING,
+        Status.COMPENSATED,
+        Status.SKIPPED,  # these two while a skip is to be sent or answered
+        Status.RESOLVED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +111,8 @@ class Decision:
     delay: timedelta = timedelta(0)
     #: For a hold: why.
     hold: Hold = Hold.RULE
-
-
-class Change(NamedTuple):
-    """An entry after a change, and what its history says of it; None: no line is worth it."""
-
-    entry: Entry
-    line: HistoryLine | None
-    #: Kept with the replay that begins, if there is something to keep.
-    order: ReplayOrder = AS_IT_IS
+    #: For a skip: whether later events wait behind the entry, and go on by a message.
+    lets_go: bool = False
 
 
 def continues(entry: Entry, failure: Failure) -> bool:
@@ -138,7 +150,7 @@ def decided(entry: Entry, decision: Decision, now: datetime, by: str) -> Change:
     due_at = now + decision.delay if decision.action in _AT_A_TIME else None
     status = _STATUS[decision.action]
     waits_on = decision.action is Action.WAIT and awaits_look(entry)
-    changed = _changed(
+    changed = changed_to(
         entry,
         status=status,
         hold=decision.hold if status is Status.HELD else None,
@@ -149,6 +161,8 @@ def decided(entry: Entry, decision: Decision, now: datetime, by: str) -> Change:
         resolved_by=by if status in _CLOSED_BY_RULE else "",
         resolved_at=now if status in _CLOSED_BY_RULE else None,
     )
+    if decision.lets_go and status is Status.SKIPPED and not passed(entry):
+        changed = replace(changed, **skip_begun(entry, now))
     if waits_on and decision.failure_class is entry.failure_class:
         return Change(changed, None)
     said = f"{decision.failure_class}: {decision.evidence}"
@@ -167,19 +181,19 @@ def is_judged_here(entry: Entry) -> bool:
 
 def leased(entry: Entry, until: datetime) -> Entry:
     """Return *entry* as no other worker will look at it before *until*; no line is worth it."""
-    return _changed(entry, wake_at=until)
+    return changed_to(entry, wake_at=until)
 
 
 def replayable(entry: Entry) -> bool:
     """Tell whether a replay of *entry* may begin: none is under way, and it is not settled."""
-    return entry.status in REPLAYABLE
+    return entry.status in REPLAYABLE and not passed(entry)
 
 
 def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta) -> Change | None:
     """Return *entry* with replay number *replay* begun: the next one, of an entry at rest."""
     if not replayable(entry) or replay != entry.replays + 1:
         return None
-    changed = _changed(
+    changed = changed_to(
         entry,
         status=Status.RETRYING,
         replays=replay,
@@ -202,10 +216,12 @@ def ordered(change: Change | None, order: ReplayOrder) -> Change | None:
 
 
 def published(entry: Entry, replay: int, now: datetime, answer_by: datetime) -> Change | None:
-    """Return *entry* with replay *replay* in the broker's hands and its answer awaited."""
-    if entry.status is not Status.RETRYING or entry.replays != replay:
+    """Return *entry* with replay *replay*, or a skip, in the broker's hands, its answer awaited."""
+    if passed(entry):
+        return skip_sent(entry, replay, now, answer_by)
+    if entry.status is not Status.RETRYING or entry.replays != replay or is_parked(entry):
         return None
-    changed = _changed(entry, published_at=now, wake_at=answer_by)
+    changed = changed_to(entry, published_at=now, wake_at=answer_by)
     line = HistoryLine(at=now, who="broker", what="published", detail=f"replay {replay}")
     return Change(changed, line)
 
@@ -213,11 +229,16 @@ def published(entry: Entry, replay: int, now: datetime, answer_by: datetime) -> 
 def answered(
     entry: Entry, replay: int, now: datetime, by: str, status: Status = Status.RESOLVED
 ) -> Change | None:
-    """Return *entry* after its replay *replay* ended well, also if the answer came late."""
+    """Return *entry* after its replay *replay* ended well, also if the answer came late.
+
+    The answer to a skip leaves it what somebody said.
+    """
+    if passed(entry):
+        return went_on(entry, replay, now, by)
     awaited = entry.status in {Status.RETRYING, Status.HELD, Status.ESCALATED}
     if not awaited or entry.replays != replay or entry.letter_replay >= replay:
         return None
-    changed = _changed(
+    changed = changed_to(
         entry,
         status=status,
         next_replay_at=None,
@@ -230,10 +251,12 @@ def answered(
 
 def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
     replay = replay_of(failure)
-    counted = _changed(entry, occurrences=entry.occurrences + 1)
+    counted = changed_to(entry, occurrences=entry.occurrences + 1)
     if replay < entry.replays:
         return counted
     told = replace(counted, **_facts(failure, now), replays=replay)
+    if skip_failed(entry, failure):
+        return brought_back(told, failure)
     if replay == entry.replays and (_settled(entry) or not is_known(entry.status)):
         return told
     return replace(
@@ -275,9 +298,3 @@ def _letter_line(failure: Failure, now: datetime) -> HistoryLine:
         letter_id=failure.id,
         replay=replay_of(failure),
     )
-
-
-def _changed(entry: Entry, **fields: object) -> Entry:
-    if "status" in fields:
-        fields = {"hold": None, **fields}
-    return replace(entry, revision=entry.revision + 1, **fields)  # type: ignore[arg-type]

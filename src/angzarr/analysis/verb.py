@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from angzarr.analysis.change import Change
 from angzarr.analysis.entry import Entry, HistoryLine, Hold, Status
-from angzarr.analysis.transition import Change
+from angzarr.analysis.lane_state import is_parked, passed, skip_begun
 
 #: Longest note that is kept, in characters.
 LONGEST_NOTE: Final = 2_000
-#: How long a compensation may take to be published before an analysis worker does it.
+#: How long a compensation or a skip may take to be published before an analysis worker does it.
 UNSENT: Final = timedelta(seconds=30)
 
 
@@ -47,6 +48,9 @@ _FROM: Final = {
 }
 #: After these nobody needs to look at the entry any more.
 _CLOSING: Final = frozenset({Verb.SKIP, Verb.ARCHIVE, Verb.COMPENSATE, Verb.RESOLVE})
+#: After these the lane of an ordered handler goes on; what is archived is kept to be replayed.
+_PASSING: Final = frozenset({Verb.SKIP, Verb.COMPENSATE, Verb.RESOLVE})
+_WENT_ON: Final = "its lane went on without it, so it cannot be handled any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +61,15 @@ class Act:
     revision: int
     verb: Verb
     note: str = ""
+    #: Whether a skip follows, so that the events behind it go on: it has the next replay's number.
+    skips: bool = False
 
 
 def refusal(entry: Entry, verb: Verb) -> str:
     """Return in one sentence why *verb* does not apply to *entry*, or an empty string."""
-    if entry.status in _FROM[verb]:
+    if passed(entry) and verb in {Verb.RESTORE, Verb.ARCHIVE}:
+        return _WENT_ON
+    if entry.status in _FROM[verb] or (entry.status is Status.RETRYING and is_parked(entry)):
         return ""
     if entry.status is Status.RETRYING:
         return "a replay of it is under way: wait for its answer"
@@ -80,25 +88,36 @@ def leaves(verb: Verb) -> frozenset[Status]:
     return _FROM[verb]
 
 
-def acted(entry: Entry, verb: Verb, now: datetime, by: str, note: str = "") -> Change | None:
+def asks_for_skip(entry: Entry, verb: Verb) -> bool:
+    """Tell whether a skip must follow *verb*, so that the events behind *entry* go on."""
+    return verb in _PASSING and entry.is_ordered and not passed(entry)
+
+
+def acted(
+    entry: Entry, verb: Verb, now: datetime, by: str, note: str = "", *, skips: bool = False
+) -> Change | None:
     """Return *entry* as *verb* leaves it, or None where it does not apply.
 
-    A compensated one is due until `compensation_sent` says that the broker has it.
+    A compensated one is due until `compensation_sent` says that the broker has it, and one whose
+    skip follows until that is answered.
     """
     if refusal(entry, verb):
         return None
-    closed = verb in _CLOSING
+    closed, under_way = verb in _CLOSING, passed(entry)
     changed = replace(
         entry,
         status=_STATUS[verb],
-        hold=Hold.PERSON if verb is Verb.RESTORE else None,
+        hold=Hold.PERSON if verb is Verb.RESTORE else entry.hold if under_way else None,
         next_replay_at=None,
-        wake_at=now + UNSENT if verb is Verb.COMPENSATE else None,
-        published_at=None if verb is Verb.COMPENSATE else entry.published_at,
+        wake_at=entry.wake_at if under_way else None,
         resolved_by=by if closed else "",
         resolved_at=now if closed else None,
         revision=entry.revision + 1,
     )
+    if verb is Verb.COMPENSATE:
+        changed = replace(changed, wake_at=now + UNSENT, published_at=None, hold=None)
+    if skips and asks_for_skip(entry, verb):
+        changed = replace(changed, **skip_begun(entry, now + UNSENT))
     line = HistoryLine(at=now, who=by, what=verb.value, detail=note[:LONGEST_NOTE])
     return Change(changed, line)
 

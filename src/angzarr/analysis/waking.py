@@ -16,6 +16,7 @@ from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status, payload_
 from angzarr.analysis.filing import Undecided, as_stored
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.skip import Skips
 from angzarr.analysis.transition import Decision, awaits_look, is_judged_here
 from angzarr.analysis.verb import Verb
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
@@ -51,6 +52,8 @@ class Waking:
     replayer: Replayer
     #: What sends compensations that were decided and not sent.
     compensator: Compensator
+    #: What sends skips that were decided and not sent, or not answered.
+    skips: Skips
     #: Tells entries of which statuses sleep on, as nothing may be sent for them now.
     asleep: Callable[[], Collection[Status]] = frozenset
     #: Tells whether an error of a publish concerns that message alone.
@@ -151,8 +154,8 @@ class Waking:
                 self._undecided.append(as_stored(entry, found.failure))
             case Status.WAITING if is_judged_here(entry):  # else its lease brings it to newer ones
                 return self._replay(entry, found.failure)
-            case Status.COMPENSATED:
-                return self._publish_compensation(entry, found.failure)
+            case Status.COMPENSATED | Status.SKIPPED | Status.RESOLVED:
+                return self._send_behind(found)
             case Status.RETRYING if not self.deciding.barred(entry):  # its lease brings it back
                 return self.replayer.publish(entry, found.failure, found.order)
         return ""
@@ -166,12 +169,19 @@ class Waking:
             return ""
         return self.replayer.replay(entry, failure, by=self.deciding.name)
 
-    def _publish_compensation(self, entry: Entry, failure: Failure) -> str:
+    def _send_behind(self, found: EntryDetail) -> str:
+        """Send what an entry that is closed waits for: its skip, and before it its compensation."""
+        entry = found.entry
+        if entry.status is Status.COMPENSATED and entry.published_at is None:
+            return self._publish_compensation(found)
+        return self.skips.publish(found)
+
+    def _publish_compensation(self, found: EntryDetail) -> str:
         """Send what may have been sent before, while the claim of the first would still know."""
-        since = entry.resolved_at
+        since = found.entry.resolved_at
         if since is not None and self.replayer.clock.now() - since >= RECORD_LIFE:
             return _MAY_HAVE_RUN
-        return self.compensator.publish(entry, failure)
+        return self.compensator.publish(found)
 
     def _compensate_all(self, found: Iterable[tuple[Undecided, Decision]]) -> list[Unavailable]:
         """Compensate all that may be; return the refusals, after which an entry is due again."""

@@ -28,6 +28,7 @@ from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.pruning import ClosedEntries, Retention, ended_jobs
 from angzarr.analysis.recovering import Recovering
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.skip import Skips
 from angzarr.analysis.target_phases import TargetPhases
 from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
@@ -100,6 +101,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                     deciding=deciding,
                     replayer=replayer,
                     compensator=open_compensator(app, replayer),
+                    skips=Skips(replayer=replayer),
                     asleep=lambda: asleep(brake.state(), quiet, replayer.clock.now()),
                     refuses=refuses,
                 ),
@@ -195,6 +197,12 @@ def open_compensator(
         compensations=app.compensations(),
         barred=barred,
     )
+
+
+def open_skips(app: Application, doors: ExitStack) -> Skips:
+    """Return what lets the events behind entries go on that people close."""
+    replayer = open_replayer(app, doors, shows=False)
+    return Skips(replayer=replayer, barred=open_barred(app, doors))
 
 
 def open_editor(app: Application, replayer: Replayer) -> Editor:

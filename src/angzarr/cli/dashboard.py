@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from angzarr.analysis.skip import Skips
 from angzarr.cli.analyze import (
     open_barred,
     open_compensator,
@@ -86,14 +87,15 @@ def open_desk(app: Application, doors: ExitStack) -> Desk:
         doors.callback(store.close)
         return store
 
-    replayer = open_replayer(app, doors)
+    replayer, barred = open_replayer(app, doors), open_barred(app, doors)
     return Desk(
         ledger=replayer.ledger,
         groups=opened(app.open_groups()),
         classifier=app.dlq_classifier(lambda: 0.0),
         gathering=open_gathering(app, replayer, doors),
         replayer=replayer,
-        compensator=open_compensator(app, replayer, open_barred(app, doors)),
+        compensator=open_compensator(app, replayer, barred),
+        skips=Skips(replayer=replayer, barred=barred),
         editor=open_editor(app, replayer),
         jobs=opened(app.open_replay_jobs()),
         writes=opened(app.open_writes()),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any, Final
 
 import click
 
 from angzarr.analysis import entry_json
-from angzarr.analysis.choosing import act_on_all
+from angzarr.analysis.choosing import act_on_all, would_act
 from angzarr.analysis.entry import counted
 from angzarr.analysis.verb import Verb, refusal
 from angzarr.cli import entry_view
-from angzarr.cli.analyze import person
+from angzarr.cli.analyze import open_skips, person
 from angzarr.cli.application import load_application
-from angzarr.cli.entry_choice import bulk, chosen, opened
+from angzarr.cli.entry_choice import bulk, chosen
 from angzarr.cli.entry_json import print_json
 
 #: What each verb is for, as its help says it, and what its table says of an entry.
@@ -24,6 +25,11 @@ _HELP: Final = {
     Verb.ESCALATE: ("Escalate ENTRIES: somebody else must look at them.", "escalated"),
     Verb.RESOLVE: ("Resolve ENTRIES that somebody dealt with by hand.", "resolved"),
 }
+
+_LEFT: Final = (
+    "later events wait behind {}: the analysis worker lets them go on when the broker is back, or"
+    " the brake is released"
+)
 
 
 def _command(verb: Verb) -> click.Command:
@@ -51,18 +57,24 @@ def _run(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    with opened(load_application(app_name)) as ledger:
-        found = chosen(ledger, entries, wanted, limit, lambda entry: not refusal(entry, verb))
+    app = load_application(app_name)
+    with ExitStack() as doors:
+        skips = open_skips(app, doors)
+        found = chosen(skips.ledger, entries, wanted, limit, lambda one: not refusal(one, verb))
         if not dry_run and not yes and found:
             click.confirm(f"{verb.value.capitalize()} {counted(len(found))}?", abort=True, err=True)
-        results = [(one, refusal(one, verb)) for one in found]
-        if not dry_run:
-            results = act_on_all(ledger, verb, found, note=note, by=person())
+        if dry_run:
+            results = would_act(skips, verb, found)
+        else:
+            results = act_on_all(skips, verb, found, note=note, by=person())
+    told = [(one.entry, one.problem) for one in results]
     if as_json:
-        print_json(entry_json.results_json(results))
+        print_json(entry_json.results_json(told))
     else:
-        entry_view.print_results(results, done=f"would be {done}" if dry_run else done)
-    if any(problem for _, problem in results):
+        entry_view.print_results(told, done=f"would be {done}" if dry_run else done)
+    if left := sum(one.begun for one in results):
+        click.echo(_LEFT.format(counted(left)), err=True)
+    if any(problem for _, problem in told):
         raise SystemExit(1)
 
 

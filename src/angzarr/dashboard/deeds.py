@@ -33,7 +33,7 @@ def act_on_one(
     if verb is Verb.COMPENSATE:
         problem, _ = compensate(desk, entry, note, by=by)
     else:
-        ((_, problem),) = act_on_all(desk.ledger, verb, [entry], note=note, by=by.name)
+        ((_, problem, _),) = act_on_all(desk.skips, verb, [entry], note=note, by=by.name)
     if problem == CHANGED:
         raise stale("entry")
     if problem:

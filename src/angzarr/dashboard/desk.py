@@ -16,6 +16,7 @@ from angzarr.analysis.group import Groups
 from angzarr.analysis.job import ReplayJobs
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.skip import Skips
 from angzarr.analysis.write import Writes
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
@@ -39,6 +40,7 @@ class Desk:
     gathering: Gathering
     replayer: Replayer
     compensator: Compensator
+    skips: Skips
     editor: Editor
     #: Raises ConfigurationError where no breakers are shared.
     breakers: Callable[[], BreakerControls]

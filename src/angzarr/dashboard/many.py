@@ -65,8 +65,8 @@ def act_on(desk: Desk, entries: Sequence[Entry], asked: Asked) -> list[Result]:
     """Do a verb to *entries* as they were seen."""
     if asked.verb is Verb.COMPENSATE:
         return [_compensate(desk, one, asked) for one in entries]
-    done = act_on_all(desk.ledger, asked.verb, entries, note=asked.note, by=asked.by.name)
-    return [Result(entry.id, problem) for entry, problem in done]
+    done = act_on_all(desk.skips, asked.verb, entries, note=asked.note, by=asked.by.name)
+    return [Result(one.entry.id, one.problem, one.begun) for one in done]
 
 
 def most_for(verb: Verb, limit: int) -> int:

@@ -18,6 +18,11 @@ from angzarr.quick_init import quick_init
 MAX_STACK = 16_000
 #: Longest error message a letter carries, in characters.
 MAX_MESSAGE = 4_000
+#: What kind of component failed. Behind a letter of an ordered handler or a projection the later
+#: events of its aggregate wait; one of such a handler that has no place in a lane is a `HANDLER`'s.
+HANDLER = "handler"
+ORDERED_HANDLER = "ordered_handler"
+PROJECTOR = "projector"
 #: When a letter of others was written that does not say it; whoever files it knows better.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -101,7 +106,7 @@ class DeadLetter:
     worker: str = ""
     version: str = ""
     component: str = ""
-    component_type: str = "handler"
+    component_type: str = HANDLER
     #: Further facts of others; kept when a letter is read and sent again.
     metadata: Mapping[str, str] = field(default_factory=dict)
     #: What a letter written by others holds beyond these fields (unknown fields, commands, pages

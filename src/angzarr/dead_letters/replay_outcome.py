@@ -21,7 +21,8 @@ class ReplayOutcome:
     """The end of replay number `replay` of the letter `letter_id`.
 
     `outcome` is ``handled``, ``duplicate``, ``skipped`` or ``dead_lettered``; a replay that is
-    retried or postponed has not ended yet and tells nothing. `handle` belongs to the queue.
+    retried or postponed has not ended yet and tells nothing. ``parked`` is no end either: it waits
+    in its lane behind an earlier event, however long that takes. `handle` belongs to the queue.
     """
 
     letter_id: str

@@ -10,8 +10,10 @@ from typing import Final
 from angzarr.clock import Clock
 from angzarr.dead_letters.fingerprint import fingerprint
 from angzarr.dead_letters.letter import (
+    HANDLER,
     MAX_MESSAGE,
     MAX_STACK,
+    ORDERED_HANDLER,
     DeadLetter,
     Mismatch,
     Reason,
@@ -20,7 +22,8 @@ from angzarr.dead_letters.letter import (
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.domains import Domains
 from angzarr.delivery.handlers import Handler
-from angzarr.errors import SequenceMismatch, text_of
+from angzarr.errors import DecodeError, SequenceMismatch, text_of
+from angzarr.ordering.order import lane_of
 from angzarr.resilience.taxonomy import Classification
 
 #: Of letters whose handler ran for the attempt that they tell of.
@@ -80,7 +83,7 @@ class Autopsy:
             worker=self.worker,
             version=self.version,
             component=self.component,
-            component_type="handler" if handler is None else handler.component_type,
+            component_type=_component_type(handler, delivery, reason),
             mismatch=_mismatch(error),
         )
         return self.finished(letter)
@@ -112,6 +115,22 @@ def _id(domain: str, delivery: Delivery, reason: Reason) -> str:
     if reason is Reason.CONFLICT:
         event_id = f"{event_id}#{delivery.fingerprint}"
     return letter_id(domain, delivery.handler, event_id, delivery.position.replay)
+
+
+def _component_type(handler: Handler | None, delivery: Delivery, reason: Reason) -> str:
+    """Return what kind of handler failed: the letter of an ordered one holds up what follows it.
+
+    Not so a letter that has no place in a lane, nor that of a second body under one event id.
+    """
+    if handler is None:
+        return HANDLER
+    if handler.order is None or handler.component_type != HANDLER:
+        return handler.component_type
+    try:
+        lane_of(delivery.event, handler.name, handler.order)
+    except DecodeError:
+        return HANDLER
+    return HANDLER if reason is Reason.CONFLICT else ORDERED_HANDLER
 
 
 def _mismatch(error: BaseException) -> Mismatch | None:

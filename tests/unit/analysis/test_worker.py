@@ -22,6 +22,7 @@ from angzarr.analysis.intake import BATCH, Intake
 from angzarr.analysis.outages import Outages
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.skip import Skips
 from angzarr.analysis.transition import UNDECIDED
 from angzarr.analysis.waking import MOST_REFUSED, MOST_TRIES, Waking
 from angzarr.analysis.worker import AnalysisWorker
@@ -224,6 +225,7 @@ class World:
                     compensator=Compensator(
                         ledger=self.ledger, replayer=replayer, compensations=self.compensations
                     ),
+                    skips=Skips(replayer=replayer),
                     batch=batch,
                     asleep=lambda: {Status.WAITING} if self.barred else self.asleep,
                     refuses=lambda error: "too large" in str(error),

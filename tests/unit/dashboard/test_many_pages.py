@@ -53,7 +53,7 @@ def test_what_failed_since_the_question_is_asked_about_and_not_done(world, perso
 def test_others_than_were_asked_about_are_asked_about_again(world, person, same_number):
     first, *_ = world.file(3)
     form = asked(person, SKIP)
-    act_on_all(world.ledger, Verb.RESOLVE, [first], by="somebody")
+    act_on_all(world.skips, Verb.RESOLVE, [first], by="somebody")
     if same_number:  # failed before the question, filed after it
         world.ledger.add_failed_event(letter_of("late"))
     answer = person.post(SKIP, data=form | {"note": "typed"})

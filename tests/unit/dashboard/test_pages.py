@@ -191,7 +191,7 @@ def test_a_form_sent_twice_is_one_job_however_far_that_is(world, person, group):
     form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20", "stages": "1"}
     first = person.post(path, data=form)
     entries = world.ledger.get_failed_events(status=None).entries
-    act_on_all(world.ledger, Verb.RESOLVE, entries, by="the job")
+    act_on_all(world.skips, Verb.RESOLVE, entries, by="the job")
     assert person.post(path, data=form).headers["location"] == first.headers["location"]
 
 
@@ -199,7 +199,7 @@ def test_a_replay_of_others_than_were_counted_is_asked_for_again(world, person, 
     path = f"/groups/{group}/replay"
     form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20", "note": "typed"}
     entry = world.ledger.get_failed_events(status=None).entries[0]
-    act_on_all(world.ledger, Verb.RESOLVE, [entry], by="somebody")
+    act_on_all(world.skips, Verb.RESOLVE, [entry], by="somebody")
     answer = person.post(path, data=form)
     assert answer.status_code == 412
     assert "<strong>2</strong> entries" in answer.text
@@ -214,7 +214,7 @@ def test_a_replay_of_as_many_others_is_asked_for_again(world, person, group):
     path = f"/groups/{group}/replay"
     form = hidden(person.get(path).text) | {"in_flight": "5", "halt_percent": "20"}
     entry = world.ledger.get_failed_events(status=None).entries[0]
-    act_on_all(world.ledger, Verb.RESOLVE, [entry], by="somebody")
+    act_on_all(world.skips, Verb.RESOLVE, [entry], by="somebody")
     late = world.ledger.add_failed_event(letter_of("late"))  # failed before, filed after
     assert late.fingerprint == group
     answer = person.post(path, data=form)
@@ -232,7 +232,7 @@ def test_a_replay_of_more_than_are_counted_says_which_are_compared(
     assert "Only the 2 that failed longest ago are compared so" in page
     form = hidden(page) | {"in_flight": "5", "halt_percent": "20"}
     oldest = world.ledger.get_failed_events(status=None).entries[-1]
-    act_on_all(world.ledger, Verb.RESOLVE, [oldest], by="somebody")
+    act_on_all(world.skips, Verb.RESOLVE, [oldest], by="somebody")
     asked_again = person.post(path, data=form)
     assert asked_again.status_code == 412
     form |= hidden(asked_again.text)

@@ -26,6 +26,7 @@ from angzarr.analysis.job_edit import JobEdit, digest_of
 from angzarr.analysis.job_marking import JobMarking, JobRule
 from angzarr.analysis.job_rules import Answer, Seen
 from angzarr.analysis.job_work import Begun, JobWork, Noted
+from angzarr.analysis.lane_state import is_parked
 from angzarr.analysis.ledger import LONGEST_PAGE, Cursor, read_cursor
 from angzarr.analysis.transition import REPLAYABLE
 from angzarr.clock import Clock, SystemClock
@@ -326,7 +327,8 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
         detail = self._ledger.open(entry_id)
         if detail is None:
             return None
-        return Seen(detail.entry.status, detail.entry.replays, detail.entry.letter_replay)
+        entry = detail.entry
+        return Seen(entry.status, entry.replays, entry.letter_replay, is_parked(entry))
 
     def _all_items(self) -> Iterator[tuple[_Kept, JobItem]]:
         return ((kept, item) for kept in self._jobs.values() for item in kept.items.values())

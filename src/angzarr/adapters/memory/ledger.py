@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.groups import MemoryGroups
 from angzarr.analysis import transition
+from angzarr.analysis.change import Change
 from angzarr.analysis.entry import (
     OPEN,
     Entry,
@@ -32,7 +33,6 @@ from angzarr.analysis.ledger import (
 from angzarr.analysis.marking import Make, Marking
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.tally import Step
-from angzarr.analysis.transition import Change
 from angzarr.clock import Clock
 from angzarr.dead_letters.codec import encode
 from angzarr.dead_letters.letter import DeadLetter

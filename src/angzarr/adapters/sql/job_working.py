@@ -33,7 +33,7 @@ from angzarr.adapters.sql.job_rows import (
 from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger_tables import ledger_entries
 from angzarr.analysis import job_rules
-from angzarr.analysis.entry import Entry, Status
+from angzarr.analysis.entry import Entry, Hold, Status
 from angzarr.analysis.job import (
     ItemState,
     JobItem,
@@ -257,6 +257,7 @@ def _answered(job_id: str) -> Select[Any]:
         _entries.status != Status.RETRYING,
         _entries.replays != _items.replay,
         _entries.letter_replay >= _items.replay,
+        _entries.hold == Hold.LANE,
     )
     return _with_entries(job_id, ItemState.SENT).where(changed)
 
@@ -269,6 +270,7 @@ def _with_entries(job_id: str, state: ItemState) -> Select[Any]:
             _entries.status.label("entry_status"),
             _entries.replays.label("entry_replays"),
             _entries.letter_replay,
+            _entries.hold,
         )
         .select_from(replay_job_items.outerjoin(ledger_entries, _entries.id == _items.entry_id))
         .where(_items.job_id == job_id, _items.state == state)
@@ -278,4 +280,5 @@ def _with_entries(job_id: str, state: ItemState) -> Select[Any]:
 def _seen(row: Row[Any]) -> Seen | None:
     if row.entry_status is None:
         return None
-    return Seen(read_word(Status, row.entry_status), row.entry_replays, row.letter_replay)
+    status, parked = read_word(Status, row.entry_status), row.hold == Hold.LANE
+    return Seen(status, row.entry_replays, row.letter_replay, parked)

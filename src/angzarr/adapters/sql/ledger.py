@@ -31,6 +31,7 @@ from angzarr.adapters.sql.ledger_tables import (
 from angzarr.adapters.sql.ledger_waking import lock_due
 from angzarr.adapters.sql.order_rows import order_sizes, read_orders, save_orders
 from angzarr.analysis import transition
+from angzarr.analysis.change import Change
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, HistoryLine, Status
 from angzarr.analysis.filing import Decider
 from angzarr.analysis.ledger import (
@@ -42,7 +43,6 @@ from angzarr.analysis.ledger import (
     read_cursor,
 )
 from angzarr.analysis.marking import Make, Marking
-from angzarr.analysis.transition import Change
 from angzarr.clock import Clock, SystemClock
 
 #: How often letters are filed anew that other workers file at the same time: each of them may be

@@ -17,6 +17,7 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_letters,
     stored_name,
 )
+from angzarr.analysis.change import Change
 from angzarr.analysis.entry import (
     Entry,
     Failure,
@@ -24,7 +25,6 @@ from angzarr.analysis.entry import (
 )
 from angzarr.analysis.filing import Decider, Filing, letter_ids_of
 from angzarr.analysis.tally import Step
-from angzarr.analysis.transition import Change
 
 
 def file_failures(

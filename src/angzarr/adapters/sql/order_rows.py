@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select
 
 from angzarr.adapters.sql.job_tables import replay_orders
+from angzarr.analysis.change import Change
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.newer_words import read_word
 from angzarr.analysis.replay_order import AS_IT_IS, Expectation, ReplayOrder
-from angzarr.analysis.transition import Change
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter
 
