@@ -64,6 +64,8 @@ class World:
         self.breakers = InProcessBreakers({"crm": touchy}, default=touchy, clock=self.clock)
 
         self.sent = []
+        #: By entry id: how many later events wait behind it.
+        self.waiting = {}
         self.approval_over = None
         self.approves_edits = False
         #: Reads the data of a task, or raises DecodeError.
@@ -106,6 +108,9 @@ class World:
     def skips(self):
         return Skips(replayer=self.replayer)
 
+    def behind(self, entries):
+        return {one.id: self.waiting[one.id] for one in entries if one.id in self.waiting}
+
     def desk(self):
         return Desk(
             ledger=self.ledger,
@@ -133,6 +138,7 @@ class World:
             breakers=self.controls,
             told=lambda _letter: {"signature": "none"},
             clock=self.clock,
+            behind=self.behind,
             most_replays=10,
             approval_over=self.approval_over,
             approves_edits=self.approves_edits,

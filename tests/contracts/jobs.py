@@ -21,7 +21,7 @@ from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selec
 from angzarr.analysis.job_dry_run import dry_run
 from angzarr.analysis.job_edit import job_edit
 from angzarr.analysis.job_work import Noted
-from angzarr.analysis.ledger import Decided, EntryFilter
+from angzarr.analysis.ledger import Answer, Decided, EntryFilter
 from angzarr.analysis.replay_order import Expectation, ReplayOrder
 
 CANARY = JobPlan(rate=None)
@@ -104,6 +104,23 @@ class JobsContract:
             return [one.entry_id for one in begun]
 
         return send
+
+    # -- lanes ---------------------------------------------------------------------------
+
+    def test_what_is_parked_holds_no_canary_up_and_fails_no_job(self, jobs, ledger, hold, send):
+        hold(3)
+        job = jobs.begin(GROUP, JobPlan(stages=(2,), rate=None), by="ann")
+        parked, handled = send(job, limit=2)
+        ledger.note_answers([Answer(parked, 1, "replay 1 (parked)", Status.RETRYING)])
+        ledger.mark_answered(handled, 1, by="replay 1 (handled)")
+        after = jobs.reconcile(job.id, "a")
+        assert (after.status, after.stage) == (JobStatus.RUNNING, 1)
+        assert (after.handled, after.failed, after.unanswered) == (1, 0, 1)
+        states = [one.state for one in jobs.items(job.id)]
+        assert states == [ItemState.PARKED, ItemState.HANDLED, ItemState.CHOSEN]
+        (last,) = send(job)
+        ledger.mark_answered(last, 1, by="replay 1 (handled)")
+        assert jobs.reconcile(job.id, "a").status is JobStatus.DONE
 
     # -- choosing ------------------------------------------------------------------------
 

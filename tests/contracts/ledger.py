@@ -14,12 +14,13 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis.entry import FailureClass, Status, Unreadable, entry_id_of
+from angzarr.analysis.entry import FailureClass, Hold, Status, Unreadable, entry_id_of
 from angzarr.analysis.ledger import Answer, Decided, EntryFilter, Ledger
 from angzarr.analysis.replay_order import AS_IT_IS, Expectation, ReplayOrder
 from angzarr.analysis.transition import UNDECIDED, Action, Decision
-from angzarr.analysis.verb import Act, Verb
+from angzarr.analysis.verb import UNSENT, Act, Verb
 from angzarr.dead_letters.letter import (
+    ORDERED_HANDLER,
     DeadLetter,
     Mismatch,
     Reason,
@@ -644,6 +645,56 @@ class LedgerContract:
         assert ledger.act(acts, by="ann") == [False, False, False, False, True]
         assert ledger.open(entry.id).entry.status is Status.ESCALATED
         assert ledger.open(under_way.id).entry == under_way
+
+    def test_an_entry_closed_with_a_skip_is_due_until_that_is_answered(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of(component_type=ORDERED_HANDLER))
+        skip = Act(entry_id=entry.id, revision=1, verb=Verb.RESOLVE, note="by hand", skips=True)
+        assert ledger.act([skip], by="ann") == [True]
+        assert ledger.due(limit=9, lease=LEASE) == []
+        clock.sleep(UNSENT)
+        (due,) = ledger.due(limit=9, lease=LEASE)
+        assert (due.status, due.replays, due.published_at) == (Status.RESOLVED, 1, None)
+        assert ledger.due(limit=9, lease=LEASE, besides={Status.RESOLVED}) == []
+        answer_by = clock.now() + timedelta(days=1)
+        assert ledger.mark_published(entry.id, 1, answer_by=answer_by)
+        clock.sleep(timedelta(hours=23))
+        assert ledger.due(limit=9, lease=LEASE) == []
+        answer = Answer(entry.id, 1, "replay 1 (skipped)", Status.SKIPPED)
+        assert ledger.note_answers([answer, answer]) == [True, False]
+        assert not ledger.mark_published(entry.id, 1, answer_by=answer_by)
+        clock.sleep(timedelta(hours=2))
+        assert ledger.due(limit=9, lease=LEASE) == []
+        found = ledger.open(entry.id)
+        assert (found.entry.status, found.entry.resolved_by) == (Status.RESOLVED, "ann")
+        story = [line.what for line in found.history]
+        assert story == ["failed", "resolve", "published", "went on"]
+        assert ledger.get_failure_stats().by_status == {"resolved": 1}
+
+    def test_a_skip_that_became_a_letter_holds_its_entry_for_a_person(self, ledger, clock):
+        entry = ledger.add_failed_event(letter_of(component_type=ORDERED_HANDLER))
+        skip = Act(entry_id=entry.id, revision=1, verb=Verb.SKIP, skips=True)
+        assert ledger.act([skip], by="ann") == [True]
+        assert ledger.mark_published(entry.id, 1, answer_by=clock.now() + LEASE)
+        failed = letter_of(replay=1, component_type=ORDERED_HANDLER, reason=Reason.TOO_OLD)
+        asked = []
+        ledger.add_failed_events([failed], decide=lambda some: asked.append(some) or [], by="me")
+        after = ledger.open(entry.id).entry
+        assert (after.status, after.hold, after.letter_replay) == (Status.HELD, Hold.ANSWER, 1)
+        assert not asked, "nothing is decided: a person must look"
+
+    def test_a_parked_replay_is_never_due_and_answered_in_its_turn(self, ledger, clock, replaying):
+        entry_id = replaying()
+        parked = Answer(entry_id, 1, "replay 1 (parked)", Status.RETRYING)
+        assert ledger.note_answers([parked, parked]) == [True, False]
+        clock.sleep(timedelta(days=30))
+        assert ledger.due(limit=9, lease=LEASE) == []
+        found = ledger.open(entry_id)
+        assert (found.entry.status, found.entry.hold) == (Status.RETRYING, Hold.LANE)
+        assert found.history[-1].what == "parked"
+        wanted = EntryFilter(hold=Hold.LANE)
+        assert ledger.get_failed_events(wanted, status=None).entries == (found.entry,)
+        assert ledger.mark_answered(entry_id, 1, by="replay 1 (handled)")
+        assert ledger.open(entry_id).entry.hold is None
 
     def test_late_answer_resolves_an_entry_escalated_meanwhile(self, ledger, replaying):
         entry_id = replaying()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final
@@ -46,14 +46,20 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in FIELDS}
 
 
-def page_json(page: Page) -> dict[str, Any]:
+def seen_json(entry: Entry, behind: Mapping[str, int]) -> dict[str, Any]:
+    """Return *entry* with how many later events wait *behind* it; null: none, or not known."""
+    return entry_json(entry) | {"events_behind": behind.get(entry.id)}
+
+
+def page_json(page: Page, behind: Mapping[str, int]) -> dict[str, Any]:
     """Return *page* as a JSON object; `next` is the value for --after, or null."""
-    return {"entries": [entry_json(entry) for entry in page.entries], "next": page.next or None}
+    entries = [seen_json(entry, behind) for entry in page.entries]
+    return {"entries": entries, "next": page.next or None}
 
 
-def detail_json(detail: EntryDetail) -> dict[str, Any]:
+def detail_json(detail: EntryDetail, behind: Mapping[str, int]) -> dict[str, Any]:
     """Return everything about an entry as a JSON object."""
-    return entry_json(detail.entry) | {
+    return seen_json(detail.entry, behind) | {
         "event_data": detail.event_data,
         "mismatch": detail.mismatch and detail.mismatch.told(),
         "error_stacktrace": detail.error_stacktrace,

@@ -27,8 +27,10 @@ from angzarr.resilience.idempotency import RECORD_LIFE
 SKIP_AGAIN: Final = RECORD_LIFE + timedelta(hours=1)
 #: What an entry is closed as while, or after, a skip lets its lane go on.
 _PASSED_AS: Final = frozenset({Status.SKIPPED, Status.RESOLVED, Status.COMPENSATED})
+#: Why an entry that passed is not replayed, nor brought back.
+WENT_ON: Final = "its lane went on without it, so it cannot be handled any more"
 _PARKED: Final = "it waits in its lane behind an earlier event"
-_WENT_ON: Final = "the later events behind it go on"
+_GOES_ON: Final = "the later events behind it go on"
 
 
 def passed(entry: Entry) -> bool:
@@ -85,7 +87,7 @@ def went_on(entry: Entry, replay: int, now: datetime, by: str) -> Change | None:
     if entry.replays != replay or not _awaits_skip(entry):
         return None
     changed = changed_to(entry, wake_at=None, hold=None, published_at=entry.published_at or now)
-    return Change(changed, HistoryLine(at=now, who=by, what="went on", detail=_WENT_ON))
+    return Change(changed, HistoryLine(at=now, who=by, what="went on", detail=_GOES_ON))
 
 
 def skip_failed(entry: Entry, failure: Failure) -> bool:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from angzarr.analysis.entry import Entry, Failure, payload_of
+from angzarr.analysis.lane_state import WENT_ON, passed
 from angzarr.analysis.ledger import Ledger
 from angzarr.analysis.replay import ReplayTargets, replay_message
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
@@ -92,7 +93,7 @@ class Replayer:
     def problem(self, entry: Entry, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
         """Return why *entry* cannot be replayed now, or an empty string; changes nothing."""
         if not replayable(entry):
-            return f"the entry is {entry.status}"
+            return WENT_ON if passed(entry) else f"the entry is {entry.status}"
         return self.obstacle(failure, order)
 
     def obstacle(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:

@@ -71,6 +71,15 @@ def place_of(failure: Failure) -> Place | None:
     return Place(failure.handler, address, event.sequence)
 
 
+def told_behind(failure: Failure, count: int) -> str:
+    """Say in one sentence how many events wait behind *failure*; nothing where none does."""
+    place = place_of(failure)
+    if place is None or count < 1:
+        return ""
+    said = "1 later event" if count == 1 else f"{count:,} later events"
+    return f"{said} of {place.address} wait{'s' if count == 1 else ''} behind it"
+
+
 def reason_of(line: HistoryLine) -> str:
     """Return the reason of the skip that follows *line*: what was done, by whom and why."""
     return f"{line.what} by {line.who}" + (f": {line.detail}" if line.detail else "")

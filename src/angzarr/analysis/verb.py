@@ -9,7 +9,7 @@ from typing import Final
 
 from angzarr.analysis.change import Change
 from angzarr.analysis.entry import Entry, HistoryLine, Hold, Status
-from angzarr.analysis.lane_state import is_parked, passed, skip_begun
+from angzarr.analysis.lane_state import WENT_ON, is_parked, passed, skip_begun
 
 #: Longest note that is kept, in characters.
 LONGEST_NOTE: Final = 2_000
@@ -50,7 +50,6 @@ _FROM: Final = {
 _CLOSING: Final = frozenset({Verb.SKIP, Verb.ARCHIVE, Verb.COMPENSATE, Verb.RESOLVE})
 #: After these the lane of an ordered handler goes on; what is archived is kept to be replayed.
 _PASSING: Final = frozenset({Verb.SKIP, Verb.COMPENSATE, Verb.RESOLVE})
-_WENT_ON: Final = "its lane went on without it, so it cannot be handled any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ class Act:
 def refusal(entry: Entry, verb: Verb) -> str:
     """Return in one sentence why *verb* does not apply to *entry*, or an empty string."""
     if passed(entry) and verb in {Verb.RESTORE, Verb.ARCHIVE}:
-        return _WENT_ON
+        return WENT_ON
     if entry.status in _FROM[verb] or (entry.status is Status.RETRYING and is_parked(entry)):
         return ""
     if entry.status is Status.RETRYING:
@@ -91,6 +90,17 @@ def leaves(verb: Verb) -> frozenset[Status]:
 def asks_for_skip(entry: Entry, verb: Verb) -> bool:
     """Tell whether a skip must follow *verb*, so that the events behind *entry* go on."""
     return verb in _PASSING and entry.is_ordered and not passed(entry)
+
+
+def told_of_lane(entry: Entry, verb: Verb) -> str:
+    """Say what *verb* means for the events behind *entry*; nothing where none can wait there."""
+    if not entry.is_ordered or passed(entry):
+        return ""
+    if verb in _PASSING:
+        return "later events of its aggregate go on without it: it cannot be replayed after that"
+    if verb is Verb.ARCHIVE:
+        return "later events of its aggregate wait on behind it: skip lets them go on"
+    return ""
 
 
 def acted(

@@ -18,6 +18,7 @@ from angzarr.cli.analyze import (
     open_replayer,
 )
 from angzarr.cli.application import Application, load_application
+from angzarr.cli.behind import open_behind
 from angzarr.cli.log_level import LOG_LEVEL
 from angzarr.dashboard_section import DashboardToken, Role
 from angzarr.errors import ConfigurationError
@@ -105,6 +106,7 @@ def open_desk(app: Application, doors: ExitStack) -> Desk:
         breakers=cache(app.breaker_controls),
         told=app.clearance().told,
         clock=replayer.clock,
+        behind=open_behind(app, doors),
         most_replays=app.settings.analysis.most_replays,
         approval_over=app.settings.analysis.approvals.jobs_over,
         approves_edits=app.settings.analysis.approvals.edits,

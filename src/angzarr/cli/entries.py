@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from angzarr.analysis.entry import EntryDetail
 from angzarr.analysis.ledger import LONGEST_PAGE
 from angzarr.cli import entry_view
 from angzarr.cli.application import Application, load_application
+from angzarr.cli.behind import open_behind
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.entry_choice import JSON, STATUS, filter_of, filtered, find, opened, status_of
 from angzarr.cli.entry_json import print_json
@@ -35,17 +37,19 @@ def list_(
     **wanted: Any,
 ) -> None:
     """List entries, the one that failed last first."""
-    with opened(load_application(app_name)) as ledger:
+    app = load_application(app_name)
+    with opened(app) as ledger, ExitStack() as doors:
         try:
             page = ledger.get_failed_events(
                 filter_of(wanted), status=status_of(status), limit=limit, after=after
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from error
+        behind = open_behind(app, doors)(page.entries)
     if as_json:
-        print_json(entry_json.page_json(page))
+        print_json(entry_json.page_json(page, behind))
     else:
-        entry_view.print_page(page)
+        entry_view.print_page(page, behind)
 
 
 @click.command()
@@ -55,16 +59,17 @@ def list_(
 def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
     """Show everything about ENTRY (its id, or how it begins)."""
     app = load_application(app_name)
-    with opened(app) as ledger:
+    with opened(app) as ledger, ExitStack() as doors:
         detail = ledger.open(find(ledger, entry).id)
-    if detail is None:
-        msg = f"entry {entry} was removed meanwhile"
-        raise click.ClickException(msg)
+        if detail is None:
+            msg = f"entry {entry} was removed meanwhile"
+            raise click.ClickException(msg)
+        behind = open_behind(app, doors)([detail.entry])
     protection = _protection(app, detail)
     if as_json:
-        print_json(entry_json.detail_json(detail) | {"protection": protection})
+        print_json(entry_json.detail_json(detail, behind) | {"protection": protection})
     else:
-        entry_view.print_detail(detail, protection)
+        entry_view.print_detail(detail, protection, behind.get(detail.entry.id, 0))
 
 
 @click.command()

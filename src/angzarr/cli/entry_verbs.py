@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
 import click
 
 from angzarr.analysis import entry_json
-from angzarr.analysis.choosing import act_on_all, would_act
+from angzarr.analysis.choosing import Acted, act_on_all, would_act
 from angzarr.analysis.entry import counted
-from angzarr.analysis.verb import Verb, refusal
+from angzarr.analysis.verb import Verb, refusal, told_of_lane
 from angzarr.cli import entry_view
 from angzarr.cli.analyze import open_skips, person
 from angzarr.cli.application import load_application
@@ -72,10 +73,23 @@ def _run(
         print_json(entry_json.results_json(told))
     else:
         entry_view.print_results(told, done=f"would be {done}" if dry_run else done)
+    for said in sorted(
+        {told_of_lane(one.entry, verb) for one in results if not one.problem} - {""}
+    ):
+        click.echo(f"of ordered handlers: {said}", err=True)
     if left := sum(one.begun for one in results):
         click.echo(_LEFT.format(counted(left)), err=True)
     if any(problem for _, problem in told):
         raise SystemExit(1)
+
+
+def _tell_of_lanes(verb: Verb, results: Sequence[Acted]) -> None:
+    """Say what that means for the later events of ordered handlers, if it is about any."""
+    told = {told_of_lane(one.entry, verb) for one in results if not one.problem}
+    for said in sorted(told - {""}):
+        click.echo(f"of ordered handlers: {said}", err=True)
+    if left := sum(one.begun for one in results):
+        click.echo(_LEFT.format(counted(left)), err=True)
 
 
 COMMANDS: Final = tuple(_command(verb) for verb in _HELP)

@@ -19,8 +19,10 @@ from angzarr.analysis.entry import (
     Unreadable,
     payload_of,
 )
+from angzarr.analysis.lane_state import is_parked
 from angzarr.analysis.ledger import FailureStats, Page
 from angzarr.analysis.replay_order import STALE_AGAIN
+from angzarr.analysis.skip import told_behind
 from angzarr.cli.abridged import Abridged
 from angzarr.cli.local_time import moment
 from angzarr.printable import printable
@@ -33,8 +35,10 @@ _LONGEST_BODY: Final = 4000
 #: Width from which all columns of the list can be read.
 _ROOMY: Final = 140
 _COLUMNS: Final = (
-    "entry", "status", "handler", "event", "class", "error", "replays", "last failed",
+    "entry", "status", "handler", "event", "class", "error", "replays", "behind", "last failed",
 )  # fmt: skip
+#: Later events that wait behind an entry: a column only where there are some.
+_BEHIND: Final = "behind"
 _LEFT_OUT: Final = ("event", "class", "replays")
 #: Columns that are never cut: a person copies what stands there.
 _WHOLE: Final = ("entry", "status", "last failed")
@@ -49,6 +53,10 @@ _COLOURS: Final = {
 }
 
 
+#: Said behind the status of an entry whose replay or skip waits in its lane.
+PARKED: Final = " (parked in its lane behind an earlier event)"
+
+
 def console(*, err: bool = False) -> Console:
     """Return the console of this terminal, or a wide one where there is none."""
     terminal = Console(highlight=False, stderr=err)
@@ -60,31 +68,33 @@ def safe(value: object, style: str = "") -> Text:
     return Text(printable(value, keep="\n\t"), style=style)
 
 
-def print_page(page: Page) -> None:
-    """Print a page of entries."""
+def print_page(page: Page, behind: Mapping[str, int]) -> None:
+    """Print a page of entries, and how many later events wait *behind* which."""
     out = console()
     if not page.entries:
         out.print("no entries")
         return
-    out.print(entries_table(page.entries, narrow=out.width < _ROOMY))
+    out.print(entries_table(page.entries, behind, narrow=out.width < _ROOMY))
     if page.next:
         out.print(safe(f"more: --after {page.next}"))
 
 
-def entries_table(entries: Iterable[Entry], *, narrow: bool = False) -> Table:
+def entries_table(
+    entries: Iterable[Entry], behind: Mapping[str, int], *, narrow: bool = False
+) -> Table:
     """Return a table with one row an entry; *narrow* leaves out what `show` tells, too."""
-    left_out = _LEFT_OUT if narrow else ()
+    left_out = (*(_LEFT_OUT if narrow else ()), *(() if behind else (_BEHIND,)))
     table = Table()
     for name in _COLUMNS:
         if name not in left_out:
             table.add_column(name, no_wrap=name in _WHOLE)
     for entry in entries:
-        cells = _cells(entry)
+        cells = _cells(entry, behind.get(entry.id))
         table.add_row(*(cells[str(column.header)] for column in table.columns))
     return table
 
 
-def _cells(entry: Entry) -> dict[str, Text]:
+def _cells(entry: Entry, behind: int | None) -> dict[str, Text]:
     return {
         "entry": safe(entry.id[:SHORT_ID]),
         "status": safe(entry.status, _COLOURS.get(entry.status, "")),
@@ -93,15 +103,20 @@ def _cells(entry: Entry) -> dict[str, Text]:
         "class": safe(entry.failure_class or ""),
         "error": safe(_one_line(entry)),
         "replays": safe(entry.replays),
+        _BEHIND: safe("" if behind is None else f"{behind:,}"),
         "last failed": safe(moment(entry.last_failed_at)),
     }
 
 
-def print_detail(detail: EntryDetail, protection: Mapping[str, str]) -> None:
-    """Print everything about one entry, and whether its letter can be trusted and opened."""
+def print_detail(detail: EntryDetail, protection: Mapping[str, str], behind: int = 0) -> None:
+    """Print everything about one entry, what waits *behind* it, and whether its letter is trusted.
+
+    Also whether that can be opened.
+    """
     out, entry = console(), detail.entry
     brief = Abridged(entry.error_message)
-    out.print(pairs({**_facts(entry, brief), **_stale(detail), **protection}))
+    waiting = {"lane": told_behind(detail.failure, behind)}
+    out.print(pairs({**_facts(entry, brief), **waiting, **_stale(detail), **protection}))
     if detail.context:
         known = {name: _briefly(value, brief) for name, value in detail.context.items()}
         out.print(pairs(known, "context"))
@@ -168,7 +183,7 @@ def _facts(entry: Entry, brief: Abridged) -> dict[str, object]:
     closed = {"resolved": f"{moment(entry.resolved_at)} by {entry.resolved_by}"}
     return {
         "entry": entry.id,
-        "status": entry.status,
+        "status": f"{entry.status}{PARKED if is_parked(entry) else ''}",
         "class": entry.failure_class or "not yet classified",
         "evidence": brief(entry.evidence),
         "handler": entry.handler_name,

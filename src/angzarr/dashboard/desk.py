@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from angzarr.analysis.alert import Alerts
@@ -11,6 +11,7 @@ from angzarr.analysis.brake import Brake
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.editor import Editor
+from angzarr.analysis.entry import Entry
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.group import Groups
 from angzarr.analysis.job import ReplayJobs
@@ -47,6 +48,8 @@ class Desk:
     #: What is known of who wrote a letter and who can open it.
     told: Callable[[DeadLetter], Mapping[str, str]]
     clock: Clock
+    #: How many later events wait behind which entries, by id; says nothing of the others.
+    behind: Callable[[Sequence[Entry]], Mapping[str, int]]
     #: Replays of one entry that no job goes beyond.
     most_replays: int
     #: A job of more entries than these waits for another person; None: none does.

@@ -94,7 +94,7 @@ def test_list_shows_entries_and_filters_them(app, ledger, run):
 def test_narrow_terminal_cuts_neither_id_nor_status_nor_time(ledger):
     entry = ledger.add_failed_event(letter_of(error_message="a long message " * 20))
     shown = Console(width=80, file=io.StringIO())
-    shown.print(entry_view.entries_table([entry], narrow=True))
+    shown.print(entry_view.entries_table([entry], {}, narrow=True))
     text = shown.file.getvalue()
     for whole in (entry.id[: entry_view.SHORT_ID], entry.status, "orders.sync", ":00:00"):
         assert whole in text

@@ -138,7 +138,7 @@ def test_what_became_of_each_is_told_and_why_not(world, person, monkeypatch):
     monkeypatch.setattr(world, "send", send_with_trouble())
     page = person.post(UNDO, data=form).text
     assert "<dt>Done</dt><dd>1</dd>" in page
-    assert "<dd>1: the broker is away, the analysis worker sends them later</dd>" in page
+    assert "<dd>1: the broker is away or the brake is pulled" in page
     assert "<dt>Not done</dt><dd>1</dd>" in page
     (why,) = re.findall(r"</code></a> (it is not known[^<]*)</li>", page)
     assert "look at the entry" in why

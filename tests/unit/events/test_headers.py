@@ -109,3 +109,15 @@ def test_every_header_is_documented():
     page = Path(__file__).parents[3] / "docs" / "reference" / "headers.md"
     listed = set(re.findall(r"`([A-Za-z-]+)`", page.read_text(encoding="utf-8")))
     assert set(ALL_NAMES) <= listed
+
+
+def test_a_skip_is_told_by_a_reason_that_a_log_may_show():
+    assert names.skip_of({}) is None
+    assert names.skip_of({names.SKIP: "a test\x1b[2J\n"}) == "a test\ufffd[2J\ufffd"
+    assert names.skip_of({names.SKIP: "x" * 10_000}) == "x" * names.LONGEST_REASON
+
+
+@given(ODD)
+def test_what_is_no_reason_skips_nothing(value):
+    reason = names.skip_of({names.SKIP: value})
+    assert (reason is None) == (not isinstance(value, str) or not value)

@@ -56,7 +56,8 @@ def list_entries(
             asked.wanted(), status=asked.status, limit=asked.limit, after=after
         ),
     )
-    told = entry_json.page_json(page) | {"next": sealed(page.next) or None}
+    behind = desk.behind(page.entries)
+    told = entry_json.page_json(page, behind) | {"next": sealed(page.next) or None}
     return answer(told, headers=next_link(request, page.next))
 
 
@@ -64,7 +65,8 @@ def list_entries(
 def show_entry(desk: DeskHere, entry_id: EntryId) -> Response:
     """Return everything about one entry: its letter, its history, who can open it."""
     detail = detail_of(desk, entry_id)
-    told = entry_json.detail_json(detail) | {"protection": protection_of(desk, detail)}
+    told = entry_json.detail_json(detail, desk.behind([detail.entry]))
+    told |= {"protection": protection_of(desk, detail)}
     return answer(told, headers={"ETag": tag_of(detail.entry.revision)})
 
 
@@ -106,7 +108,8 @@ def act_on_entry(
     entry = deeds.act_on_one(
         desk, entry_id, asked.verb, asked.note, by=caller, revision=seen(if_match)
     )
-    return answer(entry_json.entry_json(entry), headers={"ETag": tag_of(entry.revision)})
+    told = entry_json.seen_json(entry, desk.behind([entry]))
+    return answer(told, headers={"ETag": tag_of(entry.revision)})
 
 
 def results_json(told: Outcome, *, dry_run: bool) -> dict[str, Any]:

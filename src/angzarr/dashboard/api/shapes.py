@@ -100,6 +100,8 @@ class EntryShape(Shape):
     resolved_by: str
     resolved_at: datetime | None
     revision: int
+    #: Later events of its aggregate that wait behind it; null: none, or not known.
+    events_behind: int | None
 
 
 class EntryPageShape(Shape):

@@ -11,9 +11,11 @@ from angzarr.analysis import entry_json
 from angzarr.analysis.editor import Told
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.job import plan_for
+from angzarr.analysis.lane_state import is_parked
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
+from angzarr.analysis.skip import told_behind
 from angzarr.analysis.transition import replayable
-from angzarr.analysis.verb import Verb, refusal
+from angzarr.analysis.verb import Verb, refusal, told_of_lane
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import EntryQuery
 from angzarr.dashboard.api.route import DeskHere
@@ -46,6 +48,7 @@ def list_entries(request: Request, desk: DeskHere) -> Response:
         request,
         "entries.html",
         entries=page.entries,
+        behind=desk.behind(page.entries),
         asked=asked,
         statuses=list(Status),
         classes=list(FailureClass),
@@ -61,7 +64,8 @@ def list_entries(request: Request, desk: DeskHere) -> Response:
 def show_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
     """Show everything about one entry."""
     detail = detail_of(desk, entry_id)
-    told: dict[str, Any] = entry_json.detail_json(detail)
+    behind = desk.behind([detail.entry])
+    told: dict[str, Any] = entry_json.detail_json(detail, behind)
     return render(
         request,
         "entry.html",
@@ -72,6 +76,8 @@ def show_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         verbs=[verb for verb in Verb if not refusal(detail.entry, verb)],
         replayable=replayable(detail.entry),
         mismatch=detail.mismatch,
+        behind=told_behind(detail.failure, behind.get(entry_id, 0)),
+        parked=is_parked(detail.entry),
     )
 
 
@@ -95,6 +101,7 @@ def ask_act(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb) -> 
         "confirm_act.html",
         what=f"the failure of {entry.event_type or 'an unreadable event'} in {entry.handler_name}",
         verb=verb,
+        lane=told_of_lane(entry, verb),
         back=f"/entries/{entry_id}",
         revision=entry.revision,
     )

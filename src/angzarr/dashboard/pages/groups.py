@@ -77,6 +77,7 @@ def show_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Re
         "group.html",
         group=group,
         entries=page.entries,
+        behind=desk.behind(page.entries),
         more=bool(page.next),
         sample=sample,
         history=desk.groups.group_history(fingerprint),
