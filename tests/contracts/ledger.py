@@ -100,6 +100,18 @@ def letter_of(event_id: str = "e1", replay: int = 0, **fields: object) -> DeadLe
     return DeadLetter(**{**known, **fields})  # type: ignore[arg-type]
 
 
+def ordered_letter_of(
+    event_id: str = "e1", sequence: int | None = 3, root: str | None = "o-1", **fields: object
+) -> DeadLetter:
+    """A failure of an ordered handler: later events of *root* wait behind it."""
+    event = Event(
+        id=event_id, type="OrderPaid", data={}, domain="order", root=root, sequence=sequence
+    )
+    message = message_of(event_id, **{names.SEQUENCE: sequence})
+    known = {"component_type": ORDERED_HANDLER, "event": event, "message": message}
+    return letter_of(event_id, **{**known, **fields})
+
+
 def unreadable_message(replay: int = 0, **headers: object) -> DeadLetter:
     """A letter whose message nobody could read: its id is the hash of the bytes."""
     message = Message(

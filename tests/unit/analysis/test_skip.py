@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
-from tests.contracts.ledger import letter_of, message_of
+from tests.contracts.ledger import letter_of, message_of, ordered_letter_of
 from tests.hand_clock import START
 from tests.unit.analysis.test_worker import LEASE, Killed, World
 
@@ -18,12 +17,10 @@ from angzarr.analysis.lane_state import SKIP_AGAIN
 from angzarr.analysis.replay import replay_message, skip_message
 from angzarr.analysis.skip import Place, Skips, kept_reason, place_of, told_behind
 from angzarr.analysis.verb import UNSENT, Verb
-from angzarr.dead_letters.letter import ORDERED_HANDLER, Reason
+from angzarr.dead_letters.letter import Reason
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
-from angzarr.events.event import Event
 
-BODY = json.dumps([[{"total": 3}], {}, {}]).encode()
 CLOSING = [Verb.SKIP, Verb.RESOLVE]
 STATUS = {Verb.SKIP: Status.SKIPPED, Verb.RESOLVE: Status.RESOLVED}
 
@@ -38,17 +35,8 @@ def skips(world):
     return Skips(replayer=world.replayer)
 
 
-def ordered_letter(event_id="e1", sequence=3, root="o-1", **fields):
-    event = Event(
-        id=event_id, type="OrderPaid", data={}, domain="order", root=root, sequence=sequence
-    )
-    message = replace(message_of(event_id, **{names.SEQUENCE: sequence}), body=BODY)
-    known = {"component_type": ORDERED_HANDLER, "event": event, "message": message}
-    return letter_of(event_id, **{**known, **fields})
-
-
 def filed(world, *args, **fields):
-    return world.ledger.add_failed_event(ordered_letter(*args, **fields))
+    return world.ledger.add_failed_event(ordered_letter_of(*args, **fields))
 
 
 def entry_of(world, entry):
@@ -63,7 +51,7 @@ def whats(world, entry):
 
 
 def test_a_skip_is_the_replay_of_its_letter_but_for_its_reason():
-    letter = ordered_letter()
+    letter = ordered_letter_of()
     skip, replay = skip_message(letter, 2, "skip by ann: a test\norder"), replay_message(letter, 2)
     assert skip.headers == {**replay.headers, names.SKIP: "skip by ann: a test\ufffdorder"}
     assert replace(skip, headers=replay.headers) == replay
@@ -71,13 +59,13 @@ def test_a_skip_is_the_replay_of_its_letter_but_for_its_reason():
 
 
 def test_what_failed_as_a_skip_is_replayed_as_an_event():
-    letter = ordered_letter()
+    letter = ordered_letter_of()
     failed = replace(letter, message=skip_message(letter, 1, "because"), replay=1)
     assert names.SKIP not in replay_message(failed, 2).headers
 
 
 def test_the_place_of_an_event_is_read_from_its_letter():
-    letter = ordered_letter()
+    letter = ordered_letter_of()
     place = Place("orders.sync", Address("order", "o-1"), 3)
     assert place_of(letter) == place
     headers = {**letter.message.headers, names.DOMAIN: "order", names.ROOT: "o-1"}
@@ -96,11 +84,11 @@ def test_the_place_of_an_event_is_read_from_its_letter():
     ],
 )
 def test_what_has_no_place_in_a_lane_of_ours_holds_nothing_up(fields):
-    assert place_of(ordered_letter(**fields)) is None
+    assert place_of(ordered_letter_of(**fields)) is None
 
 
 def test_how_many_wait_is_said_in_words():
-    letter = ordered_letter()
+    letter = ordered_letter_of()
     assert told_behind(letter, 17) == "17 later events of order/o-1 wait behind it"
     assert told_behind(letter, 1) == "1 later event of order/o-1 waits behind it"
     assert told_behind(letter, 0) == told_behind(letter_of(), 3) == ""
@@ -281,7 +269,7 @@ def test_a_skip_that_becomes_a_letter_brings_its_entry_back_and_can_be_sent_anew
     entry = filed(world)
     act_on_all(skips, Verb.SKIP, [entry], by="ann")
     (sent,) = world.publisher.sent
-    world.queue.send(ordered_letter(replay=1, message=sent, explanation="waited too long"))
+    world.queue.send(ordered_letter_of(replay=1, message=sent, explanation="waited too long"))
     world.worker.step()
     after = world.entry
     assert (after.status, after.letter_replay) == (Status.HELD, 1)
@@ -297,7 +285,7 @@ def test_a_skip_that_becomes_a_letter_brings_its_entry_back_and_can_be_sent_anew
 
 def test_a_replay_that_is_parked_is_neither_failed_nor_missed(world):
     entry = filed(world)
-    world.replayer.replay(entry, ordered_letter(), by="ann")
+    world.replayer.replay(entry, ordered_letter_of(), by="ann")
     (sent,) = world.publisher.sent
     world.answer(sent, "parked")
     world.worker.step()
@@ -313,7 +301,7 @@ def test_a_replay_that_is_parked_is_neither_failed_nor_missed(world):
 
 def test_a_word_of_a_newer_worker_is_let_go_and_changes_nothing(world):
     entry = filed(world)
-    world.replayer.replay(entry, ordered_letter(), by="ann")
+    world.replayer.replay(entry, ordered_letter_of(), by="ann")
     before = entry_of(world, entry)
     world.answer(world.publisher.sent[0], "transmuted")
     world.worker.step()
@@ -338,7 +326,7 @@ def test_a_skip_that_is_parked_is_not_sent_again(world, skips):
 
 def test_what_is_parked_can_be_skipped_instead_under_a_higher_number(world, skips):
     entry = filed(world)
-    world.replayer.replay(entry, ordered_letter(), by="ann")
+    world.replayer.replay(entry, ordered_letter_of(), by="ann")
     world.answer(world.publisher.sent[0], "parked")
     world.worker.step()
     assert act_on_all(skips, Verb.SKIP, [entry_of(world, entry)], by="ann")[0].problem == ""
@@ -356,7 +344,9 @@ def compensator_of(world):
 
 def test_a_compensation_is_followed_by_a_skip(world):
     entry = filed(world)
-    assert compensator_of(world).compensate(entry, ordered_letter(), by="ann", note="refund") == ""
+    assert (
+        compensator_of(world).compensate(entry, ordered_letter_of(), by="ann", note="refund") == ""
+    )
     (skip,) = world.publisher.sent
     assert len(world.compensations.sent) == 1
     assert names.skip_of(skip.headers) == "compensate by ann: refund"
@@ -370,7 +360,7 @@ def test_a_compensation_whose_skip_was_not_sent_is_sent_again_with_it(world):
     entry = filed(world)
     world.publisher.fail["publish"] = BrokerUnavailable("away")
     with pytest.raises(BrokerUnavailable):
-        compensator_of(world).compensate(entry, ordered_letter(), by="ann", note="refund")
+        compensator_of(world).compensate(entry, ordered_letter_of(), by="ann", note="refund")
     world.publisher.fail.clear()
     world.clock.sleep(UNSENT)
     world.worker.step()
@@ -396,7 +386,7 @@ def test_a_skipped_entry_that_is_compensated_keeps_its_skip(world, skips):
 
 @pytest.mark.parametrize("sequence", [3, None])
 def test_what_a_rule_skips_goes_on_too(world, sequence):
-    world.queue.send(ordered_letter(sequence=sequence, reason=Reason.REVOKED))
+    world.queue.send(ordered_letter_of(sequence=sequence, reason=Reason.REVOKED))
     world.worker.step()
     world.worker.step()
     assert world.entry.status is Status.SKIPPED
