@@ -190,7 +190,9 @@ CONDITIONS: Final[Mapping[str, _Known]] = {
     "explanation": _Known(_explanation, TEXT, "the sentence that says why it became a letter"),
     "stack": _Known(_stack, TEXT, "the end of the stack trace; write `*` around a part of it"),
     "release": _Known(_of_letter("version"), TEXT, "release of the worker that failed"),
-    "component_type": _Known(_of_letter("component_type"), TEXT, "`handler`, `ordered_handler`, `projector`, …"),
+    "component_type": _Known(
+        _of_letter("component_type"), TEXT, "`handler`, `ordered_handler`, `projector`, …"
+    ),
     "has_event": _Known(_has_event, YES_NO, "whether the letter's event could be read"),
     "replays_at_least": _Known(lambda e: e.replays, LEAST, "replays begun so far"),
     "failed_again": _Known(lambda e: e.failed_again, YES_NO, "whether its last replay failed"),
