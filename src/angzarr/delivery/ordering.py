@@ -49,6 +49,11 @@ FULL_WAIT: Final = timedelta(minutes=1)
 TOLD_FROM: Final = timedelta(seconds=30)
 
 
+def skipped_by_person(reason: str) -> str:
+    """Return why a delivery is skipped that says *reason*."""
+    return f"skipped by a person: {reason}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
     """Built once a process; safe to use from many threads. The lanes open when first needed."""
@@ -87,7 +92,7 @@ class Ordering:
             return Parked(turn=turn, next_sequence=place.next_sequence)
         reason = skip_of(delivery.message.headers)
         if reason is not None:
-            return Skipped(reason=f"skipped by a person: {reason}")
+            return Skipped(reason=skipped_by_person(reason))
         if delivery.event.type not in order.types:
             return Skipped(reason=f"{handler.name} takes no {delivery.event.type}")
         return None

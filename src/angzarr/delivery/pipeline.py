@@ -34,7 +34,7 @@ from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.judge import Judge
 from angzarr.delivery.last_start import LastStarts
-from angzarr.delivery.ordering import Ordering
+from angzarr.delivery.ordering import Ordering, skipped_by_person
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -58,6 +58,7 @@ from angzarr.errors import (
     PoisonError,
     RevokedError,
 )
+from angzarr.events.headers import skip_of
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.taxonomy import Classification
@@ -119,7 +120,10 @@ class Pipeline:
                 make_final=partial(self.judge.is_final, delivery, handler),
                 turn=turn,
             )
-            if failed is None:
+            reason = skip_of(delivery.message.headers)
+            if reason is not None:  # its body need fit nothing, and it may have no order any more
+                go_on = partial(self._pass_over, steps, turn=turn, reason=reason)
+            elif failed is None:
                 run = run_of(delivery, handler, context)
                 go_on = partial(self._begin, steps, turn=turn, run=run)
             else:
@@ -183,6 +187,14 @@ class Pipeline:
         except Exception as error:  # noqa: BLE001 - text of another release is no reason to hold
             _log.warning("result_unreadable: a duplicate goes without it: %s", error)
             return Duplicate(kept=False)
+
+    def _pass_over(
+        self, steps: Steps, claimed: claims.Claimed, turn: Turn | None, reason: str
+    ) -> Outcome:
+        """Return what becomes of a skip: in its turn its lane goes on, and no handler runs."""
+        del claimed
+        entered = turn and self.ordering.enter(turn, steps.delivery, steps.handler)
+        return entered or Skipped(reason=skipped_by_person(reason))
 
     def _fail(
         self, steps: Steps, claimed: claims.Claimed, turn: Turn | None, error: Exception
