@@ -76,6 +76,7 @@ def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
         schedule=schedule,
         clock=clock,
         most_parked=app.settings.ordering.most_parked,
+        late=lambda handler, behind: wiring.ordering_meters().handled(handler, behind),
     )
     settler = _settler(app, schedule, ordering)
     judge = build_judge(app, clock)

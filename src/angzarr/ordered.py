@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from angzarr import books_wiring
+from angzarr import books_wiring, wiring
 from angzarr.adapters.celery.lane_healing import LaneHealing
 from angzarr.adapters.celery.publisher import LonePublisher
 from angzarr.aggregates.event_store import EventStore
@@ -12,8 +12,10 @@ from angzarr.clock import SystemClock
 from angzarr.commanding import Commanding
 from angzarr.delivery.lane_keeper import LaneKeeper
 from angzarr.errors import ConfigurationError
+from angzarr.ordering.order import Order
 from angzarr.ordering_wiring import OrderingStores, check_ordering
 from angzarr.per_process import OncePerProcess
+from angzarr.projections.watch import Watch
 from angzarr.turn_thread import TurnThread
 
 #: Makes a dead letter of a kept message that nobody can read.
@@ -30,9 +32,9 @@ class Ordered(Commanding):
         """Where this process keeps lanes and checkpoints; raises ConfigurationError."""
         return self._ordering.get()
 
-    def ordered_handlers(self) -> list[str]:
-        """Return the names of the handlers with an order, in order of registration."""
-        return [handler.name for handler in self.handlers if handler.order is not None]
+    def ordered_handlers(self) -> dict[str, Order]:
+        """Return the order of each handler that has one, by name, in order of registration."""
+        return {handler.name: handler.order for handler in self.handlers if handler.order}
 
     def check_ordering(self) -> None:
         """Refuse ordered handlers without a database for it; raises ConfigurationError."""
@@ -53,13 +55,21 @@ class Ordered(Commanding):
             if events is not None:
                 events.close()
 
+        lanes, orders = self.ordering.lanes, self.ordered_handlers()
+        watch = Watch(
+            orders=orders,
+            lanes=lanes,
+            store=events,
+            show=wiring.ordering_meters().show,
+            clock=SystemClock(),
+        )
         return LaneKeeper(
-            lanes=self.ordering.lanes,
-            handlers=self.ordered_handlers(),
+            lanes=lanes,
+            handlers=list(orders),
             publish=publisher.publish,
             set_aside=set_aside,
             heal=LaneHealing(events, publisher, self.queue_for).heal,
-            observe=_unseen,
+            observe=watch.counted,
             facts=self.facts,
             clock=SystemClock(),
             gap_after=self.settings.ordering.gap_after,
@@ -73,7 +83,3 @@ class Ordered(Commanding):
             return books_wiring.open_event_store(self.settings, self.broker_url)
         except ConfigurationError:
             return None
-
-
-def _unseen(_summaries: object, _gaps: object) -> None:
-    """Tell nobody."""

@@ -240,6 +240,12 @@ def saga_meters() -> Any:
     return importlib.import_module("angzarr.adapters.opentelemetry.sagas").SagaMeters()
 
 
+@cache
+def ordering_meters() -> Any:
+    """Return what tells OpenTelemetry of this process's ordered handlers."""
+    return importlib.import_module("angzarr.adapters.opentelemetry.ordering").OrderingMeters()
+
+
 def publishing_span(event: Event) -> AbstractContextManager[str | None]:
     """Return a span around the publish of *event*, which gives its ``traceparent``."""
     propagation = importlib.import_module("angzarr.adapters.opentelemetry.propagation")

@@ -65,6 +65,8 @@ class Ordering:
     clock: Clock
     #: Events that may be parked in one lane.
     most_parked: int
+    #: Told a handler and how long ago the event occurred that it has just handled.
+    late: Callable[[str, timedelta], object] = lambda _handler, _behind: None
     seldom: Seldom = field(default_factory=Seldom)
 
     def turn(self, delivery: Delivery, handler: Handler) -> Turn | None:
@@ -139,6 +141,8 @@ class Ordering:
         except DecodeError:  # it is a letter for that, and has no lane
             return
         assert turn is not None  # noqa: S101 - it has an order
+        if isinstance(outcome, Handled) and turn.step.occurred_at is not None:
+            self.late(handler.name, turn.step.at - turn.step.occurred_at)
         match outcome:
             case Handled(moved=Moved() as moved):
                 self._release(turn, moved)
