@@ -37,9 +37,20 @@ class Ordered(Commanding):
         return {handler.name: handler.order for handler in self.handlers if handler.order}
 
     def check_ordering(self) -> None:
-        """Refuse ordered handlers without a database for it; raises ConfigurationError."""
-        if self.ordered_handlers():
+        """Refuse ordered handlers without a database, or of events without a place.
+
+        Raises ConfigurationError.
+        """
+        fallback = self.settings.saga_compensation.fallback_domain
+        for name, order in self.ordered_handlers().items():
             check_ordering(self.settings, self.broker_url)
+            if fallback in order.domains:
+                msg = (
+                    f"{name} takes the events of {fallback!r} in order, and failed compensations"
+                    " are events of that domain without an order: give"
+                    " saga_compensation.fallback_domain a domain of its own"
+                )
+                raise ConfigurationError(msg)
 
     def open_keeper_thread(self, set_aside: SetAside) -> TurnThread | None:
         """Return what looks after lanes beside the road; None without ordered handlers."""

@@ -30,10 +30,11 @@ from angzarr.delivery.schedule import Schedule
 from angzarr.delivery.schedule_row import read, row_of
 from angzarr.delivery.turn import Turn
 from angzarr.errors import DecodeError
-from angzarr.events.headers import skip_of
+from angzarr.events.event import Event
+from angzarr.events.headers import from_headers, skip_of
 from angzarr.events.message import Message
 from angzarr.ordering.lane import Full, Lanes, Moved, Place, Ready, Step, Waiting, Why
-from angzarr.ordering.order import lane_of
+from angzarr.ordering.order import Order, lane_of
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.ordering")
@@ -76,11 +77,15 @@ class Ordering:
         """
         if handler.order is None:
             return None
-        event = delivery.event
-        lane = lane_of(event, handler.name, handler.order)
+        if delivery.event.type == handler.name:  # as a message is read that says none
+            msg = f"{handler.name} goes by the types of events, and this one says none: publish it"
+            raise DecodeError(msg)
+        return Turn(self.lanes(), self._step(delivery.event, handler, handler.order))
+
+    def _step(self, event: Event, handler: Handler, order: Order) -> Step:
+        lane = lane_of(event, handler.name, order)
         assert event.sequence is not None  # noqa: S101 - or it had no lane
-        step = Step(lane, event.sequence, event.id, event.type, event.occurred_at, self.clock.now())
-        return Turn(self.lanes(), step)
+        return Step(lane, event.sequence, event.id, event.type, event.occurred_at, self.clock.now())
 
     def enter(self, turn: Turn, delivery: Delivery, handler: Handler) -> Outcome | None:
         """Return what becomes of *delivery* without a run; None: it is its turn."""
@@ -137,10 +142,9 @@ class Ordering:
         if handler is None or handler.order is None:
             return
         try:
-            turn = self.turn(delivery, handler)
+            turn = Turn(self.lanes(), self._step(delivery.event, handler, handler.order))
         except DecodeError:  # it is a letter for that, and has no lane
             return
-        assert turn is not None  # noqa: S101 - it has an order
         if isinstance(outcome, Handled) and turn.step.occurred_at is not None:
             self.late(handler.name, turn.step.at - turn.step.occurred_at)
         match outcome:
@@ -157,6 +161,21 @@ class Ordering:
                 turn.lanes.note(self._waiting(turn.step, Why.RETRYING, due_at=due_at))
             case _:
                 pass
+
+    def bury(self, message: Message, letter_id: str) -> None:
+        """Let the lane of a *message* know that nobody can read it and that it is a letter.
+
+        Nothing, if its headers tell no lane either. Raises StoreUnavailable; safe to repeat.
+        """
+        handler = self.handlers.get(message.task)
+        if handler is None or handler.order is None:
+            return
+        event = from_headers(message.headers, data=None, event_id=message.id, type=message.task)
+        try:
+            step = self._step(event, handler, handler.order)
+        except DecodeError:
+            return
+        self.lanes().note(self._waiting(step, Why.DEAD_LETTER, letter_id=letter_id))
 
     def _waiting(self, step: Step, why: Why, **said: Any) -> Waiting:
         return Waiting(

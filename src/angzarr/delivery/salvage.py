@@ -37,13 +37,15 @@ class Salvage:
     facts: FactLog
     clock: Clock
 
-    def take(self, message: Message, error: Exception, code: str) -> None:
-        """Return once *message* is a dead letter and that a fact; raises whatever is away.
+    def take(self, message: Message, error: Exception, code: str) -> DeadLetter:
+        """Return the dead letter that *message* is then, and that a fact; raises whatever is away.
 
         *code* says in one word what is wrong with it. The letter's id follows from queue and
         body, so that doing it twice is harmless (21).
         """
-        self.keep(self._letter(message, error, code))
+        letter = self._letter(message, error, code)
+        self.keep(letter)
+        return letter
 
     def keep(self, letter: DeadLetter) -> None:
         """Return once *letter* is in its queue and that a fact; raises whatever is away."""

@@ -61,7 +61,8 @@ class Settlement:
             if envelope.answer is not None:
                 self._free(envelope, counted=False)
             try:
-                self._salvage.take(message, error, code)
+                letter = self._salvage.take(message, error, code)
+                self._road.settler.ordering.bury(message, letter.id)
             except LetterTooLarge as large:
                 _log.critical("letter_too_large: tried again in %s: %s", TOO_LARGE_WAIT, large)
                 self._put(message, datetime.now(UTC) + TOO_LARGE_WAIT)
