@@ -15,11 +15,11 @@ from typing import Any, Final, TypeAlias
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.dead_letters.fingerprint import fingerprint
 from angzarr.dead_letters.letter import (
-    ORDERED_HANDLER,
     PROJECTOR,
     DeadLetter,
     Mismatch,
     Reason,
+    holds_up,
     unreadable_letter_id,
 )
 from angzarr.events import headers as names
@@ -157,7 +157,7 @@ class Entry:
     @property
     def is_ordered(self) -> bool:
         """Whether later events of its aggregate wait until it is handled or skipped."""
-        return self.component_type in {ORDERED_HANDLER, PROJECTOR}
+        return holds_up(self.component_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

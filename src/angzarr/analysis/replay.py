@@ -79,8 +79,21 @@ class ReplayTargets:
         letter = self.clear(failure)
         if isinstance(letter, Refusal):
             return letter
+        if self._strands(letter, order):
+            return Refusal(
+                f"later events wait behind it for {letter.handler}, which another handler does not"
+                " let go on: replay it as it is, or skip it and publish the event anew"
+            )
         sendable = self._sendable(redirected(letter, order, self._home(letter, order)))
         return sendable if isinstance(sendable, Refusal) else expecting(sendable, order)
+
+    def _strands(self, letter: DeadLetter, order: ReplayOrder) -> bool:
+        """Tell whether *order* would leave a lane behind that nothing moves on any more.
+
+        What was renamed has its lanes under the new name: nobody waits in those of the old one.
+        """
+        elsewhere = order.to_handler not in {"", letter.message.task}
+        return elsewhere and letter.holds_up and letter.message.task in self.tasks
 
     def _home(self, letter: DeadLetter, order: ReplayOrder) -> str:
         return self.homes.get(order.to_handler, letter.message.queue)

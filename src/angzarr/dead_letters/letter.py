@@ -114,6 +114,16 @@ class DeadLetter:
     #: the payload travels on as it came. Empty in letters of our own.
     envelope: bytes = field(default=b"", repr=False)
 
+    @property
+    def holds_up(self) -> bool:
+        """Whether later events of its aggregate wait until it is handled or skipped."""
+        return holds_up(self.component_type)
+
+
+def holds_up(component_type: str) -> bool:
+    """Tell whether later events wait behind what a component of this kind failed on."""
+    return component_type in {ORDERED_HANDLER, PROJECTOR}
+
 
 def letter_id(domain: str, handler: str, event_id: str, replay: int) -> str:
     """Return the letter's deterministic id: writing it twice is harmless (decisions 21)."""

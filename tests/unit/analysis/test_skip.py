@@ -15,6 +15,7 @@ from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.entry import HistoryLine, Hold, Status
 from angzarr.analysis.lane_state import SKIP_AGAIN
 from angzarr.analysis.replay import replay_message, skip_message
+from angzarr.analysis.replay_order import ReplayOrder
 from angzarr.analysis.skip import Place, Skips, kept_reason, place_of, told_behind
 from angzarr.analysis.verb import UNSENT, Verb
 from angzarr.dead_letters.letter import Reason
@@ -100,6 +101,17 @@ def test_the_reason_that_is_kept_is_the_last_one():
     assert kept_reason(history) == "resolve by bob"
     assert kept_reason(history[:2]) == "skip by ann: a test"
     assert kept_reason(history[:1]) == "skip"
+
+
+def test_no_lane_is_left_behind_by_a_replay_to_another_handler(world):
+    world.tasks.add("orders.other")
+    entry, letter = filed(world), ordered_letter_of()
+    order, same = ReplayOrder(to_handler="orders.other"), ReplayOrder(to_handler="orders.sync")
+    problem = world.replayer.problem
+    assert "later events wait behind it" in problem(entry, letter, order)
+    assert problem(entry, letter_of(), order) == problem(entry, letter, same) == ""
+    world.tasks.remove("orders.sync")  # it was renamed
+    assert problem(entry, letter, order) == ""
 
 
 # -- closing entries ---------------------------------------------------------------------
