@@ -134,7 +134,7 @@ def test_who_parks_the_last_that_may_be_parked_is_waited_for(lanes, lane, at, mo
 
 
 def test_a_reset_waits_for_who_moves_and_undoes_that_as_well(lanes, moving, amid, engine):
-    lane, other = new_lane(), new_lane()
+    lane = new_lane()
     lanes.move(step_of(lane, 0))
     lanes.park(early_of(lane, 2), MANY)
     for step in (step_of(lane, 1), step_of(lane, 2)):  # the last takes what waits, and leaves none
@@ -148,7 +148,7 @@ def test_a_reset_waits_for_who_moves_and_undoes_that_as_well(lanes, moving, amid
             lanes.move(step_of(lane, 1))
     assert lanes.look(lane) == Place(0)
     assert SqlCheckpoints(engine).get(lane.handler) is None
-    assert lanes.look(other) == Place(0)
+    assert lanes.reset(lane.handler) == 0, "no lane is left in which nothing waits"
 
 
 def test_a_reset_waits_for_who_parks_and_keeps_that(lanes, moving, amid):

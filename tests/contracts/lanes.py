@@ -369,7 +369,11 @@ class LanesContract:
         for sequence in (2, 3):
             lanes.park(early_of(lane, sequence), MANY)
         lanes.park(early_of(later, 4), MANY)
-        asked = [one.letter_id for one in (holds_up, idle, not_yet)]
+        past = new_lane(lane.handler)
+        lanes.park(early_of(past, 2), MANY)
+        lanes.skip_to(past, 3)
+        lanes.note(ahead := letter_of(past, 3))
+        asked = [one.letter_id for one in (holds_up, idle, not_yet, ahead)]
         assert lanes.behind([*asked, "unknown"]) == {holds_up.letter_id: 2}
         assert lanes.behind([]) == {}
 
