@@ -24,6 +24,9 @@ class Effects:
         row = text(f"INSERT INTO {self.name} VALUES (:sequence, :before)")  # noqa: S608 - ours
         connection.execute(row, {"sequence": sequence, "before": before})
 
+    def empty(self, connection: Connection) -> None:
+        connection.execute(text(f"DELETE FROM {self.name}"))  # noqa: S608 - ours
+
     def written(self) -> list[int]:
         wanted = text(f"SELECT sequence FROM {self.name} ORDER BY sequence")  # noqa: S608 - ours
         with reading(self._engine).connect() as connection:

@@ -21,6 +21,7 @@ from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.ordering.lane import Elsewhere, Moved, Place
 
 PATIENT = timedelta(seconds=30)
+NOT_THERE = text("SELECT * FROM not_there")
 
 
 class OnSql:
@@ -115,7 +116,7 @@ class OnSql:
 
         def without_a_table(connection):
             effects.write(connection, 0)
-            connection.execute(text("SELECT * FROM not_there"))
+            connection.execute(NOT_THERE)
 
         with pytest.raises(IntegrityError):
             lanes.run(step_of(lane, 0), twice)
@@ -167,6 +168,16 @@ class OnSql:
         with pytest.raises(KeyError):
             fail()
         assert (effects.written(), lanes.look(lane)) == ([0], Place(0))
+
+    def test_a_reset_and_its_work_are_one_and_a_mistake_of_the_work_is_its_own(
+        self, lanes, lane, effects
+    ):
+        lanes.run(step_of(lane, 0), lambda c: effects.write(c, 0))
+        with pytest.raises((ProgrammingError, OperationalError), match="not_there"):
+            lanes.reset(lane.handler, lambda c: (effects.empty(c), c.execute(NOT_THERE)))
+        assert (lanes.look(lane), effects.written()) == (Place(1), [0])
+        assert lanes.reset(lane.handler, effects.empty) == 1
+        assert (lanes.look(lane), effects.written()) == (Place(0), [])
 
 
 class TestSqliteRuns(OnSql):

@@ -10,6 +10,7 @@ from tests.contracts.lanes import LanesContract
 from angzarr.adapters.sql.checkpoints import SqlCheckpoints
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.lanes import SqlLanes
+from hand_clock import HandClock
 
 PATIENT = timedelta(seconds=30)
 
@@ -29,7 +30,7 @@ class OnSql(LaneRacesContract, LanesContract):
 
     @pytest.fixture
     def lanes(self, engine):
-        return SqlLanes(engine)
+        return SqlLanes(engine, clock=HandClock())
 
     @pytest.fixture
     def checkpoints(self, engine):

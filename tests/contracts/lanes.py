@@ -38,7 +38,7 @@ from contracts.waiting_events import (
 
 
 class LanesContract:
-    """Subclasses give `lanes`, the `checkpoints` beside them, and `let_pass`."""
+    """Subclasses give `lanes`, whose clock is at START, `checkpoints` beside them, `let_pass`."""
 
     @pytest.fixture
     def lanes(self) -> Lanes:

@@ -28,6 +28,7 @@ from angzarr.ordering.lane import (
 from angzarr.projections.checkpoint import Checkpoints
 from contracts.histories import run_histories
 from contracts.waiting_events import AT, MANY, early_of, letter_of, retrying_of, step_of
+from hand_clock import START
 
 MOST = 2
 FIRST = 1
@@ -42,7 +43,8 @@ class Known:
 
     def __init__(self) -> None:
         self.next = FIRST
-        self.moved = self.exists = False
+        self.moved_at: datetime | None = None
+        self.exists = False
         self.rows: dict[int, Waiting] = {}
         self.lent: dict[int, datetime] = {}
 
@@ -65,16 +67,16 @@ class Known:
     def parked_at(self, sequence: int) -> Waiting | None:
         return next((one for one in self.early() if one.sequence == sequence), None)
 
-    def step(self, sequence: int) -> Moved | Elsewhere:
+    def step(self, sequence: int, at: datetime) -> Moved | Elsewhere:
         if self.next != sequence:
             return Elsewhere(self.next)
         self.drop([sequence] if sequence in self.rows else [])
-        self.next, self.moved, self.exists = sequence + 1, True, True
+        self.next, self.moved_at, self.exists = sequence + 1, at, True
         return Moved(self.parked_at(self.next))
 
 
 def run_random_histories(lanes: Lanes, checkpoints: Checkpoints, histories: int = 25) -> None:
-    """Run random histories on *lanes* and on the rules, side by side."""
+    """Run random histories on *lanes*, whose clock is at START, and on the rules, side by side."""
 
     class Histories(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -93,22 +95,22 @@ def run_random_histories(lanes: Lanes, checkpoints: Checkpoints, histories: int 
         def of(self, handler: str) -> list[tuple[Lane, Known]]:
             return [item for item in self.known.items() if item[0].handler == handler]
 
-        @rule(number=which, sequence=sequences)
-        def move(self, number: int, sequence: int) -> None:
+        @rule(number=which, sequence=sequences, at=minutes)
+        def move(self, number: int, sequence: int, at: datetime) -> None:
             lane = self.lanes[number]
             known = self.known[lane]
-            told = known.step(sequence)
+            told = known.step(sequence, at)
             self.counts[lane.handler] += isinstance(told, Moved)
             if told == Elsewhere(sequence + 1):
                 told = Moved(known.parked_at(sequence + 1))
-            assert lanes.move(step_of(lane, sequence)) == told
+            assert lanes.move(step_of(lane, sequence, at=at)) == told
 
-        @rule(number=which, sequence=sequences)
-        def run(self, number: int, sequence: int) -> None:
+        @rule(number=which, sequence=sequences, at=minutes)
+        def run(self, number: int, sequence: int, at: datetime) -> None:
             lane = self.lanes[number]
-            told = self.known[lane].step(sequence)
+            told = self.known[lane].step(sequence, at)
             self.counts[lane.handler] += isinstance(told, Moved)
-            assert lanes.run(step_of(lane, sequence), lambda _: None) == told
+            assert lanes.run(step_of(lane, sequence, at=at), lambda _: None) == told
 
         @rule(number=which, sequence=sequences)
         def fail(self, number: int, sequence: int) -> None:
@@ -163,7 +165,7 @@ def run_random_histories(lanes: Lanes, checkpoints: Checkpoints, histories: int 
             lane = self.lanes[number]
             known = self.known[lane]
             if sequence > known.next:
-                known.next, known.moved, known.exists = sequence, True, True
+                known.next, known.moved_at, known.exists = sequence, START, True
                 past = [one for one in known.rows.values() if one.sequence < sequence]
                 known.drop([one.sequence for one in past if one.why is not Why.EARLY])
             assert lanes.skip_to(lane, sequence) == Place(known.next, len(known.rows))
@@ -174,7 +176,7 @@ def run_random_histories(lanes: Lanes, checkpoints: Checkpoints, histories: int 
             mine = self.of(handler)
             assert lanes.reset(handler) == sum(known.exists for _, known in mine)
             for _, known in mine:
-                known.next, known.moved, known.exists = FIRST, False, bool(known.rows)
+                known.next, known.moved_at, known.exists = FIRST, None, bool(known.rows)
                 known.lent.clear()
             self.counts[handler] = 0
 
@@ -201,7 +203,9 @@ def run_random_histories(lanes: Lanes, checkpoints: Checkpoints, histories: int 
                 ahead = [one for one in known.early() if one.sequence > known.next]
                 there = known.rows.get(known.next)
                 late = there is not None and there.due_at is not None and there.due_at < before
-                if ahead and (there is None or late) and any(one.since < before for one in ahead):
+                stands = known.moved_at is None or known.moved_at < before
+                waits = stands and any(one.since < before for one in ahead)
+                if waits and (there is None or late):
                     told.append(Gap(lane, known.next, ahead[0], len(ahead)))
             found = lanes.gaps(self.handlers, before, MANY)
             assert sorted(found, key=str) == sorted(told, key=str)
@@ -214,7 +218,7 @@ def run_random_histories(lanes: Lanes, checkpoints: Checkpoints, histories: int 
                 assert lanes.waiting(lane.handler, address=lane.address) == rows
             for handler in self.handlers:
                 moved = {
-                    lane.address: known.next for lane, known in self.of(handler) if known.moved
+                    lane.address: known.next for lane, known in self.of(handler) if known.moved_at
                 }
                 addresses = [lane.address for lane in self.lanes]
                 assert lanes.places(handler, addresses) == moved

@@ -47,7 +47,9 @@ def run(
     try:
         with transaction(engine) as connection:
             work(connection)
-            return _moved(connection, move)
+            with ours(connection):
+                answer = move(connection)
+            return _kept(answer)
     except _NotMoved as undone:
         return undone.answer
 
@@ -70,22 +72,27 @@ def transaction(engine: Engine) -> Iterator[Connection]:
             raise
 
 
-def _moved(connection: Connection, move: Callable[[Connection], Moved | Elsewhere]) -> Moved:
+@contextmanager
+def ours(connection: Connection) -> Iterator[None]:
+    """Raise StoreUnavailable for whatever is wrong with statements of ours in a `transaction`."""
     try:
         with told_as(StoreUnavailable, connection.engine):
-            answer = move(connection)
+            yield
     except StoreUnavailable as error:
         cause = error.__cause__
         if _state(cause) == _FAILED and cause is not None:
             raise cause from None
         raise
+
+
+def _kept(answer: Moved | Elsewhere) -> Moved:
     if isinstance(answer, Elsewhere):
         raise _NotMoved(answer)
     return answer
 
 
 def _commit(connection: Connection, begun: RootTransaction) -> None:
-    """Commit. PostgreSQL may refuse what the work wrote only now; SQLite has nothing to refuse."""
+    """Commit. What PostgreSQL refuses now is what the work wrote; SQLite's disk may be full."""
     sqlite = connection.dialect.name == "sqlite"
     with told_as(StoreUnavailable, connection.engine) if sqlite else nullcontext():
         begun.commit()

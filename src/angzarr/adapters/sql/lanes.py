@@ -144,15 +144,12 @@ class SqlLanes(Lanes):
 
     def reset(self, handler: str, work: Callable[[Any], object] | None = None, /) -> int:
         """Let all lanes of *handler* begin anew; a million of them take a while."""
-
-        def step(connection: Connection) -> int:
+        self._prepare()
+        with patient(self._engine) as engine, lane_running.transaction(engine) as connection:
             if work is not None:
                 work(connection)
-            return lane_resetting.reset(connection, handler)
-
-        self._prepare()
-        with patient(self._engine) as engine:
-            return in_transaction(engine, step)
+            with lane_running.ours(connection):
+                return lane_resetting.reset(connection, handler)
 
     def close(self) -> None:
         """Let the connections go."""
