@@ -48,12 +48,12 @@ def places(
         return {}
     key = [_lanes[name] for name in Address._fields]
     wanted = as_table(connection.dialect, "wanted", key, addresses)
-    asked = (
-        select(*key, _lanes.next_sequence)
-        .join(wanted, and_(*(_lanes[name] == wanted.c[name] for name in Address._fields)))
-        .where(_lanes.handler == name_key(handler), _lanes.moved_at.is_not(None))
-    )
-    return {Address(*row[:3]): row.next_sequence for row in connection.execute(asked)}
+    here = [_lanes[name] == wanted.c[name] for name in Address._fields]
+    mine = and_(_lanes.handler == name_key(handler), *here, _lanes.moved_at.is_not(None))
+    # An outer join begins at what is wanted: SQLite would else read all lanes of the handler.
+    asked = select(*(wanted.c[name] for name in Address._fields), _lanes.next_sequence)
+    rows = connection.execute(asked.select_from(wanted.outerjoin(ordering_lanes, mine)))
+    return {Address(*row[:3]): row[3] for row in rows if row[3] is not None}
 
 
 def summary(connection: Connection, handler: str) -> Summary:
