@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from typing import Any, Final
 
-from angzarr.ordering_wiring import open_ordering
 from angzarr.projections.projection import Projection, handler_name
 
 _log: Final = logging.getLogger("angzarr.projections")
@@ -20,8 +18,7 @@ def reset_projection(app: Any, name: str, *, by: str = "") -> int:
     Read model, checkpoint and lanes are cleared in one transaction; what is parked stays. Raises
     ConfigurationError for a projection that cannot empty its read model, and StoreUnavailable.
     """
-    with closing(open_ordering(app.settings, app.broker_url)) as ordering:
-        lanes = ordering.lanes.reset(name, _emptying(app, name))
+    lanes: int = app.ordering.lanes.reset(name, _emptying(app, name))
     _log.warning("projection_reset: %s begins anew, of %d lanes, by %s", name, lanes, by or "?")
     return lanes
 
