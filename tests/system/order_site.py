@@ -1,0 +1,169 @@
+"""Sites of the order app: its events, its read models, and what is said of its lanes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from kombu import Queue
+from sqlalchemy import create_engine, text
+
+from angzarr.aggregates.book import Address
+from angzarr.events import headers as names
+from angzarr.events.publication import Publication
+from angzarr.ordering.lane import Lane
+from system.conftest import Site, wait_for
+
+
+class OrderSite(Site):
+    """Its read models are made and dropped by it."""
+
+    name = "order_app"
+
+    def __init__(self, folder, environment, monkeypatch):
+        super().__init__(folder, environment, monkeypatch)
+        self.engine = create_engine(environment["ANGZARR_ORDERING__URL"])
+        self.domain = self.module.DOMAIN
+        with self.engine.begin() as connection:
+            for table in (self.module.TABLE, self.module.SECOND):
+                row = f"CREATE TABLE {table} (root text PRIMARY KEY, seen text, writes integer)"
+                connection.execute(text(row))
+
+    def close(self):
+        super().close()
+        self.engine.dispose()
+
+    @property
+    def lanes(self):
+        return self.app.ordering.lanes
+
+    @property
+    def totals(self):
+        """The task name of the projection."""
+        return f"projection.{self.module.PREFIX}.totals"
+
+    @contextmanager
+    def workers(self, number, **environment):
+        """Give workers that begin together, when all are ready."""
+        said = len(self.text())
+        with ExitStack() as stack:
+            begun = [
+                stack.enter_context(self.begun_worker(**environment)) for _ in range(number)
+            ]
+            wait_for(
+                lambda: self.text()[said:].count(" ready.") >= number, 60, "all to be ready"
+            )
+            yield begun
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def entry(self, root, n, fate="fine", kind="Entry", **more):
+        event = getattr(self.module, kind)(n=n, fate=fate)
+        return Publication(
+            event, id=f"{root}-{n}-{self.module.PREFIX}", domain=self.domain, root=root,
+            sequence=n, **more,
+        )  # fmt: skip
+
+    def publish(self, *entries):
+        return self.app.publish_many(entries)
+
+    def publish_range(self, root, *sequences):
+        return self.publish(*(self.entry(root, n) for n in sequences))
+
+    def send_by_hand(self, task, *, root, n, headers=None, args=None, **more):
+        """Send one handler a message as anybody might write it."""
+        said = {
+            names.EVENT_ID: f"{root}-{n}-{self.module.PREFIX}", names.EVENT_TYPE: "Entry",
+            names.DOMAIN: self.domain, names.ROOT: root, names.SEQUENCE: n, **(headers or {}),
+        }  # fmt: skip
+        said = {name: value for name, value in said.items() if value is not None}
+        args = [{"n": n}] if args is None else args
+        self.app.send_task(task, args=args, headers=said, **more)
+
+    def send_again(self, letter, **headers):
+        """Send the message of a *letter* as its next replay."""
+        message = letter.message
+        replay = (names.whole_number(message.headers.get(names.REPLAY)) or 0) + 1
+        kept = {
+            name: value for name, value in message.headers.items()
+            if name not in (names.ATTEMPT, names.HOP, names.NOT_BEFORE)
+        }  # fmt: skip
+        said = {**kept, "retries": 0, names.REPLAY: replay, **headers}
+        with self.app.producer_pool.acquire() as producer:
+            producer.publish(
+                message.body, content_type=message.content_type,
+                content_encoding=message.content_encoding, headers=said, exchange="",
+                routing_key=message.queue, declare=[Queue(message.queue, no_declare=True)],
+            )  # fmt: skip
+
+    # -- what came of them -----------------------------------------------------------------------
+
+    def model(self, table=None):
+        """Return the read model: by aggregate the sequences, and how often it was written to."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(text(f"SELECT * FROM {table or self.module.TABLE}")).all()
+        return {row.root: ([int(n) for n in row.seen.split()], row.writes) for row in rows}
+
+    def runs(self, what="listed"):
+        """Return the sequences that the plain handler had, by aggregate, as they were run."""
+        found = defaultdict(list)
+        for line in self.ran(what):
+            found[line["root"]].append(line["n"])
+        return dict(found)
+
+    def wait_model(self, expected, seconds=60, table=None):
+        """Wait until the read model says *expected*: sequences by aggregate."""
+        exact = {root: (list(seen), len(seen)) for root, seen in expected.items()}
+        try:
+            wait_for(lambda: self.model(table) == exact, seconds)
+        finally:
+            found = self.model(table)
+        assert found == exact
+
+    def wait_runs(self, expected, seconds=60, what="listed"):
+        wait_for(lambda: self.runs(what) == expected, seconds, lambda: self.runs(what))
+
+    def waiting(self, handler, root=None):
+        address = None if root is None else Address(self.domain, root, "")
+        return self.lanes.waiting(handler, address=address, limit=1000)
+
+    def lane(self, handler, root):
+        return Lane(handler, Address(self.domain, root, ""))
+
+    def nothing_waits(self):
+        return not any(self.waiting(name) for name in self.app.ordered_handlers())
+
+
+def interleaved(roots, events, seed):
+    """Return (root, sequence) of each event twice: the aggregates mixed, a third of them shuffled.
+
+    The others come in order, but for neighbours that changed places here and there.
+    """
+    chance = random.Random(seed)
+    queues = {}
+    for number, root in enumerate(roots):
+        mine = list(range(events)) * 2 if number % 3 == 0 else [n // 2 for n in range(2 * events)]
+        if number % 3 == 0:
+            chance.shuffle(mine)
+        else:
+            for at in range(1, len(mine)):
+                if chance.random() < 0.2:
+                    mine[at - 1], mine[at] = mine[at], mine[at - 1]
+        queues[root] = mine
+    found = []
+    while queues:
+        root = chance.choice(list(queues))
+        found.append((root, queues[root].pop(0)))
+        if not queues[root]:
+            del queues[root]
+    return found
+
+
+def json_dlq(url):
+    return json.dumps({"backend": "amqp", "amqp_url": url})
+
+
+__all__ = ["OrderSite", "interleaved", "json_dlq", "replace"]

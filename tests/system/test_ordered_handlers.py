@@ -1,0 +1,136 @@
+"""Handlers with an order, in real workers: the events of an aggregate one after another, whatever
+broker they come by and whoever dies meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from angzarr.dead_letters.letter import Reason
+from system.conftest import wait_for
+from system.order_site import OrderSite, interleaved
+
+#: Events of each aggregate.
+EVENTS = 10
+#: Kills of one test: a third of them of whole workers.
+KILLS = 12
+
+
+@pytest.fixture
+def site(request, tmp_path, monkeypatch, unique_name, postgresql_url):
+    broker = getattr(request, "param", "redis")
+    made = request.getfixturevalue(f"{broker}_site_environment")
+    environment = {
+        **made, "ANGZARR_PREFIX": unique_name, "ROAD_PREFIX": unique_name,
+        "ANGZARR_ORDERING__URL": postgresql_url, "ORDER_LOOSE": "1",
+    }  # fmt: skip
+    site = OrderSite(tmp_path, environment, monkeypatch)
+    yield site
+    site.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("site", "roots"), [("redis", 40), ("amqp", 40), ("sqs", 12)], indirect=["site"])
+def test_many_workers_keep_the_order_of_every_aggregate(site, roots):
+    roots = [f"a{number}" for number in range(roots)]
+    mixed = interleaved(roots, EVENTS, seed=7)
+    with site.workers(3):
+        site.publish(*(site.entry(root, n) for root, n in mixed))
+        everything = {root: list(range(EVENTS)) for root in roots}
+        site.wait_model(everything, 120)
+        wait_for(lambda: len(site.ran("listed")) >= EVENTS * len(roots), 60, "all to be listed")
+        wait_for(lambda: len(site.ran("loose")) >= EVENTS * len(roots), 60, "all unordered ones")
+        wait_for(site.nothing_waits, 30, "the lanes to be empty")
+    assert site.runs() == everything, "each once, in order, without a gap"
+    site.wait_model(everything, 1)
+
+
+#: Deaths at each point, and aggregates one event of which fails for good at first.
+DEATHS, FAILING = 6, 8
+POINTS = [
+    "after the claim", "before the look", "after the look", "in the transaction",
+    "after the commit", "after the move", "before it is forgotten", "after the park",
+    "before the note",
+]  # fmt: skip
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("site", ["redis", "amqp"], indirect=True)
+def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(site):
+    roots = [f"a{number}" for number in range(30)]
+    failing = {f"f{number}": number % 4 + 1 for number in range(FAILING)}
+    mixed = interleaved([*roots, *failing], EVENTS, seed=11)
+    fates = {(root, n): "give up" for root, n in failing.items()}
+    with site.workers(2, ORDER_POINTS=",".join(POINTS), ORDER_DEATHS=str(DEATHS), ORDER_HASTE="1"):
+        site.publish(*(site.entry(root, n, fates.get((root, n), "fine")) for root, n in mixed))
+        letters = {}
+        # One for each of two handlers; a process that died before it noted one puts it again.
+        while len(letters) < 2 * FAILING:
+            for letter in site.letters(site.domain, seconds=120):
+                letters[letter.id] = letter
+        assert {letter.reason for letter in letters.values()} == {Reason.REFUSED}
+        (site.journal.with_name("mended")).touch()
+        for letter in letters.values():
+            site.send_again(letter)
+        everything = {root: list(range(EVENTS)) for root in (*roots, *failing)}
+        site.wait_model(everything, 120)
+        wait_for(lambda: in_steps(site) == everything, 60, lambda: str(in_steps(site)))
+        wait_for(site.nothing_waits, 30, "the lanes to be empty")
+    died = Counter(line["point"] for line in site.ran("dies"))
+    assert died == dict.fromkeys(POINTS, DEATHS)
+
+
+def in_steps(site):
+    """Return the runs of the plain handler; one that was cut off and run again counts once."""
+    return {
+        root: [n for at, n in enumerate(runs) if at == 0 or runs[at - 1] != n]
+        for root, runs in site.runs().items()
+    }
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("site", ["redis", "amqp"], indirect=True)
+def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
+    chance = random.Random(3)
+    roots = [f"a{number}" for number in range(30)]
+    mixed = interleaved(roots, EVENTS, seed=13)
+    everything = {root: list(range(EVENTS)) for root in roots}
+    environment = {"ORDER_HASTE": "1", "ORDER_LEASE": "2"}
+    with ExitStack() as stack:
+        def begin():
+            return stack.enter_context(site.begun_worker(**environment))
+
+        workers = [begin() for _ in range(3)]
+        wait_for(lambda: site.text().count(" ready.") >= 3, 60, "all to be ready")
+        for part in range(KILLS):
+            size = len(mixed) // KILLS
+            some = mixed[part * size :] if part == KILLS - 1 else mixed[part * size :][:size]
+            had = len(site.ran("listed"))
+            site.publish(*(site.entry(root, n) for root, n in some))
+            wait_for(lambda had=had: len(site.ran("listed")) > had, 60, "some to be run")
+            time.sleep(chance.random() * 0.2)
+            if part % 3 == 0:
+                victim = workers.pop(0)
+                os.killpg(victim.pid, signal.SIGKILL)
+                victim.wait(10)
+                workers.append(begin())
+            else:
+                kill_child(chance.choice(workers).pid)
+        site.wait_model(everything, 120)
+        wait_for(lambda: in_steps(site) == everything, 60, lambda: str(in_steps(site)))
+        wait_for(site.nothing_waits, 30, "the lanes to be empty")
+
+
+def kill_child(pid):
+    """Kill a process of the pool of the worker *pid*, if it has one at this moment."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    with suppress(ProcessLookupError, IndexError):
+        os.kill(int(children[0]), signal.SIGKILL)
