@@ -209,6 +209,27 @@ class LanesContract:
         assert isinstance(lanes.park(early_of(lane, 1), MANY), Parked)
         assert lanes.waiting(lane.handler) == [early_of(lane, 1)]
 
+    @pytest.mark.parametrize("make", [letter_of, retrying_of])
+    def test_a_note_forgets_no_message_that_is_nowhere_else(self, lanes, lane, make):
+        """What was not claimed is one more of them; what has another id, has another claim."""
+        parked = early_of(lane, 1)
+        lanes.park(parked, MANY)
+        lanes.note(make(lane, 1), claimed=False)
+        lanes.note(make(lane, 1, event_id="another"))
+        assert lanes.waiting(lane.handler) == [parked]
+        assert lanes.move(step_of(lane, 0)) == Moved(parked)
+        lanes.released(parked)
+        lanes.note(make(lane, 1), claimed=False)
+        assert lanes.waiting(lane.handler) == [make(lane, 1)]
+        assert lanes.look(lane) == Place(1, waiting=1)
+
+    def test_a_note_without_a_claim_hides_no_letter_and_no_retry(self, lanes, lane):
+        for known in (letter_of(lane, 1), retrying_of(lane, 1)):
+            lanes.note(known)
+            lanes.note(letter_of(lane, 1, letter_id="of another body"), claimed=False)
+            lanes.note(retrying_of(lane, 1, due_at=AT), claimed=False)
+            assert lanes.waiting(lane.handler) == [known]
+
     def test_a_note_of_what_is_past_is_nothing(self, lanes, lane, move):
         move(0, 1)
         lanes.note(letter_of(lane, 1))

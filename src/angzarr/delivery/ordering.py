@@ -154,11 +154,13 @@ class Ordering:
                 answer = turn.lanes.move(turn.step)
                 if isinstance(answer, Moved):
                     self._release(turn, answer)
-            case DeadLettered(letter=letter):
-                turn.lanes.note(self._waiting(turn.step, Why.DEAD_LETTER, letter_id=letter.id))
-            case Retried(delay=delay) | Postponed(delay=delay) if delay >= TOLD_FROM:
-                due_at = self.clock.now() + delay
-                turn.lanes.note(self._waiting(turn.step, Why.RETRYING, due_at=due_at))
+            case DeadLettered(letter=letter, claimed=claimed):
+                told = self._waiting(turn.step, Why.DEAD_LETTER, letter_id=letter.id)
+                turn.lanes.note(told, claimed=claimed)
+            case Retried(delay=delay):
+                self._retried(turn, delay, claimed=True)
+            case Postponed(delay=delay, claimed=claimed):
+                self._retried(turn, delay, claimed=claimed)
             case _:
                 pass
 
@@ -175,7 +177,14 @@ class Ordering:
             step = self._step(event, handler, handler.order)
         except DecodeError:
             return
-        self.lanes().note(self._waiting(step, Why.DEAD_LETTER, letter_id=letter_id))
+        told = self._waiting(step, Why.DEAD_LETTER, letter_id=letter_id)
+        self.lanes().note(told, claimed=False)
+
+    def _retried(self, turn: Turn, delay: timedelta, *, claimed: bool) -> None:
+        if delay >= TOLD_FROM:
+            due_at = self.clock.now() + delay
+            told = self._waiting(turn.step, Why.RETRYING, due_at=due_at)
+            turn.lanes.note(told, claimed=claimed)
 
     def _waiting(self, step: Step, why: Why, **said: Any) -> Waiting:
         return Waiting(

@@ -65,6 +65,13 @@ class Waiting:
     due_at: datetime | None = None
 
 
+def replaces(noted: Waiting, there: Waiting | None, *, claimed: bool) -> bool:
+    """Tell whether what is *noted* takes the place of what is *there*; see `Lanes.note`."""
+    if there is None or not claimed:
+        return there is None
+    return there.why is not Why.EARLY or there.event_id == noted.event_id
+
+
 class Place(NamedTuple):
     """Where a lane is."""
 
@@ -168,10 +175,12 @@ class Lanes(Protocol):
         """
 
     @abstractmethod
-    def note(self, waiting: Waiting, /) -> None:
+    def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
         """Keep that an event is RETRYING or a DEAD_LETTER; nothing, if the lane is past it.
 
-        It replaces what the lane knew of that place. Safe to repeat.
+        It replaces what the lane knew of that place, but for another EARLY event: no message is
+        forgotten that is nowhere else. What a delivery without a claim says counts only where
+        nothing was known. Safe to repeat.
         """
 
     @abstractmethod

@@ -29,6 +29,7 @@ from angzarr.ordering.lane import (
     Summary,
     Waiting,
     Why,
+    replaces,
 )
 from angzarr.projections.checkpoint import Checkpoint
 
@@ -132,11 +133,13 @@ class MemoryLanes(Lanes):
             row.put(early)
             return Parked(row.waiting.get(row.next))
 
-    def note(self, waiting: Waiting, /) -> None:
+    def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
         """Keep that an event is RETRYING or a DEAD_LETTER."""
         with self._lock:
             if self._look(waiting.lane).next_sequence <= waiting.sequence:
-                self._row(waiting.lane).put(waiting)
+                row = self._row(waiting.lane)
+                if replaces(waiting, row.waiting.get(waiting.sequence), claimed=claimed):
+                    row.put(waiting)
 
     def released(self, early: Waiting, /) -> None:
         """Forget an EARLY event."""

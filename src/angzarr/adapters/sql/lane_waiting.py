@@ -31,6 +31,7 @@ from angzarr.ordering.lane import (
     Ready,
     Waiting,
     Why,
+    replaces,
 )
 
 _lanes, _waiting = ordering_lanes.c, ordering_waiting.c
@@ -57,12 +58,15 @@ def park(connection: Connection, moving: LaneMoving, early: Waiting, most: int) 
     return Parked(waits_at(connection, lane, place.next_sequence))
 
 
-def note(connection: Connection, moving: LaneMoving, waiting: Waiting) -> None:
+def note(connection: Connection, moving: LaneMoving, waiting: Waiting, *, claimed: bool) -> None:
     """Keep that an event is being retried or a dead letter, unless its lane is past it."""
     lane = waiting.lane
     place = moving.hold(connection, lane, make=True)
-    if place.next_sequence <= waiting.sequence:
-        _put(connection, waiting, waits_at(connection, lane, waiting.sequence), place)
+    if place.next_sequence > waiting.sequence:
+        return
+    there = waits_at(connection, lane, waiting.sequence)
+    if replaces(waiting, there, claimed=claimed):
+        _put(connection, waiting, there, place)
 
 
 def released(connection: Connection, moving: LaneMoving, early: Waiting) -> None:

@@ -93,9 +93,9 @@ class SqlLanes(Lanes):
         """Keep an EARLY event."""
         return self._write(lambda c: lane_waiting.park(c, self._moving, early, most))
 
-    def note(self, waiting: Waiting, /) -> None:
+    def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
         """Keep that an event is RETRYING or a DEAD_LETTER."""
-        self._write(lambda connection: lane_waiting.note(connection, self._moving, waiting))
+        self._write(lambda c: lane_waiting.note(c, self._moving, waiting, claimed=claimed))
 
     def released(self, early: Waiting, /) -> None:
         """Forget an EARLY event."""

@@ -1,0 +1,504 @@
+"""What an order adds to the road: who waits in his lane, who moves it, and in which order it is
+made true.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from angzarr.adapters.memory.lanes import MemoryLanes
+from angzarr.aggregates.book import Address
+from angzarr.dead_letters.letter import Reason
+from angzarr.delivery import schedule_row
+from angzarr.delivery.ordering import ASKED_AGAIN, FULL_WAIT, NEAR, TOLD_FROM
+from angzarr.delivery.outcome import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Parked,
+    Postponed,
+    Refused,
+    Retried,
+    Skipped,
+    Superseded,
+)
+from angzarr.errors import GivenBack, GiveUp, Postpone, RevokedError, Skip, StoreUnavailable
+from angzarr.events import headers as names
+from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, Why
+from angzarr.ordering.order import Order
+from angzarr.resilience.backoff import Jitter, Policy
+
+DOMAIN, ROOT, TYPE = "order", "r1", "Placed"
+LANE = Lane("h", Address(DOMAIN, ROOT, ""))
+SECOND = timedelta(seconds=1)
+
+
+class Lanes(MemoryLanes):
+    """Lanes that write into the journal what they did, and may be away."""
+
+    def __init__(self, world):
+        super().__init__(world.clock)
+        self.world = world
+        self.looks = 0
+        self.away = 0
+        self.meanwhile = lambda: None
+
+    def look(self, lane, /):
+        self.looks += 1
+        if self.away:
+            self.away -= 1
+            raise StoreUnavailable("the lanes are away")
+        return super().look(lane)
+
+    def _said(self, what, answer):
+        self.world.journal.entries.append(what)
+        return answer
+
+    def move(self, step, /):
+        return self._said("move", super().move(step))
+
+    def park(self, early, most, /):
+        self.meanwhile()
+        return self._said("park", super().park(early, most))
+
+    def note(self, waiting, /, *, claimed=True):
+        return self._said("note", super().note(waiting, claimed=claimed))
+
+    def released(self, early, /):
+        return self._said("released", super().released(early))
+
+
+class Ordered:
+    """A world with one ordered handler, and messages of its events."""
+
+    def __init__(self, world):
+        self.world = world
+        self.lanes = world.lanes = Lanes(world)
+        self.ran = []
+        self.fails = {}
+
+    def register(self, *, moves=False, policy=None):
+        order = Order(domains=frozenset({DOMAIN}), types=frozenset({TYPE}), moves=moves)
+
+        def handle(data, context):
+            self.ran.append(data)
+            if error := self.fails.get(data):
+                raise error
+            if moves:
+                context.turn.run(lambda _connection: None)
+
+        self.world.handler(handle, order=order, policy=policy)
+        return self
+
+    def message(self, n, event_id=None, **headers):
+        said = {
+            names.EVENT_TYPE: TYPE, names.DOMAIN: DOMAIN, names.ROOT: ROOT, names.SEQUENCE: n,
+            **headers,
+        }  # fmt: skip
+        return self.world.message(n, event_id=event_id or f"e{n}", **said)
+
+    def take(self, n, failed=None, **headers):
+        delivery = self.world.delivery(self.message(n, **headers))
+        return self.world.road().take(delivery, failed)
+
+    def take_copy(self):
+        """Deliver the copy that was published last."""
+        return self.world.take(self.world.last_copy())
+
+    def waiting(self):
+        return {one.sequence: one for one in self.lanes.waiting("h")}
+
+    def parked_copy(self, n):
+        return schedule_row.read(self.waiting()[n].text)
+
+    def since(self, number):
+        """Return what was written into the journal since it had *number* entries."""
+        return self.world.journal.entries[number:]
+
+
+@pytest.fixture
+def ordered(world):
+    return Ordered(world).register()
+
+
+@pytest.fixture
+def moving(world):
+    return Ordered(world).register(moves=True)
+
+
+# -- whose turn it is --------------------------------------------------------------------------
+
+
+def test_events_in_sequence_are_run_and_move_their_lane(ordered):
+    assert [type(ordered.take(n)) for n in range(3)] == [Handled] * 3
+    assert ordered.ran == [0, 1, 2]
+    assert ordered.lanes.look(LANE) == Place(3)
+    assert ordered.lanes.checkpoints.get("h").events_processed == 3
+
+
+def test_an_aggregate_begins_with_the_sequence_that_its_handler_names(world):
+    lane = Ordered(world)
+    order = Order(domains=frozenset({DOMAIN}), types=frozenset({TYPE}), first=1)
+    world.handler(lambda data, _context: lane.ran.append(data), order=order)
+    outcomes = [lane.take(n) for n in (0, 1, 2)]
+    assert [type(one) for one in outcomes] == [DeadLettered, Handled, Handled]
+    assert outcomes[0].letter.reason is Reason.UNDELIVERABLE
+
+
+def test_what_its_lane_is_past_was_handled_and_completes_its_claim(ordered):
+    for n in range(2):
+        ordered.take(n)
+    again = ordered.take(0, event_id="another id")
+    assert again == Duplicate(kept=False, claimed=True)
+    assert ordered.ran == [0, 1]
+    assert ordered.world.journal.entries[-1] == "complete"
+
+
+def test_an_event_that_is_claimed_no_more_does_not_ask_its_lane(ordered):
+    ordered.take(0)
+    looks = ordered.lanes.looks
+    assert isinstance(ordered.take(0), Duplicate)
+    assert ordered.lanes.looks == looks
+
+
+def test_a_run_that_moved_its_lane_and_died_publishes_what_follows_after_all(moving):
+    moving.lanes.run(Step(LANE, 0, "e0", TYPE, None, moving.world.clock.now()), lambda _: None)
+    outcome = moving.take(0)
+    assert outcome == Duplicate(kept=True, claimed=True)
+    assert moving.world.journal.followed == [("e0", None)]
+    assert moving.world.journal.entries == ["followers", "move", "fact", "complete"]
+
+
+def test_a_type_that_the_handler_does_not_take_moves_its_lane(ordered):
+    outcome = ordered.take(0, **{names.EVENT_TYPE: "Noted"})
+    assert outcome == Skipped(reason="h takes no Noted")
+    assert (ordered.ran, ordered.lanes.look(LANE)) == ([], Place(1))
+
+
+def test_a_skip_by_a_person_moves_the_lane_at_its_turn_only(ordered):
+    skip = {names.SKIP: "the account is gone", names.REPLAY: 1}
+    assert isinstance(ordered.take(1, **skip), Parked)
+    ordered.take(0)
+    assert ordered.take_copy() == Skipped(reason="skipped by a person: the account is gone")
+    assert (ordered.ran, ordered.lanes.look(LANE)) == ([0], Place(2))
+
+
+def test_a_handler_that_skips_moves_its_lane(moving):
+    moving.fails[0] = Skip("not ours")
+    assert isinstance(moving.take(0), Skipped)
+    assert moving.lanes.look(LANE) == Place(1)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {names.ROOT: None}, {names.ROOT: ""}, {names.SEQUENCE: None}, {names.SEQUENCE: -1},
+        {names.SEQUENCE: 2**31}, {names.SEQUENCE: "first"}, {names.DOMAIN: "another"},
+        {names.DOMAIN: None}, {names.EDITION: "\x00"}, {names.ROOT: "x" * 10_000},
+        {names.EDITION: "\ud800"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_event_without_a_place_is_a_letter_and_moves_nothing(ordered, headers):
+    outcome = ordered.take(0, **headers)
+    assert outcome.letter.reason is Reason.UNDELIVERABLE
+    assert (ordered.ran, ordered.lanes.look(LANE), ordered.waiting()) == ([], Place(0), {})
+
+
+# -- who comes early ---------------------------------------------------------------------------
+
+
+def test_what_comes_early_is_kept_in_its_lane_one_hop_on_and_its_claim_waits(ordered):
+    outcome = ordered.take(7, **{names.HOP: 2})
+    assert isinstance(outcome, Parked)
+    assert outcome.next_sequence == 0
+    assert (ordered.ran, ordered.world.journal.copies) == ([], [])
+    copy = ordered.parked_copy(7)
+    assert copy.headers[names.HOP] == 3
+    assert copy.headers[names.ATTEMPT] == 1, "to wait uses no attempt"
+    assert json.loads(copy.body)[0] == [7]
+    assert ordered.world.journal.entries == ["park", "fact", "wait"]
+    assert ordered.take(7, **{names.HOP: 2}) == Superseded()
+
+
+def test_what_is_parked_comes_when_the_one_before_it_is_done(ordered):
+    for n in (3, 1, 2):
+        ordered.take(n)
+    ordered.take(0)
+    for _ in range(3):
+        assert isinstance(ordered.take_copy(), Handled)
+    assert ordered.ran == [0, 1, 2, 3]
+    assert (ordered.waiting(), ordered.lanes.look(LANE)) == ({}, Place(4))
+    assert {at for _, at in ordered.world.journal.copies} == {ordered.world.clock.now()}
+
+
+def test_the_successor_is_published_before_it_is_forgotten_and_both_before_the_claim_ends(ordered):
+    ordered.take(1)
+    before = len(ordered.world.journal.entries)
+    ordered.take(0)
+    steps = ["followers", "move", "copy", "released", "fact", "complete"]
+    assert ordered.since(before) == steps
+
+
+def test_a_run_that_moved_its_lane_itself_lets_the_successor_come_too(moving):
+    moving.take(1)
+    before = len(moving.world.journal.entries)
+    assert moving.take(0).moved.successor.sequence == 1
+    assert moving.since(before) == ["followers", "copy", "released", "fact", "complete"]
+    assert isinstance(moving.take_copy(), Handled)
+
+
+def test_a_successor_is_not_forgotten_before_it_is_published(ordered):
+    ordered.take(1)
+    ordered.world.journal.broker_away.times = 2  # of the followers, and of the successor
+    ordered.world.journal.entries.clear()
+    waits = []
+    sleep = ordered.world.clock.sleep
+    ordered.world.clock.sleep = lambda span: (waits.append(set(ordered.waiting())), sleep(span))
+    ordered.take(0)
+    assert waits
+    assert all(one == {1} for one in waits)
+    assert ordered.waiting() == {}
+
+
+def test_a_lane_that_came_meanwhile_has_the_early_one_come_again_at_once(ordered):
+    def catch_up():
+        for n in range(7):
+            ordered.lanes.move(Step(LANE, n, f"e{n}", TYPE, None, ordered.world.clock.now()))
+
+    ordered.lanes.meanwhile = catch_up
+    before = ordered.world.clock.now()
+    assert isinstance(ordered.take(7), Parked)
+    ((copy, at),) = ordered.world.journal.copies
+    assert (at, copy.headers[names.HOP], ordered.waiting()) == (before, 1, {})
+    assert isinstance(ordered.take_copy(), Handled)
+
+
+def test_beyond_a_full_lane_events_come_again_after_a_while_and_the_log_says_so(ordered, caplog):
+    ordered.world.most_parked = 2
+    for n in (10, 11):
+        ordered.take(n)
+    began, road = ordered.world.clock.now(), ordered.world.road()
+    with caplog.at_level(logging.CRITICAL, "angzarr.ordering"):
+        for n in (12, 13):
+            assert isinstance(road.take(ordered.world.delivery(ordered.message(n))), Parked)
+    assert {at - began for _, at in ordered.world.journal.copies} == {FULL_WAIT}
+    assert [copy.headers[names.HOP] for copy, _ in ordered.world.journal.copies] == [1, 1]
+    assert list(ordered.waiting()) == [10, 11]
+    (line,) = caplog.messages
+    assert line.startswith("lane_full: 2 events of")
+    assert ordered.take(13, event_id="e13") == Superseded(), "its claim waits for the copy"
+
+
+def test_what_is_a_little_ahead_asks_again_before_it_is_parked(ordered):
+    ordered.take(NEAR)
+    assert ordered.lanes.looks == len(ASKED_AGAIN) + 1
+
+
+@pytest.mark.parametrize("ahead", [NEAR + 1, 100])
+def test_what_is_far_ahead_asks_once(ordered, ahead):
+    ordered.take(ahead)
+    assert ordered.lanes.looks == 1
+
+
+def test_behind_something_that_waits_nobody_asks_again(ordered):
+    ordered.take(9)
+    looks = ordered.lanes.looks
+    ordered.take(1)
+    assert ordered.lanes.looks == looks + 1
+
+
+def test_the_one_before_it_may_be_done_while_it_asks_again(ordered):
+    sleep = ordered.world.clock.sleep
+
+    def meanwhile(span):
+        sleep(span)
+        ordered.lanes.move(Step(LANE, 0, "e0", TYPE, None, ordered.world.clock.now()))
+
+    ordered.world.clock.sleep = meanwhile
+    assert isinstance(ordered.take(1), Handled)
+
+
+# -- what fails --------------------------------------------------------------------------------
+
+
+def test_a_dead_letter_is_noted_and_what_follows_it_waits(ordered):
+    ordered.fails[0] = GiveUp("no")
+    outcome = ordered.take(0)
+    assert ordered.world.journal.entries == ["letter", "note", "fact", "fail"]
+    noted = ordered.waiting()[0]
+    assert (noted.why, noted.letter_id) == (Why.DEAD_LETTER, outcome.letter.id)
+    ordered.take(1)
+    assert ordered.lanes.behind([outcome.letter.id]) == {outcome.letter.id: 1}
+    assert isinstance(ordered.take(0), Refused)
+    assert ordered.ran == [0]
+
+    ordered.fails.clear()
+    assert isinstance(ordered.take(0, **{names.REPLAY: 1}), Handled)
+    assert isinstance(ordered.take_copy(), Handled)
+    assert (ordered.ran, ordered.waiting()) == ([0, 0, 1], {})
+
+
+def test_an_event_that_cannot_be_read_is_a_letter_before_its_turn_and_its_lane_knows(world):
+    def bind(delivery, _context):
+        if delivery.args == ["ill"]:
+            raise ValueError("no number")
+        return lambda: None
+
+    lane = Ordered(world)
+    order = Order(domains=frozenset({DOMAIN}), types=frozenset({TYPE}))
+    world.handler(lambda *_: None, bind=bind, order=order)
+    ill = replace(lane.message(1), body=json.dumps([["ill"], {}, {}]).encode())
+    letter = world.take(ill).letter
+    lane.take(2)
+    lane.take(0)
+    assert lane.lanes.look(LANE) == Place(1, waiting=2)
+    assert [one.why for one in lane.waiting().values()] == [Why.DEAD_LETTER, Why.EARLY]
+    assert lane.lanes.behind([letter.id]) == {letter.id: 1}
+
+
+def test_a_second_body_under_the_id_of_a_parked_event_does_not_push_it_out(ordered):
+    """It becomes a letter; the parked one is nowhere else."""
+    ordered.take(1)
+    other = replace(ordered.message(1), body=b'[["another"], {}, {}]')
+    assert ordered.world.take(other).letter.reason is Reason.CONFLICT
+    ordered.take(0)
+    assert isinstance(ordered.take_copy(), Handled)
+    assert ordered.ran == [0, 1]
+
+
+def test_the_same_event_for_a_later_time_does_not_push_a_parked_one_out(ordered):
+    """Its message for that time is superseded by then: only the parked one would ever run."""
+    ordered.take(1)
+    later = (ordered.world.clock.now() + timedelta(hours=1)).isoformat()
+    assert isinstance(ordered.take(1, **{names.NOT_BEFORE: later}), Postponed)
+    ordered.take(0)
+    assert isinstance(ordered.take_copy(), Handled)
+    assert ordered.ran == [0, 1]
+
+
+@pytest.mark.parametrize(("delay", "is_told"), [(TOLD_FROM - SECOND, False), (TOLD_FROM, True)])
+def test_a_lane_is_told_of_a_long_wait_for_a_retry(world, delay, is_told):
+    policy = Policy(
+        name="p", base=delay, max_delay=delay, max_attempts=3, jitter=Jitter.NONE
+    )  # fmt: skip
+    lane = Ordered(world).register(policy=policy)
+    lane.fails[0] = ConnectionResetError("gone")
+    assert isinstance(lane.take(0), Retried)
+    if is_told:
+        told = lane.waiting()[0]
+        assert (told.why, told.due_at) == (Why.RETRYING, world.clock.now() + delay)
+    else:
+        assert lane.waiting() == {}
+
+
+def test_what_waits_behind_a_retry_uses_no_attempt(world):
+    policy = Policy(
+        name="p", base=2 * SECOND, max_delay=2 * SECOND, max_attempts=3, jitter=Jitter.NONE
+    )  # fmt: skip
+    lane = Ordered(world).register(policy=policy)
+    lane.fails[0] = ConnectionResetError("gone")
+    lane.take(0)
+    again = world.last_copy()
+    lane.take(1)
+    lane.fails.clear()
+    world.clock.sleep(2 * SECOND)
+    assert isinstance(world.take(again), Handled)
+    assert world.last_copy().headers[names.ATTEMPT] == 1
+    assert isinstance(lane.take_copy(), Handled)
+
+
+def test_a_long_postponement_by_a_handler_is_told_to_its_lane(ordered):
+    ordered.fails[0] = Postpone(timedelta(minutes=5))
+    assert isinstance(ordered.take(0), Postponed)
+    assert ordered.waiting()[0].why is Why.RETRYING
+
+
+def test_what_failed_before_its_handler_was_called_waits_for_its_turn_all_the_same(ordered):
+    assert isinstance(ordered.take(1, failed=RevokedError()), Parked)
+    assert ordered.world.journal.letters == []
+    ordered.take(0)
+    assert isinstance(ordered.take(0, failed=RevokedError()), Duplicate)
+    outcome = ordered.world.road().take(
+        ordered.world.delivery(ordered.world.last_copy()), RevokedError()
+    )
+    assert outcome.letter.reason is Reason.REVOKED
+    assert ordered.waiting()[1].letter_id == outcome.letter.id
+
+
+def test_a_parked_message_that_nobody_can_read_is_left_to_the_keeper(ordered, caplog):
+    ordered.lanes.park(
+        Waiting(
+            lane=LANE, sequence=1, why=Why.EARLY, since=ordered.world.clock.now(), event_id="e1",
+            event_type=TYPE, text="{",
+        ),
+        9,
+    )  # fmt: skip
+    assert isinstance(ordered.take(0), Handled)
+    assert list(ordered.waiting()) == [1]
+    assert "parked_unreadable: event e1" in caplog.text
+
+
+# -- what is away ------------------------------------------------------------------------------
+
+
+def test_while_the_lanes_are_away_a_delivery_is_held(ordered):
+    ordered.lanes.away = 3
+    assert isinstance(ordered.take(0), Handled)
+    assert (ordered.ran, ordered.world.journal.copies) == ([0], [])
+
+
+def test_a_worker_that_stops_gives_back_what_it_holds_for_its_lane(ordered):
+    ordered.lanes.away = 10**6
+    ordered.world.stop = True
+    with pytest.raises(GivenBack):
+        ordered.take(0)
+    assert ordered.world.journal.entries == ["release"]
+
+
+@pytest.mark.parametrize("answer", [StoreUnavailable("away"), Elsewhere(1)], ids=["away", "moved"])
+def test_a_run_whose_transaction_came_to_nothing_uses_no_attempt(moving, answer):
+    def run(_step, work):
+        work(None)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    moving.lanes.run = run
+    assert isinstance(moving.take(0), Postponed)
+    assert moving.world.last_copy().headers[names.ATTEMPT] == 1
+    assert moving.lanes.look(LANE) == Place(0)
+
+
+def test_an_unordered_handler_has_no_lane(world):
+    lane = Ordered(world)
+    world.handler(lambda data, _context: lane.ran.append(data))
+    for n in (5, 3):
+        assert lane.take(n).moved is None
+    assert (lane.ran, lane.lanes.looks) == ([5, 3], 0)
+
+
+def test_a_move_that_was_not_heard_of_finds_the_successor_again(ordered):
+    ordered.take(1)
+    move, fails = ordered.lanes.move, [StoreUnavailable("the answer was lost")]
+
+    def unheard(step):
+        answer = move(step)
+        if fails:
+            raise fails.pop()
+        return answer
+
+    ordered.lanes.move = unheard
+    assert isinstance(ordered.take(0), Handled)
+    assert isinstance(ordered.take_copy(), Handled)
+    assert ordered.lanes.checkpoints.get("h").events_processed == 2
+
+
+def test_moved_says_what_waits(moving):
+    moving.take(1)
+    assert isinstance(moving.take(0).moved, Moved)
