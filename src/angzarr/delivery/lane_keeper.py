@@ -8,14 +8,21 @@ on duty at a time, of those that keep the same handlers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from angzarr.clock import Clock
 from angzarr.delivery.schedule_row import read
-from angzarr.errors import DecodeError, Unavailable, text_of
+from angzarr.errors import (
+    BrokerUnavailable,
+    DecodeError,
+    StoreUnavailable,
+    Unavailable,
+    text_of,
+)
 from angzarr.events.message import Message
 from angzarr.facts import Fact, FactLog
 from angzarr.ordering.lane import Gap, Lanes, Summary, Waiting
@@ -79,8 +86,9 @@ class LaneKeeper:
         """Publish due events, then forget them; return how many were lent."""
         due = self.lanes.due(self.handlers, self.clock.now(), LEASE, BATCH)
         for waiting in due:
-            self._send(waiting)
-            self.lanes.released(waiting)
+            with self._alone():
+                self._send(waiting)
+                self.lanes.released(waiting)
         return len(due)
 
     def _send(self, waiting: Waiting) -> None:
@@ -98,10 +106,13 @@ class LaneKeeper:
         if self._look_at is not None and now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        gaps = self.lanes.gaps(self.handlers, now - self.gap_after, BATCH)
-        for gap in gaps:
-            self._mend(gap, now)
         self._healed = {gap: at for gap, at in self._healed.items() if now - at < self.gap_after}
+        # Those that nobody mends are found each time, and must not stand before all others.
+        limit = BATCH + len(self._healed)
+        gaps = self.lanes.gaps(self.handlers, now - self.gap_after, limit)
+        for gap in gaps:
+            with self._alone():
+                self._mend(gap, now)
         self.observe(self.lanes.summaries(self.handlers), gaps)
 
     def _mend(self, gap: Gap, now: datetime) -> None:
@@ -121,6 +132,20 @@ class LaneKeeper:
             what, gap.waiting, gap.first_waiting.since.isoformat(timespec="seconds"),
         )  # fmt: skip
         self.facts.append([gap_fact(gap, now)])
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let what is wrong with one event keep no other one; raises what all of them need."""
+        try:
+            yield
+        except BrokerUnavailable as error:
+            if not error.refused:
+                raise
+            self._report(error)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is lent again, or found again, later
+            self._report(error)
 
     def _report(self, error: Exception) -> None:
         if self.seldom.now():

@@ -1,0 +1,341 @@
+"""What looks after lanes finds what the dead left, and keeps nobody from anything."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.hand_clock import HandClock, seldom_by
+
+from angzarr.adapters.memory.facts import MemoryFactLog
+from angzarr.adapters.memory.lanes import MemoryLanes
+from angzarr.aggregates.book import Address
+from angzarr.delivery.lane_keeper import BATCH, EVERY, LEASE, LOOK_EVERY, TENURE, LaneKeeper
+from angzarr.delivery.schedule_row import row_of
+from angzarr.errors import (
+    BrokerUnavailable,
+    DeadLetterQueueUnavailable,
+    DecodeError,
+    StoreUnavailable,
+)
+from angzarr.events.message import Message
+from angzarr.ordering.lane import Lane, Step, Summary, Waiting, Why
+
+HANDLER = "h"
+GAP_AFTER = timedelta(minutes=5)
+NOW = timedelta(0)
+
+
+def lane(root="r1", handler=HANDLER):
+    return Lane(handler, Address("order", root, ""))
+
+
+class World:
+    """Lanes, a broker and event books, each of which may fail."""
+
+    def __init__(self):
+        self.clock = HandClock()
+        self.lanes = MemoryLanes(self.clock)
+        self.facts = MemoryFactLog()
+        self.published = []
+        self.letters = []
+        self.observed = []
+        self.healed = []
+        self.closed = 0
+        #: Root → what fails: publishing what is parked there, or healing its gap.
+        self.broken = {}
+        self.letters_away = False
+        self.in_books = 0
+        self.looks = []
+
+    def keeper(self, name="k", handlers=(HANDLER,)):
+        return LaneKeeper(
+            lanes=self.lanes, handlers=list(handlers), publish=self.publish,
+            set_aside=self.set_aside, heal=self.heal,
+            observe=lambda summaries, gaps: self.observed.append((summaries, gaps)),
+            facts=self.facts, clock=self.clock, gap_after=GAP_AFTER, name=name, close=self.close,
+            seldom=seldom_by(self.clock),
+        )  # fmt: skip
+
+    def publish(self, message):
+        if error := self.broken.get(message.headers["id"].partition("-")[0]):
+            raise error
+        self.published.append(message.headers["id"])
+
+    def set_aside(self, raw, error):
+        if self.letters_away:
+            raise DeadLetterQueueUnavailable("the dead-letter queue is away")
+        self.letters.append((raw, error))
+
+    def heal(self, gap):
+        if error := self.broken.get(gap.lane.address.root):
+            raise error
+        self.healed.append((gap.lane.address.root, gap.missing))
+        return self.in_books
+
+    def close(self):
+        self.closed += 1
+
+    def park(self, sequence, root="r1", text=None, handler=HANDLER):
+        message = Message(
+            body=b"[[], {}, {}]", content_type="application/json", content_encoding="utf-8",
+            headers={"id": f"{root}-{sequence}", "task": handler}, queue="q",
+        )  # fmt: skip
+        self.lanes.park(
+            Waiting(
+                lane=lane(root, handler), sequence=sequence, why=Why.EARLY,
+                since=self.clock.now(), event_id=f"e{sequence}", event_type="Placed",
+                text=row_of(message).text if text is None else text,
+            ),
+            10**6,
+        )  # fmt: skip
+
+    def move(self, *sequences, root="r1", handler=HANDLER):
+        for n in sequences:
+            self.lanes.move(Step(lane(root, handler), n, f"e{n}", "Placed", None, self.clock.now()))
+
+    def waiting(self):
+        return [(one.lane.address.root, one.sequence) for one in self.lanes.waiting(HANDLER)]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+# -- what the dead left ------------------------------------------------------------------------
+
+
+def test_what_somebody_moved_a_lane_to_and_did_not_publish_comes_and_is_forgotten(world):
+    for n in (1, 2):
+        world.park(n)
+    world.move(0)
+    assert world.keeper().turn() == EVERY
+    assert (world.published, world.waiting()) == (["r1-1"], [("r1", 2)])
+    world.keeper().turn()
+    assert world.published == ["r1-1"]
+
+
+def test_what_waits_for_its_turn_is_left_where_it_is(world):
+    world.park(5)
+    world.keeper().turn()
+    assert (world.published, world.waiting()) == ([], [("r1", 5)])
+
+
+def test_a_full_batch_is_followed_by_the_next_one_at_once(world):
+    for number in range(BATCH + 1):
+        world.park(1, root=f"r{number}")
+        world.move(0, root=f"r{number}")
+    keeper = world.keeper()
+    assert keeper.turn() == NOW
+    assert len(world.published) == BATCH
+    assert keeper.turn() == EVERY
+    assert len(set(world.published)) == BATCH + 1
+
+
+def test_what_nobody_can_read_becomes_a_letter_and_keeps_no_other(world, caplog):
+    for root, text in (("r1", "{"), ("r2", "\udc80"), ("r3", None)):
+        world.park(1, root, text)
+        world.move(0, root=root)
+    world.keeper().turn()
+    assert [raw for raw, _ in world.letters] == [b"{", b"\xed\xb2\x80"]
+    assert all(isinstance(error, DecodeError) for _, error in world.letters)
+    assert (world.published, world.waiting()) == (["r3-1"], [])
+    assert "parked_unreadable: event e1 of order/r1 for h is a dead letter now" in caplog.text
+
+
+def test_what_cannot_be_made_a_letter_yet_is_kept_and_keeps_no_other(world):
+    for root, text in (("r1", "{"), ("r2", None)):
+        world.park(1, root, text)
+        world.move(0, root=root)
+    world.letters_away = True
+    keeper = world.keeper()
+    assert keeper.turn() == EVERY
+    assert (world.published, world.waiting()) == (["r2-1"], [("r1", 1)])
+    world.letters_away = False
+    world.clock.sleep(LEASE)
+    keeper.turn()
+    assert (len(world.letters), world.waiting()) == (1, [])
+
+
+def test_what_the_broker_refuses_keeps_no_other(world, caplog):
+    for root in ("r1", "r2"):
+        world.park(1, root)
+        world.move(0, root=root)
+    world.broken["r1"] = BrokerUnavailable("there is no such queue", refused=True)
+    keeper = world.keeper()
+    assert keeper.turn() == EVERY
+    assert (world.published, world.waiting()) == (["r2-1"], [("r1", 1)])
+    assert "lanes_not_kept: trying again: there is no such queue" in caplog.text
+    world.broken.clear()
+    world.clock.sleep(LEASE)
+    keeper.turn()
+    assert (world.published, world.waiting()) == (["r2-1", "r1-1"], [])
+
+
+def test_while_the_broker_is_away_it_is_asked_once_a_turn(world):
+    for root in ("r1", "r2"):
+        world.park(1, root)
+        world.move(0, root=root)
+    asked = []
+    world.publish = lambda message: (asked.append(message), world.fail("the broker is away"))
+    world.fail = lambda why: (_ for _ in ()).throw(BrokerUnavailable(why))
+    assert world.keeper().turn() == EVERY
+    assert len(asked) == 1
+    assert len(world.waiting()) == 2
+
+
+@pytest.mark.parametrize("verb", ["on_duty", "due", "gaps", "summaries", "released"])
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), ZeroDivisionError()], ids=repr)
+def test_whatever_fails_it_tries_again_and_says_so_once_a_minute(world, caplog, verb, error):
+    world.park(1)
+    world.move(0)
+    keeper = world.keeper()
+    fine, failing = getattr(world.lanes, verb), [True]
+
+    def fails(*arguments, **options):
+        if failing:
+            raise error
+        return fine(*arguments, **options)
+
+    setattr(world.lanes, verb, fails)
+    with caplog.at_level(logging.ERROR, "angzarr.ordering"):
+        for _ in range(3):
+            assert keeper.turn() == EVERY
+    assert [line[:14] for line in caplog.messages] == ["lanes_not_kept"]
+    failing.clear()
+    world.clock.sleep(max(LEASE, LOOK_EVERY))
+    keeper.turn()
+    assert (set(world.published), world.waiting()) == ({"r1-1"}, [])
+    assert world.observed
+
+
+# -- duty --------------------------------------------------------------------------------------
+
+
+def test_one_of_several_is_on_duty_until_it_says_no_more(world):
+    first, second = world.keeper("a"), world.keeper("b")
+    for keeper in (first, second):
+        keeper.turn()
+    assert len(world.observed) == 1
+    world.park(1)
+    world.move(0)
+    second.turn()
+    assert world.published == []
+    world.clock.sleep(TENURE)
+    second.turn()
+    assert world.published == ["r1-1"]
+    assert first.turn() == EVERY
+    assert len(world.observed) == 2
+
+
+def test_a_keeper_of_other_handlers_is_on_duty_beside_it(world):
+    world.keeper("a").turn()
+    world.park(1, handler="other")
+    world.move(0, handler="other")
+    world.keeper("b", ["other"]).turn()
+    assert world.published == ["r1-1"]
+
+
+def test_it_closes_what_it_opened_when_it_leaves(world):
+    world.keeper().leave()
+    assert world.closed == 1
+
+
+# -- what is missing ---------------------------------------------------------------------------
+
+
+def test_a_gap_is_no_gap_before_its_time(world):
+    world.park(1)
+    world.clock.sleep(GAP_AFTER)
+    keeper = world.keeper()
+    keeper.turn()
+    assert world.healed == []
+    world.clock.sleep(LOOK_EVERY)
+    keeper.turn()
+    assert world.healed == [("r1", 0)]
+
+
+def missing(world, *roots):
+    for root in roots or ("r1",):
+        world.park(3, root)
+    world.clock.sleep(GAP_AFTER * 2)
+    return world.keeper()
+
+
+def test_what_the_books_have_is_sent_once_each_time_that_it_is_due(world, caplog):
+    world.in_books = 3
+    keeper = missing(world)
+    for _ in range(int(GAP_AFTER / LOOK_EVERY)):
+        keeper.turn()
+        world.clock.sleep(LOOK_EVERY)
+    assert world.healed == [("r1", 0)]
+    keeper.turn()
+    keeper.turn()
+    assert world.healed == [("r1", 0)] * 2
+    assert "gap_mended: sent 3 events again from sequence 0 of order/r1 for h" in caplog.text
+    assert world.facts.read() == []
+
+
+def test_what_nobody_has_is_reported_and_one_fact_however_often_it_is_found(world, caplog):
+    keeper = missing(world)
+    for _ in range(3):
+        keeper.turn()
+        world.clock.sleep(GAP_AFTER)
+    assert len(world.healed) == 3
+    (fact,) = world.facts.read()
+    assert (fact.subtype, fact.entity_id, fact.tool_id) == ("sequence_gap", "r1", "h")
+    assert fact.data == {
+        "domain": "order", "edition": "", "missing": 0, "waiting": 1, "first_waiting": 3,
+    }  # fmt: skip
+    lines = [line for line in caplog.messages if line.startswith("gap: ")]
+    assert len(lines) == 3
+    assert "the event of sequence 0 of order/r1 for h is missing, and 1 later ones wait" in lines[0]
+
+
+def test_a_letter_is_no_gap_and_a_retry_is_one_when_it_is_overdue(world):
+    early = replace(world.lanes.waiting(HANDLER)[0]) if world.waiting() else None
+    assert early is None
+    world.park(2, "lettered")
+    world.park(2, "retrying")
+    at = world.clock.now()
+    known = {"since": at, "event_id": "e0", "event_type": "Placed", "sequence": 0}
+    world.lanes.note(Waiting(lane=lane("lettered"), why=Why.DEAD_LETTER, letter_id="l", **known))
+    due_at = at + 2 * GAP_AFTER
+    world.lanes.note(Waiting(lane=lane("retrying"), why=Why.RETRYING, due_at=due_at, **known))
+    keeper = world.keeper()
+    world.clock.sleep(2 * GAP_AFTER)
+    keeper.turn()
+    assert world.healed == []
+    world.clock.sleep(2 * GAP_AFTER)
+    keeper.turn()
+    assert world.healed == [("retrying", 0)]
+
+
+def test_a_gap_that_cannot_be_looked_up_keeps_no_other(world, caplog):
+    world.broken["r1"] = DecodeError("a book that nobody can read")
+    keeper = missing(world, "r1", "r2")
+    assert keeper.turn() == EVERY
+    assert world.healed == [("r2", 0)]
+    assert "a book that nobody can read" in caplog.text
+    assert world.observed
+
+
+def test_gaps_that_nobody_mends_keep_no_later_one(world):
+    roots = [f"r{number:03}" for number in range(BATCH + 1)]
+    keeper = missing(world, *roots)
+    for _ in range(2):
+        keeper.turn()
+        world.clock.sleep(LOOK_EVERY)
+    assert sorted(world.healed) == [(root, 0) for root in roots]
+
+
+def test_what_waits_is_counted_each_time_that_it_looks(world):
+    keeper = missing(world)
+    keeper.turn()
+    keeper.turn()
+    ((summaries, gaps),) = world.observed
+    assert summaries == [Summary(HANDLER, 1, 1, 0, summaries[0].oldest)]
+    assert [gap.missing for gap in gaps] == [0]
