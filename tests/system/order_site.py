@@ -50,12 +50,8 @@ class OrderSite(Site):
         """Give workers that begin together, when all are ready."""
         said = len(self.text())
         with ExitStack() as stack:
-            begun = [
-                stack.enter_context(self.begun_worker(**environment)) for _ in range(number)
-            ]
-            wait_for(
-                lambda: self.text()[said:].count(" ready.") >= number, 60, "all to be ready"
-            )
+            begun = [stack.enter_context(self.begun_worker(**environment)) for _ in range(number)]
+            wait_for(lambda: self.text()[said:].count(" ready.") >= number, 60, "all to be ready")
             yield begun
 
     # -- events ----------------------------------------------------------------------------------

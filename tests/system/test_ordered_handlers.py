@@ -38,7 +38,9 @@ def site(request, tmp_path, monkeypatch, unique_name, postgresql_url):
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("site", "roots"), [("redis", 40), ("amqp", 40), ("sqs", 12)], indirect=["site"])
+@pytest.mark.parametrize(
+    ("site", "roots"), [("redis", 40), ("amqp", 40), ("sqs", 12)], indirect=["site"]
+)
 def test_many_workers_keep_the_order_of_every_aggregate(site, roots):
     roots = [f"a{number}" for number in range(roots)]
     mixed = interleaved(roots, EVENTS, seed=7)
@@ -68,7 +70,7 @@ def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(s
     roots = [f"a{number}" for number in range(30)]
     failing = {f"f{number}": number % 4 + 1 for number in range(FAILING)}
     mixed = interleaved([*roots, *failing], EVENTS, seed=11)
-    fates = {(root, n): "give up" for root, n in failing.items()}
+    fates = dict.fromkeys(failing.items(), "give up")
     with site.workers(2, ORDER_POINTS=",".join(POINTS), ORDER_DEATHS=str(DEATHS), ORDER_HASTE="1"):
         site.publish(*(site.entry(root, n, fates.get((root, n), "fine")) for root, n in mixed))
         letters = {}
@@ -105,6 +107,7 @@ def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
     everything = {root: list(range(EVENTS)) for root in roots}
     environment = {"ORDER_HASTE": "1", "ORDER_LEASE": "2"}
     with ExitStack() as stack:
+
         def begin():
             return stack.enter_context(site.begun_worker(**environment))
 
