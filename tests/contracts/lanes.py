@@ -21,6 +21,7 @@ from angzarr.ordering.lane import (
     Place,
     Ready,
     Summary,
+    Taken,
 )
 from angzarr.projections.checkpoint import Checkpoint, Checkpoints
 from contracts import lanes_model
@@ -173,6 +174,14 @@ class LanesContract:
         lanes.released(early_of(lane, 3))
         lanes.move(step_of(lane, 3))
         assert lanes.summaries([lane.handler]) == [Summary(lane.handler, 0, 0, 0, None)]
+
+    def test_another_event_at_the_same_place_is_not_parked(self, lanes, lane):
+        first = early_of(lane, 2)
+        lanes.park(first, MANY)
+        assert lanes.park(replace(first, event_id="another", text="x"), MANY) == Taken(
+            first.event_id
+        )
+        assert lanes.waiting(lane.handler) == [first]
 
     def test_no_more_than_so_many_are_parked_in_a_lane(self, lanes, lane):
         lanes.note(letter_of(lane, 0))

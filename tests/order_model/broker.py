@@ -97,8 +97,8 @@ class Process:
         if verb not in self._points:
             return found
 
-        def call(*args):
-            answer = found(*args)
+        def call(*args, **options):
+            answer = found(*args, **options)
             self._dying(self._points[verb])
             return answer
 

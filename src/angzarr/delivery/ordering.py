@@ -33,7 +33,7 @@ from angzarr.errors import DecodeError
 from angzarr.events.event import Event
 from angzarr.events.headers import from_headers, skip_of
 from angzarr.events.message import Message
-from angzarr.ordering.lane import Full, Lanes, Moved, Place, Ready, Step, Waiting, Why
+from angzarr.ordering.lane import Full, Lanes, Moved, Place, Ready, Step, Taken, Waiting, Why
 from angzarr.ordering.order import Order, lane_of
 from angzarr.seldom import Seldom
 
@@ -130,6 +130,9 @@ class Ordering:
             case Full(parked=count):
                 self._tell_full(parked.turn.step, count)
                 return FULL_WAIT
+            case Taken(event_id=other):
+                self._tell_taken(parked.turn.step, other)
+                return FULL_WAIT
             case _:
                 return None
 
@@ -215,4 +218,12 @@ class Ordering:
                 "lane_full: %d events of %s wait for %s; further ones come again every %s. See"
                 " `angzarr projection show %s`",
                 count, step.lane.address, step.lane.handler, FULL_WAIT, step.lane.handler,
+            )  # fmt: skip
+
+    def _tell_taken(self, step: Step, other: str) -> None:
+        if self.seldom.now(f"{step.lane.handler} {step.lane.address} {step.sequence}"):
+            _log.error(
+                "sequence_taken: event %s says sequence %d of %s, as event %s does that came first;"
+                " only one of them can be handled by %s. See that publishers number events once",
+                step.event_id, step.sequence, step.lane.address, other, step.lane.handler,
             )  # fmt: skip

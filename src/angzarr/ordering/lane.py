@@ -98,7 +98,13 @@ class Full(NamedTuple):
     parked: int
 
 
-ParkAnswer: TypeAlias = Parked | Ready | Full
+class Taken(NamedTuple):
+    """Nothing is kept: another event, with the id `event_id`, is parked at the same place."""
+
+    event_id: str
+
+
+ParkAnswer: TypeAlias = Parked | Ready | Full | Taken
 
 
 class Moved(NamedTuple):
@@ -171,7 +177,7 @@ class Lanes(Protocol):
         """Keep an EARLY event, unless the lane has come to its place meanwhile or *most* are kept.
 
         Whoever moves the lane to that place sees what is kept here. An event that is parked already
-        is replaced, and counts once.
+        is replaced, and counts once; another event at its place is not.
         """
 
     @abstractmethod

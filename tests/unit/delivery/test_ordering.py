@@ -502,3 +502,15 @@ def test_a_move_that_was_not_heard_of_finds_the_successor_again(ordered):
 def test_moved_says_what_waits(moving):
     moving.take(1)
     assert isinstance(moving.take(0).moved, Moved)
+
+
+def test_a_second_event_of_the_same_sequence_comes_again_and_the_log_names_both(ordered, caplog):
+    ordered.take(10)
+    with caplog.at_level(logging.ERROR, "angzarr.ordering"):
+        assert isinstance(ordered.take(10, event_id="other"), Parked)
+    assert ordered.waiting()[10].event_id == "e10"
+    (line,) = caplog.messages
+    assert line.startswith("sequence_taken: event other says sequence 10")
+    assert "e10" in line
+    ((_, at),) = ordered.world.journal.copies
+    assert at - ordered.world.clock.now() == FULL_WAIT

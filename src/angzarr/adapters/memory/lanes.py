@@ -27,6 +27,7 @@ from angzarr.ordering.lane import (
     Ready,
     Step,
     Summary,
+    Taken,
     Waiting,
     Why,
     replaces,
@@ -125,6 +126,8 @@ class MemoryLanes(Lanes):
                 return Ready(place.next_sequence)
             row = self._rows.get(_key(early.lane)) or _Row(early.lane, early.lane.first)
             there = row.parked_at(early.sequence)
+            if there is not None and there.event_id != early.event_id:
+                return Taken(there.event_id)
             if there is not None:
                 early = replace(early, since=min(there.since, early.since))
             elif (parked := len(row.early())) >= most:

@@ -29,6 +29,7 @@ from angzarr.ordering.lane import (
     Parked,
     Place,
     Ready,
+    Taken,
     Waiting,
     Why,
     replaces,
@@ -50,7 +51,10 @@ def park(connection: Connection, moving: LaneMoving, early: Waiting, most: int) 
     if place.next_sequence >= early.sequence:
         return Ready(place.next_sequence)
     there = waits_at(connection, lane, early.sequence)
-    if there is None or there.why is not Why.EARLY:
+    if there is not None and there.why is Why.EARLY:
+        if there.event_id != early.event_id:
+            return Taken(there.event_id)
+    else:
         parked = _parked(connection, lane) if place.waiting >= most else 0
         if parked >= most:
             return Full(parked)

@@ -64,8 +64,7 @@ class World:
 
     def sent(self):
         return [
-            (one.headers["angzarr-root"], one.headers["angzarr-sequence"])
-            for one in self.published
+            (one.headers["angzarr-root"], one.headers["angzarr-sequence"]) for one in self.published
         ]
 
 
