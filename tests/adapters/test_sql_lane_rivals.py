@@ -108,7 +108,7 @@ def test_who_parks_while_the_lane_is_moved_there_is_told(lanes, lane, at, moving
 
 def test_who_moves_while_its_event_is_noted_forgets_it(lanes, lane, at, moving, amid):
     with amid(lambda: lanes.move(step_of(lane, at))) as (connection, answers):
-        lane_waiting.note(connection, moving, letter_of(lane, at))
+        lane_waiting.note(connection, moving, letter_of(lane, at), claimed=True)
     assert answers == [Moved(None)]
     assert lanes.look(lane) == Place(at + 1)
 
