@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import socket
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from celery import signals
 
-from angzarr import checks, fleet_wiring, forks, wiring
-from angzarr.adapters.celery import decompression, safety
-from angzarr.adapters.celery.amqp_queues import check_queues
+from angzarr import forks, wiring
+from angzarr.adapters.celery import safety
 from angzarr.adapters.celery.dropped import DroppedStep
 from angzarr.adapters.celery.held_domains import HeldDomains
-from angzarr.adapters.celery.moving import MoverThread
-from angzarr.adapters.celery.publisher import LonePublisher, transport_of
-from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.shutdown import ShutdownStep
 from angzarr.adapters.celery.task import RoadTask
@@ -40,26 +34,22 @@ from angzarr.delivery.holding import Holding
 from angzarr.delivery.hooks import Hook
 from angzarr.delivery.in_place import InPlace
 from angzarr.delivery.road import Road
-from angzarr.delivery.salvage import damaged
-from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
-from angzarr.events.message import Message
 from angzarr.facts import FactLog
 from angzarr.flow import guard_of, open_flow
-from angzarr.ordered import Ordered
 from angzarr.ordering_wiring import open_ordering
 from angzarr.per_process import OncePerProcess
 from angzarr.projecting import Projecting
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards, keyed
-from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.resilience.tenure import Tenure
 from angzarr.settings import Settings, load
 from angzarr.turn_thread import TurnThread
+from angzarr.working import Working
 
 
-class Angzarr(Ordered, Projecting):
+class Angzarr(Working, Projecting):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
@@ -145,21 +135,6 @@ class Angzarr(Ordered, Projecting):
         return self._road.get()
 
     @property
-    def claims(self) -> wiring.Claims:
-        """Where this process claims events; its road and its lease share it."""
-        return self._claims.get()
-
-    @property
-    def tenure(self) -> Tenure:
-        """Until when this process may rely on the lease of its worker."""
-        return self._tenure.get()
-
-    @property
-    def schedule(self) -> OpenSchedule:
-        """Where this process lets messages wait, and moves them on from."""
-        return self._schedule.get()
-
-    @property
     def facts(self) -> FactLog:
         """Where this process appends facts that belong to no delivery."""
         return self._facts.get()
@@ -192,10 +167,6 @@ class Angzarr(Ordered, Projecting):
             domains=self.held_domains.now(),
         ).why
 
-    def bury(self, message: Message, error: Exception, code: str) -> None:
-        """Make a dead letter of *message*, which cannot run; raises what is away."""
-        self._salvage.get().take(message, error, code)
-
     @property
     def settlement(self) -> Settlement:
         """What settles in a worker's parent process what no child will."""
@@ -211,104 +182,3 @@ class Angzarr(Ordered, Projecting):
         in_place = InPlace(judge=build_judge(self, SystemClock()), stopping=self.stopping)
         log, breaker = wiring.bound_logger(), partial(guard_of, self, handler)
         return run_eagerly(handler, in_place, self.undos, headers, args, kwargs, log, breaker)
-
-    # -- a worker's life ---------------------------------------------------------------------
-
-    @cached_property
-    def owner(self) -> str:
-        """The name of this process tree in claims; made anew by every worker process."""
-        return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
-
-    def owner_lease(self) -> str:
-        """Return the key of this process tree's lease in Redis, which its messages hang on too."""
-        return owner_lease_key(self.settings.prefix, self.owner)
-
-    def check_worker(self, pool: str, limits: Sequence[float | None] = ()) -> None:
-        """Refuse to start where messages would be lost; raises ConfigurationError.
-
-        Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
-        """
-        self.finalize(auto=True)
-        decompression.bound()
-        safety.check(self, transport_of(self))
-        safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
-        checks.check_servers(self)
-        check_queues(self)
-        self.check_escalations()
-        self.check_books()
-        self.check_ordering()
-        self.held_domains.begin(list(self.handlers.domains()))
-
-    def _is_async(self, task: Any) -> bool:
-        handler = self.handlers.get(task.name)
-        return handler is not None and handler.is_async
-
-    def begin_work(self, pool: str = "") -> None:
-        """Take the owner lease, before the pool starts; raises ConfigurationError for its store.
-
-        The fleet is told that this worker runs, on a *pool* of this name.
-        """
-        self.stopping.reset()
-        membership = fleet_wiring.membership(self, pool)
-        self._lease = LeaseKeeper(self.tenure, self.owner, self.claims.sweep, membership)
-        self._lease.start(self.stopping)
-        checks.check_store(self.settings, self.broker_url)  # it may have been away before
-        mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
-        forwarder = self.open_forwarder_thread()
-        keeper = self.open_keeper_thread(self._take_unreadable)
-        others = (forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper)
-        self._threads = [mover, *(thread for thread in others if thread is not None)]
-        for thread in self._threads:
-            thread.start()
-
-    def _take_unreadable(self, raw: bytes, error: Exception) -> None:
-        self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
-
-    @cached_property
-    def riding(self) -> Riding | None:
-        """What claims a fetch at once, where broker and claim store are one Redis (4)."""
-        claims = self.claims
-        if claims.make_ending is None:
-            return None
-        return Riding(self.handlers, claims.store, self.tenure, self.owner, claims.make_ending)
-
-    def board(self, messages: Sequence[Any]) -> None:
-        """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""
-        if self._lease is not None and self.riding is not None:
-            self.riding.board(messages)
-
-    def stop_settling(self, patience: float = 0.0) -> None:
-        """Settle what is due, then nothing more; what is unfinished goes back to the broker."""
-        if (made := self._settlement.forget()) is not None:
-            made.close(patience)
-
-    def end_work(self) -> None:
-        """End the owner lease; for tests and embedded workers, a process does it when it exits."""
-        self.stop_settling()
-        if self._threads:
-            for thread in self._threads:
-                thread.end()
-            self._threads = []
-            self.schedule.close()
-        if self._lease is not None:
-            self._lease.end()
-            self._lease = None
-        self._close_road()
-        self._claims.forget()
-        self._tenure.forget()
-        for made in ("owner", "riding"):
-            self.__dict__.pop(made, None)
-
-    def close(self) -> None:
-        """Close what this process opened, Celery's and ours; what is used again opens again."""
-        self._close_road()
-        super().close()
-
-    def _close_road(self, **_signal: Any) -> None:
-        closed = (
-            self._road, self._chains, self._salvage, self._flow, self._facts, self._poster,
-            self._ordering,
-        )  # fmt: skip
-        for made in (kept.forget() for kept in closed):
-            if made is not None:
-                made.close()
