@@ -21,7 +21,8 @@ from sqlalchemy import (
     literal,
     select,
 )
-from sqlalchemy.exc import DBAPIError
+
+from angzarr.adapters.sql.raw import raw
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -74,25 +75,19 @@ def as_table(
 def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Send *rows* as one stream: no statement, no plan and no answer for each."""
     dialect, names = connection.dialect, list(rows[0])
-    quote, error_of = dialect.identifier_preparer.quote, dialect.loaded_dbapi.Error
+    quote = dialect.identifier_preparer.quote
     columns = ", ".join(map(quote, names))
     statement = f"COPY {quote(table.name)} ({columns}) FROM STDIN (FORMAT BINARY)"
     writers = [(name, _writer(table, name, dialect)) for name in names]
-    lent: Any = connection.connection.dbapi_connection
-    try:
-        with lent.cursor() as cursor, cursor.copy(statement) as stream:
-            stream.set_types([_type_of(table, name, dialect) for name in names])
-            for row in rows:
-                stream.write_row(
-                    [write(row[name]) if write else row[name] for name, write in writers]
-                )
-    except error_of as error:
-        gone = bool(lent.closed)
-        if gone:
-            connection.invalidate(error)
-        raise DBAPIError.instance(
-            statement, None, error, error_of, connection_invalidated=gone, dialect=dialect
-        ) from error
+    types = [_type_of(table, name, dialect) for name in names]
+    with (
+        raw(connection, statement) as lent,
+        lent.cursor() as cursor,
+        cursor.copy(statement) as stream,
+    ):
+        stream.set_types(types)
+        for row in rows:
+            stream.write_row([write(row[name]) if write else row[name] for name, write in writers])
 
 
 def _type_of(table: Table, name: str, dialect: Dialect) -> str:
