@@ -66,14 +66,14 @@ def test_a_move_and_its_count_are_one_round_trip(lanes, lane, proxy):
     assert len(trips) == 2
 
 
-def test_a_run_costs_its_begin_its_move_and_its_commit(lanes, lane, proxy):
+def test_a_run_costs_its_begin_its_gate_its_move_and_its_commit(lanes, lane, proxy):
     with proxy.counted() as trips:
         assert lanes.run(step_of(lane, WARM), lambda _: None) == Moved(None)
-    assert len(trips) == 3
+    assert len(trips) == 4
     question = text("SELECT 1")
     with proxy.counted() as trips:
         lanes.run(step_of(lane, WARM + 1), lambda connection: connection.execute(question))
-    assert len(trips) == 4
+    assert len(trips) == 5
 
 
 def test_the_count_is_the_last_that_is_written_before_the_commit(lanes, lane, engine):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
+from angzarr.adapters.sql import lane_gate
 from angzarr.adapters.sql.engine import address, rolled_back, told_as
 from angzarr.adapters.sql.remedy import told
 from angzarr.errors import ConfigurationError, StoreUnavailable
@@ -38,14 +39,18 @@ def run(
     engine: Engine,
     work: Callable[[Connection], object],
     move: Callable[[Connection], Moved | Elsewhere],
+    handler: str,
 ) -> Moved | Elsewhere:
     """Run *work* and *move* in one transaction, which counts only if the lane moved.
 
-    Raises what *work* raises, and StoreUnavailable where the database is away: if it was lost amid
-    the COMMIT nobody can tell whether that was done, but the lane can when it is there again.
+    It waits while somebody replaces the read model of *handler*. Raises what *work* raises, and
+    StoreUnavailable where the database is away: if it was lost amid the COMMIT nobody can tell
+    whether that was done, but the lane can when it is there again.
     """
     try:
         with transaction(engine) as connection:
+            with told_as(StoreUnavailable, engine):
+                lane_gate.enter(connection, handler)
             work(connection)
             with ours(connection):
                 answer = move(connection)

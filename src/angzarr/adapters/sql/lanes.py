@@ -79,8 +79,8 @@ class SqlLanes(Lanes):
     def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
         """Run *work* with a Connection, and move past *step* in its transaction."""
         self._prepare()
-        move = self._moving.move
-        return lane_running.run(self._engine, work, lambda connection: move(connection, step))
+        move, handler = self._moving.move, step.lane.handler
+        return lane_running.run(self._engine, work, lambda c: move(c, step), handler)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
