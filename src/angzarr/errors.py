@@ -25,6 +25,7 @@ AngzarrError
 │   ├── CommandAbortedError         stale, and refused for good
 │   ├── ChainTooDeep                events and commands that answer each other in a circle
 │   └── NotAnEvent                  what a method answered with is no event, and nothing else either
+├── RebuildError                    a rebuild that cannot go on; what it has done is kept
 ├── DecodeError                     bytes that are not what they claim to be
 │   └── BookUnreadable              an event or a snapshot of a book does not fit its type
 ├── PayloadGone                     not in the payload store: in vain however often it is fetched
@@ -178,6 +179,10 @@ class PayloadStoreUnavailable(Unavailable):
 
 class PayloadsBusy(PayloadStoreUnavailable):
     """So many payloads are open for people at once that this one must wait."""
+
+
+class RebuildError(AngzarrError):
+    """A rebuild of a projection that cannot begin or go on; what it has done so far is kept."""
 
 
 class DecodeError(AngzarrError):
