@@ -1,0 +1,259 @@
+"""Green spaces in SQL: batches of events and their places, one transaction each (spec P4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import IntegrityError
+
+from angzarr.adapters.sql import green_copying, green_lanes, green_progress, green_saying
+from angzarr.adapters.sql.engine import told_as
+from angzarr.adapters.sql.green_places import places, put_places
+from angzarr.adapters.sql.green_postgresql import PostgresqlSpace
+from angzarr.adapters.sql.green_space import Layout, Space
+from angzarr.adapters.sql.green_sqlite import SqliteSpace
+from angzarr.adapters.sql.green_tables import angzarr_rebuild_places
+from angzarr.adapters.sql.green_trouble import is_busy, is_trouble
+from angzarr.aggregates.book import Address
+from angzarr.aggregates.event_store import Head
+from angzarr.clock import Clock
+from angzarr.errors import RebuildError, StoreUnavailable
+from angzarr.events.event import Event
+from angzarr.projections.green import (
+    Ahead,
+    Applied,
+    Broken,
+    Busy,
+    Compared,
+    Failure,
+    Fill,
+    Green,
+    Plan,
+    Progress,
+    SwitchedOver,
+)
+from angzarr.projections.rebuild_reading import head_after, head_of
+
+#: Handles an event by what it writes to a connection.
+Work: TypeAlias = Callable[[Event, Any], object]
+
+
+_Answer = TypeVar("_Answer")
+
+
+class _Undone(Exception):
+    """Rolls a batch back; says why."""
+
+    def __init__(self, broken: Broken) -> None:
+        super().__init__(broken)
+        self.broken = broken
+
+
+class SqlGreen(Green):
+    """The space of *plan* in *engine*'s database, where the tables of lanes are, for *work*."""
+
+    #: Whether batches write to the live tables.
+    live = False
+
+    def __init__(self, engine: Engine, plan: Plan, work: Work, clock: Clock) -> None:
+        self.plan = plan
+        self.clock = clock
+        self._engine = engine
+        self._work = work
+        kind = PostgresqlSpace if engine.dialect.name == "postgresql" else SqliteSpace
+        self.space: Space = kind(engine, plan)
+        self._layouts: Sequence[Layout] = ()
+        self._watched = bool(plan.tables)
+        self._entered = False
+
+    def begin(self) -> Progress:
+        """Make the space, or take it up."""
+        space, plan = self.space, self.plan
+        with self._told():
+            self._enter()
+            space.exclusive(on=self.live)
+            with space.connection.begin():
+                self._layouts = space.layouts()
+                fingerprint = green_progress.fingerprint_of(plan, self._layouts)
+                resumed = space.exists()
+                if not resumed:
+                    self.make(fingerprint)
+            space.aim()
+            with space.connection.begin():
+                found, progress = green_progress.progress_of(space.connection, resumed=resumed)
+        if found != fingerprint:
+            raise RebuildError(green_saying.another(plan))
+        return progress
+
+    def apply(self, events: Sequence[Event], cursor: Head | None, /) -> Applied | Broken:
+        """Handle *events*, but those before their places."""
+        addresses = {head_of(event).address for event in events}
+        try:
+            with self._transaction():
+                known = self.where(addresses)
+                applied = list(self._handled(events, known))
+                moved = {head_of(event).address for event in applied}
+                self._check_stray(self.space.strays() if self._watched else "")
+                self.note(applied, {one: known[one] for one in moved}, cursor)
+                return Applied(len(applied))
+        except _Undone as undone:
+            self._check_stray(self.space.denied())
+            return undone.broken
+
+    def pass_by(self, event: Event, cursor: Head | None, failure: Failure | None, /) -> None:
+        """Note where the scan is, and what became of *event*."""
+        with self._transaction() as connection:
+            if failure is None:
+                address, following = head_after(event)
+                self.note([event], {address: following}, cursor)
+            else:
+                green_progress.fail(connection, failure)
+                self.stay(failure)
+                self.note([], {}, cursor)
+
+    def forgive(self) -> None:
+        """Forget all failures."""
+        with self._transaction() as connection:
+            green_progress.forgive(connection)
+
+    def places(self, addresses: Sequence[Address], /) -> Mapping[Address, int]:
+        """Return the next sequences of *addresses*."""
+        with self._transaction():
+            return self.where(addresses)
+
+    def switch_over(self, fill: Fill, /, *, force: bool) -> SwitchedOver | Busy:
+        """Replace the live rows, lanes and checkpoint, and remove the space."""
+
+        def step(connection: Connection) -> SwitchedOver:
+            fill(green_lanes.lanes_ahead(connection, self.plan))
+            _, done = green_progress.progress_of(connection, resumed=True)
+            unknown = green_lanes.lanes_ahead(connection, self.plan)
+            if unknown and not force:
+                raise RebuildError(green_saying.unknown(self.plan, unknown))
+            self.space.writable(on=True)
+            green_copying.copy(self.space, self._layouts)
+            now = self.clock.now()
+            green_lanes.set_lanes(connection, self.plan, now)
+            green_lanes.set_checkpoint(connection, self.plan, now)
+            self.space.remove()
+            return SwitchedOver(done.events, done.failures)
+
+        answer = self.alone(step)
+        if isinstance(answer, SwitchedOver):
+            self.space.removed()
+        return answer
+
+    def compare(self, fill: Fill, /) -> Compared | Ahead | Busy:
+        """Compare by digests, while nobody writes."""
+
+        def step(connection: Connection) -> Compared | Ahead:
+            fill(green_lanes.lanes_ahead(connection, self.plan))
+            if pending := green_lanes.events_ahead(connection, self.plan):
+                return Ahead(pending)
+            return green_copying.compare_tables(self.space, self._layouts)
+
+        return self.alone(step)
+
+    def abandon(self) -> bool:
+        """Remove the space, if nobody has it in hand."""
+        with self._told():
+            self._enter()
+            with self.space.connection.begin():
+                there = self.space.exists()
+                if there:
+                    self.space.remove()
+            self.space.removed()
+        return there
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self.space.close()
+
+    # -- what is different for a rebuild in place --------------------------------------------
+
+    def make(self, fingerprint: str) -> None:
+        """Make the space, in the transaction of `begin`."""
+        self.space.make()
+        green_progress.start(self.space.connection, fingerprint, self.clock.now())
+
+    def enter_batch(self) -> None:
+        """Do what comes first in the transaction of a batch."""
+
+    def where(self, addresses: Iterable[Address]) -> dict[Address, int]:
+        """Return the next sequences of *addresses*, those that have one."""
+        return places(self.space.connection, addresses, angzarr_rebuild_places)
+
+    def stay(self, failure: Failure) -> None:
+        """Write that an aggregate is at its failure, also where nothing of it came before."""
+        put_places(self.space.connection, {failure.address: failure.sequence})
+
+    def note(
+        self, events: Sequence[Event], following: Mapping[Address, int], cursor: Head | None
+    ) -> None:
+        """Write in the transaction of a batch how far it came."""
+        put_places(self.space.connection, following)
+        green_progress.note(self.space.connection, events, cursor)
+
+    # -- transactions ------------------------------------------------------------------------
+
+    def _handled(self, events: Sequence[Event], known: dict[Address, int]) -> Iterator[Event]:
+        """Handle *events* and yield each; *known* is moved along. Raises _Undone."""
+        connection, first = self.space.connection, self.plan.first
+        for index, event in enumerate(events):
+            address, sequence = head_of(event)
+            if sequence < known.get(address, first):
+                continue
+            try:
+                self._work(event, connection)
+            except Exception as error:
+                if is_trouble(error):
+                    raise
+                raise _Undone(Broken(index, error)) from error
+            known[address] = sequence + 1
+            yield event
+
+    def _enter(self) -> None:
+        if not self._entered:
+            self.space.enter()
+            self._entered = True
+
+    def _check_stray(self, table: str) -> None:
+        if table:
+            raise RebuildError(green_saying.stray(self.plan, table))
+
+    def alone(self, step: Callable[[Connection], _Answer]) -> _Answer | Busy:
+        """Run *step* in a transaction during which nobody else writes to the live tables."""
+        space = self.space
+        space.exclusive(on=True)
+        try:
+            with self._told(), space.connection.begin():
+                space.lock([one.name for one in self._layouts])
+                return step(space.connection)
+        except IntegrityError as error:
+            raise RebuildError(green_saying.unfit(self.plan, error)) from error
+        except StoreUnavailable as away:
+            if not is_busy(away.__cause__ or away):
+                raise
+            self._watched = False  # counts of what was undone may linger
+            return Busy(str(away))
+        finally:
+            space.exclusive(on=self.live)
+            space.writable(on=not self.plan.tables)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Begin a transaction, or a part of the one of `alone`."""
+        connection = self.space.connection
+        amid = connection.in_transaction()
+        with self._told(), connection.begin_nested() if amid else connection.begin():
+            if not amid:
+                self.enter_batch()
+            yield connection
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        with told_as(StoreUnavailable, self._engine):
+            yield

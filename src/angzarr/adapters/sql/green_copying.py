@@ -1,0 +1,38 @@
+"""The rows of a switch-over: the green ones replace the live ones, or are compared with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from angzarr.adapters.sql.green_digest import digest
+from angzarr.adapters.sql.green_space import Layout, Space
+from angzarr.projections.green import Compared
+
+
+def copy(space: Space, layouts: Sequence[Layout]) -> None:
+    """Replace the rows of the live tables by those of the green ones."""
+    for one in reversed(layouts):
+        space.run(f"DELETE FROM {space.live(one.name)}")  # noqa: S608 - quoted
+    overriding = " OVERRIDING SYSTEM VALUE" if space.connection.dialect.name == "postgresql" else ""
+    for one in layouts:
+        columns = ", ".join(map(space.quoted, one.columns))
+        space.run(
+            f"INSERT INTO {space.live(one.name)} ({columns}){overriding}"  # noqa: S608 - quoted
+            f" SELECT {columns} FROM {space.green(one.name)}"
+        )
+        space.renumber(one)
+    for one in layouts:
+        space.check(one)
+
+
+def compare_tables(space: Space, layouts: Sequence[Layout]) -> Compared:
+    """Compare the rows of the live tables with those of the green ones."""
+    differing, rows = {}, 0
+    for one in layouts:
+        columns = [space.quoted(name) for name in one.columns if name not in one.numbered]
+        live = digest(space.connection, space.live(one.name), columns)
+        green = digest(space.connection, space.green(one.name), columns)
+        rows += green.rows
+        if live != green:
+            differing[one.name] = (live.rows, green.rows)
+    return Compared(differing, rows)

@@ -1,0 +1,185 @@
+"""What a switch-over does to the live lanes: places, what waits in them, and the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    Connection,
+    FromClause,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+
+from angzarr.adapters.sql.checkpoint_counting import COUNTED, added, counted_row
+from angzarr.adapters.sql.green_places import insert_of, place_rows
+from angzarr.adapters.sql.green_tables import (
+    angzarr_rebuild_failures,
+    angzarr_rebuild_places,
+    angzarr_rebuild_types,
+)
+from angzarr.adapters.sql.lane_rows import AT_ONCE, name_key
+from angzarr.adapters.sql.lane_tables import (
+    ordering_lanes,
+    ordering_waiting,
+    projection_checkpoints,
+)
+from angzarr.aggregates.book import Address
+from angzarr.events.event import Event
+from angzarr.ordering.lane import Lane, Step, Why
+from angzarr.projections.green import Behind, Plan
+from angzarr.projections.rebuild_reading import head_of
+
+_KEY: Final = Address._fields
+_lanes, _waiting = ordering_lanes.c, ordering_waiting.c
+_places, _failures = angzarr_rebuild_places.c, angzarr_rebuild_failures.c
+_EARLY: Final = _waiting.why == Why.EARLY.value
+
+
+def lanes_ahead(connection: Connection, plan: Plan) -> list[Behind]:
+    """Return the aggregates whose live lanes are further than the space; no stuck ones."""
+    here = func.coalesce(_places.next_sequence, plan.first)
+    wanted = (
+        select(_lanes.domain, _lanes.root, _lanes.edition, here, _lanes.next_sequence)
+        .outerjoin(angzarr_rebuild_places, _same(ordering_lanes, angzarr_rebuild_places))
+        .where(*_of(plan), _lanes.next_sequence > here, ~_stuck(ordering_lanes))
+    )
+    return [Behind(Address(*key), place, end) for *key, place, end in connection.execute(wanted)]
+
+
+def events_ahead(connection: Connection, plan: Plan) -> int:
+    """Count the events that are in the space and that the live lanes have before them."""
+    mine = and_(_same(ordering_lanes, angzarr_rebuild_places), *_of(plan))
+    there = func.coalesce(_lanes.next_sequence, plan.first)
+    wanted = (
+        select(func.coalesce(func.sum(_places.next_sequence - there), 0))
+        .select_from(angzarr_rebuild_places)
+        .outerjoin(ordering_lanes, mine)
+        .where(_places.next_sequence > there)
+    )
+    return int(connection.scalar(wanted) or 0)
+
+
+def set_lanes(connection: Connection, plan: Plan, now: datetime) -> None:
+    """Move the live lanes to where the space is, and settle what waits in them.
+
+    A lane that somebody moved on meanwhile without a run, by a skip, stays there. One whose
+    aggregate is stuck goes back to the event that failed.
+    """
+    _put_lanes(connection, plan, angzarr_rebuild_places, now)
+    settle_waiting(connection, plan)
+
+
+def move_lanes(
+    connection: Connection, plan: Plan, following: Mapping[Address, int], now: datetime
+) -> None:
+    """Move the live lanes of some aggregates on; what is parked there is settled in the end."""
+    if following:
+        _put_lanes(connection, plan, place_rows(connection, following), now)
+
+
+def _put_lanes(connection: Connection, plan: Plan, places: FromClause, now: datetime) -> None:
+    values: dict[str, Any] = {
+        "handler": literal(name_key(plan.handler)),
+        **{name: places.c[name] for name in _KEY},
+        "first_sequence": literal(plan.first),
+        "next_sequence": places.c.next_sequence,
+        "waiting": literal(0),
+        "moved_at": literal(now, _lanes.moved_at.type),
+    }
+    # Without a WHERE SQLite takes the ON of ON CONFLICT for one of a join.
+    given = select(*values.values()).where(literal(1) == 1)
+    row = insert_of(connection)(ordering_lanes).from_select(list(values), given)
+    new = row.excluded.next_sequence
+    onwards = new > _lanes.next_sequence
+    connection.execute(
+        row.on_conflict_do_update(
+            index_elements=[_lanes.handler, *(_lanes[name] for name in _KEY)],
+            set_={"next_sequence": new, "moved_at": row.excluded.moved_at},
+            where=or_(onwards, and_(_stuck(ordering_lanes), new < _lanes.next_sequence)),
+        )
+    )
+
+
+def set_checkpoint(connection: Connection, plan: Plan, now: datetime) -> None:
+    """Let the checkpoint say what is in the space."""
+    types, name = angzarr_rebuild_types.c, name_key(plan.handler)
+    here = projection_checkpoints.c
+    connection.execute(delete(projection_checkpoints).where(here.projection == name))
+    values = {
+        "projection": literal(name),
+        "event_type": types.event_type,
+        "slot": literal(0),
+        "last_event_id": types.last_event_id,
+        "last_event_type": types.last_event_type,
+        "last_processed_at": literal(now, here.last_processed_at.type),
+        "events_processed": types.events,
+    }
+    given = select(*values.values())
+    connection.execute(insert(projection_checkpoints).from_select(list(values), given))
+
+
+def count(connection: Connection, plan: Plan, events: Sequence[Event], now: datetime) -> None:
+    """Count *events* in the live checkpoint."""
+    for event in {one.type: one for one in events}.values():
+        address, sequence = head_of(event)
+        lane = Lane(plan.handler, address, plan.first)
+        step = Step(lane, sequence, event.id, event.type, event.occurred_at, now)
+        number = sum(one.type == event.type for one in events)
+        counted = counted_row(step) | {COUNTED["events_processed"].key: number}
+        connection.execute(
+            added(insert_of(connection)(projection_checkpoints).values(COUNTED)), counted
+        )
+
+
+def settle_waiting(connection: Connection, plan: Plan) -> None:
+    """Forget retries and dead letters that are past, and mark what is parked and has its turn."""
+    name = name_key(plan.handler)
+    held = select(_lanes.next_sequence).where(*_of(plan), _lanes.waiting > 0)
+    connection.execute(held.with_for_update()).all()
+    place = (
+        select(_lanes.next_sequence)
+        .where(_lanes.handler == _waiting.handler, _same(ordering_lanes, ordering_waiting))
+        .scalar_subquery()
+    )
+    mine = [_waiting.handler == name, _waiting.domain.in_(plan.domains)]
+    past = delete(ordering_waiting).where(*mine, ~_EARLY, _waiting.sequence < place)
+    connection.execute(past)
+    come = case(
+        (_waiting.sequence <= place, func.coalesce(_waiting.lent_until, _at_once())), else_=None
+    )
+    connection.execute(update(ordering_waiting).where(*mine, _EARLY).values(lent_until=come))
+    left = (
+        select(func.count())
+        .select_from(ordering_waiting)
+        .where(_lanes.handler == _waiting.handler, _same(ordering_lanes, ordering_waiting))
+        .scalar_subquery()
+    )
+    counted = update(ordering_lanes).where(*_of(plan), _lanes.waiting > 0).values(waiting=left)
+    connection.execute(counted)
+
+
+def _of(plan: Plan) -> list[Any]:
+    return [_lanes.handler == name_key(plan.handler), _lanes.domain.in_(plan.domains)]
+
+
+def _same(one: Any, other: Any) -> Any:
+    return and_(*(one.c[name] == other.c[name] for name in _KEY))
+
+
+def _stuck(table: Any) -> Any:
+    return exists().where(_same(angzarr_rebuild_failures, table))
+
+
+def _at_once() -> Any:
+    return literal(AT_ONCE, _waiting.lent_until.type)

@@ -1,0 +1,522 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url, text
+from tests.adapters import rebuild_world
+from tests.adapters.rebuild_world import Balances, World, Writers
+
+from angzarr.adapters.sql import lane_gate
+from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.aggregates.book import Address
+from angzarr.errors import RebuildError, Skip, StoreUnavailable
+from angzarr.ordering.lane import Lane, Moved, Place, Step, Waiting, Why
+from angzarr.projections.green import Busy
+from angzarr.projections.rebuild import Rebuild, Stopped
+from hand_clock import HandClock
+from polling import wait_until
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'read models.db'}"
+    return request.getfixturevalue("own_database")
+
+
+@pytest.fixture
+def own_database(postgresql_url, unique_name):
+    server = postgresql_url.replace("+psycopg", "")
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{unique_name}"')
+    yield make_url(postgresql_url).set(database=unique_name).render_as_string(hide_password=False)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE "{unique_name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def world(url):
+    world = World(url)
+    world.make()
+    yield world
+    world.close()
+    Balances.bad.clear()
+
+
+def spoil(world):
+    """Let the live read model be wrong."""
+    with world.engine.begin() as connection:
+        connection.execute(text("UPDATE accounts SET balance = balance + 1"))
+        connection.execute(text("DELETE FROM bookings"))
+        connection.execute(text("UPDATE sums SET total = 0"))
+
+
+def test_a_rebuilt_read_model_equals_one_that_has_seen_everything_once(world):
+    world.handle(world.fill(30, 10))
+    right, lanes = world.digest(), world.lane_places()
+    spoil(world)
+    assert world.digest() != right
+    done = world.rebuild(batch=25)
+    assert world.digest() == right
+    assert world.lane_places() == lanes
+    assert done.events == sum(lanes.values())
+
+
+def test_the_space_is_gone_afterwards(world):
+    world.handle(world.fill(3, 3))
+    world.rebuild()
+    with world.green() as green:
+        assert not green.abandon()
+
+
+def test_live_events_keep_arriving_and_none_is_lost_or_counted_twice(world):
+    before = world.fill(60, 10)
+    world.handle(before)
+    spoil(world)
+    with Writers(world) as writers:
+        world.rebuild(batch=20)
+    assert not writers.errors
+    assert writers.events
+    rebuilt, lanes = world.digest(), world.lane_places()
+    # A second world has seen everything once.
+    with world.engine.begin() as connection:
+        Balances(connection).reset()
+    world.lanes.reset(world.handler)
+    world.handle(before)
+    world.handle(sorted(writers.events, key=lambda event: event.sequence))
+    assert world.digest() == rebuilt
+    assert world.lane_places() == lanes
+
+
+def test_a_stopped_rebuild_goes_on_where_it_was(world):
+    world.handle(world.fill(20, 10))
+    right = world.digest()
+    spoil(world)
+    told = []
+    stopped = world.rebuild(batch=10, stop=lambda: len(told) > 3, tell=told.append)
+    assert isinstance(stopped, Stopped)
+    assert 0 < stopped.events < sum(world.lane_places().values())
+    begun = []
+    world.rebuild(begun=begun.append)
+    assert begun[0].resumed
+    assert begun[0].events == stopped.events
+    assert world.digest() == right
+
+
+FAULTS = [
+    "begin:1",
+    "work:1",
+    "work:33",
+    "work:150",
+    "note:2",
+    "note:7",
+    "places:4",
+    "forgive:1",
+    "copy:1",
+    "lanes:1",
+    "checkpoint:1",
+    "remove:1",
+]
+
+
+def killed(world, fault, how="beside"):
+    """Rebuild in a process that kills itself at *fault*; tell whether it came so far."""
+    program = [sys.executable, str(Path(rebuild_world.__file__)), world.url, fault, how]
+    return subprocess.run(program, timeout=100, check=False).returncode == -signal.SIGKILL
+
+
+def test_a_rebuild_that_is_killed_anywhere_goes_on_without_a_trace(world):
+    world.handle(world.fill(25, 12))
+    right, lanes = world.digest(), world.lane_places()
+    spoil(world)
+    kills = 0
+    for fault in FAULTS:
+        kills += killed(world, fault)
+        world.handle(world.append("a-live-one", ("Renamed", None)))
+    assert kills >= 10
+    world.rebuild()
+    lanes["a-live-one"] = len(FAULTS)
+    assert world.digest() == right
+    assert world.lane_places() == lanes
+
+
+def test_a_rebuild_in_place_that_is_killed_anywhere_goes_on(world):
+    world.handle(world.fill(25, 12))
+    right, lanes = world.digest(), world.lane_places()
+    spoil(world)
+    kills = sum(
+        killed(world, fault, "in_place") for fault in ["work:1", "note:4", "note:5", "work:30"]
+    )
+    assert kills == 4
+    world.rebuild(in_place=True)
+    assert world.digest() == right
+    assert world.lane_places() == lanes
+
+
+def test_live_events_during_a_rebuild_in_place_have_their_effects_once(world):
+    before = world.fill(40, 10)
+    world.handle(before)
+    right = sum(event.data for event in before if event.type == "Booked")
+    with Writers(world) as writers:
+        world.rebuild(in_place=True, batch=20)
+    assert not writers.errors
+    right += sum(event.data for event in writers.events if event.type == "Booked")
+    assert world.rows("SELECT total FROM sums") == [(right,)]
+
+
+def test_readers_see_the_old_rows_or_the_new_ones(world):
+    world.handle(world.fill(40, 10))
+    old = world.rows("SELECT sum(balance), count(*) FROM accounts")
+    with world.engine.begin() as connection:
+        connection.execute(text("UPDATE accounts SET balance = balance + 1"))
+    spoiled = world.rows("SELECT sum(balance), count(*) FROM accounts")
+    seen, over = set(), threading.Event()
+
+    def read():
+        while not over.is_set():
+            seen.update(world.rows("SELECT sum(balance), count(*) FROM accounts"))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        world.rebuild(batch=50)
+    finally:
+        over.set()
+        reader.join()
+    assert seen <= {*old, *spoiled}
+    assert spoiled[0] in seen
+    assert world.rows("SELECT sum(balance), count(*) FROM accounts") == old
+
+
+def test_a_failing_event_stops_it_and_what_is_before_is_kept(world):
+    events = world.append("a", ("Opened", None), ("Booked", 3), ("Booked", 666), ("Booked", 4))
+    events += world.append("b", ("Opened", None), ("Booked", 5))
+    world.handle(events)
+    right = world.digest()
+    Balances.bad.add(666)
+    with pytest.raises(RebuildError) as caught:
+        world.rebuild()
+    said = str(caught.value)
+    assert events[2].id in said
+    assert "sequence 2 of account/a" in said
+    assert "ValueError: 666 cannot be booked" in said
+    Balances.bad.clear()
+    begun = []
+    done = world.rebuild(begun=begun.append)
+    assert begun[0].events == 2
+    assert done.events == 6
+    assert world.digest() == right
+
+
+def test_with_keep_going_a_failure_only_stops_its_aggregate(world):
+    world.append("a", ("Opened", None), ("Booked", 3), ("Booked", 666), ("Booked", 4))
+    events = world.append("b", ("Opened", None), ("Booked", 5), ("Booked", 666))
+    world.handle(events)
+    Balances.bad.add(666)
+    done = world.rebuild(keep_going=True)
+    assert [(one.address.root, one.sequence) for one in done.failures] == [("a", 2), ("b", 2)]
+    assert world.rows("SELECT id, balance FROM accounts ORDER BY id") == [("a", 3), ("b", 5)]
+    assert world.lane_places() == {"a": 2, "b": 2}
+
+
+def test_an_aggregate_that_fails_at_its_first_event_begins_there(world, monkeypatch):
+    world.handle(world.append("a", ("Opened", None), ("Booked", 3)))
+
+    def refuse(self, data):
+        raise ValueError("never")
+
+    monkeypatch.setattr(Balances, "opened", refuse)
+    world.rebuild(keep_going=True)
+    assert world.rows("SELECT * FROM accounts") == []
+    assert world.lane_places() == {"a": 0}
+
+
+def test_aggregates_that_failed_are_tried_again_by_the_next_run(world):
+    world.append("a", ("Opened", None), ("Booked", 666), ("Booked", 4))
+    world.append("b", *[("Renamed", None)] * 10)
+    Balances.bad.add(666)
+    told = []
+    world.rebuild(keep_going=True, batch=2, stop=lambda: len(told) > 4, tell=told.append)
+    Balances.bad.clear()
+    done = world.rebuild(batch=2)
+    assert not done.failures
+    assert world.rows("SELECT balance FROM accounts") == [(670,)]
+
+
+def test_a_skipped_event_is_passed_without_its_effects(world, monkeypatch):
+    def skipping(self, data):
+        self.run("UPDATE accounts SET balance = 1000")
+        raise Skip("not this one")
+
+    monkeypatch.setattr(Balances, "closed", skipping)
+    world.append("a", ("Opened", None), ("Booked", 3), ("Closed", None), ("Booked", 4))
+    assert world.rebuild().events == 4
+    assert world.rows("SELECT balance FROM accounts") == [(7,)]
+
+
+def test_what_is_before_the_first_sequence_is_left_out(world):
+    world.plan = replace(world.plan, first=1)
+    world.append("a", ("Renamed", "before"), ("Opened", None), ("Booked", 3))
+    assert world.rebuild().events == 2
+    rows = world.rows("SELECT first_sequence, next_sequence FROM ordering_lanes")
+    assert rows == [(1, 3)]
+
+
+def test_a_projection_may_use_temporary_tables(postgresql, monkeypatch):
+    def noting(self, data):
+        self.run("CREATE TEMPORARY TABLE IF NOT EXISTS noted (n int)")
+        self.run("INSERT INTO noted VALUES (:n)", n=data)
+
+    monkeypatch.setattr(Balances, "booked", noting)
+    postgresql.append("a", ("Opened", None), ("Booked", 3))
+    assert postgresql.rebuild().events == 2
+
+
+def test_two_at_once_are_one_too_many(world):
+    world.fill(3, 3)
+    with world.green() as green:
+        green.begin()
+        with pytest.raises(RebuildError, match="another process"):
+            world.rebuild()
+
+
+def test_an_abandoned_rebuild_begins_anew(world):
+    world.handle(world.fill(10, 10))
+    right, told = world.digest(), []
+    world.rebuild(batch=10, stop=lambda: len(told) > 1, tell=told.append)
+    with world.green() as green:
+        assert green.abandon()
+    begun = []
+    world.rebuild(begun=begun.append)
+    assert not begun[0].resumed
+    assert world.digest() == right
+
+
+def test_a_table_that_is_not_there_is_named(world):
+    world.plan = replace(world.plan, tables=("accounts", "bookingz"))
+    with pytest.raises(RebuildError, match="'bookingz' in `tables`"):
+        world.rebuild()
+
+
+def test_a_rebuild_of_other_tables_is_not_gone_on_with(world):
+    world.handle(world.fill(5, 3))
+    told = []
+    world.rebuild(batch=1, stop=lambda: len(told) > 1, tell=told.append)
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE accounts ADD COLUMN owner text")
+    with pytest.raises(RebuildError, match="--abandon"):
+        world.rebuild()
+
+
+def test_a_table_that_is_written_to_and_not_named_is_found(world):
+    world.plan = replace(world.plan, tables=("accounts", "bookings"))
+    world.fill(3, 3)
+    with pytest.raises(RebuildError, match=r"writes to (public\.)?sums"):
+        world.rebuild()
+    assert world.rows("SELECT * FROM sums") == []
+
+
+def test_events_that_no_book_has_are_not_given_up_by_themselves(world):
+    events = world.append("a", ("Opened", None), ("Booked", 3))
+    world.handle(events)
+    published = replace(events[1], sequence=2, id="unbooked")
+    world.handle([published, replace(published, sequence=3, id="another")])
+    with pytest.raises(RebuildError, match="2 events that are in no event book"):
+        world.rebuild()
+    assert world.rows("SELECT balance FROM accounts") == [(9,)]
+    world.rebuild(force=True)
+    assert world.rows("SELECT balance FROM accounts") == [(3,)]
+    assert world.lane_places() == {"a": 4}
+
+
+def test_the_checkpoint_says_what_is_in_the_read_model(world):
+    world.append("a", ("Opened", None), ("Booked", 3), ("Booked", 4))
+    world.rebuild()
+    rows = world.rows(
+        "SELECT projection, event_type, sum(events_processed) FROM projection_checkpoints"
+        " GROUP BY 1, 2 ORDER BY 2"
+    )
+    assert rows == [(world.handler, "Booked", 2), (world.handler, "Opened", 1)]
+
+
+def test_what_waits_in_a_lane_that_is_past_it_is_settled(world):
+    world.append("a", ("Opened", None), ("Booked", 3), ("Booked", 4))
+    lane = Lane(world.handler, Address("account", "a"))
+    now = datetime.now(UTC)
+    common = {"lane": lane, "since": now, "event_type": "Booked"}
+    dead = Waiting(sequence=0, why=Why.DEAD_LETTER, letter_id="l", event_id="0", **common)
+    world.lanes.note(dead)
+    parked = Waiting(sequence=2, why=Why.EARLY, text="m2", event_id="2", **common)
+    world.lanes.park(parked, 10)
+    later = Waiting(sequence=7, why=Why.EARLY, text="m7", event_id="7", **common)
+    world.lanes.park(later, 10)
+    world.rebuild()
+    assert world.lanes.look(lane) == Place(3, 2)
+    due = world.lanes.due([world.handler], datetime.now(UTC), timedelta(minutes=1), 10)
+    assert [one.sequence for one in due] == [2]
+
+
+def test_generated_keys_go_on_beyond_those_that_are_there(world):
+    world.handle(world.append("a", ("Opened", None), *[("Booked", n) for n in range(30)]))
+    world.rebuild()
+    world.handle(world.append("a", ("Booked", 99)))
+    assert len(world.rows("SELECT DISTINCT id FROM bookings")) == 31
+
+
+def test_verify_says_whether_live_is_what_the_store_says(world):
+    world.handle(world.fill(10, 5))
+    assert not world.verify().differing
+    with world.green() as green:
+        assert not green.abandon()
+    with world.engine.begin() as connection:
+        connection.execute(text("UPDATE sums SET total = total + 1"))
+    before = world.digest()
+    assert world.verify().differing == {"sums": (1, 1)}
+    assert world.digest() == before
+    begun = []
+    world.rebuild(begun=begun.append)
+    assert begun[0].resumed
+    assert not world.verify().differing
+
+
+def test_verify_compares_while_live_events_arrive(world):
+    world.handle(world.fill(10, 5))
+    with Writers(world) as writers:
+        compared = world.verify()
+    assert not writers.errors
+    assert not compared.differing
+
+
+def test_a_live_read_model_that_lags_is_not_compared(world):
+    world.fill(3, 3)
+    clock = HandClock()
+    with world.green() as green, pytest.raises(RebuildError, match="behind the event store"):
+        Rebuild(plan=world.plan, store=world.store, green=green, clock=clock).verify()
+
+
+def test_foreign_keys_that_are_in_the_way_are_named(world):
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE notes (id int PRIMARY KEY,"
+            " account text REFERENCES accounts (id) ON DELETE CASCADE)"
+        )
+    with pytest.raises(RebuildError, match=r"^(public\.)?notes refers to (public\.)?accounts"):
+        world.rebuild()
+
+
+def test_a_reference_from_elsewhere_that_can_wait_is_kept(world):
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE notes (account text REFERENCES accounts (id)"
+            " DEFERRABLE INITIALLY IMMEDIATE)"
+        )
+    world.handle(world.append("a", ("Opened", None)))
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO notes VALUES ('a')")
+    world.rebuild()
+    assert world.rows("SELECT * FROM notes") == [("a",)]
+
+
+def test_the_live_projection_goes_on_after_the_switch(world):
+    events = world.append("a", ("Opened", None), ("Booked", 1))
+    world.handle(events)
+    world.rebuild()
+    world.handle(events)
+    world.handle(world.append("a", ("Booked", 2)))
+    assert world.rows("SELECT balance FROM accounts") == [(3,)]
+
+
+def test_who_writes_for_long_puts_it_off(world):
+    world.append("a", ("Opened", None))
+    with world.engine.connect() as writer, world.green() as green:
+        writer.exec_driver_sql("INSERT INTO sums VALUES ('other', 1)")
+        green.begin()
+        answer = green.switch_over(lambda _lacking: None, force=False)
+        assert isinstance(answer, Busy)
+        assert "lock" in answer.why
+    assert world.rebuild().events == 1
+
+
+@pytest.fixture
+def postgresql(own_database):
+    world = World(own_database)
+    world.make()
+    yield world
+    world.close()
+
+
+def test_views_and_grants_survive(postgresql, unique_name):
+    world = postgresql
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE VIEW rich AS SELECT id FROM accounts WHERE balance > 1")
+        connection.exec_driver_sql(f'CREATE ROLE "{unique_name}"')
+        connection.exec_driver_sql(f'GRANT SELECT ON accounts TO "{unique_name}"')
+    try:
+        world.append("a", ("Opened", None), ("Booked", 5))
+        world.rebuild()
+        assert world.rows("SELECT * FROM rich") == [("a",)]
+        asked = f"SELECT has_table_privilege('{unique_name}', 'accounts', 'SELECT')"
+        assert world.rows(asked) == [(True,)]
+    finally:
+        with world.engine.begin() as connection:
+            connection.exec_driver_sql(f'DROP OWNED BY "{unique_name}"')
+            connection.exec_driver_sql(f'DROP ROLE "{unique_name}"')
+
+
+def test_a_run_that_has_only_read_when_the_tables_are_switched_over_is_waited_for(postgresql):
+    world = postgresql
+    world.handle(world.append("a", ("Opened", None), ("Booked", 5)))
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE sums SET total = 100")
+    (event,) = world.append("b", ("Opened", None))
+    reading, go_on = threading.Event(), threading.Event()
+
+    def work(connection):
+        total = connection.scalar(text("SELECT total FROM sums"))
+        reading.set()
+        go_on.wait(10)
+        connection.execute(text("UPDATE sums SET total = :n"), {"n": total + 1})
+
+    step = Step(
+        Lane(world.handler, Address("account", "b")), 0, event.id, "Opened", None, datetime.now(UTC)
+    )
+    answers = []
+    live = threading.Thread(target=lambda: answers.append(world.lanes.run(step, work)))
+    live.start()
+    reading.wait(10)
+    switching = threading.Thread(target=world.rebuild)
+    switching.start()
+    wait_until(
+        lambda: world.rows("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    )
+    go_on.set()
+    live.join()
+    switching.join()
+    assert answers == [Moved(None)]
+    assert world.rows("SELECT total FROM sums") == [(5,)]
+
+
+def test_a_run_that_is_held_off_for_too_long_comes_again_without_having_failed(postgresql):
+    world = postgresql
+    (event,) = world.append("a", ("Opened", None))
+    hasty = build_engine(world.url, timeout=timedelta(seconds=0.3))
+    lanes, ran = SqlLanes(hasty), []
+    step = Step(
+        Lane(world.handler, Address("account", "a")), 0, event.id, "Opened", None, datetime.now(UTC)
+    )
+    with world.engine.begin() as connection:
+        lane_gate.shut(connection, world.handler)
+        with pytest.raises(StoreUnavailable):
+            lanes.run(step, ran.append)
+    assert not ran
+    assert isinstance(lanes.run(step, ran.append), Moved)
+    lanes.close()
