@@ -36,6 +36,7 @@ from angzarr.events.publisher import Publisher
 from angzarr.facts import FactLog
 from angzarr.fleet import Fleet
 from angzarr.payloads import PayloadStore
+from angzarr.projections.projection import Projection
 from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
@@ -81,6 +82,8 @@ class Application(Protocol):
     verdicts: Sequence[VerdictRule]
     #: By domain, with process managers; complete once `known_handlers` was called.
     aggregates: Mapping[str, AggregateType]
+    #: By name, with the same condition.
+    projections: Mapping[str, type[Projection]]
 
     @property
     def outbox(self) -> Outbox:

@@ -23,6 +23,7 @@ from angzarr.cli.projection_choice import (
     ordered,
 )
 from angzarr.cli.projection_lanes import lane_at, views
+from angzarr.cli.projection_rebuild import rebuild
 from angzarr.cli.projection_reset import reset
 from angzarr.cli.projection_skip import skip
 from angzarr.cli.projection_view import Row
@@ -101,6 +102,7 @@ def show(
             _show_all(one, stores, limit, as_json=as_json)
 
 
+projection.add_command(rebuild)
 projection.add_command(reset)
 projection.add_command(skip)
 
