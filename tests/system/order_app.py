@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import text
+from sqlalchemy import Column, Integer, MetaData, Table, Text
+from sqlalchemy.dialects.postgresql import insert
 
 import journal
 from angzarr import Angzarr, GiveUp, Policy, Projection, handles
@@ -31,7 +32,16 @@ from angzarr.ordering.lane import Why
 PREFIX = os.environ["ANGZARR_PREFIX"]
 DOMAIN = f"{PREFIX}.account"
 #: The read models of the projections: lists of sequences, and how often each was written to.
-TABLE, SECOND = f"totals_{PREFIX}", f"seconds_{PREFIX}"
+TABLE, SECOND = (
+    Table(
+        f"{name}_{PREFIX}",
+        MetaData(),
+        Column("root", Text, primary_key=True),
+        Column("seen", Text),
+        Column("writes", Integer),
+    )
+    for name in ("totals", "seconds")
+)
 JOURNAL = Path(os.environ["ROAD_JOURNAL"])
 
 app = Angzarr(
@@ -119,14 +129,13 @@ class Folded(Projection):
 
     def write(self, event: Entry | Remark) -> None:
         """Write, then fail if it is so: what was written then is not to stay."""
-        self.connection.execute(
-            text(
-                f"INSERT INTO {self.tables[0]} (root, seen, writes) VALUES (:root, :n, 1)"
-                " ON CONFLICT (root) DO UPDATE SET writes = {0}.writes + 1,"
-                " seen = {0}.seen || ' ' || excluded.seen".format(self.tables[0])
-            ),
-            {"root": self.event.root, "n": str(event.n)},
-        )
+        there = self.tables[0]
+        row = insert(there).values(root=self.event.root, seen=str(event.n), writes=1)
+        added = {
+            "writes": there.c.writes + 1,
+            "seen": there.c.seen + " " + row.excluded.seen,
+        }
+        self.connection.execute(row.on_conflict_do_update(index_elements=["root"], set_=added))
         _meet(self.who, event, self.event.root)
         strike("in the transaction", f"{self.who} {self.event.root} {event.n}")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from kombu import Queue
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, select
 
 from angzarr.aggregates.book import Address
 from angzarr.events import headers as names
@@ -23,14 +22,13 @@ class OrderSite(Site):
 
     name = "order_app"
 
-    def __init__(self, folder, environment, monkeypatch):
+    def __init__(self, folder, environment, monkeypatch, url):
+        """*url* is that of the database itself, however its workers come to it."""
         super().__init__(folder, environment, monkeypatch)
-        self.engine = create_engine(environment["ANGZARR_ORDERING__URL"])
+        self.engine = create_engine(url)
         self.domain = self.module.DOMAIN
-        with self.engine.begin() as connection:
-            for table in (self.module.TABLE, self.module.SECOND):
-                row = f"CREATE TABLE {table} (root text PRIMARY KEY, seen text, writes integer)"
-                connection.execute(text(row))
+        for table in (self.module.TABLE, self.module.SECOND):
+            table.create(self.engine)
 
     def close(self):
         super().close()
@@ -79,6 +77,12 @@ class OrderSite(Site):
         args = [{"n": n}] if args is None else args
         self.app.send_task(task, args=args, headers=said, **more)
 
+    def send_raw(self, letter, body, *, root, n):
+        """Send what the message of *letter* was, with another *body* and for another event."""
+        event_id = f"{root}-{n}-{self.module.PREFIX}"
+        said = {names.EVENT_ID: event_id, names.ROOT: root, names.SEQUENCE: n, "id": event_id}
+        self.send_again(replace(letter, message=replace(letter.message, body=body)), **said)
+
     def send_again(self, letter, **headers):
         """Send the message of a *letter* as its next replay."""
         message = letter.message
@@ -95,13 +99,18 @@ class OrderSite(Site):
                 routing_key=message.queue, declare=[Queue(message.queue, no_declare=True)],
             )  # fmt: skip
 
+    def mend(self):
+        """Let what gave up succeed from now on."""
+        self.journal.with_name("mended").touch()
+
     # -- what came of them -----------------------------------------------------------------------
 
     def model(self, table=None):
         """Return the read model: by aggregate the sequences, and how often it was written to."""
+        read = self.module.TABLE if table is None else table
         with self.engine.connect() as connection:
-            rows = connection.execute(text(f"SELECT * FROM {table or self.module.TABLE}")).all()
-        return {row.root: ([int(n) for n in row.seen.split()], row.writes) for row in rows}
+            rows = connection.execute(select(read))
+            return {row.root: ([int(n) for n in row.seen.split()], row.writes) for row in rows}
 
     def runs(self, what="listed"):
         """Return the sequences that the plain handler had, by aggregate, as they were run."""
@@ -109,6 +118,13 @@ class OrderSite(Site):
         for line in self.ran(what):
             found[line["root"]].append(line["n"])
         return dict(found)
+
+    def in_steps(self):
+        """Return the runs of the plain handler; one that was cut off and run again counts once."""
+        return {
+            root: [n for at, n in enumerate(runs) if at == 0 or runs[at - 1] != n]
+            for root, runs in self.runs().items()
+        }
 
     def wait_model(self, expected, seconds=60, table=None):
         """Wait until the read model says *expected*: sequences by aggregate."""
@@ -156,10 +172,3 @@ def interleaved(roots, events, seed):
         if not queues[root]:
             del queues[root]
     return found
-
-
-def json_dlq(url):
-    return json.dumps({"backend": "amqp", "amqp_url": url})
-
-
-__all__ = ["OrderSite", "interleaved", "json_dlq", "replace"]

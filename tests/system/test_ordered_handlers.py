@@ -32,7 +32,7 @@ def site(request, tmp_path, monkeypatch, unique_name, postgresql_url):
         **made, "ANGZARR_PREFIX": unique_name, "ROAD_PREFIX": unique_name,
         "ANGZARR_ORDERING__URL": postgresql_url, "ORDER_LOOSE": "1",
     }  # fmt: skip
-    site = OrderSite(tmp_path, environment, monkeypatch)
+    site = OrderSite(tmp_path, environment, monkeypatch, postgresql_url)
     yield site
     site.close()
 
@@ -79,23 +79,15 @@ def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(s
             for letter in site.letters(site.domain, seconds=120):
                 letters[letter.id] = letter
         assert {letter.reason for letter in letters.values()} == {Reason.REFUSED}
-        (site.journal.with_name("mended")).touch()
+        site.mend()
         for letter in letters.values():
             site.send_again(letter)
         everything = {root: list(range(EVENTS)) for root in (*roots, *failing)}
         site.wait_model(everything, 120)
-        wait_for(lambda: in_steps(site) == everything, 60, lambda: str(in_steps(site)))
+        wait_for(lambda: site.in_steps() == everything, 60, lambda: str(site.in_steps()))
         wait_for(site.nothing_waits, 30, "the lanes to be empty")
     died = Counter(line["point"] for line in site.ran("dies"))
     assert died == dict.fromkeys(POINTS, DEATHS)
-
-
-def in_steps(site):
-    """Return the runs of the plain handler; one that was cut off and run again counts once."""
-    return {
-        root: [n for at, n in enumerate(runs) if at == 0 or runs[at - 1] != n]
-        for root, runs in site.runs().items()
-    }
 
 
 @pytest.mark.timeout(240)
@@ -128,7 +120,7 @@ def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
             else:
                 kill_child(chance.choice(workers).pid)
         site.wait_model(everything, 120)
-        wait_for(lambda: in_steps(site) == everything, 60, lambda: str(in_steps(site)))
+        wait_for(lambda: site.in_steps() == everything, 60, lambda: str(site.in_steps()))
         wait_for(site.nothing_waits, 30, "the lanes to be empty")
 
 
