@@ -133,7 +133,7 @@ class OrderSite(Site):
             wait_for(lambda: self.model(table) == exact, seconds)
         finally:
             found = self.model(table)
-        assert found == exact
+        assert found == exact, found
 
     def wait_runs(self, expected, seconds=60, what="listed"):
         wait_for(lambda: self.runs(what) == expected, seconds, lambda: self.runs(what))

@@ -77,7 +77,8 @@ class Ordering:
         """
         if handler.order is None:
             return None
-        if delivery.event.type == handler.name:  # as a message is read that says none
+        # A message without a type is read as one of its task's name; a skip needs none.
+        if delivery.event.type == handler.name and skip_of(delivery.message.headers) is None:
             msg = f"{handler.name} goes by the types of events, and this one says none: publish it"
             raise DecodeError(msg)
         return Turn(self.lanes(), self._step(delivery.event, handler, handler.order))

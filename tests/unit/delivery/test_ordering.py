@@ -188,6 +188,15 @@ def test_a_skip_by_a_person_moves_the_lane_at_its_turn_only(ordered):
     assert (ordered.ran, ordered.lanes.look(LANE)) == ([0], Place(2))
 
 
+def test_what_says_no_type_is_a_letter_that_holds_up_its_lane_until_it_is_skipped(ordered):
+    """Nobody can tell whether the handler takes it."""
+    letter = ordered.take(0, **{names.EVENT_TYPE: None}).letter
+    assert (letter.reason, ordered.waiting()[0].letter_id) == (Reason.UNDELIVERABLE, letter.id)
+    skip = {names.SKIP: "nobody knows what it was", names.REPLAY: 1, names.EVENT_TYPE: None}
+    assert isinstance(ordered.take(0, **skip), Skipped)
+    assert (ordered.ran, ordered.lanes.look(LANE)) == ([], Place(1))
+
+
 def test_a_handler_that_skips_moves_its_lane(moving):
     moving.fails[0] = Skip("not ours")
     assert isinstance(moving.take(0), Skipped)
