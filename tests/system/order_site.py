@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 
-from kombu import Queue
 from sqlalchemy import create_engine, select
 
 from angzarr.aggregates.book import Address
@@ -77,13 +75,21 @@ class OrderSite(Site):
         args = [{"n": n}] if args is None else args
         self.app.send_task(task, args=args, headers=said, **more)
 
-    def send_raw(self, letter, body, *, root, n):
-        """Send what the message of *letter* was, with another *body* and for another event."""
+    def send_raw(self, task, body, *, root, n):
+        """Send one handler a message whose *body* is whatever it is."""
         event_id = f"{root}-{n}-{self.module.PREFIX}"
-        said = {names.EVENT_ID: event_id, names.ROOT: root, names.SEQUENCE: n, "id": event_id}
-        self.send_again(replace(letter, message=replace(letter.message, body=body)), **said)
+        said = {
+            "lang": "py", "task": task, "id": event_id, "retries": 0, names.EVENT_ID: event_id,
+            names.EVENT_TYPE: "Entry", names.DOMAIN: self.domain, names.ROOT: root,
+            names.SEQUENCE: n,
+        }  # fmt: skip
+        with self.app.producer_pool.acquire() as producer:
+            producer.publish(
+                body, content_type="application/json", content_encoding="utf-8", headers=said,
+                exchange="", routing_key=self.module.PREFIX,
+            )  # fmt: skip
 
-    def send_again(self, letter, **headers):
+    def send_again(self, letter):
         """Send the message of a *letter* as its next replay."""
         message = letter.message
         replay = (names.whole_number(message.headers.get(names.REPLAY)) or 0) + 1
@@ -91,12 +97,11 @@ class OrderSite(Site):
             name: value for name, value in message.headers.items()
             if name not in (names.ATTEMPT, names.HOP, names.NOT_BEFORE)
         }  # fmt: skip
-        said = {**kept, "retries": 0, names.REPLAY: replay, **headers}
         with self.app.producer_pool.acquire() as producer:
             producer.publish(
                 message.body, content_type=message.content_type,
-                content_encoding=message.content_encoding, headers=said, exchange="",
-                routing_key=message.queue, declare=[Queue(message.queue, no_declare=True)],
+                content_encoding=message.content_encoding, exchange="",
+                routing_key=message.queue, headers={**kept, "retries": 0, names.REPLAY: replay},
             )  # fmt: skip
 
     def mend(self):
