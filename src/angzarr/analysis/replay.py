@@ -32,6 +32,9 @@ _DROPPED: Final = frozenset(
 _RESET: Final[dict[str, Any]] = {"retries": 0, "eta": None, "expires": None}
 #: The broker's own time limit on a message (AMQP, milliseconds).
 _EXPIRATION: Final = "expiration"
+#: What a skip brings in place of a body that cannot be read, and how Celery says it is packed.
+_NO_BODY: Final = b"[[null], {}, {}]"
+_COMPRESSION: Final = "compression"
 _NO_MESSAGE: Final = "the letter holds no Celery message to send"
 #: They may say that the message is not the whole, as the field that names a payload does.
 _UNKNOWN_FIELDS: Final = "the letter has fields that this release does not know: use one that does"
@@ -138,11 +141,21 @@ def replay_message(letter: DeadLetter, replay: int) -> Message:
 def skip_message(letter: DeadLetter, replay: int, reason: str) -> Message:
     """Return what moves *letter*'s lane past its event: replay number *replay*, handled by nobody.
 
-    The same road and claim as a replay; *reason* is what the worker's facts say of it.
+    The same road and claim as a replay; *reason* is what the worker's facts say of it. A body that
+    nobody could read is left at home: it would never come as far as the lane.
     """
     message = replay_message(letter, replay)
-    skip = {names.SKIP: names.skip_reason(reason)}
-    return replace(message, headers={**message.headers, **skip})
+    headers = {**message.headers, names.SKIP: names.skip_reason(reason)}
+    if letter.event is not None:
+        return replace(message, headers=headers)
+    headers.pop(_COMPRESSION, None)
+    return replace(
+        message,
+        headers=headers,
+        body=_NO_BODY,
+        content_type="application/json",
+        content_encoding="utf-8",
+    )
 
 
 def was_revoked(letter: DeadLetter) -> bool:

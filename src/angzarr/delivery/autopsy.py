@@ -23,6 +23,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.domains import Domains
 from angzarr.delivery.handlers import Handler
 from angzarr.errors import DecodeError, SequenceMismatch, text_of
+from angzarr.events.event import Event
 from angzarr.ordering.order import lane_of
 from angzarr.resilience.taxonomy import Classification
 
@@ -83,7 +84,7 @@ class Autopsy:
             worker=self.worker,
             version=self.version,
             component=self.component,
-            component_type=_component_type(handler, delivery, reason),
+            component_type=component_type_of(handler, delivery.event, reason),
             mismatch=_mismatch(error),
         )
         return self.finished(letter)
@@ -117,7 +118,7 @@ def _id(domain: str, delivery: Delivery, reason: Reason) -> str:
     return letter_id(domain, delivery.handler, event_id, delivery.position.replay)
 
 
-def _component_type(handler: Handler | None, delivery: Delivery, reason: Reason) -> str:
+def component_type_of(handler: Handler | None, event: Event, reason: Reason) -> str:
     """Return what kind of handler failed: the letter of an ordered one holds up what follows it.
 
     Not so a letter that has no place in a lane, nor that of a second body under one event id.
@@ -127,7 +128,7 @@ def _component_type(handler: Handler | None, delivery: Delivery, reason: Reason)
     if handler.order is None or handler.component_type != HANDLER:
         return handler.component_type
     try:
-        lane_of(delivery.event, handler.name, handler.order)
+        lane_of(event, handler.name, handler.order)
     except DecodeError:
         return HANDLER
     return HANDLER if reason is Reason.CONFLICT else ORDERED_HANDLER

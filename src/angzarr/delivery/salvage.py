@@ -17,7 +17,7 @@ from angzarr.dead_letters.letter import (
     unreadable_letter_id,
 )
 from angzarr.dead_letters.queue import DeadLetterQueue, put_one
-from angzarr.delivery.autopsy import Autopsy
+from angzarr.delivery.autopsy import Autopsy, component_type_of
 from angzarr.delivery.delivery import Delivery, position_of
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.record import details_of, fenced_fact
@@ -80,8 +80,14 @@ class Salvage:
             worker=self.autopsy.worker,
             version=self.autopsy.version,
             component=self.autopsy.component,
+            component_type=self._component_type(message),
         )
         return self.autopsy.finished(letter)
+
+    def _component_type(self, message: Message) -> str:
+        """Return what kind of handler it is for: one with an order has a lane that waits for it."""
+        event = names.from_headers(message.headers, data=None, event_id="", type=message.task)
+        return component_type_of(self.handlers.get(message.task), event, Reason.UNDELIVERABLE)
 
     def _domain(self, message: Message) -> str:
         """Return the domain whose letter it is (20)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,23 @@ def test_what_failed_as_a_skip_is_replayed_as_an_event():
     letter = ordered_letter_of()
     failed = replace(letter, message=skip_message(letter, 1, "because"), replay=1)
     assert names.SKIP not in replay_message(failed, 2).headers
+
+
+def test_the_skip_of_what_nobody_could_read_brings_a_body_that_can_be_read():
+    """Else it would end as the first message did, and never come as far as the lane."""
+    letter = replace(ordered_letter_of(), event=None)
+    ill = replace(
+        letter.message,
+        body=b"{ no JSON",
+        content_type="application/x-none",
+        content_encoding="binary",
+        headers={**letter.message.headers, "compression": "application/x-gzip"},
+    )
+    skip = skip_message(replace(letter, message=ill), 1, "because")
+    assert json.loads(skip.body) == [[None], {}, {}]
+    assert (skip.content_type, skip.content_encoding) == ("application/json", "utf-8")
+    assert "compression" not in skip.headers
+    assert skip.headers[names.SKIP] == "because"
 
 
 def test_the_place_of_an_event_is_read_from_its_letter():

@@ -19,6 +19,7 @@ from angzarr.delivery.salvage import Salvage, damaged
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from angzarr.events.message import Message
+from angzarr.ordering.order import Order
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 RAW = b"\xff{not json"
@@ -113,6 +114,18 @@ def test_a_malformed_task_goes_to_its_handlers_domain_with_all_its_headers(salva
     assert (letter.handler, letter.error_code) == ("shop.sync", "INVALID_TASK")
     assert letter.message.headers["timelimit"] == "soon"
     assert letter.message.body == b"null"
+
+
+@pytest.mark.parametrize(
+    ("sequence", "found"), [(3, "ordered_handler"), (None, "handler"), ("x", "handler")]
+)
+def test_the_letter_of_what_has_a_place_in_a_lane_holds_it_up(salvage, letters, sequence, found):
+    order = Order(domains=frozenset({"billing"}), types=frozenset({"Billed"}))
+    salvage.handlers.add(Handler(name="shop.list", bind=None, domain="billing", order=order))
+    place = {"angzarr-domain": "billing", "angzarr-root": "r", "angzarr-sequence": sequence}
+    salvage.take(bad_task(task="shop.list", **place), ValueError("no JSON"), "UNDECODABLE")
+    (letter,) = received(letters, "billing")
+    assert letter.component_type == found
 
 
 @pytest.mark.parametrize(("said", "found"), [("made-up", "order"), ("billing", "billing")])
