@@ -18,7 +18,7 @@ from tests.contracts.waiting_events import (
 )
 from tests.polling import wait_until
 
-from angzarr.adapters.sql import lane_resetting, lane_waiting
+from angzarr.adapters.sql import lane_gate, lane_resetting, lane_waiting
 from angzarr.adapters.sql.checkpoints import SqlCheckpoints
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.lane_moving import LaneMoving
@@ -169,6 +169,13 @@ def test_who_moves_while_all_is_reset_is_told_that_it_begins_anew(lanes, amid):
         lane_resetting.reset(connection, lane.handler)
     assert answers == [Elsewhere(0)]
     assert lanes.look(lane) == Place(0)
+
+
+def test_a_reset_waits_for_a_run_that_has_written_nothing_yet(lanes, engine, amid):
+    fresh = new_lane()
+    with amid(lambda: lanes.reset(fresh.handler)) as (connection, answers):
+        lane_gate.enter(connection, fresh.handler)
+    assert answers == [0]
 
 
 def test_what_is_just_being_lent_is_passed_over(lanes, engine):

@@ -13,7 +13,13 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from angzarr.adapters.sql import lane_queries, lane_resetting, lane_running, lane_waiting
+from angzarr.adapters.sql import (
+    lane_gate,
+    lane_queries,
+    lane_resetting,
+    lane_running,
+    lane_waiting,
+)
 from angzarr.adapters.sql.engine import in_transaction, patient, reading
 from angzarr.adapters.sql.lane_duty import LaneDuty
 from angzarr.adapters.sql.lane_moving import LaneMoving, looked, waits_at
@@ -146,6 +152,8 @@ class SqlLanes(Lanes):
         """Let all lanes of *handler* begin anew; a million of them take a while."""
         self._prepare()
         with patient(self._engine) as engine, lane_running.transaction(engine) as connection:
+            with lane_running.ours(connection):  # what a run amid it writes would stay
+                lane_gate.shut(connection, handler)
             if work is not None:
                 work(connection)
             with lane_running.ours(connection):
