@@ -10,9 +10,18 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.diagnosis import CONFLICT, EXPIRED, REVOKED
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.outcome import DeadLettered, Outcome, Retried, Skipped
-from angzarr.errors import CircuitOpenError, Postpone, RetryLater, text_of
+from angzarr.errors import (
+    CircuitOpenError,
+    ExpiredError,
+    IdempotencyConflictError,
+    Postpone,
+    RetryLater,
+    RevokedError,
+    text_of,
+)
 from angzarr.resilience.backoff import Policy, next_delay
 from angzarr.resilience.policy_conditions import Case
 from angzarr.resilience.policy_rules import PolicyRules
@@ -98,6 +107,35 @@ class Judge:
         """Return a dead letter as the outcome."""
         letter = self.autopsy.letter(delivery, handler, error, reason, seen)
         return DeadLettered(letter=letter, error=error, claimed=claimed)
+
+    def ended(self, delivery: Delivery, handler: Handler, error: Exception) -> Outcome:
+        """Return what becomes of *delivery*, which *error* ended and not its handler's return."""
+        match error:
+            case RevokedError():
+                return self.dead(delivery, handler, error, Reason.REVOKED, REVOKED)
+            case ExpiredError():
+                return self.dead(delivery, handler, error, Reason.TOO_OLD, EXPIRED)
+            case _:
+                return self.failed(delivery, handler, error)[0]
+
+    def conflict(self, delivery: Delivery, handler: Handler) -> DeadLettered:
+        """Return the letter of an event whose id was used before for another body."""
+        error = IdempotencyConflictError(
+            f"event id {delivery.event.id!r} was used before for another body"
+        )
+        return self.dead(delivery, handler, error, Reason.CONFLICT, CONFLICT, claimed=False)
+
+    def unreadable(
+        self,
+        delivery: Delivery,
+        handler: Handler | None,
+        error: Exception,
+        seen: Classification,
+    ) -> DeadLettered:
+        """Return the letter of a delivery that no handler can take, or that none is there for."""
+        return self.dead(
+            delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=delivery.rides
+        )
 
     def classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
         """Return what kind of error it is, by the handler's rules and the app's."""

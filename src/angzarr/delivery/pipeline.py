@@ -21,12 +21,9 @@ from angzarr.delivery.claiming import Claiming
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.diagnosis import (
-    CONFLICT,
-    EXPIRED,
     NO_FOLLOWER,
     NO_HANDLER,
     POISON,
-    REVOKED,
     UNREADABLE,
     too_old,
 )
@@ -36,7 +33,6 @@ from angzarr.delivery.judge import Judge
 from angzarr.delivery.last_start import LastStarts
 from angzarr.delivery.ordering import Ordering, skipped_by_person
 from angzarr.delivery.outcome import (
-    DeadLettered,
     Duplicate,
     Handled,
     Outcome,
@@ -53,15 +49,11 @@ from angzarr.delivery.undoing import Undoing
 from angzarr.errors import (
     DecodeError,
     DeliveryError,
-    ExpiredError,
-    IdempotencyConflictError,
     PoisonError,
-    RevokedError,
 )
 from angzarr.events.headers import skip_of
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.breaker_guard import BreakerGuard
-from angzarr.resilience.taxonomy import Classification
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -104,7 +96,7 @@ class Pipeline:
         handler = self.handlers.get(delivery.handler)
         if handler is None:
             missing = DecodeError(f"no handler is registered as {delivery.handler!r}")
-            return self._unreadable(delivery, None, missing, NO_HANDLER)
+            return self.judge.unreadable(delivery, None, missing, NO_HANDLER)
         policy = self.judge.policy(delivery, handler)
         retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
         steps = self.undoing.open(delivery, handler, retries)
@@ -131,7 +123,7 @@ class Pipeline:
             # Who claimed before has read the body and found that it can be compared.
             claim = delivery.claim if delivery.answer is None else None
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
-            return self._unreadable(delivery, handler, error, UNREADABLE)
+            return self.judge.unreadable(delivery, handler, error, UNREADABLE)
         return self._claim(delivery, handler, go_on, claim)
 
     def no_follower(
@@ -179,7 +171,7 @@ class Pipeline:
             case claims.InProgress():
                 return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
             case _:
-                return self._conflict(delivery, handler)
+                return self.judge.conflict(delivery, handler)
 
     def _duplicate(self, result: str) -> Duplicate:
         try:
@@ -206,16 +198,7 @@ class Pipeline:
         delivery, handler = steps.delivery, steps.handler
         if claimed.starts > self.most_starts:
             return self._poison(steps, claimed.starts)
-        return self.undoing.after(steps, self._ended(delivery, handler, error), error)
-
-    def _ended(self, delivery: Delivery, handler: Handler, error: Exception) -> Outcome:
-        match error:
-            case RevokedError():
-                return self.judge.dead(delivery, handler, error, Reason.REVOKED, REVOKED)
-            case ExpiredError():
-                return self.judge.dead(delivery, handler, error, Reason.TOO_OLD, EXPIRED)
-            case _:
-                return self.judge.failed(delivery, handler, error)[0]
+        return self.undoing.after(steps, self.judge.ended(delivery, handler, error), error)
 
     def _begin(self, steps: Steps, claimed: claims.Claimed, turn: Turn | None, run: Run) -> Outcome:
         """Run it when it is its turn, and say how that moved its lane."""
@@ -246,7 +229,7 @@ class Pipeline:
         """Run it, once what was left half undone is undone; then undo what it leaves behind."""
         failed = self.undoing.resume(steps) if steps.known else None
         if failed is not None:
-            outcome = self._ended(steps.delivery, steps.handler, failed)
+            outcome = self.judge.ended(steps.delivery, steps.handler, failed)
         else:
             outcome = self._admit(steps.delivery, steps.handler, run)
         return self.undoing.after(steps, outcome) if steps.known else outcome
@@ -295,20 +278,3 @@ class Pipeline:
         if starts > self.most_starts + 1:
             return self.undoing.leave(steps, dead)
         return self.undoing.after(steps, dead)
-
-    def _conflict(self, delivery: Delivery, handler: Handler) -> DeadLettered:
-        error = IdempotencyConflictError(
-            f"event id {delivery.event.id!r} was used before for another body"
-        )
-        return self.judge.dead(delivery, handler, error, Reason.CONFLICT, CONFLICT, claimed=False)
-
-    def _unreadable(
-        self,
-        delivery: Delivery,
-        handler: Handler | None,
-        error: Exception,
-        seen: Classification,
-    ) -> DeadLettered:
-        return self.judge.dead(
-            delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=delivery.rides
-        )
