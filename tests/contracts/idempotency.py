@@ -90,6 +90,7 @@ class IdempotencyContract:
             owner: str = "dead",
             fingerprint: str = "",
             counted: bool = True,
+            anew: bool = False,
         ) -> ClaimAnswer:
             claim = Claim(
                 key=key,
@@ -98,6 +99,7 @@ class IdempotencyContract:
                 position=Position(*position),
                 fingerprint=fingerprint,
                 counted=counted,
+                anew=anew,
             )
             return store.claim([claim])[0]
 
@@ -159,6 +161,24 @@ class IdempotencyContract:
         store.settle(key, "a", Complete(result="1"))
         assert ask(position) == AlreadyCompleted(result="1")
         assert ask(position, token="a") == AlreadyCompleted(result="1")
+
+    def test_a_claim_anew_takes_what_was_completed(self, store, ask, key, living):
+        ask((0, 1), token="a", fingerprint="x")
+        store.settle(key, "a", Complete(result="1"))
+        assert ask((0, 1), anew=True, fingerprint="y") == Conflict()
+        assert ask(token="b", owner=living, anew=True) == Claimed(starts=1), "an earlier hop"
+        assert ask(token="b", owner=living, anew=True) == Claimed(starts=1), "sent twice"
+        assert ask(anew=True) == InProgress()
+        store.settle(key, "b", Complete())
+        assert ask() == AlreadyCompleted(result=None), "the earlier result is gone"
+
+    def test_a_claim_anew_does_not_pass_what_failed_or_has_gone_on(self, store, ask, key):
+        ask(token="a")
+        store.settle(key, "a", Wait(position=Position(0, 1), delay=LONG))
+        assert ask(anew=True) == Superseded()
+        ask((0, 1), token="b")
+        store.settle(key, "b", Fail(error="{}"))
+        assert ask((0, 1), anew=True) == AlreadyFailed(error="{}")
 
     @pytest.mark.parametrize("position", [(0, 0), (1, 0), (1, 2), (1, 9)])
     def test_failed_refuses_its_own_replay_with_the_error(self, store, ask, key, position):

@@ -30,7 +30,8 @@ def main() -> int:
             broken[seed] = str(error)
             continue
         deaths.update(broker.deaths)
-        totals.update(events=sum(broker.counts), parked=broker.parked, skipped=len(broker.skipped))
+        totals.update(events=sum(broker.counts), parked=broker.parked, skipped=len(broker.skipped),
+                      resets=broker.resets)  # fmt: skip
     summary = {
         "runs": given.runs,
         "first_seed": given.seed,

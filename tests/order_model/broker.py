@@ -35,7 +35,7 @@ POINTS = (
 )  # fmt: skip
 
 
-_WHAT = ("deliver",) * 6 + ("replay", "skip", "keep")
+_WHAT = ("deliver",) * 18 + ("replay", "skip", "keep") * 3 + ("reset",)
 _ENDS = ("well",) * 3 + ("fails", "gives_up")
 
 
@@ -47,7 +47,7 @@ class Killed(BaseException):
 class Step:
     """One thing that happens: which message, who dies where, and what becomes of it."""
 
-    what: str  # deliver, replay, skip, keep
+    what: str  # deliver, replay, skip, keep, reset
     pick: int
     dies: str | None
     ends: str  # well, fails, gives_up
@@ -116,22 +116,24 @@ class OrderedBroker:
         world.lanes = model.lanes
         self.counts = counts
         self.roots = [f"{model.prefix}-{number}" for number in range(len(counts))]
-        self.queue = [
-            self.message(root, sequence)
-            for _ in range(copies)
-            for root, count in zip(self.roots, counts, strict=True)
-            for sequence in range(count)
-        ]
+        self.queue = [message for _ in range(copies) for message in self.all_events()]
         self.open = []  # steps under way, innermost last
         self.runs = defaultdict(list)
         self.given_up = {}  # letter id → its message, while nobody replayed or skipped it
         self.skipped = set()
         #: By the place at which somebody died.
         self.deaths = Counter()
-        self.parked = 0
+        self.parked = self.resets = 0
         world.handler(self.run, name=HANDLER, policy=POLICY, bind=self.bind, order=Order(
             domains=frozenset({DOMAIN}), types=frozenset({TYPE}), moves=transactional
         ))  # fmt: skip
+
+    def all_events(self):
+        return [
+            self.message(root, sequence)
+            for root, count in zip(self.roots, self.counts, strict=True)
+            for sequence in range(count)
+        ]
 
     def message(self, root, sequence, **headers):
         return self.world.message(
@@ -178,7 +180,16 @@ class OrderedBroker:
                 self.answer(step)
             case "keep":
                 self.keep(step)
+            case "reset" if self.transactional:
+                self.reset()
         self.world.clock.sleep(timedelta(seconds=step.pause))
+
+    def reset(self):
+        """Begin anew: all that there was is published once more."""
+        self.model.reset(HANDLER)
+        self.runs.clear()
+        self.resets += 1
+        self.queue.extend(self.all_events())
 
     def deliver(self, step) -> Outcome | None:
         if not self.queue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select
+from sqlalchemy import Column, Integer, MetaData, Table, Text, delete, insert, select
 
 from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.adapters.sql.engine import create_missing
@@ -38,6 +38,10 @@ class InMemory:
         """Return the sequences that the read model of *root* is made of, as they were written."""
         return list(self._kept[root])
 
+    def reset(self, handler):
+        """Empty the read model and begin its lanes anew."""
+        self.lanes.reset(handler, lambda _connection: self._kept.clear())
+
 
 class InSql:
     """A table beside the lanes, written in the transaction that moves them."""
@@ -62,3 +66,7 @@ class InSql:
         wanted = select(_effects.c.sequence).where(_effects.c.root == root)
         with self._engine.connect() as connection:
             return list(connection.execute(wanted.order_by(_effects.c.id)).scalars())
+
+    def reset(self, handler):
+        """Empty the read model and begin its lanes anew, in one transaction."""
+        self.lanes.reset(handler, lambda connection: connection.execute(delete(_effects)))

@@ -105,13 +105,27 @@ class Ordering:
             return Skipped(reason=f"{handler.name} takes no {delivery.event.type}")
         return None
 
+    def set_back(self, turn: Turn | None, delivery: Delivery) -> bool:
+        """Tell whether the lane of *delivery*, which was completed, was set back before it.
+
+        A reset, or a rebuild that left its aggregate behind, wants it handled once more. A lane
+        moves before a claim is completed, so there is no other way to be here.
+        """
+        if turn is None:
+            return False
+        return self._ask(turn, delivery).next_sequence <= turn.step.sequence
+
+    def _ask(self, turn: Turn, delivery: Delivery) -> Place:
+        return self.hold.until_done(
+            lambda: turn.lanes.look(turn.step.lane),
+            what="look at its lane",
+            event_id=delivery.event.id,
+        )
+
     def _look(self, turn: Turn, delivery: Delivery) -> Place:
-        lane, sequence = turn.step.lane, turn.step.sequence
         for pause in (*ASKED_AGAIN, None):
-            place = self.hold.until_done(
-                lambda: turn.lanes.look(lane), what="look at its lane", event_id=delivery.event.id
-            )
-            ahead = sequence - place.next_sequence
+            place = self._ask(turn, delivery)
+            ahead = turn.step.sequence - place.next_sequence
             if pause is None or place.waiting or not 0 < ahead <= NEAR:
                 break
             self.clock.sleep(pause)

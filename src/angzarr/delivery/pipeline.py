@@ -124,7 +124,7 @@ class Pipeline:
             claim = delivery.claim if delivery.answer is None else None
         except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
             return self.judge.unreadable(delivery, handler, error, UNREADABLE)
-        return self._claim(delivery, handler, go_on, claim)
+        return self._claim(delivery, handler, go_on, claim, turn)
 
     def no_follower(
         self, delivery: Delivery, error: DeliveryError, *, clears: bool = False
@@ -155,8 +155,11 @@ class Pipeline:
         handler: Handler,
         go_on: Callable[[claims.Claimed], Outcome],
         claim: claims.Claim | None,
+        turn: Turn | None,
     ) -> Outcome:
         answer = delivery.answer if claim is None else self.claiming.ask(delivery, claim)
+        if isinstance(answer, claims.AlreadyCompleted) and self.ordering.set_back(turn, delivery):
+            answer = self.claiming.ask(delivery, replace(delivery.claim, anew=True))
         match answer:
             case claims.Claimed():
                 return go_on(answer)

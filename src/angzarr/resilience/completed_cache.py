@@ -68,7 +68,10 @@ class CompletedCache:
         """Answer completed keys from memory and send the rest to the store in one call."""
         bodies = [_body_of(claim) for claim in claims]
         with self._lock:
-            known = [self._known(body) for body in bodies]
+            known = [
+                None if claim.anew else self._known(body)
+                for claim, body in zip(claims, bodies, strict=True)
+            ]
         unknown = [index for index, answer in enumerate(known) if answer is None]
         answers: list[Any] = list(known)
         if unknown:
@@ -107,6 +110,7 @@ class CompletedCache:
 
     def _learn(self, body: _Body, token: str, answer: ClaimAnswer) -> None:
         if isinstance(answer, Claimed):
+            self._done.pop(body, None)  # it may have been claimed anew
             self._held[token] = body
             _trim(self._held, self._size)
         elif isinstance(answer, AlreadyCompleted):

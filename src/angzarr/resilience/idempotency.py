@@ -2,7 +2,7 @@
 
 The record of a (handler, event) pair and its states (spec D4, decisions 2, 4, 10, 11, 12):
 
-    absent ──claim──► pending ──complete──► completed   nothing passes
+    absent ──claim──► pending ──complete──► completed   nothing passes but a claim anew
                       ▲ │ │ └─────fail────► failed      a higher replay number passes
                       │ │ └────wait───────► waiting     the published copy, or a later one, passes
                       │ └───release───────► released    the message given back, or a later one
@@ -51,6 +51,8 @@ class Claim:
     #: Whether it counts as a start. One made when the message is fetched does not: it may die
     #: with its worker without ever having run (4).
     counted: bool = True
+    #: Whether it takes an event that was completed: its lane was set back before it (spec P4).
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

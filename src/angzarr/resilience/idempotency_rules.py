@@ -64,7 +64,8 @@ def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool])
     if _another_body(record, claim):
         return Conflict()
     if record.status is Status.COMPLETED:
-        return AlreadyCompleted(result=record.result)
+        completed = AlreadyCompleted(result=record.result)
+        return Claimed(starts=starts_of(claim)) if claim.anew else completed
     if record.status is Status.FAILED:
         passes = claim.position.replay > record.position.replay
         failed = AlreadyFailed(error=record.result or "{}")

@@ -51,6 +51,14 @@ def complete(store, key: str = "k", result: str | None = "1", **rest: object) ->
     store.settle(key, "t", Complete(result=result))
 
 
+def test_what_is_claimed_anew_is_asked_for_and_forgotten(cache, store) -> None:
+    complete(cache)
+    assert cache.claim([a_claim(token="u", anew=True)]) == [Claimed(starts=1)]
+    assert cache.claim([a_claim(token="u")]) == [Claimed(starts=1)], "and not that it was completed"
+    cache.settle("k", "u", Complete(result="2"))
+    assert cache.claim([a_claim(token="v")]) == [AlreadyCompleted(result="2")]
+
+
 def test_own_completion_is_answered_without_the_store(cache, store) -> None:
     complete(cache)
     store.asked = 0

@@ -1,7 +1,7 @@
 -- Claim one record in one step (angzarr.resilience.idempotency_rules.answer_of, line by line).
 -- KEYS[1] record
 -- ARGV    token, owner, replay, hop, fingerprint, life in ms, token of a dead owner's claim or '',
---         1 if the claim counts as a start, 0 if not
+--         1 if the claim counts as a start, 0 if not, 1 if it takes what was completed, 0 if not
 -- Returns the number of starts if claimed, {'claimed', starts} if the record says that finished steps
 -- may be in the log beside it, else {status, ...}. A pending record names its owner
 -- and token: the owner's lease lives in another cluster slot, so the client looks and, if it has
@@ -33,15 +33,13 @@ local another_body = same_replay and fingerprint ~= '' and record[6] ~= ''
 if another_body then
   return {'conflict'}
 end
-if status == 'completed' then
-  return {status, record[7]}
-end
-if status == 'failed' then
-  if ahead <= 0 then
-    return {status, record[7]}
-  end
+local passes = (status == 'completed' and ARGV[9] == '1') or (status == 'failed' and ahead > 0)
+if passes then
   redis.call('HDEL', key, 'result', 'steps')
   return hold(start)
+end
+if status == 'completed' or status == 'failed' then
+  return {status, record[7]}
 end
 if behind then
   return {'superseded'}

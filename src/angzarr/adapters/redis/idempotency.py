@@ -114,6 +114,7 @@ class RedisIdempotencyStore:
             self._life_ms,
             fenced,
             1 if claim.counted else 0,
+            1 if claim.anew else 0,
         )
 
     def _ask(self, calls: Sequence[tuple[str, *tuple[Argument, ...]]]) -> list[Any]:
