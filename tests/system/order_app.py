@@ -31,6 +31,8 @@ from angzarr.ordering.lane import Why
 
 PREFIX = os.environ["ANGZARR_PREFIX"]
 DOMAIN = f"{PREFIX}.account"
+#: Lanes go by it: those of other tests are in the same database.
+LISTED = f"{PREFIX}.listed"
 #: The read models of the projections: lists of sequences, and how often each was written to.
 TABLE, SECOND = (
     Table(
@@ -103,7 +105,7 @@ def _meet(who: str, event: Entry | Remark, root: str | None) -> None:
         raise GiveUp("no such account")
 
 
-@app.handler(Entry, domain=DOMAIN, ordered_by="root", policy="quick", name="order_app.listed")
+@app.handler(Entry, domain=DOMAIN, ordered_by="root", policy="quick", name=LISTED)
 def listed(event: Entry, ctx: Any) -> None:
     root = ctx.event.root
     note("begin", root=root, n=event.n)

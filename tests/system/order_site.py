@@ -141,7 +141,7 @@ class OrderSite(Site):
         assert found == exact, found
 
     def wait_runs(self, expected, seconds=60, what="listed"):
-        wait_for(lambda: self.runs(what) == expected, seconds, lambda: self.runs(what))
+        wait_for(lambda: self.runs(what) == expected, seconds, f"{what} to have run all in order")
 
     def waiting(self, handler, root=None):
         address = None if root is None else Address(self.domain, root, "")

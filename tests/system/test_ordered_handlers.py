@@ -84,7 +84,7 @@ def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(s
             site.send_again(letter)
         everything = {root: list(range(EVENTS)) for root in (*roots, *failing)}
         site.wait_model(everything, 120)
-        wait_for(lambda: site.in_steps() == everything, 60, lambda: str(site.in_steps()))
+        wait_for(lambda: site.in_steps() == everything, 60, "the plain handler to be done")
         wait_for(site.nothing_waits, 30, "the lanes to be empty")
     died = Counter(line["point"] for line in site.ran("dies"))
     assert died == dict.fromkeys(POINTS, DEATHS)
@@ -120,7 +120,7 @@ def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
             else:
                 kill_child(chance.choice(workers).pid)
         site.wait_model(everything, 120)
-        wait_for(lambda: site.in_steps() == everything, 60, lambda: str(site.in_steps()))
+        wait_for(lambda: site.in_steps() == everything, 60, "the plain handler to be done")
         wait_for(site.nothing_waits, 30, "the lanes to be empty")
 
 

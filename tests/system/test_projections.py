@@ -221,7 +221,7 @@ def test_beyond_a_full_lane_nothing_is_lost_and_the_order_is_kept(order_site):
     site = order_site(ANGZARR_ORDERING__MOST_PARKED="3")
     with site.workers(2):
         site.publish_range("a", *range(EVENTS - 1, 0, -1))
-        for handler in (site.totals, "order_app.listed"):
+        for handler in (site.totals, site.module.LISTED):
             full = f"lane_full: 3 events of {site.domain}/a wait for {handler}"
             wait_for(lambda full=full: full in site.text(), what=full)
         assert len(site.waiting(site.totals)) == 3
