@@ -8,8 +8,10 @@ from sqlalchemy import Connection, Engine, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.checkpoint_counting import COUNTED, added, counted_row, insert_into
+from angzarr.adapters.sql.engine import in_transaction
 from angzarr.adapters.sql.lane_rows import AT_ONCE, at, lane_key, waiting_of
 from angzarr.adapters.sql.lane_tables import ordering_lanes, ordering_waiting
+from angzarr.adapters.sql.single import Single
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, Why
 
 _lanes, _waiting = ordering_lanes.c, ordering_waiting.c
@@ -26,6 +28,20 @@ class LaneMoving:
         # SQLite writes to one table a statement.
         self._in_one = engine.dialect.name == "postgresql"
         self._first, self._later = self._quick(self._begun()), self._quick(_moved())
+        self._alone = {move: Single(engine, move) for move in (self._first, self._later)}
+        self._engine = engine
+        self._look = Single(engine, _looked(), reads=True)
+
+    def look(self, lane: Lane) -> Place:
+        """Return where *lane* is."""
+        found = self._look.first(_named(lane))
+        return Place(lane.first) if found is None else Place(*found)
+
+    def alone(self, step: Step) -> bool:
+        """Do as `quickly` does, in a transaction of its own."""
+        if not self._in_one:
+            return in_transaction(self._engine, lambda c: self.quickly(c, step))
+        return self._alone[self._move(step)].first(self._values(step)) is not None
 
     def quickly(self, connection: Connection, step: Step) -> bool:
         """Move past *step* and count it, if the lane is there and nothing waits; tell whether.
@@ -33,15 +49,10 @@ class LaneMoving:
         Where another transaction is just writing to the lane this one waits, and then goes by what
         the other one left: whoever parked something there is seen, and not passed by.
         """
-        statement = self._first if step.sequence == step.lane.first else self._later
-        key = {f"k_{name}": value for name, value in lane_key(step.lane).items()}
-        place = {"k_place": step.sequence, "k_next": step.sequence + 1, "k_at": step.at}
-        counted = counted_row(step)
-        values = key | place | (counted if self._in_one else {})
-        if connection.execute(statement, values).first() is None:
+        if self._alone[self._move(step)].first_in(connection, self._values(step)) is None:
             return False
         if not self._in_one:
-            connection.execute(self._count, counted)
+            connection.execute(self._count, counted_row(step))
         return True
 
     def move(self, connection: Connection, step: Step) -> Moved | Elsewhere:
@@ -65,7 +76,7 @@ class LaneMoving:
         Where it has no row it gets one only if *make* says so.
         """
         if not make:
-            found = connection.execute(looked(lane).with_for_update()).first()
+            found = connection.execute(_looked().with_for_update(), _named(lane)).first()
             return Place(lane.first) if found is None else Place(*found)
         fresh = {"first_sequence": lane.first, "next_sequence": lane.first, "waiting": 0}
         row = self._insert(ordering_lanes).values(**lane_key(lane), **fresh)
@@ -73,6 +84,13 @@ class LaneMoving:
         kept = row.on_conflict_do_update(index_elements=list(_KEY), set_=as_registered)
         kept = kept.returning(_lanes.next_sequence, _lanes.waiting)
         return Place(*connection.execute(kept).one())
+
+    def _move(self, step: Step) -> Any:
+        return self._first if step.sequence == step.lane.first else self._later
+
+    def _values(self, step: Step) -> dict[str, Any]:
+        place = {"k_place": step.sequence, "k_next": step.sequence + 1, "k_at": step.at}
+        return _named(step.lane) | place | (counted_row(step) if self._in_one else {})
 
     def _begun(self) -> Any:
         """Return what moves a lane from its first place: it may have no row yet."""
@@ -98,9 +116,19 @@ class LaneMoving:
         return select(moved.c.next_sequence).add_cte(insert.cte("counted"))
 
 
-def looked(lane: Lane) -> Any:
-    """Return the question where *lane* is."""
-    return select(_lanes.next_sequence, _lanes.waiting).where(*at(ordering_lanes, lane))
+def _named(lane: Lane) -> dict[str, Any]:
+    """Return the parameters that name *lane*."""
+    return {f"k_{name}": value for name, value in lane_key(lane).items()}
+
+
+def _here() -> list[Any]:
+    """Return the conditions under which a row is that of the lane named."""
+    return [_lanes[name] == bindparam(f"k_{name}") for name in _KEY]
+
+
+def _looked() -> Any:
+    """Return the question where a lane is."""
+    return select(_lanes.next_sequence, _lanes.waiting).where(*_here())
 
 
 def set_lane(connection: Connection, lane: Lane, **values: Any) -> None:
@@ -135,10 +163,9 @@ def _at_place(lane: Lane, sequence: int) -> list[Any]:
 
 def _moved() -> Any:
     """Return what moves a lane from a later place: a reset may have deleted its row."""
-    names = [_lanes[name] == bindparam(f"k_{name}") for name in _KEY]
     here = [_lanes.next_sequence == bindparam("k_place"), _lanes.waiting == 0]
     values = {"next_sequence": bindparam("k_next"), "moved_at": _parameter("k_at")}
-    return update(ordering_lanes).where(*names, *here).values(values)
+    return update(ordering_lanes).where(*_here(), *here).values(values)
 
 
 def _parameter(name: str) -> Any:

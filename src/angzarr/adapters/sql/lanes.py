@@ -22,7 +22,7 @@ from angzarr.adapters.sql import (
 )
 from angzarr.adapters.sql.engine import in_transaction, patient, reading
 from angzarr.adapters.sql.lane_duty import LaneDuty
-from angzarr.adapters.sql.lane_moving import LaneMoving, looked, waits_at
+from angzarr.adapters.sql.lane_moving import LaneMoving, waits_at
 from angzarr.adapters.sql.lane_rows import by_key
 from angzarr.adapters.sql.lane_schema import ORDERING
 from angzarr.adapters.sql.schema import Readiness
@@ -69,12 +69,13 @@ class SqlLanes(Lanes):
 
     def look(self, lane: Lane, /) -> Place:
         """Return where *lane* is."""
-        return self._ask(lambda connection: _look(connection, lane))
+        self._prepare()
+        return self._moving.look(lane)
 
     def move(self, step: Step, /) -> Moved | Elsewhere:
         """Move a lane past *step* and count it."""
         self._prepare()
-        if in_transaction(self._alone, lambda connection: self._moving.quickly(connection, step)):
+        if self._moving.alone(step):
             return Moved(None)
         moved = self._write(lambda connection: self._moving.move(connection, step))
         if moved != Elsewhere(step.sequence + 1):
@@ -177,11 +178,6 @@ def _alone(engine: Engine) -> Engine:
     if engine.dialect.name != "postgresql":
         return engine
     return engine.execution_options(isolation_level="AUTOCOMMIT")
-
-
-def _look(connection: Connection, lane: Lane) -> Place:
-    found = connection.execute(looked(lane)).first()
-    return Place(lane.first) if found is None else Place(*found)
 
 
 def _moved_before(connection: Connection, step: Step) -> Moved | Elsewhere:
