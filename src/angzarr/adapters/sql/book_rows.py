@@ -18,6 +18,8 @@ from angzarr.resilience.keys import key_part
 #: fills the 2,704 bytes that PostgreSQL gives to an entry of an index.
 _MAX_CAUSE: Final = 120
 
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"))  # `dumps` would make one each time
+
 #: What an event says besides the columns.
 _TEXTS = ("correlation_id", "causation_id", "tenant_id", "traceparent")
 
@@ -130,4 +132,4 @@ def snapshot_of(row: RowMapping) -> Snapshot:
 
 def to_text(value: object) -> str:
     """Write *value* as ASCII, in which a database finds nothing that it refuses."""
-    return json.dumps(value, separators=(",", ":"))
+    return _COMPACT.encode(value)

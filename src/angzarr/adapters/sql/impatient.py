@@ -29,7 +29,12 @@ def give_up_on_the_mute(engine: Engine, seconds: float) -> None:
         """Closes itself when an answer is overdue; what was asked may have been done."""
 
         def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-            return super().wait(_bounded(gen, seconds + GRACE, self._overdue), *args, **options)
+            try:
+                wanted = next(gen)
+            except StopIteration as end:  # there is nothing to wait for
+                return end.value
+            bounded = _bounded(gen, wanted, seconds + GRACE, self._overdue)
+            return super().wait(bounded, *args, **options)
 
         def _overdue(self) -> Exception:
             self.pgconn.finish()
@@ -41,15 +46,15 @@ def give_up_on_the_mute(engine: Engine, seconds: float) -> None:
 
 
 def _bounded(
-    steps: Generator[Any, Any, _Answer], seconds: float, overdue: Any
+    steps: Generator[Any, Any, _Answer], wanted: Any, seconds: float, overdue: Any
 ) -> Generator[Any, Any, _Answer]:
     """Go on with *steps* of a request; raise what *overdue* returns once they take too long.
 
-    Each step yields what it waits for; it is sent nothing whenever a while has passed in vain.
+    Each step yields what it waits for, the first one *wanted*; it is sent nothing whenever a while
+    has passed in vain.
     """
     until = time.monotonic() + seconds
     try:
-        wanted = next(steps)
         while True:
             ready = yield wanted
             if not ready and time.monotonic() > until:
