@@ -9,12 +9,11 @@ import click
 
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import EventStore, Head
-from angzarr.cli import projection_json, projection_view
+from angzarr.cli import projection_view
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.projection_choice import (
-    Ordered,
     Place,
     check_domain_of,
     find,
@@ -22,13 +21,15 @@ from angzarr.cli.projection_choice import (
     opened_books,
     ordered,
 )
-from angzarr.cli.projection_lanes import lane_at, views
 from angzarr.cli.projection_rebuild import rebuild
 from angzarr.cli.projection_reset import reset
 from angzarr.cli.projection_skip import skip
-from angzarr.cli.projection_view import Row
+from angzarr.ordering.lane_view import lane_at, views
 from angzarr.ordering_wiring import OrderingStores
+from angzarr.projections import ordered_json
 from angzarr.projections.lag import Lag, lag_of
+from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.row import Row, row_of
 
 #: Events that `show` tells of: by itself, and at most (`Lanes.places` takes no more lanes).
 _SHOWN: Final = 100
@@ -55,7 +56,7 @@ def list_(app_name: str | None, *, quick: bool, as_json: bool) -> None:
     else:
         rows = []
     if as_json:
-        print_json([projection_json.row_json(row) for row in rows])
+        print_json([ordered_json.row_json(row) for row in rows])
     else:
         projection_view.print_list(rows)
 
@@ -75,7 +76,7 @@ def lag(app_name: str | None, name: str, *, types: tuple[str, ...], as_json: boo
     with opened(app) as stores, opened_books(app) as books:
         found = _lag(one, stores, books, types)
     if as_json:
-        print_json(projection_json.lag_json(found))
+        print_json(ordered_json.lag_json(found))
     else:
         projection_view.print_lag(found)
 
@@ -108,15 +109,14 @@ projection.add_command(skip)
 
 
 def _row(one: Ordered, stores: OrderingStores, lag: Lag | None = None) -> Row:
-    (summary,) = stores.lanes.summaries([one.handler.name])
-    return Row(one, summary, stores.checkpoints.get(one.handler.name), lag)
+    return row_of(one, stores.lanes, stores.checkpoints, lag)
 
 
 def _lag(
     one: Ordered, stores: OrderingStores, books: EventStore | None, types: tuple[str, ...] = ()
 ) -> Lag:
     return lag_of(
-        one.handler.name,
+        one.task,
         one.order,
         store=books,
         lanes=stores.lanes,
@@ -126,15 +126,15 @@ def _lag(
 
 
 def _show_all(one: Ordered, stores: OrderingStores, limit: int, *, as_json: bool) -> None:
-    row, by_type = _row(one, stores), stores.checkpoints.by_type(one.handler.name)
-    found = stores.lanes.waiting(one.handler.name, limit=limit + 1)
+    row, by_type = _row(one, stores), stores.checkpoints.by_type(one.task)
+    found = stores.lanes.waiting(one.task, limit=limit + 1)
     shown = found[:limit]
     addresses = list(dict.fromkeys(waiting.lane.address for waiting in shown))
-    places = stores.lanes.places(one.handler.name, addresses)
+    places = stores.lanes.places(one.task, addresses)
     lanes = views(shown, places, one.order.first)
     more = len(found) > limit
     if as_json:
-        print_json(projection_json.story_json(row, by_type, lanes, more=more))
+        print_json(ordered_json.story_json(row, by_type, lanes, more=more))
         return
     projection_view.print_facts(row, by_type)
     projection_view.print_waiting(one, lanes, datetime.now(UTC))
@@ -151,10 +151,10 @@ def _show_lane(
     *,
     as_json: bool,
 ) -> None:
-    view = lane_at(stores.lanes, one, place, limit)
+    view = lane_at(stores.lanes, one.lane(place), limit)
     pending = books.pending([Head(place, view.next_sequence)]) if books is not None else ()
     if as_json:
-        print_json(projection_json.lane_json(one, view, pending))
+        print_json(ordered_json.lane_json(one, view, pending))
         return
     projection_view.print_lane(one, view, pending)
     projection_view.print_waiting(one, [view] if view.waiting else [], datetime.now(UTC))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import click
 
@@ -12,43 +12,15 @@ from angzarr.aggregates.book import Address, check_address
 from angzarr.aggregates.event_store import EventStore
 from angzarr.books_wiring import open_event_store
 from angzarr.cli.application import Application
-from angzarr.delivery.handlers import Handler
 from angzarr.errors import ConfigurationError, InvalidDomainName, InvalidRoot
-from angzarr.ordering.lane import Lane
-from angzarr.ordering.order import Order
 from angzarr.ordering_wiring import OrderingStores, open_ordering
 from angzarr.printable import printable
-from angzarr.projections.projection import handler_name
-
-#: With what the task name of a projection begins.
-_PROJECTION: Final = handler_name("")
-
-
-class Ordered(NamedTuple):
-    """A projection, or another handler that takes events in order."""
-
-    handler: Handler
-    order: Order
-
-    @property
-    def name(self) -> str:
-        """The name of the projection, or the task name of the handler."""
-        named = self.order.moves and self.handler.name.startswith(_PROJECTION)
-        return self.handler.name.removeprefix(_PROJECTION) if named else self.handler.name
-
-    @property
-    def kind(self) -> str:
-        """`projection`, or `handler`."""
-        return "projection" if self.order.moves else "handler"
-
-    def lane(self, address: Address) -> Lane:
-        """Return the lane of the aggregate at *address*."""
-        return Lane(self.handler.name, address, self.order.first)
+from angzarr.projections.ordered_handler import Ordered
 
 
 def ordered(app: Application) -> list[Ordered]:
     """Return what takes events in order, as a worker would know it, by name."""
-    found = [Ordered(one, one.order) for one in app.known_handlers() if one.order is not None]
+    found = [Ordered(one.name, one.order) for one in app.known_handlers() if one.order is not None]
     return sorted(found, key=lambda one: one.name)
 
 
@@ -56,7 +28,7 @@ def find(app: Application, name: str) -> Ordered:
     """Return the one that is called *name*, or has it as task name; refuses an unknown name."""
     known = ordered(app)
     for one in known:
-        if name in (one.name, one.handler.name):
+        if name in (one.name, one.task):
             return one
     there = ", ".join(one.name for one in known) or "none"
     msg = f"nothing that takes events in order is called {name!r}; there are: {there}"
@@ -99,12 +71,6 @@ class Place(click.ParamType[Address]):
             return check_address(Address(domain, root, edition))
         except (InvalidDomainName, InvalidRoot) as error:
             self.fail(f"{value!r} is no DOMAIN/ROOT[@EDITION]: {error}", param, ctx)
-
-
-def place_text(address: Address) -> str:
-    """Return *address* as commands take it."""
-    edition = f"@{address.edition}" if address.edition or "@" in address.root else ""
-    return f"{address.domain}/{address.root}{edition}"
 
 
 def check_domain_of(one: Ordered, address: Address) -> Address:

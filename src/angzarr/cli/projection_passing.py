@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import click
 
-from angzarr.cli.projection_choice import Ordered, place_text
-from angzarr.cli.projection_lanes import LaneView, State, of_letter
 from angzarr.ordering.lane import Waiting, Why
+from angzarr.ordering.lane_view import LaneView, State
+from angzarr.projections.helping import of_letter, place_text
+from angzarr.projections.ordered_handler import Ordered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON, YES
 from angzarr.cli.entry_json import print_json
-from angzarr.cli.projection_choice import Ordered, find, opened
+from angzarr.cli.projection_choice import find, opened
 from angzarr.projecting_reset import reset_projection
+from angzarr.projections.ordered_handler import Ordered
 
 
 @click.command()
@@ -29,11 +30,11 @@ def reset(app_name: str | None, name: str, *, yes: bool, as_json: bool) -> None:
     one = find(app, name)
     if not yes:
         with opened(app) as stores:
-            (summary,) = stores.lanes.summaries([one.handler.name])
+            (summary,) = stores.lanes.summaries([one.task])
         what = "its read model is emptied" if one.order.moves else "its effects stay as they are"
         asked = f"Reset {one.name}: {what}, and {summary.lanes} lanes begin anew?"
         click.confirm(asked, abort=True, err=True)
-    lanes = reset_projection(app, one.handler.name, by=person())
+    lanes = reset_projection(app, one.task, by=person())
     if as_json:
         print_json({"name": one.name, "lanes": lanes})
     else:

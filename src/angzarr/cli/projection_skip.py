@@ -15,17 +15,17 @@ from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON, YES
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.projection_choice import (
-    Ordered,
     Place,
     check_domain_of,
     find,
     opened,
     opened_books,
 )
-from angzarr.cli.projection_lanes import LaneView, lane_at
 from angzarr.cli.projection_passing import Passing, over_gap, up_to
 from angzarr.ordering.lane import Place as LanePlace
+from angzarr.ordering.lane_view import LaneView, lane_at
 from angzarr.printable import printable
+from angzarr.projections.ordered_handler import Ordered
 
 _log: Final = logging.getLogger("angzarr.projections")
 
@@ -57,7 +57,7 @@ def skip(
     one = find(app, name)
     check_domain_of(one, place)
     with opened(app) as stores, opened_books(app) as books:
-        passing = _chosen(one, lane_at(stores.lanes, one, place, _ALL), books, to["sequence"])
+        passing = _chosen(one, lane_at(stores.lanes, one.lane(place), _ALL), books, to["sequence"])
         if not yes:
             what = f"{one.name} gives up on {passing}: nobody will handle that. Skip it?"
             click.confirm(printable(what), abort=True, err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from rich.table import Table
 
@@ -12,11 +12,13 @@ from angzarr.ages import ago, span_text
 from angzarr.aggregates.event_store import Pending
 from angzarr.cli.entry_view import console, pairs, safe
 from angzarr.cli.local_time import moment
-from angzarr.cli.projection_choice import Ordered, place_text
-from angzarr.cli.projection_lanes import LaneView, State, what_helps
-from angzarr.ordering.lane import Summary, Waiting, Why
+from angzarr.ordering.lane import Waiting, Why
+from angzarr.ordering.lane_view import LaneView, State
 from angzarr.projections.checkpoint import Checkpoint
+from angzarr.projections.helping import place_text, what_helps
 from angzarr.projections.lag import Lag
+from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.row import Row
 
 _COLOURS: Final = {
     State.BLOCKED: "bold red",
@@ -27,16 +29,6 @@ _COLOURS: Final = {
 _LIST: Final = (
     "name", "kind", "domains", "lanes", "processed", "last processed", "parked", "blocked", "lag",
 )  # fmt: skip
-
-
-class Row(NamedTuple):
-    """An ordered handler and how it does."""
-
-    one: Ordered
-    summary: Summary
-    checkpoint: Checkpoint | None
-    #: None: it was not asked for.
-    lag: Lag | None
 
 
 def print_list(rows: Sequence[Row]) -> None:
@@ -105,7 +97,7 @@ def print_facts(row: Row, by_type: Mapping[str, Checkpoint]) -> None:
             {
                 "name": one.name,
                 "kind": one.kind,
-                "task": one.handler.name,
+                "task": one.task,
                 "domains": ", ".join(sorted(one.order.domains)),
                 "event types": ", ".join(sorted(one.order.types)),
                 "first sequence": one.order.first,

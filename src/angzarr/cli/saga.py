@@ -10,16 +10,25 @@ import click
 
 from angzarr.ages import ago
 from angzarr.analysis.ledger import LONGEST_PAGE
-from angzarr.cli import saga_json, saga_registered, saga_view
+from angzarr.cli import saga_registered, saga_view
 from angzarr.cli.analyze import person
 from angzarr.cli.application import Application, Shelves, load_application
 from angzarr.cli.entry_choice import JSON, YES
 from angzarr.cli.entry_json import print_json
-from angzarr.cli.saga_choice import NOTE, case_ids, filtered, find, opened, page_of, wanted_of
-from angzarr.cli.saga_hiding import hiding_of
+from angzarr.cli.saga_choice import (
+    NOTE,
+    case_ids,
+    filtered,
+    find,
+    hiding_of,
+    opened,
+    page_of,
+    wanted_of,
+)
 from angzarr.clock import SystemClock
 from angzarr.errors import BrokerUnavailable
 from angzarr.printable import printable
+from angzarr.sagas import story_json
 from angzarr.sagas.asking import Asking, under_way
 from angzarr.sagas.log import Case, Status
 from angzarr.sagas.story import story_of
@@ -44,7 +53,7 @@ def list_(app_name: str | None, /, *, limit: int, after: str, as_json: bool, **w
     hide = hiding_of(app)
     page = page._replace(cases=[hide.of_case(case) for case in page.cases])
     if as_json:
-        print_json(saga_json.page_json(page))
+        print_json(story_json.page_json(page))
     else:
         saga_view.print_page(page)
 
@@ -76,7 +85,7 @@ def show(app_name: str | None, case: str, *, data: bool, as_json: bool) -> None:
     story = replace(story, case=hide.of_case(told, command))
     shown = partial(hide.data, told) if data else None
     if as_json:
-        print_json(saga_json.story_json(story, shown))
+        print_json(story_json.story_json(story, shown))
     else:
         domain = app.settings.saga_compensation.fallback_domain
         saga_view.print_story(story, domain, shown)
@@ -134,7 +143,7 @@ def _check_told(case: Case, asking: Asking, *, yes: bool) -> None:
 
 def _tell(app: Application, case: Case, *, as_json: bool) -> None:
     if as_json:
-        print_json(saga_json.case_json(hiding_of(app).of_case(case)))
+        print_json(story_json.case_json(hiding_of(app).of_case(case)))
         return
     times = f" for the {case.asked_again}. time" if case.asked_again > 1 else ""
     said = (

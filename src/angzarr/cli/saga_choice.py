@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,7 +15,10 @@ from angzarr.cli.application import Application, Shelves, load_application
 from angzarr.cli.entry_choice import SHORTEST_ID
 from angzarr.cli.entry_view import SHORT_ID
 from angzarr.printable import printable
+from angzarr.sagas import pages
+from angzarr.sagas.hiding import Hiding
 from angzarr.sagas.log import MAX_FLOW, Case, RejectionLog, Status, Wanted
+from angzarr.sagas.pages import Page
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -39,13 +41,6 @@ _FILTERS: Final = (
     click.option("--correlation", "--correlation-id", "correlation_id",
                  help="Correlation id of the chain."),
 )  # fmt: skip
-
-
-class Page(NamedTuple):
-    """Cases, and the cursor of the next page, if there is one."""
-
-    cases: Sequence[Case]
-    next: str = ""
 
 
 def filtered(command: _F) -> _F:
@@ -74,22 +69,16 @@ def opened(app: Application) -> Iterator[Shelves]:
 
 def page_of(log: RejectionLog, wanted: Wanted, *, limit: int, after: str) -> Page:
     """Return a page of cases; raises click.UsageError for a cursor that is none."""
-    found = log.cases(wanted, limit=limit + 1, before=_place(after) if after else None)
-    cases = found[:limit]
-    more = f"{cases[-1].rejected_at.isoformat()},{cases[-1].id}" if len(found) > limit else ""
-    return Page(cases, more)
-
-
-def _place(cursor: str) -> tuple[datetime, str]:
-    at, _, id_ = cursor.partition(",")
     try:
-        place = datetime.fromisoformat(at)
-    except ValueError:
-        place = None
-    if place is None or place.tzinfo is None or not id_:
-        msg = f"{cursor!r} is no cursor: give --after what the page before printed"
-        raise click.UsageError(msg)
-    return place, id_
+        return pages.page_of(log, wanted, limit=limit, after=after)
+    except ValueError as error:
+        msg = f"{after!r} is no cursor: give --after what the page before printed"
+        raise click.UsageError(msg) from error
+
+
+def hiding_of(app: Application) -> Hiding:
+    """Return what hides as the settings of *app* say."""
+    return Hiding(app.letter_protection().redaction)
 
 
 def find(log: RejectionLog, beginning: str) -> Case:

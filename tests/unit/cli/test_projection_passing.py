@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import types
-
 import click
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.hand_clock import START
 
 from angzarr.aggregates.book import Address
-from angzarr.cli.projection_choice import Ordered
-from angzarr.cli.projection_lanes import LaneView, State
 from angzarr.cli.projection_passing import over_gap, up_to
 from angzarr.ordering.lane import Lane, Waiting, Why
+from angzarr.ordering.lane_view import LaneView, State
 from angzarr.ordering.order import Order
+from angzarr.projections.ordered_handler import Ordered
 
 PLACE = Address("order", "o-1")
 ONE = Ordered(
-    types.SimpleNamespace(name="projection.sales"),
+    "projection.sales",
     Order(domains=frozenset({"order"}), types=frozenset(), moves=True),
 )
 lanes = st.builds(

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from angzarr.aggregates.event_store import Pending
-from angzarr.cli.projection_choice import Ordered
-from angzarr.cli.projection_lanes import LaneView, what_helps
-from angzarr.cli.projection_view import Row
 from angzarr.ordering.lane import Summary, Waiting
+from angzarr.ordering.lane_view import LaneView
 from angzarr.projections.checkpoint import Checkpoint
+from angzarr.projections.helping import what_helps
 from angzarr.projections.lag import Lag
+from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.row import Row
 
 
 def row_json(row: Row) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def row_json(row: Row) -> dict[str, Any]:
     return {
         "name": one.name,
         "kind": one.kind,
-        "task": one.handler.name,
+        "task": one.task,
         "domains": sorted(one.order.domains),
         "event_types": sorted(one.order.types),
         "first_sequence": one.order.first,

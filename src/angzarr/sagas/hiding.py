@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from angzarr.cli.application import Application
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.events.event import Event
@@ -39,11 +38,6 @@ class Hiding(NamedTuple):
         """Return the data of *event*, which belongs to *case*, redacted."""
         shown = self.redaction(_letter(case, event)).event
         return shown.data if shown else None
-
-
-def hiding_of(app: Application) -> Hiding:
-    """Return what hides as the settings of *app* say."""
-    return Hiding(app.letter_protection().redaction)
 
 
 def _letter(case: Case, event: Event | None) -> DeadLetter:

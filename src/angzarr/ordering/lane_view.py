@@ -1,17 +1,14 @@
-"""Lanes in which something waits: why, and what helps."""
+"""Lane view: a lane in which something waits, and why, for people. Pure but for the asking."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
 from angzarr.aggregates.book import Address
-from angzarr.cli.projection_choice import Ordered, place_text
-from angzarr.ordering.lane import Lanes, Waiting, Why
-from angzarr.printable import printable
+from angzarr.ordering.lane import Lane, Lanes, Waiting, Why
 
 
 class State(StrEnum):
@@ -64,26 +61,8 @@ def views(waiting: Iterable[Waiting], places: Mapping[Address, int], first: int)
     ]
 
 
-def lane_at(lanes: Lanes, one: Ordered, address: Address, limit: int) -> LaneView:
-    """Return the lane of *one* at *address*, with at most *limit* of what waits in it."""
-    handler = one.handler.name
-    waiting = lanes.waiting(handler, address=address, limit=limit)
-    place = lanes.places(handler, [address]).get(address, one.order.first)
-    return LaneView(address=address, next_sequence=place, waiting=tuple(waiting))
-
-
-def what_helps(one: Ordered, view: LaneView) -> list[str]:
-    """Return the commands, or what else, that move a lane on."""
-    if view.head is not None and view.state is State.BLOCKED:
-        return list(of_letter(one, view.head))
-    if view.state is State.GAP:
-        place = shlex.quote(printable(place_text(view.address)))
-        return [f"angzarr projection skip {shlex.quote(one.name)} {place} --gap"]
-    return []
-
-
-def of_letter(one: Ordered, letter: Waiting) -> tuple[str, str]:
-    """Return the commands that replay and that skip a dead letter."""
-    event_id = shlex.quote(printable(letter.event_id))
-    which = f"--event {event_id} --handler {shlex.quote(one.handler.name)}"
-    return f"angzarr dlq replay {which}", f"angzarr dlq skip {which}"
+def lane_at(lanes: Lanes, lane: Lane, limit: int) -> LaneView:
+    """Return *lane*, with at most *limit* of what waits in it; raises StoreUnavailable."""
+    waiting = lanes.waiting(lane.handler, address=lane.address, limit=limit)
+    place = lanes.places(lane.handler, [lane.address]).get(lane.address, lane.first)
+    return LaneView(address=lane.address, next_sequence=place, waiting=tuple(waiting))

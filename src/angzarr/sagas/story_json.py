@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from angzarr.cli.saga_choice import Page
-from angzarr.cli.saga_hiding import HideData
 from angzarr.events.event import Event
+from angzarr.sagas.hiding import HideData
 from angzarr.sagas.log import Case
+from angzarr.sagas.pages import Page
 from angzarr.sagas.story import Story
 
 _NAMES: Final = (
@@ -25,7 +25,7 @@ def case_json(case: Case) -> dict[str, Any]:
 
 
 def page_json(page: Page) -> dict[str, Any]:
-    """Return *page* as a JSON object; `next` is the value for --after, or null."""
+    """Return *page* as a JSON object; `next` is the cursor of the next page, or null."""
     return {"cases": [case_json(case) for case in page.cases], "next": page.next or None}
 
 

@@ -1,0 +1,34 @@
+"""What helps a lane on: the commands that a person types. What came from outside is quoted."""
+
+from __future__ import annotations
+
+import shlex
+
+from angzarr.aggregates.book import Address
+from angzarr.ordering.lane import Waiting
+from angzarr.ordering.lane_view import LaneView, State
+from angzarr.printable import printable
+from angzarr.projections.ordered_handler import Ordered
+
+
+def place_text(address: Address) -> str:
+    """Return *address* as commands take it."""
+    edition = f"@{address.edition}" if address.edition or "@" in address.root else ""
+    return f"{address.domain}/{address.root}{edition}"
+
+
+def what_helps(one: Ordered, view: LaneView) -> list[str]:
+    """Return the commands, or what else, that move a lane on."""
+    if view.head is not None and view.state is State.BLOCKED:
+        return list(of_letter(one, view.head))
+    if view.state is State.GAP:
+        place = shlex.quote(printable(place_text(view.address)))
+        return [f"angzarr projection skip {shlex.quote(one.name)} {place} --gap"]
+    return []
+
+
+def of_letter(one: Ordered, letter: Waiting) -> tuple[str, str]:
+    """Return the commands that replay and that skip a dead letter."""
+    event_id = shlex.quote(printable(letter.event_id))
+    which = f"--event {event_id} --handler {shlex.quote(one.task)}"
+    return f"angzarr dlq replay {which}", f"angzarr dlq skip {which}"
