@@ -14,12 +14,14 @@ from angzarr.ordering.lane import (
     Elsewhere,
     Full,
     Gap,
+    Known,
     Lane,
     Lanes,
     Moved,
     Parked,
     Place,
     Ready,
+    Standing,
     Summary,
     Taken,
 )
@@ -389,6 +391,46 @@ class LanesContract:
         only = lanes.waiting(lane.handler, address=second.address)
         assert [one.lane for one in only] == [second] * 3
         assert lanes.waiting(new_lane().handler) == []
+
+    def test_lanes_in_which_something_waits_are_told_a_page_at_a_time(self, lanes, lane, move):
+        blocked, gap, early, past = (
+            Lane(lane.handler, Address("order", root), 1) for root in ("a", "b%' b", "c", "d")
+        )
+        lanes.note(letter_of(blocked, 1))
+        for sequence in (4, 3):
+            lanes.park(early_of(blocked, sequence), MANY)
+        lanes.park(early_of(gap, 5), MANY)
+        lanes.park(early_of(early, 2), MANY)
+        lanes.note(retrying_of(early, 1))
+        lanes.note(letter_of(early, 3))
+        lanes.park(early_of(past, 2), MANY)
+        lanes.skip_to(past, 4)
+        move(0)  # nothing waits there
+        found = lanes.standing(lane.handler)
+        assert found == [
+            Standing(blocked, 1, 3, letter_of(blocked, 1)),
+            Standing(gap, 1, 1, early_of(gap, 5, text=None)),
+            Standing(early, 1, 3, retrying_of(early, 1)),
+            Standing(past, 4, 1, None),
+        ]
+        assert lanes.standing(lane.handler, limit=2) == found[:2]
+        assert lanes.standing(lane.handler, after=gap.address, limit=1) == found[2:3]
+        assert lanes.standing(lane.handler, after=past.address) == []
+        assert lanes.standing(lane.handler, blocked=True) == found[:1]
+        assert lanes.standing(lane.handler, blocked=True, after=blocked.address) == []
+        assert lanes.standing(new_lane().handler) == []
+
+    def test_handlers_that_have_lanes_are_known_with_their_domains(self, lanes, lane, move):
+        odd = new_lane(f"{lane.handler}: 50 %\x7f", first=1)
+        other = Lane(lane.handler, Address("stock", "s-1"), 0)
+        move(0)
+        lanes.park(early_of(other, 1), MANY)
+        lanes.park(early_of(odd, 2), MANY)
+        found = [one for one in lanes.known() if one.handler.startswith(lane.handler)]
+        assert found == [
+            Known(lane.handler, frozenset({"order", "stock"}), 0),
+            Known(odd.handler, frozenset({"order"}), 1),
+        ]
 
     def test_a_letter_is_told_how_many_are_parked_behind_it(self, lanes, lane):
         alone, later = new_lane(lane.handler), new_lane(lane.handler)

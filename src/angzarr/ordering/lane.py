@@ -141,6 +141,26 @@ class Summary(NamedTuple):
     oldest: datetime | None
 
 
+class Standing(NamedTuple):
+    """A lane in which something waits."""
+
+    lane: Lane
+    next_sequence: int
+    #: How many events wait in it, of whatever kind.
+    waiting: int
+    #: What waits first at its place or behind it, without its message; None: all of it is past.
+    first: Waiting | None
+
+
+class Known(NamedTuple):
+    """Of a handler that has lanes, what they tell: other domains may be its own, too."""
+
+    handler: str
+    domains: frozenset[str]
+    #: The sequence with which aggregates begin, by one of its lanes.
+    first: int
+
+
 class Lanes(Protocol):
     """Where lanes are kept. All verbs raise StoreUnavailable. Safe to use from threads."""
 
@@ -235,6 +255,28 @@ class Lanes(Protocol):
         self, handler: str, /, *, address: Address | None = None, limit: int = 100
     ) -> Sequence[Waiting]:
         """Return what waits in the lanes of *handler*, or in the one at *address*, in order."""
+
+    @abstractmethod
+    def standing(
+        self,
+        handler: str,
+        /,
+        *,
+        after: Address | None = None,
+        limit: int = 100,
+        blocked: bool = False,
+    ) -> Sequence[Standing]:
+        """Return lanes of *handler* in which something waits, by address; those behind *after*.
+
+        *blocked*: only those that a dead letter holds up.
+        """
+
+    @abstractmethod
+    def known(self) -> Sequence[Known]:
+        """Return the handlers that have lanes, by name; reads a row for each, and each domain.
+
+        One is left out whose name has more than 120 characters.
+        """
 
     @abstractmethod
     def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from operator import attrgetter
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from angzarr.adapters.memory.checkpoints import MemoryCheckpoints
+from angzarr.adapters.memory.lane_row import (
+    LaneRow,
+    known_of,
+    nobody_knows,
+    standing_of,
+    stands,
+    summary_of,
+)
 from angzarr.aggregates.book import Address
 from angzarr.clock import Clock, SystemClock
 from angzarr.ordering.lane import (
     Elsewhere,
     Full,
     Gap,
+    Known,
     Lane,
     Lanes,
     Moved,
@@ -25,6 +33,7 @@ from angzarr.ordering.lane import (
     Parked,
     Place,
     Ready,
+    Standing,
     Step,
     Summary,
     Taken,
@@ -37,42 +46,6 @@ from angzarr.projections.checkpoint import Checkpoint
 _Key: TypeAlias = tuple[str, Address]
 
 
-@dataclass(slots=True)
-class _Row:
-    """A lane: what waits in it by sequence, and until when somebody has an early one."""
-
-    lane: Lane
-    next: int
-    moved_at: datetime | None = None
-    waiting: dict[int, Waiting] = field(default_factory=dict)
-    lent: dict[int, datetime] = field(default_factory=dict)
-
-    @property
-    def place(self) -> Place:
-        return Place(self.next, len(self.waiting))
-
-    def early(self) -> list[Waiting]:
-        """Return what is parked, in order."""
-        found = (self.waiting[place] for place in sorted(self.waiting))
-        return [one for one in found if one.why is Why.EARLY]
-
-    def ahead(self) -> list[Waiting]:
-        """Return what is parked for places that the lane has not come to."""
-        return [one for one in self.early() if one.sequence > self.next]
-
-    def put(self, waiting: Waiting) -> None:
-        self.forget(waiting.sequence)
-        self.waiting[waiting.sequence] = waiting
-
-    def forget(self, sequence: int) -> None:
-        self.waiting.pop(sequence, None)
-        self.lent.pop(sequence, None)
-
-    def parked_at(self, sequence: int) -> Waiting | None:
-        there = self.waiting.get(sequence)
-        return there if there is not None and there.why is Why.EARLY else None
-
-
 class MemoryLanes(Lanes):
     """Lanes in a dictionary, under one lock; a run holds one of its lane besides.
 
@@ -83,7 +56,7 @@ class MemoryLanes(Lanes):
         self._clock = clock or SystemClock()
         #: Where whoever moves a lane counts.
         self.checkpoints = MemoryCheckpoints()
-        self._rows: dict[_Key, _Row] = {}
+        self._rows: dict[_Key, LaneRow] = {}
         self._lock = threading.Lock()
         self._duty: dict[frozenset[str], tuple[str, datetime]] = {}
         self._running: WeakValueDictionary[_Key, threading.Lock] = WeakValueDictionary()
@@ -124,7 +97,7 @@ class MemoryLanes(Lanes):
             place = self._look(early.lane)
             if place.next_sequence >= early.sequence:
                 return Ready(place.next_sequence)
-            row = self._rows.get(_key(early.lane)) or _Row(early.lane, early.lane.first)
+            row = self._rows.get(_key(early.lane)) or LaneRow(early.lane, early.lane.first)
             there = row.parked_at(early.sequence)
             if there is not None and there.event_id != early.event_id:
                 return Taken(there.event_id)
@@ -176,8 +149,8 @@ class MemoryLanes(Lanes):
                 for row in self._of(handlers)
                 if (ahead := row.ahead())
                 and (oldest := min(one.since for one in ahead)) < before
-                and _stands(row, before)
-                and _nobody_knows(row.waiting.get(row.next), before)
+                and stands(row, before)
+                and nobody_knows(row.waiting.get(row.next), before)
             ]
         return [gap for _, gap in sorted(found, key=lambda one: one[0])[:limit]]
 
@@ -200,7 +173,7 @@ class MemoryLanes(Lanes):
     def summaries(self, handlers: Sequence[str], /) -> Sequence[Summary]:
         """Return a summary for each of *handlers*."""
         with self._lock:
-            return [_summary(handler, list(self._of([handler]))) for handler in handlers]
+            return [summary_of(handler, list(self._of([handler]))) for handler in handlers]
 
     def waiting(
         self, handler: str, /, *, address: Address | None = None, limit: int = 100
@@ -210,6 +183,24 @@ class MemoryLanes(Lanes):
             rows = [row for row in self._of([handler]) if address in (None, row.lane.address)]
             found = [one for row in rows for one in row.waiting.values()]
         return sorted(found, key=lambda one: (one.lane.address, one.sequence))[:limit]
+
+    def standing(
+        self,
+        handler: str,
+        /,
+        *,
+        after: Address | None = None,
+        limit: int = 100,
+        blocked: bool = False,
+    ) -> Sequence[Standing]:
+        """Return lanes of *handler* in which something waits."""
+        with self._lock:
+            return standing_of(self._of([handler]), after, blocked=blocked)[:limit]
+
+    def known(self) -> Sequence[Known]:
+        """Return the handlers that have lanes."""
+        with self._lock:
+            return known_of(self._rows.values())
 
     def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
         """Return how many events are parked behind each dead letter."""
@@ -250,12 +241,12 @@ class MemoryLanes(Lanes):
         row = self._rows.get(_key(lane))
         return Place(lane.first) if row is None else row.place
 
-    def _row(self, lane: Lane) -> _Row:
-        row = self._rows.setdefault(_key(lane), _Row(lane, lane.first))
+    def _row(self, lane: Lane) -> LaneRow:
+        row = self._rows.setdefault(_key(lane), LaneRow(lane, lane.first))
         row.lane = lane
         return row
 
-    def _of(self, handlers: Sequence[str]) -> Iterator[_Row]:
+    def _of(self, handlers: Sequence[str]) -> Iterator[LaneRow]:
         return (row for row in self._rows.values() if row.lane.handler in handlers)
 
     def _move(self, step: Step) -> Moved | Elsewhere:
@@ -277,28 +268,3 @@ class MemoryLanes(Lanes):
 
 def _key(lane: Lane) -> _Key:
     return lane.handler, lane.address
-
-
-def _stands(row: _Row, before: datetime) -> bool:
-    """Tell whether nobody moved the lane since *before*: else what is missing is on its way."""
-    return row.moved_at is None or row.moved_at < before
-
-
-def _nobody_knows(there: Waiting | None, before: datetime) -> bool:
-    """Tell whether nobody knows of an event: one that is being retried should have come by then."""
-    if there is None:
-        return True
-    return there.why is Why.RETRYING and there.due_at is not None and there.due_at < before
-
-
-def _summary(handler: str, rows: Sequence[_Row]) -> Summary:
-    waiting = [one for row in rows for one in row.waiting.values()]
-    letters = [row for row in rows if _is_letter(row.waiting.get(row.next))]
-    parked = sum(one.why is Why.EARLY for one in waiting)
-    oldest = min(waiting, key=attrgetter("since"), default=None)
-    since = None if oldest is None else oldest.since
-    return Summary(handler, len(rows), parked, len(letters), since)
-
-
-def _is_letter(there: Waiting | None) -> bool:
-    return there is not None and there.why is Why.DEAD_LETTER

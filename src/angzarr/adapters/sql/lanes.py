@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine
 
 from angzarr.adapters.sql import (
     lane_gate,
+    lane_list,
     lane_queries,
     lane_resetting,
     lane_running,
@@ -31,11 +32,13 @@ from angzarr.clock import Clock, SystemClock
 from angzarr.ordering.lane import (
     Elsewhere,
     Gap,
+    Known,
     Lane,
     Lanes,
     Moved,
     ParkAnswer,
     Place,
+    Standing,
     Step,
     Summary,
     Waiting,
@@ -139,6 +142,22 @@ class SqlLanes(Lanes):
     ) -> Sequence[Waiting]:
         """Return what waits in the lanes of *handler*."""
         return self._ask(lambda c: lane_queries.waiting(c, handler, address, limit))
+
+    def standing(
+        self,
+        handler: str,
+        /,
+        *,
+        after: Address | None = None,
+        limit: int = 100,
+        blocked: bool = False,
+    ) -> Sequence[Standing]:
+        """Return lanes of *handler* in which something waits."""
+        return self._ask(lambda c: lane_list.standing(c, handler, after, limit, blocked=blocked))
+
+    def known(self) -> Sequence[Known]:
+        """Return the handlers that have lanes."""
+        return self._ask(lane_list.known)
 
     def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
         """Return how many events are parked behind each dead letter."""
