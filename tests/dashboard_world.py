@@ -7,11 +7,15 @@ from datetime import timedelta
 from functools import cached_property
 
 from angzarr.adapters.memory.alerts import MemoryAlerts
+from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.memory.brake import MemoryBrake
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.event_store import MemoryEventStore
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
+from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.adapters.memory.peers import MemoryPeers
+from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.adapters.memory.writes import MemoryWrites
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensator
@@ -23,14 +27,23 @@ from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.rule_file import built_in_rules
 from angzarr.analysis.skip import Skips
 from angzarr.analysis_section import AnalysisSettings
+from angzarr.books_wiring import Shelves
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.desk import Desk
+from angzarr.dashboard.ordered_desk import OrderedDesk
+from angzarr.dashboard.rejected_desk import RejectedDesk
 from angzarr.dashboard.site import build_site
+from angzarr.dashboard.survey import Surveyor
 from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
+from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import BrokerUnavailable
+from angzarr.ordering.order import Order
+from angzarr.ordering_wiring import OrderingStores
+from angzarr.projections.ordered_handler import Ordered
 from angzarr.resilience.breaker import BreakerSettings
+from angzarr.sagas.hiding import Hiding
 from contracts.ledger import letter_of
 from hand_clock import HandClock
 
@@ -43,6 +56,13 @@ SETTINGS = DashboardSettings(
     ),
     rate=100_000,
     burst=100_000,
+)
+
+
+#: A projection that the app registers.
+SALES = Ordered(
+    "projection.sales",
+    Order(domains=frozenset({"order", "stock"}), types=frozenset({"OrderPlaced"}), moves=True),
 )
 
 
@@ -62,6 +82,15 @@ class World:
         self.webhooks = {}
         touchy = BreakerSettings(min_calls=2, failures_in_a_row=2)
         self.breakers = InProcessBreakers({"crm": touchy}, default=touchy, clock=self.clock)
+
+        self.lanes = MemoryLanes(self.clock)
+        self.shelves = Shelves(MemoryEventBooks(), MemoryRejectionLog())
+        #: What the app registers of ordered handlers, and the workers that run.
+        self.registered = [SALES]
+        self.members = []
+        #: What is raised where lanes, books or the fleet are asked, if anything.
+        self.lanes_away = self.books_away = self.fleet_away = None
+        self.redaction = Redaction()
 
         self.sent = []
         #: By entry id: how many later events wait behind it.
@@ -111,6 +140,33 @@ class World:
     def behind(self, entries):
         return {one.id: self.waiting[one.id] for one in entries if one.id in self.waiting}
 
+    @cached_property
+    def ordered(self):
+        def give(store, away):
+            if error := getattr(self, away):
+                raise error
+            return store
+
+        stores = OrderingStores(self.lanes, self.lanes.checkpoints)
+        events = MemoryEventStore(self.shelves.books)
+        return OrderedDesk(
+            registered=lambda: self.registered,
+            stores=lambda: give(stores, "lanes_away"),
+            books=lambda: give(events, "books_away"),
+            members=lambda: give(self.members, "fleet_away"),
+        )
+
+    @cached_property
+    def rejected(self):
+        def shelves():
+            if self.books_away:
+                raise self.books_away
+            return self.shelves
+
+        return RejectedDesk(
+            shelves=shelves, hide=Hiding(self.redaction), fallback_domain="saga-failures"
+        )
+
     def desk(self):
         return Desk(
             ledger=self.ledger,
@@ -139,6 +195,9 @@ class World:
             told=lambda _letter: {"signature": "none"},
             clock=self.clock,
             behind=self.behind,
+            ordered=self.ordered,
+            surveyor=Surveyor(self.ordered, self.clock, lambda count: count()),
+            rejected=self.rejected,
             most_replays=10,
             approval_over=self.approval_over,
             approves_edits=self.approves_edits,

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import click
 
 from angzarr.aggregates.aggregate import AggregateType
-from angzarr.aggregates.book import EventBooks
 from angzarr.analysis.alert import Alerts
 from angzarr.analysis.alert_delivery import Sink
 from angzarr.analysis.brake import Brake
@@ -42,8 +41,8 @@ from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.revisions import TablesUpkeep
-from angzarr.sagas.log import RejectionLog
 from angzarr.sagas.outbox import Outbox
+from angzarr.sagas.story import Shelves
 from angzarr.turn_thread import TurnThread
 
 #: Looked for where -A names a module only; Celery's own habit.
@@ -52,21 +51,6 @@ _NAMES = ("app", "celery")
 
 class JobStore(ReplayJobs, JobWork, Protocol):
     """Replay jobs, for people and for engines."""
-
-
-class Shelves(Protocol):
-    """Event books, and what became of rejected commands."""
-
-    @property
-    def books(self) -> EventBooks:
-        """The event books."""
-
-    @property
-    def rejections(self) -> RejectionLog:
-        """What became of rejected commands."""
-
-    def close(self) -> None:
-        """Let connections go."""
 
 
 class Application(Protocol):

@@ -20,6 +20,7 @@ from angzarr.cli.analyze import (
 from angzarr.cli.application import Application, load_application
 from angzarr.cli.behind import open_behind
 from angzarr.cli.log_level import LOG_LEVEL
+from angzarr.cli.ordered_desk import open_ordered_desk, open_rejected_desk
 from angzarr.dashboard_section import DashboardToken, Role
 from angzarr.errors import ConfigurationError
 from angzarr.wiring import extra, write_logs
@@ -83,11 +84,13 @@ def token(name: str, role: str) -> None:
 def open_desk(app: Application, doors: ExitStack) -> Desk:
     """Return what people work on, each store open until *doors* close."""
     from angzarr.dashboard.desk import Desk
+    from angzarr.dashboard.survey import Surveyor
 
     def opened(store: Any) -> Any:
         doors.callback(store.close)
         return store
 
+    ordered = open_ordered_desk(app, doors)
     replayer, barred = open_replayer(app, doors), open_barred(app, doors)
     return Desk(
         ledger=replayer.ledger,
@@ -107,6 +110,9 @@ def open_desk(app: Application, doors: ExitStack) -> Desk:
         told=app.clearance().told,
         clock=replayer.clock,
         behind=open_behind(app, doors),
+        ordered=ordered,
+        surveyor=opened(Surveyor(ordered, replayer.clock)),
+        rejected=open_rejected_desk(app, doors),
         most_replays=app.settings.analysis.most_replays,
         approval_over=app.settings.analysis.approvals.jobs_over,
         approves_edits=app.settings.analysis.approvals.edits,

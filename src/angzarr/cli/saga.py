@@ -12,7 +12,7 @@ from angzarr.ages import ago
 from angzarr.analysis.ledger import LONGEST_PAGE
 from angzarr.cli import saga_registered, saga_view
 from angzarr.cli.analyze import person
-from angzarr.cli.application import Application, Shelves, load_application
+from angzarr.cli.application import Application, load_application
 from angzarr.cli.entry_choice import JSON, YES
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.saga_choice import (
@@ -31,7 +31,7 @@ from angzarr.printable import printable
 from angzarr.sagas import story_json
 from angzarr.sagas.asking import Asking, under_way
 from angzarr.sagas.log import Case, Status
-from angzarr.sagas.story import story_of
+from angzarr.sagas.story import Shelves, story_of
 
 
 @click.group()

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from angzarr.analysis.verb import LONGEST_NOTE
-from angzarr.cli.application import Application, Shelves, load_application
+from angzarr.cli.application import Application, load_application
 from angzarr.cli.entry_choice import SHORTEST_ID
 from angzarr.cli.entry_view import SHORT_ID
 from angzarr.printable import printable
@@ -19,6 +19,7 @@ from angzarr.sagas import pages
 from angzarr.sagas.hiding import Hiding
 from angzarr.sagas.log import MAX_FLOW, Case, RejectionLog, Status, Wanted
 from angzarr.sagas.pages import Page
+from angzarr.sagas.story import Shelves
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -20,6 +20,9 @@ from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.skip import Skips
 from angzarr.analysis.write import Writes
 from angzarr.clock import Clock
+from angzarr.dashboard.ordered_desk import OrderedDesk
+from angzarr.dashboard.rejected_desk import RejectedDesk
+from angzarr.dashboard.survey import Surveyor
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.resilience.breaker import BreakerControls
 
@@ -50,6 +53,10 @@ class Desk:
     clock: Clock
     #: How many later events wait behind which entries, by id; says nothing of the others.
     behind: Callable[[Sequence[Entry]], Mapping[str, int]]
+    ordered: OrderedDesk
+    #: How ordered handlers do.
+    surveyor: Surveyor
+    rejected: RejectedDesk
     #: Replays of one entry that no job goes beyond.
     most_replays: int
     #: A job of more entries than these waits for another person; None: none does.

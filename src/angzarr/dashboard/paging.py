@@ -35,7 +35,7 @@ def unsealed(shown: str) -> str:
     except (ValueError, OverflowError):
         is_cursor = None
     if not is_cursor:
-        raise _no_cursor()
+        raise no_cursor()
     return cursor
 
 
@@ -48,8 +48,16 @@ def position_after(shown: str) -> int:
     except ValueError:
         is_position = None
     if not is_position:
-        raise _no_cursor()
+        raise no_cursor()
     return int(is_position[0])
+
+
+def text_after(shown: str) -> str:
+    """Return the text behind which the page of cursor *shown* begins; raises Problem 400."""
+    try:
+        return _text_of(shown)
+    except ValueError:
+        raise no_cursor() from None
 
 
 def _text_of(shown: str) -> str:
@@ -58,7 +66,8 @@ def _text_of(shown: str) -> str:
     return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
 
 
-def _no_cursor() -> Problem:
+def no_cursor() -> Problem:
+    """Return that `after` is none of ours."""
     return Problem(400, "bad-cursor", "`after` is no cursor that a page here named as its next")
 
 

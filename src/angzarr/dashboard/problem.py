@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -96,14 +98,28 @@ def problem_of(error: Exception) -> Problem | None:
     return None
 
 
+def away(error: Unavailable, what: str) -> Problem:
+    """Return that *what* does not answer; the log says why, once a minute."""
+    _tell_once(error, what)
+    msg = f"{what} is away; the log of the dashboard says why"
+    return Problem(503, "unavailable", msg, headers={"Retry-After": _AWAY})
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Ask *what* in a block: where it does not answer, Problem 503 names it."""
+    try:
+        yield
+    except Unavailable as error:
+        raise away(error, what) from error
+
+
 def _of_ours(error: AngzarrError) -> Problem:
     if isinstance(error, PayloadsBusy):
         return Problem(503, "busy", str(error), headers={"Retry-After": _AWAY})
     if isinstance(error, Unavailable):
         what = next((name for kind, name in _SERVERS if isinstance(error, kind)), "a server")
-        _tell_once(error, what)
-        msg = f"{what} is away; the log of the dashboard says why"
-        return Problem(503, "unavailable", msg, headers={"Retry-After": _AWAY})
+        return away(error, what)
     name = "not-set-up" if isinstance(error, ConfigurationError) else "refused"
     return Problem(409, name, str(error))
 

@@ -25,6 +25,8 @@ from angzarr.dashboard.api import (
     export,
     groups,
     jobs,
+    projections,
+    sagas,
 )
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.api.shapes import ProblemShape
@@ -40,6 +42,8 @@ from angzarr.dashboard.pages import export as export_pages
 from angzarr.dashboard.pages import groups as group_pages
 from angzarr.dashboard.pages import jobs as job_pages
 from angzarr.dashboard.pages import many as many_pages
+from angzarr.dashboard.pages import projections as projection_pages
+from angzarr.dashboard.pages import sagas as saga_pages
 from angzarr.dashboard.pages import session, steering
 from angzarr.dashboard.pages.route import refused
 from angzarr.dashboard.problem import Problem, crash, problem_of
@@ -54,6 +58,7 @@ _NOUNS: Final = (entries, edits, groups, jobs, breakers, brake, alerts)
 _PAGES: Final = (
     *(session, many_pages, export_pages, group_pages, entry_pages, edit_pages, job_pages),
     steering,  # behind what is besides to see of a job
+    *(projection_pages, saga_pages),
     *(breaker_pages, brake_pages, alert_pages),
 )
 #: All there is to ask for.
@@ -63,6 +68,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     export.see,  # before what one entry is asked by
     jobs.approve,  # before what else is done to a job
     *(router for noun in _NOUNS for router in (noun.see, noun.act)),
+    projections.see,
+    sagas.see,
     *(page.router for page in _PAGES),
 )
 _TOLD: Final = """\

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from angzarr.aggregates.book import Address
-from angzarr.ordering.lane import Lane, Lanes, Waiting, Why
+from angzarr.ordering.lane import Lane, Lanes, Standing, Waiting, Why
 
 
 class State(StrEnum):
@@ -59,6 +59,14 @@ def views(waiting: Iterable[Waiting], places: Mapping[Address, int], first: int)
         LaneView(address=address, next_sequence=places.get(address, first), waiting=tuple(of_lane))
         for address, of_lane in groupby(waiting, lambda one: one.lane.address)
     ]
+
+
+def view_of(standing: Standing) -> LaneView:
+    """Return a lane of which only what waits first is known."""
+    waiting = () if standing.first is None else (standing.first,)
+    return LaneView(
+        address=standing.lane.address, next_sequence=standing.next_sequence, waiting=waiting
+    )
 
 
 def lane_at(lanes: Lanes, lane: Lane, limit: int) -> LaneView:

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from angzarr.aggregates.event_store import Pending
-from angzarr.ordering.lane import Summary, Waiting
-from angzarr.ordering.lane_view import LaneView
+from angzarr.ordering.lane import Standing, Summary, Waiting
+from angzarr.ordering.lane_view import LaneView, view_of
 from angzarr.projections.checkpoint import Checkpoint
 from angzarr.projections.helping import what_helps
 from angzarr.projections.lag import Lag
@@ -88,13 +88,27 @@ def lane_json(one: Ordered, view: LaneView, pending: Iterable[Pending] = ()) -> 
         **view.address._asdict(),
         "next_sequence": view.next_sequence,
         "state": view.state.value,
-        "waiting": [_waiting_json(waiting) for waiting in view.waiting],
+        "waiting": [waiting_json(waiting) for waiting in view.waiting],
         "in_book": pending_json(pending),
         "what_helps": what_helps(one, view),
     }
 
 
-def _waiting_json(waiting: Waiting) -> dict[str, Any]:
+def standing_json(one: Ordered, standing: Standing) -> dict[str, Any]:
+    """Return a lane in which something waits: how much, what first, and what helps."""
+    view = view_of(standing)
+    return {
+        **view.address._asdict(),
+        "next_sequence": view.next_sequence,
+        "state": view.state.value,
+        "waiting": standing.waiting,
+        "first": standing.first and waiting_json(standing.first),
+        "what_helps": what_helps(one, view),
+    }
+
+
+def waiting_json(waiting: Waiting) -> dict[str, Any]:
+    """Return an event that waits."""
     return {
         "sequence": waiting.sequence,
         "why": waiting.why.value,

@@ -119,7 +119,7 @@ class RejectionLog(Protocol):
 
     @abstractmethod
     def look(self, id: str, /) -> Sequence[Case]:
-        """Return the cases whose id begins so, two at most."""
+        """Return the cases whose id begins so, two at most, the one that is just so first."""
 
     @abstractmethod
     def cases(

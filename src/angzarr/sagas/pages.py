@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from angzarr.events.headers import time_of
 from angzarr.sagas.log import Case, RejectionLog, Wanted
 
 
@@ -29,8 +30,8 @@ def page_of(log: RejectionLog, wanted: Wanted, *, limit: int, after: str) -> Pag
 
 def _place(cursor: str) -> tuple[datetime, str]:
     at, _, id_ = cursor.partition(",")
-    place = datetime.fromisoformat(at)
-    if place.tzinfo is None or not id_:
+    place = time_of(at)
+    if place is None or datetime.fromisoformat(at).tzinfo is None or not id_:
         msg = f"{cursor!r} is no cursor of a page"
         raise ValueError(msg)
     return place, id_

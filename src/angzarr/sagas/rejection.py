@@ -95,6 +95,14 @@ def _fields(carried: Event | Target) -> dict[str, Any]:
     return {field.name: getattr(carried, field.name) for field in fields(Target)}
 
 
+def told_id(rejection_id: str, asked: int) -> str:
+    """Return the id of the event by which a source is told for the *asked*-th time after the first.
+
+    It is another one each time, or it would be taken for the one that was handled.
+    """
+    return id_after(rejection_id, "again", asked) if asked else rejection_id
+
+
 def to_event(rejection: Rejection, asked: int = 0) -> Event:
     """Return the event that carries *rejection* to its source.
 
@@ -104,7 +112,7 @@ def to_event(rejection: Rejection, asked: int = 0) -> Event:
     """
     command, origin = rejection.command.event, rejection.origin
     return Event(
-        id=id_after(rejection.id, "again", asked) if asked else rejection.id,
+        id=told_id(rejection.id, asked),
         type=NOTIFICATION,
         data={
             "rejection_id": rejection.id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from angzarr.aggregates.book import Book, EventBooks
 from angzarr.errors import DecodeError
@@ -11,8 +12,23 @@ from angzarr.events.event import Event
 from angzarr.sagas.escalation import escalation_id
 from angzarr.sagas.failure import failure_id
 from angzarr.sagas.flags import Step
-from angzarr.sagas.log import Case
+from angzarr.sagas.log import Case, RejectionLog
 from angzarr.sagas.rejection import Rejection, read_rejection
+
+
+class Shelves(Protocol):
+    """Event books, and what became of rejected commands."""
+
+    @property
+    def books(self) -> EventBooks:
+        """The event books."""
+
+    @property
+    def rejections(self) -> RejectionLog:
+        """What became of rejected commands."""
+
+    def close(self) -> None:
+        """Let connections go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

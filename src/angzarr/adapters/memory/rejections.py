@@ -44,7 +44,7 @@ class MemoryRejectionLog(RejectionLog):
     def look(self, id: str, /) -> Sequence[Case]:
         """Return the cases whose id begins so, two at most."""
         with self._lock:
-            return [case for key, case in self._cases.items() if key.startswith(id)][:2]
+            return [self._cases[key] for key in sorted(self._cases) if key.startswith(id)][:2]
 
     def cases(
         self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Final
 
@@ -20,11 +18,11 @@ from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import item_page, job_of
 from angzarr.dashboard.pages.asked import filled
 from angzarr.dashboard.pages.edits import both
+from angzarr.dashboard.pages.following import Step, followed
 from angzarr.dashboard.pages.paper import write
 from angzarr.dashboard.pages.route import caller_of, pages, render
 from angzarr.dashboard.pages.steering import ASKS, stand, steers
 from angzarr.dashboard.paging import next_query, page_after
-from angzarr.dashboard.streams import Streams
 
 router = pages()
 _ON_A_PAGE: Final = 50
@@ -33,8 +31,6 @@ LOOK_EVERY: Final = timedelta(seconds=1)
 #: In these it does nothing before a person does something.
 _WAITING: Final = frozenset({JobStatus.PROPOSED, JobStatus.PAUSED, JobStatus.HALTED})
 LOOK_SELDOM: Final = timedelta(seconds=10)
-#: Then a stream ends; the browser comes back, and is let in anew or not at all.
-LONGEST_STREAM: Final = timedelta(minutes=15)
 #: In these a job does nothing more by itself.
 _AT_REST: Final = frozenset({JobStatus.CANCELLED, JobStatus.DONE})
 
@@ -90,29 +86,13 @@ def list_items(request: Request, desk: DeskHere, job_id: JobId) -> Response:
 async def follow_job(request: Request, desk: DeskHere, job_id: JobId) -> Response:
     """Tell a page of each step of a job, until the job rests or the page is gone."""
     job = await run_in_threadpool(job_of, desk, job_id)
-    streams: Streams = request.app.state.streams
-    steps = _steps(request, desk, job, streams)
-    return streams.held(caller_of(request).name, steps, media_type="text/event-stream")
+    return followed(request, desk.clock, lambda: _step(desk, job))
 
 
-async def _steps(
-    request: Request, desk: Desk, job: ReplayJob, streams: Streams
-) -> AsyncIterator[str]:
-    told, status, ends = "", job.status, desk.clock.now() + LONGEST_STREAM
-    while not streams.ending and not await request.is_disconnected() and desk.clock.now() < ends:
-        step = write("progress.html", job=job, now=desk.clock.now())
-        if step != told:
-            told = step
-            yield _event("progress", step)
-        else:
-            yield ": still here\n\n"
-        if job.status is not status or job.status in _AT_REST:
-            yield _event("over", job.status.value)
-            return
-        pause = LOOK_SELDOM if job.status in _WAITING else LOOK_EVERY
-        await streams.rest(pause)
-        job = await run_in_threadpool(job_of, desk, job.id)
-
-
-def _event(name: str, data: str) -> str:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+def _step(desk: Desk, followed_job: ReplayJob) -> Step:
+    """Return how a job looks now that was followed when it was *followed_job*."""
+    job = job_of(desk, followed_job.id)
+    html = write("progress.html", job=job, now=desk.clock.now())
+    is_over = job.status is not followed_job.status or job.status in _AT_REST
+    pause = LOOK_SELDOM if job.status in _WAITING else LOOK_EVERY
+    return Step(html, pause, job.status.value if is_over else "")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from angzarr.ages import ago
+from angzarr.ages import ago, span_text
 from angzarr.analysis.entry_json import json_text
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.replay_order import STALE_AGAIN
@@ -49,6 +49,7 @@ def _environment() -> Environment:
     made.globals["stale_again"] = STALE_AGAIN
     made.filters |= {
         "ago": ago,
+        "span": span_text,
         "iso": _iso,
         "utc": _utc,
         "json": lambda value: json_text(value, indent=2),

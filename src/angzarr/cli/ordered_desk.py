@@ -1,0 +1,71 @@
+"""What the dashboard asks about ordered handlers and rejected commands of an app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from angzarr.aggregates.event_store import EventStore
+from angzarr.books_wiring import open_event_store
+from angzarr.cli.application import Application
+from angzarr.cli.projection_choice import ordered
+from angzarr.cli.saga_choice import hiding_of
+from angzarr.errors import ConfigurationError
+from angzarr.ordering_wiring import open_ordering
+from angzarr.per_process import OncePerProcess
+
+if TYPE_CHECKING:
+    from angzarr.dashboard.ordered_desk import OrderedDesk
+    from angzarr.dashboard.rejected_desk import RejectedDesk
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+_C = TypeVar("_C", bound=_Closes)
+
+
+def open_ordered_desk(app: Application, doors: ExitStack) -> OrderedDesk:
+    """Return what is asked about ordered handlers of *app*; it connects when first asked."""
+    from angzarr.dashboard.ordered_desk import OrderedDesk
+
+    books = _once(lambda: open_event_store(app.settings, app.broker_url), doors)
+
+    def books_if_any() -> EventStore | None:
+        try:
+            return books()
+        except ConfigurationError:
+            return None
+
+    return OrderedDesk(
+        registered=lambda: ordered(app),
+        stores=_once(lambda: open_ordering(app.settings, app.broker_url), doors),
+        books=books_if_any,
+        members=lambda: app.fleet().members(),
+    )
+
+
+def open_rejected_desk(app: Application, doors: ExitStack) -> RejectedDesk:
+    """Return what is asked about rejected commands of *app*; it connects when first asked."""
+    from angzarr.dashboard.rejected_desk import RejectedDesk
+
+    return RejectedDesk(
+        shelves=_once(app.open_shelves, doors),
+        hide=hiding_of(app),
+        fallback_domain=app.settings.saga_compensation.fallback_domain,
+    )
+
+
+def _once(make: Callable[[], _C], doors: ExitStack) -> Callable[[], _C]:
+    """Return what gives the store that *make* opens, once, until *doors* close."""
+    kept = OncePerProcess(make)
+
+    def close() -> None:
+        made = kept.forget()
+        if made is not None:
+            made.close()
+
+    doors.callback(close)
+    return kept.get

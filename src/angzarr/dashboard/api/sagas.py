@@ -1,0 +1,121 @@
+"""Rejected commands of sagas over HTTP, and what became of them (spec C4, C5)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from angzarr.analysis.ledger import LONGEST_PAGE
+from angzarr.dashboard.api.route import DeskHere, answer, problems, seeing
+from angzarr.dashboard.api.shapes import Asked, Shape, Text
+from angzarr.dashboard.case_look import letters_of
+from angzarr.dashboard.paging import next_link, sealed, text_after
+from angzarr.sagas.flags import Step
+from angzarr.sagas.log import Status, Wanted
+from angzarr.sagas.story_json import page_json, story_json
+
+see = seeing("sagas")
+_SETUP: Final = {409: "No database is set up for event books: set books."}
+_NONE: Final = problems({404: "There is no such case.", **_SETUP})
+CaseId = Annotated[str, Path(pattern=r"^[^\x00-\x1f/]{1,500}$")]
+
+
+class AddressShape(Shape):
+    """An aggregate."""
+
+    domain: str
+    root: str
+    edition: str
+
+
+class CaseShape(Shape):
+    """A rejected command, and what its source did about it."""
+
+    id: str
+    status: Status
+    saga: str
+    source: AddressShape
+    source_sequence: int
+    command_id: str
+    command_type: str
+    target: AddressShape
+    reason: str
+    answer: str
+    correlation_id: str
+    rejected_at: datetime
+    changed_at: datetime
+    first_event: int | None
+    event_count: int
+    steps: list[Step]
+    asked_again: int
+    asked_by: str
+    note: str
+
+
+class CasePageShape(Shape):
+    """A page of rejected commands, the newest first."""
+
+    cases: list[CaseShape]
+    next: str | None
+
+
+class CaseDetailShape(CaseShape):
+    """A case and its chain; `entries` are its dead letters, null where the ledger is away.
+
+    The data of events are there with `data=true`, redacted as in letters.
+    """
+
+    trigger: dict[str, Any] | None
+    command: dict[str, Any] | None
+    compensation: list[dict[str, Any]]
+    escalation_id: str | None
+    failure_id: str | None
+    entries: list[str] | None
+
+
+class CaseQuery(Asked):
+    """A page of rejected commands, the newest first."""
+
+    saga: Text | None = None
+    domain: Text | None = Field(default=None, description="Of the source, which compensates.")
+    status: Status | None = None
+    correlation_id: Text | None = None
+    limit: int = Field(default=50, ge=1, le=LONGEST_PAGE)
+    after: Annotated[str, Field(max_length=4000)] = ""
+
+    def wanted(self) -> Wanted:
+        """Return the filter."""
+        return Wanted(self.saga, self.domain, self.status, self.correlation_id)
+
+    @property
+    def cursor(self) -> str:
+        """Behind which case the page begins; raises Problem."""
+        return text_after(self.after) if self.after else ""
+
+
+class StoryQuery(Asked):
+    """How much of a case."""
+
+    data: bool = Field(default=False, description="Also the data of events.")
+
+
+@see.get("/sagas", response_model=CasePageShape, responses=problems({400: "No cursor.", **_SETUP}))
+def list_cases(request: Request, desk: DeskHere, asked: Annotated[CaseQuery, Query()]) -> Response:
+    """List commands of sagas that were rejected, the newest first."""
+    page = desk.rejected.page(asked.wanted(), limit=asked.limit, after=asked.cursor)
+    told = page_json(page) | {"next": sealed(page.next) or None}
+    return answer(told, headers=next_link(request, page.next))
+
+
+@see.get("/sagas/{case_id}", response_model=CaseDetailShape, responses=_NONE)
+def show_case(desk: DeskHere, case_id: CaseId, asked: Annotated[StoryQuery, Query()]) -> Response:
+    """Return everything about one rejected command: the chain, in order."""
+    story = desk.rejected.story(case_id)
+    told = story_json(story, desk.rejected.data(story) if asked.data else None)
+    entries = letters_of(desk, story.case)
+    ids = None if entries is None else [one.id for one in entries]
+    return answer(told | {"entries": ids})
