@@ -17,6 +17,7 @@ from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.adapters.memory.peers import MemoryPeers
 from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.adapters.memory.writes import MemoryWrites
+from angzarr.aggregates.book import Address
 from angzarr.analysis.classify import Classifier
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.editor import Editor
@@ -44,7 +45,11 @@ from angzarr.ordering_wiring import OrderingStores
 from angzarr.projections.ordered_handler import Ordered
 from angzarr.resilience.breaker import BreakerSettings
 from angzarr.sagas.hiding import Hiding
-from contracts.ledger import letter_of
+from angzarr.sagas.log import case_of
+from contracts.ledger import letter_of, ordered_letter_of
+from contracts.rejections import AT, a_rejection
+from contracts.waiting_events import early_of
+from contracts.waiting_events import letter_of as lane_letter_of
 from hand_clock import HandClock
 
 #: Role → its caller's token.
@@ -215,6 +220,20 @@ class World:
         """File letters of *count* events; return their entries."""
         letters = [letter_of(f"e{number}", **fields) for number in range(count)]
         return self.ledger.add_failed_events(letters)
+
+    def hold_up(self, root="o-1", **fields):
+        """Let a filed dead letter hold up a lane, with two events behind it; return its entry."""
+        lane = SALES.lane(Address("order", root))
+        entry = self.ledger.add_failed_event(ordered_letter_of(f"event-{root}"))
+        self.lanes.note(lane_letter_of(lane, 0, **{"letter_id": entry.letter_id} | fields))
+        for sequence in (1, 2):
+            self.lanes.park(early_of(lane, sequence), 9)
+        return entry
+
+    def reject(self, *, later=timedelta(0), reason="the table is full", **fields):
+        """Keep the case of a rejected command; return it."""
+        case = case_of(a_rejection(reason, data={"pin": "4711"}), AT)
+        return self.shelves.rejections.note(replace(case, rejected_at=AT + later, **fields))
 
     def break_(self, name="crm"):
         for number in range(2):

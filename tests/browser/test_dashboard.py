@@ -13,6 +13,7 @@ from angzarr.analysis.job import JobStatus
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.dashboard_section import Role
 from angzarr.events.event import Event
+from angzarr.sagas.log import Status as SagaStatus
 from contracts.alerts import sighting_of
 from contracts.ledger import letter_of
 
@@ -237,7 +238,11 @@ def test_every_page_fits_a_telephone_in_the_dark_too(open_visit, world, group, s
     world.jobs.begin(all_of(group), plan(), by="ada", job_id="j2")
     world.brake.put(Scope.ALL, by="ada", why="the CRM is ill" * 9)
     world.alerts.raise_([sighting_of("f1", "ops"), sighting_of("f2", resolved=True)])
-    paths = ["/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries?domain=order",
+    world.hold_up("o" * 200)
+    case = world.reject(status=SagaStatus.FAILED, answer="it broke", correlation_id="f" * 200)
+    paths = ["/projections", "/projections/sales", f"/sagas/{case.id}", "/sagas",
+             f"/projections/sales/lane?domain=order&root={'o' * 200}",
+             "/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries?domain=order",
              f"/entries/{entry.id}", f"/entries/{entry.id}/explanation", "/jobs",
              f"/entries/{entry.id}/edit", f"/entries/{entry.id}/replay",
              "/jobs/j1", "/breakers", f"/groups/{group}/acts/compensate", "/jobs/j2/cancel",
@@ -302,7 +307,7 @@ def test_every_field_has_a_label(visit, world, group):
     page = visit.login()
     entry = world.ledger.get_failed_events(status=None).entries[0]
     paths = ("/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries", "/brake",
-             f"/groups/{group}/acts/skip", "/brake/release",
+             f"/groups/{group}/acts/skip", "/brake/release", "/sagas",
              f"/entries/{entry.id}/edit", f"/entries/{entry.id}/replay")  # fmt: skip
     for path in paths:
         visit.go(path)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from angzarr.aggregates.book import Address, check_address
 from angzarr.aggregates.event_store import Head, Pending
 from angzarr.dashboard.desk import Desk
-from angzarr.dashboard.ordered_desk import LANES
+from angzarr.dashboard.ordered_desk import BOOKS, LANES
 from angzarr.dashboard.paging import no_cursor, text_after
 from angzarr.dashboard.problem import Problem, asking
 from angzarr.errors import AngzarrError, InvalidDomainName, InvalidRoot
@@ -93,7 +93,7 @@ def letters_of(desk: Desk, waiting: Iterable[Waiting | None]) -> Letters:
 
 
 def _pending(desk: Desk, view: LaneView) -> Sequence[Pending]:
-    with asking("the database of event books"):
+    with asking(BOOKS):
         books = desk.ordered.books()
         return () if books is None else books.pending([Head(view.address, view.next_sequence)])
 

@@ -16,8 +16,9 @@ from angzarr.projections.ordered_handler import Ordered
 from angzarr.projections.projection import handler_name
 
 _PROJECTION: Final = handler_name("")
-#: What people call it where it does not answer.
+#: What people call them where they do not answer.
 LANES: Final = "the database of ordered handlers"
+BOOKS: Final = "the database of event books"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

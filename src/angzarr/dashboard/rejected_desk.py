@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
+from angzarr.dashboard.ordered_desk import BOOKS
 from angzarr.dashboard.paging import no_cursor
 from angzarr.dashboard.problem import asking, not_found
 from angzarr.events.event import Event
@@ -14,8 +15,6 @@ from angzarr.sagas.log import MAX_FLOW, Wanted
 from angzarr.sagas.pages import Page, page_of
 from angzarr.sagas.story import Shelves, Story, story_of
 
-#: What people call it where it does not answer.
-BOOKS: Final = "the database of event books"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

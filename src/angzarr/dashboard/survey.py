@@ -15,9 +15,8 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
 from angzarr.clock import Clock
-from angzarr.dashboard.ordered_desk import LANES, OrderedDesk
-from angzarr.dashboard.problem import Problem, away, crash, not_found, problem_of
-from angzarr.errors import Unavailable
+from angzarr.dashboard.ordered_desk import BOOKS, LANES, OrderedDesk
+from angzarr.dashboard.problem import Problem, asking, crash, not_found, problem_of
 from angzarr.projections.lag import Lag, lag_of
 from angzarr.projections.row import Row, row_of
 
@@ -116,10 +115,12 @@ class Surveyor:
 
     def _count(self) -> None:
         began = self._clock.now()
-        self._show(Survey(seen=tuple(self._lanes()), at=began))
+        with asking(LANES):
+            self._show(Survey(seen=tuple(self._lanes()), at=began))
         self._due = self._rested(began, FRESH)
         if self._lag_due is None or self._lag_due <= began:
-            self._lags()
+            with asking(BOOKS):
+                self._lags()
 
     def _lanes(self) -> list[Seen]:
         lags = {one.row.one.task: one.row.lag for one in self._known.seen}
@@ -159,11 +160,9 @@ class Surveyor:
 
     def _fail(self, error: Exception) -> None:
         self._due = self._clock.now() + AWAY
-        if isinstance(error, Unavailable):
-            problem = away(error, LANES)
-        else:
-            problem = problem_of(error) or crash()
-        if problem.status == crash().status:
+        problem = problem_of(error)
+        if problem is None:
+            problem = crash()
             _log.error("ordered_handlers_not_counted", exc_info=error)
         self._known = replace(self._known, problem=problem)
 

@@ -10,12 +10,14 @@ import schemathesis
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
+from angzarr.aggregates.book import Address
 from angzarr.analysis.job import JobPlan, Selection
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard_section import Role
 from contracts.ledger import letter_of
+from contracts.waiting_events import step_of
 from dashboard_caller import HOST, api
-from dashboard_world import World
+from dashboard_world import SALES, World
 
 WORLD = World()
 CLIENT = api(WORLD, Role.APPROVER)
@@ -37,6 +39,9 @@ def _something_to_find():
     entries = WORLD.ledger.add_failed_events([letter_of(f"e{n}") for n in range(3)])
     WORLD.jobs.begin(Selection(entry_ids=(entries[0].id,)), JobPlan(), by="ada", job_id="j1")
     WORLD.breakers.isolate("crm", by="ada")
+    WORLD.hold_up()
+    WORLD.lanes.move(step_of(SALES.lane(Address("order", "o-2")), 0))
+    WORLD.reject()
     WORLD.clock.sleep(timedelta(seconds=1))
 
 
