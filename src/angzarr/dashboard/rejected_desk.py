@@ -16,7 +16,6 @@ from angzarr.sagas.pages import Page, page_of
 from angzarr.sagas.story import Shelves, Story, story_of
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedDesk:
     """What is asked about rejected commands."""
