@@ -39,7 +39,7 @@ def test_a_person_finds_what_holds_up_an_aggregate_and_skips_it(visit, world):
     expect(row.locator(".badge.bad")).to_have_text("1")
     page.get_by_role("link", name="sales").click()
     expect(page.get_by_role("row").filter(has_text="order/o-1")).to_contain_text("blocked")
-    page.get_by_role("link", name="order/o-1").click()
+    page.get_by_role("link", name="order/o-1", exact=True).click()
     expect(page.get_by_role("row")).to_have_count(4)
     page.get_by_role("link", name="Skip…").click()
     page.get_by_label("Why").fill("a test order")

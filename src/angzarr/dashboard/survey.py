@@ -29,8 +29,9 @@ LAG_FRESH: Final = timedelta(seconds=30)
 _REST: Final = 9
 #: How long a database that was away is not asked again.
 AWAY: Final = timedelta(seconds=15)
-#: Seconds that a page waits where nothing was counted yet.
+#: Seconds that the list waits where nothing was counted yet, and whoever can show nothing else.
 FIRST: Final = 0.1
+WHOLE: Final = 2.0
 #: Seconds for which a count that is under way is waited for in the end.
 _PATIENCE: Final = 2.0
 
@@ -84,16 +85,20 @@ class Surveyor:
         self._told = threading.Event()
         self._ending = False
 
-    def look(self) -> Survey:
+    def look(self, patience: float = FIRST) -> Survey:
         """Return what was counted last, and have it counted again if it is time.
 
-        Waits a moment for the first count.
+        Waits *patience* seconds for the first count.
         """
         if self._is_due() and self._busy.acquire(blocking=False):
             self._start(self._turn)
         if not self._told.is_set():
-            self._told.wait(FIRST)
+            self._told.wait(patience)
         return self._known
+
+    def find(self, name: str) -> Seen:
+        """Return the one that is called *name*, or has it as task name; raises Problem."""
+        return self.look(WHOLE).find(name)
 
     def close(self) -> None:
         """Count no more; wait a little for the count that is under way."""

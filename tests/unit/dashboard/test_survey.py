@@ -146,7 +146,7 @@ def test_it_is_found_by_name_and_by_task(surveyor):
     assert refused.value.status == 404
 
 
-def test_one_thread_counts_and_nobody_waits_for_it_long(world):
+def test_one_thread_counts_and_nobody_waits_for_it_long(world, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
 
     def registered():
@@ -154,12 +154,13 @@ def test_one_thread_counts_and_nobody_waits_for_it_long(world):
         assert go_on.wait(20)
         return [SALES]
 
+    monkeypatch.setattr("angzarr.dashboard.survey.WHOLE", 0.01)
     surveyor = Surveyor(replace(world.ordered, registered=registered), world.clock)
     assert surveyor.look().at is None
     assert begun.wait(20)
     begun.clear()
     with pytest.raises(Problem, match="for the first time"):
-        surveyor.look().find("sales")
+        surveyor.find("sales")
     assert not begun.is_set(), "a second thread would have asked"
     go_on.set()
     surveyor.close()

@@ -15,7 +15,7 @@ from angzarr.dashboard.api.route import DeskHere, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
 from angzarr.dashboard.lane_look import by_type, lane_page, lane_story, letters_of
 from angzarr.dashboard.paging import next_link, sealed
-from angzarr.dashboard.survey import Seen, Survey, uncounted
+from angzarr.dashboard.survey import WHOLE, Seen, Survey, uncounted
 from angzarr.ordering.lane import Why
 from angzarr.ordering.lane_view import State
 from angzarr.projections.ordered_json import (
@@ -176,7 +176,7 @@ def list_projections(desk: DeskHere) -> Response:
 
     It is counted beside the requests: `as_of` and each lag's `at` say when.
     """
-    survey = desk.surveyor.look()
+    survey = desk.surveyor.look(WHOLE)
     if survey.at is None:
         raise survey.problem or uncounted()
     return answer({"projections": [seen_json(one) for one in survey.seen], **_age(survey)})
@@ -185,7 +185,7 @@ def list_projections(desk: DeskHere) -> Response:
 @see.get("/projections/{name}", response_model=ProjectionDetailShape, responses=_NONE)
 def show_projection(desk: DeskHere, name: Name) -> Response:
     """Return one ordered handler, by name or task name."""
-    survey = desk.surveyor.look()
+    survey = desk.surveyor.look(WHOLE)
     one = survey.find(name)
     types = by_type(desk, one.row.one)
     told = {"by_type": {kind: checkpoint_json(last) for kind, last in sorted(types.items())}}
@@ -197,7 +197,7 @@ def list_lanes(
     request: Request, desk: DeskHere, name: Name, asked: Annotated[LanesQuery, Query()]
 ) -> Response:
     """List lanes in which something waits, as they are now."""
-    one = desk.surveyor.look().find(name).row.one
+    one = desk.surveyor.find(name).row.one
     page = lane_page(desk, one, after=asked.after, limit=asked.limit, blocked=asked.blocked)
     letters = letters_of(desk, (lane.first for lane in page.lanes))
     lanes = [standing_json(one, lane) for lane in page.lanes]
@@ -211,7 +211,7 @@ def list_lanes(
 @see.get("/projections/{name}/lane", response_model=LaneDetailShape, responses=_NONE)
 def show_lane(desk: DeskHere, name: Name, asked: Annotated[LaneQuery, Query()]) -> Response:
     """Return the lane of one aggregate: what waits in it, in order, and why."""
-    one = desk.surveyor.look().find(name).row.one
+    one = desk.surveyor.find(name).row.one
     story = lane_story(desk, one, asked.address(), asked.limit)
     letters = letters_of(desk, story.view.waiting)
     told = lane_json(one, story.view, story.pending)

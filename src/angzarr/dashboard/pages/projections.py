@@ -27,7 +27,7 @@ from angzarr.dashboard.pages.paper import write
 from angzarr.dashboard.pages.route import caller_of, pages, render
 from angzarr.dashboard.paging import next_query
 from angzarr.dashboard.problem import Problem, problem_of
-from angzarr.dashboard.survey import Seen
+from angzarr.dashboard.survey import WHOLE
 from angzarr.dashboard_section import Role
 from angzarr.errors import AngzarrError
 from angzarr.ordering.lane import Standing
@@ -81,7 +81,7 @@ async def follow_one(request: Request, desk: DeskHere, name: Name) -> Response:
         html = write("projection_story.html", **told, **_at(desk, caller))
         return Step(html, LOOK_EVERY)
 
-    await run_in_threadpool(desk.surveyor.look().find, name)
+    await run_in_threadpool(desk.surveyor.find, name)
     return followed(request, desk.clock, look)
 
 
@@ -89,7 +89,7 @@ async def follow_one(request: Request, desk: DeskHere, name: Name) -> Response:
 def show_lane(request: Request, desk: DeskHere, name: Name) -> Response:
     """Show the lane of one aggregate: what waits in it, in order, and why."""
     asked = filled(LaneQuery, request)
-    one = desk.surveyor.look().find(name).row.one
+    one = desk.surveyor.find(name).row.one
     story = lane_story(desk, one, asked.address(), _SHOWN)
     letters = letters_of(desk, story.view.waiting)
     return render(
@@ -109,8 +109,8 @@ def show_lane(request: Request, desk: DeskHere, name: Name) -> Response:
 def _story(request: Request, desk: Desk, name: str) -> dict[str, Any]:
     """Return what the page of one of them shows; what cannot be had is a sentence on it."""
     asked = filled(LanesQuery, request)
-    survey = desk.surveyor.look()
-    seen: Seen = survey.find(name)
+    survey = desk.surveyor.look(WHOLE)
+    seen = survey.find(name)
     one, problem, page, types = seen.row.one, "", LanePage((), ""), {}
     try:
         page = lane_page(desk, one, after=asked.after, limit=_ON_A_PAGE, blocked=asked.blocked)
