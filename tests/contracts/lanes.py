@@ -406,7 +406,7 @@ class LanesContract:
         lanes.park(early_of(past, 2), MANY)
         lanes.skip_to(past, 4)
         move(0)  # nothing waits there
-        found = lanes.standing(lane.handler)
+        found = lanes.standing(lane.handler, limit=9)
         assert found == [
             Standing(blocked, 1, 3, letter_of(blocked, 1)),
             Standing(gap, 1, 1, early_of(gap, 5, text=None)),
@@ -415,10 +415,10 @@ class LanesContract:
         ]
         assert lanes.standing(lane.handler, limit=2) == found[:2]
         assert lanes.standing(lane.handler, after=gap.address, limit=1) == found[2:3]
-        assert lanes.standing(lane.handler, after=past.address) == []
-        assert lanes.standing(lane.handler, blocked=True) == found[:1]
-        assert lanes.standing(lane.handler, blocked=True, after=blocked.address) == []
-        assert lanes.standing(new_lane().handler) == []
+        assert lanes.standing(lane.handler, after=past.address, limit=9) == []
+        assert lanes.standing(lane.handler, blocked=True, limit=9) == found[:1]
+        assert lanes.standing(lane.handler, blocked=True, after=blocked.address, limit=9) == []
+        assert lanes.standing(new_lane().handler, limit=9) == []
 
     def test_handlers_that_have_lanes_are_known_with_their_domains(self, lanes, lane, move):
         odd = new_lane(f"{lane.handler}: 50 %\x7f", first=1)

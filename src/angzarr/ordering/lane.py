@@ -146,7 +146,6 @@ class Standing(NamedTuple):
 
     lane: Lane
     next_sequence: int
-    #: How many events wait in it, of whatever kind.
     waiting: int
     #: What waits first at its place or behind it, without its message; None: all of it is past.
     first: Waiting | None
@@ -258,13 +257,7 @@ class Lanes(Protocol):
 
     @abstractmethod
     def standing(
-        self,
-        handler: str,
-        /,
-        *,
-        after: Address | None = None,
-        limit: int = 100,
-        blocked: bool = False,
+        self, handler: str, /, *, limit: int, after: Address | None = None, blocked: bool = False
     ) -> Sequence[Standing]:
         """Return lanes of *handler* in which something waits, by address; those behind *after*.
 

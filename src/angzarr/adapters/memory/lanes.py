@@ -185,13 +185,7 @@ class MemoryLanes(Lanes):
         return sorted(found, key=lambda one: (one.lane.address, one.sequence))[:limit]
 
     def standing(
-        self,
-        handler: str,
-        /,
-        *,
-        after: Address | None = None,
-        limit: int = 100,
-        blocked: bool = False,
+        self, handler: str, /, *, limit: int, after: Address | None = None, blocked: bool = False
     ) -> Sequence[Standing]:
         """Return lanes of *handler* in which something waits."""
         with self._lock:

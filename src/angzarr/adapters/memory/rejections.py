@@ -44,7 +44,8 @@ class MemoryRejectionLog(RejectionLog):
     def look(self, id: str, /) -> Sequence[Case]:
         """Return the cases whose id begins so, two at most."""
         with self._lock:
-            return [self._cases[key] for key in sorted(self._cases) if key.startswith(id)][:2]
+            found = sorted((key for key in self._cases if key.startswith(id)), key=len)
+            return [self._cases[key] for key in found[:2]]
 
     def cases(
         self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None

@@ -144,13 +144,7 @@ class SqlLanes(Lanes):
         return self._ask(lambda c: lane_queries.waiting(c, handler, address, limit))
 
     def standing(
-        self,
-        handler: str,
-        /,
-        *,
-        after: Address | None = None,
-        limit: int = 100,
-        blocked: bool = False,
+        self, handler: str, /, *, limit: int, after: Address | None = None, blocked: bool = False
     ) -> Sequence[Standing]:
         """Return lanes of *handler* in which something waits."""
         return self._ask(lambda c: lane_list.standing(c, handler, after, limit, blocked=blocked))

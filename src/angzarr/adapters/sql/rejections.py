@@ -73,7 +73,7 @@ class SqlRejectionLog(RejectionLog):
             _row.id.startswith(beginning, autoescape=True),
             func.substr(_row.id, 1, len(beginning)) == beginning,  # LIKE of SQLite ignores case
         )
-        return self._read(found.order_by(_row.id).limit(2))
+        return self._read(found.order_by(func.length(_row.id)).limit(2))
 
     def cases(
         self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None
