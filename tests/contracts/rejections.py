@@ -84,11 +84,11 @@ class RejectionLogContract:
         assert kept(case.id) == case
 
     def test_the_one_that_is_just_so_is_found_first(self, log):
-        id = str(uuid4())
+        mine = str(uuid4())
         for ending in ("-b", "-a", "", "-c"):
-            log.note(a_case(id=f"{id}{ending}"))
-        first, _ = log.look(id)
-        assert first.id == id
+            log.note(a_case(id=f"{mine}{ending}"))
+        first, _ = log.look(mine)
+        assert first.id == mine
 
     def test_the_rejection_can_be_read_from_its_case(self, log, kept):
         rejection = a_rejection(data={"n": [1.5, None, {"x": True}]})

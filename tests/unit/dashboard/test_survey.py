@@ -17,6 +17,7 @@ from angzarr.ordering.lane import Lane
 from contracts.event_store import event, fill
 from contracts.waiting_events import early_of, letter_of, step_of
 from dashboard_world import SALES
+from polling import wait_until
 
 O_1 = SALES.lane(Address("order", "o-1"))
 
@@ -163,8 +164,9 @@ def test_one_thread_counts_and_nobody_waits_for_it_long(world, monkeypatch):
         surveyor.find("sales")
     assert not begun.is_set(), "a second thread would have asked"
     go_on.set()
-    surveyor.close()
+    wait_until(lambda: surveyor.look().seen)
     assert only(surveyor.look()).row.one == SALES
+    surveyor.close()
     world.clock.sleep(FRESH)
     begun.clear()
     surveyor.look()
