@@ -13,7 +13,7 @@ from angzarr.commanding import Commanding
 from angzarr.delivery.lane_keeper import LaneKeeper
 from angzarr.errors import ConfigurationError
 from angzarr.ordering.order import Order
-from angzarr.ordering_wiring import OrderingStores, check_ordering
+from angzarr.ordering_wiring import OrderingStores
 from angzarr.per_process import OncePerProcess
 from angzarr.projections.watch import Watch
 from angzarr.turn_thread import TurnThread
@@ -39,11 +39,13 @@ class Ordered(Commanding):
     def check_ordering(self) -> None:
         """Refuse ordered handlers without a database, or of events without a place.
 
-        Raises ConfigurationError.
+        Raises ConfigurationError, MissingExtra.
         """
+        orders = self.ordered_handlers()
+        if orders:  # what it needs is imported here, and not by each child at its first event
+            self._ordering.get()
         fallback = self.settings.saga_compensation.fallback_domain
-        for name, order in self.ordered_handlers().items():
-            check_ordering(self.settings, self.broker_url)
+        for name, order in orders.items():
             if fallback in order.domains:
                 msg = (
                     f"{name} takes the events of {fallback!r} in order, and failed compensations"
