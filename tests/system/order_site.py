@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
+import pytest
 from sqlalchemy import create_engine, select
 
 from angzarr.aggregates.book import Address
@@ -131,14 +132,27 @@ class OrderSite(Site):
             for root, runs in self.runs().items()
         }
 
+    def wait_steps(self, expected, seconds=60):
+        """Wait until the plain handler ran *expected* in order: sequences by aggregate."""
+        exact = {root: list(ran) for root, ran in expected.items()}
+        with suppress(pytest.fail.Exception):
+            wait_for(lambda: self.in_steps() == exact, seconds)
+        found = self.in_steps()
+        assert {root: ran for root, ran in found.items() if ran != exact.get(root)} == {}
+        assert found.keys() == exact.keys()
+
+    def handled_all(self, expected):
+        """Tell whether the read model says *expected*."""
+        return self.model() == {root: (list(seen), len(seen)) for root, seen in expected.items()}
+
     def wait_model(self, expected, seconds=60, table=None):
         """Wait until the read model says *expected*: sequences by aggregate."""
         exact = {root: (list(seen), len(seen)) for root, seen in expected.items()}
-        try:
+        with suppress(pytest.fail.Exception):
             wait_for(lambda: self.model(table) == exact, seconds)
-        finally:
-            found = self.model(table)
-        assert found == exact, found
+        found = self.model(table)
+        assert {root: said for root, said in found.items() if said != exact.get(root)} == {}
+        assert found.keys() == exact.keys()
 
     def wait_runs(self, expected, seconds=60, what="listed"):
         wait_for(lambda: self.runs(what) == expected, seconds, f"{what} to have run all in order")

@@ -192,7 +192,7 @@ def test_an_outage_of_the_lanes_costs_time_and_nothing_else(order_site, cable, p
 def in_the_end(site, roots):
     """Wait until all is done; nothing was retried, and nothing is a letter."""
     site.wait_model({root: range(EVENTS) for root in roots}, 120)
-    wait_for(lambda: site.in_steps() == {root: list(range(EVENTS)) for root in roots}, 60, "all")
+    site.wait_steps({root: range(EVENTS) for root in roots})
     wait_for(site.nothing_waits, 60, "the lanes to be empty")
     for event in ("retrying_after_failure", "event_sent_to_dlq"):
         assert said(site, event, site.totals) == []
