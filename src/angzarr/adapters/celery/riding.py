@@ -43,11 +43,15 @@ MakeEnding = Callable[[str, str, Complete, Callable[[], None]], Any]
 
 
 class Ride(NamedTuple):
-    """A claim made when its message was fetched, and the answer."""
+    """A claim made when its message was fetched, and the answer.
+
+    None: nobody heard it, and the claim may have been made. The run claims by the same token then;
+    by another one it would find the event in progress for as long as this worker lives.
+    """
 
     token: str
     key: str
-    answer: ClaimAnswer
+    answer: ClaimAnswer | None
 
 
 class LeftToAck(str):
@@ -80,12 +84,13 @@ class Riding:
         boarding = [(message, claim) for message in messages for claim in self._claims(message)]
         if not boarding:
             return
+        answers: Sequence[ClaimAnswer | None]
         try:
             answers = self.tenure.claim(self.store, [claim for _, claim in boarding])
         except Unavailable as error:
             if self.seldom.now("made"):
                 _log.warning("claims_not_made_together: each is made when it runs (%s)", error)
-            return
+            answers = [None] * len(boarding)
         for (message, claim), answer in zip(boarding, answers, strict=True):
             setattr(message, RIDE, Ride(claim.token, claim.key, answer))
 
@@ -96,7 +101,7 @@ class Riding:
         """
         try:
             for ride in rides:
-                if isinstance(ride.answer, Claimed):
+                if ride.answer is None or isinstance(ride.answer, Claimed):
                     self.store.settle(ride.key, ride.token, Release(was_counted=False))
         except Unavailable as error:
             if self.seldom.now("freed"):
@@ -153,7 +158,7 @@ def alight(app: Any, messages: Sequence[Any]) -> None:
 _Numbers: TypeAlias = tuple[int, float]
 
 
-def sent_as(answer: ClaimAnswer) -> _Numbers | ClaimAnswer:
+def sent_as(answer: ClaimAnswer | None) -> _Numbers | ClaimAnswer | None:
     """Return *answer* as it goes to a child."""
     if isinstance(answer, Claimed) and not answer.steps:
         return answer.starts, answer.sure_until

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -126,7 +127,31 @@ def test_what_is_malformed_is_not_claimed_since_it_is_never_run(riding, malforme
 def test_a_store_that_is_away_leaves_the_claim_to_the_run(riding, tenure):
     alone = Riding(riding.handlers, Away(), tenure, "me", riding.make_ending)
     alone.board([given := message()])
-    assert ride_of(given) is None
+    assert ride_of(given).answer is None
+    assert sent_as(None) is None
+
+
+def test_a_claim_whose_answer_was_lost_is_made_once_more_by_its_own_token(
+    riding, store, tenure, monkeypatch
+):
+    """By another one the run would find it in progress for as long as this worker lives."""
+    claim, claims = store.claim, []
+
+    def unheard(asked):
+        claims.extend(asked)
+        claim(asked)
+        raise StoreUnavailable("its answer was lost")
+
+    monkeypatch.setattr(store, "claim", unheard)
+    riding.board([given := message()])
+    monkeypatch.undo()
+    ride, (made,) = ride_of(given), claims
+    assert (ride.token, ride.key, ride.answer) == (made.token, made.key, None)
+    (again,) = store.claim([replace(made, counted=True)])
+    assert isinstance(again, Claimed)
+    riding.alight([ride])
+    (free,) = store.claim([replace(made, token="another")])
+    assert isinstance(free, Claimed)
 
 
 def test_a_duplicate_is_told_what_it_is(riding, store, leases):
