@@ -23,6 +23,10 @@ from angzarr.seldom import Seldom
 _SEEN_BY_JOB: Final = timedelta(seconds=30)
 
 
+#: Why an entry of an ordered handler is held that would be archived else.
+_HOLDS_UP: Final = "later events of its aggregate wait behind it: replay it, or skip it"
+
+
 def _nobodys(_entries: Sequence[Entry]) -> Mapping[str, str]:
     return {}
 
@@ -140,10 +144,18 @@ def _left_to(job: str | None, decision: Decision) -> Decision:
 
 
 def _letting_go(one: Undecided, decision: Decision) -> Decision:
-    """Return *decision*; a skip lets the later events go on that wait behind the entry."""
-    if decision.action is not Action.SKIP or not one.entry.is_ordered:
+    """Return *decision*; a skip lets the later events go on that wait behind the entry.
+
+    An entry that was archived would go on holding them up, and nobody would look.
+    """
+    if not one.entry.is_ordered:
         return decision
-    return replace(decision, lets_go=place_of(one.failure) is not None)
+    if decision.action is Action.ARCHIVE:
+        evidence = "; ".join(filter(None, (decision.evidence, _HOLDS_UP)))
+        return replace(decision, action=Action.HOLD, evidence=evidence)
+    if decision.action is Action.SKIP:
+        return replace(decision, lets_go=place_of(one.failure) is not None)
+    return decision
 
 
 def _hold_of(job: str) -> Hold:

@@ -27,7 +27,7 @@ from angzarr.analysis.transition import UNDECIDED
 from angzarr.analysis.waking import MOST_REFUSED, MOST_TRIES, Waking
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.dead_letters.codec import read_receipt
-from angzarr.dead_letters.letter import UNDATED
+from angzarr.dead_letters.letter import ORDERED_HANDLER, UNDATED
 from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.queue import Receipt
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
@@ -406,6 +406,16 @@ def test_unreadable_message_is_archived_and_never_replayed(world):
     world.clock.sleep(timedelta(days=1))
     world.worker.step()
     assert world.entry.status is Status.ARCHIVED
+    assert not world.publisher.sent
+
+
+def test_what_holds_up_the_events_behind_it_is_held_where_it_would_be_archived(world):
+    world.queue.send(replace(unreadable_message(), component_type=ORDERED_HANDLER))
+    world.worker.step()
+    world.clock.sleep(timedelta(days=1))
+    world.worker.step()
+    assert world.entry.status is Status.HELD
+    assert world.entry.evidence.endswith("wait behind it: replay it, or skip it")
     assert not world.publisher.sent
 
 
