@@ -83,7 +83,7 @@ class PlansContract:
     ):
         besides = asleep(BrakeState(scope=scope), QuietHours(place=UTC), clock.now())
         taken, questions = asked(lambda: ledger.due(limit=10, lease=LEASE, besides=besides))
-        assert len(questions) == 4 - len(besides)
+        assert len(questions) == len(transition.WAKES - besides)
         assert not {one.status for one in taken} & besides
         if scope is Scope.ALL:
             assert {one.event_id for one in taken} == {"awake1", "awake2"}

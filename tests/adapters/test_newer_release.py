@@ -28,7 +28,7 @@ from angzarr.analysis.alert import BodyFormat, Kind, Severity
 from angzarr.analysis.alert_body import body_of
 from angzarr.analysis.brake import Scope
 from angzarr.analysis.entry import Status
-from angzarr.analysis.entry_json import entry_json
+from angzarr.analysis.entry_json import seen_json
 from angzarr.analysis.job import JobPlan, JobStatus, Selection
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replay_order import Expectation, ReplayOrder
@@ -112,7 +112,7 @@ def test_an_entry_in_a_newer_status_wakes_nobody_and_the_others_go_on(ledger, cl
 
 def test_an_entry_in_a_newer_status_is_shown_as_it_is(ledger, parked):
     entry = ledger.open(parked.id).entry
-    told = json.loads(EntryShape.model_validate(entry_json(entry)).model_dump_json())
+    told = json.loads(EntryShape.model_validate(seen_json(entry, {})).model_dump_json())
     assert (told["status"], told["failure_class"]) == ("parked", "quota_spent")
 
 
