@@ -81,7 +81,7 @@ class Ordered(Commanding):
             handlers=list(orders),
             publish=publisher.publish,
             set_aside=set_aside,
-            heal=LaneHealing(events, publisher, self.queue_for).heal,
+            heal=LaneHealing(events, publisher, self.queue_for, SystemClock()).heal,
             observe=watch.counted,
             facts=self.facts,
             clock=SystemClock(),

@@ -117,7 +117,8 @@ class World:
             dead_letters=watch(self.letters, "letters", "put"),
             facts=Facts(),
         )
-        pipeline = replace(road.pipeline, store=store)
+        claiming = replace(road.pipeline.claiming, store=store)
+        pipeline = replace(road.pipeline, claiming=claiming)
         self._road = replace(road, pipeline=pipeline, settler=settler, store=store, waves=None)
         self._live()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -25,7 +26,7 @@ from angzarr.errors import (
 )
 from angzarr.events.message import Message
 from angzarr.facts import Fact, FactLog
-from angzarr.ordering.lane import Gap, Lanes, Summary, Waiting
+from angzarr.ordering.lane import Gap, Lane, Lanes, Summary, Waiting
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.ordering")
@@ -64,7 +65,7 @@ class LaneKeeper:
     close: Callable[[], None]
     seldom: Seldom = field(default_factory=Seldom)
     _look_at: datetime | None = field(default=None, init=False)
-    _healed: dict[tuple[object, int], datetime] = field(default_factory=dict, init=False)
+    _healed: dict[tuple[Lane, int], datetime] = field(default_factory=dict, init=False)
 
     def turn(self) -> timedelta:
         """Let due events come, and look for gaps when it is time; never raises."""
@@ -106,32 +107,39 @@ class LaneKeeper:
         if self._look_at is not None and now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        self._healed = {gap: at for gap, at in self._healed.items() if now - at < self.gap_after}
         # Those that nobody mends are found each time, and must not stand before all others.
         limit = BATCH + len(self._healed)
         gaps = self.lanes.gaps(self.handlers, now - self.gap_after, limit)
         for gap in gaps:
             with self._alone():
                 self._mend(gap, now)
+        self._forget({(gap.lane, gap.missing) for gap in gaps}, now)
         self.observe(self.lanes.summaries(self.handlers), gaps)
 
     def _mend(self, gap: Gap, now: datetime) -> None:
         """Send what is missing once more, where it is known; report what is not."""
         key = (gap.lane, gap.missing)
-        if key in self._healed:
+        before = self._healed.get(key)
+        if before is not None and now - before < self.gap_after:
             return
         sent = self.heal(gap)
         self._healed[key] = now
         what = f"{gap.missing} of {gap.lane.address} for {gap.lane.handler}"
         if sent:
-            _log.warning("gap_mended: sent %d events again from sequence %s", sent, what)
-            return
+            _log.warning("gap_sent_again: %d events from sequence %s", sent, what)
+            if before is None:
+                return  # it may help, as it did not if the gap is found once more
         _log.error(
             "gap: the event of sequence %s is missing, and %d later ones wait since %s; publish it,"
             " or give it up with `angzarr projection skip`",
             what, gap.waiting, gap.first_waiting.since.isoformat(timespec="seconds"),
         )  # fmt: skip
         self.facts.append([gap_fact(gap, now)])
+
+    def _forget(self, found: AbstractSet[tuple[Lane, int]], now: datetime) -> None:
+        """Forget gaps that are no more; those that were just sent again are not found at once."""
+        kept = ((gap, at) for gap, at in self._healed.items())
+        self._healed = {g: at for g, at in kept if g in found or now - at < self.gap_after}
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

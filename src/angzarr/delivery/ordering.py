@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from angzarr.clock import Clock
+from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
@@ -29,7 +30,7 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.schedule import Schedule
 from angzarr.delivery.schedule_row import read, row_of
 from angzarr.delivery.turn import Turn
-from angzarr.errors import DecodeError
+from angzarr.errors import BrokerUnavailable, DecodeError
 from angzarr.events.event import Event
 from angzarr.events.headers import from_headers, skip_of
 from angzarr.events.message import Message
@@ -71,17 +72,23 @@ class Ordering:
     seldom: Seldom = field(default_factory=Seldom)
 
     def turn(self, delivery: Delivery, handler: Handler) -> Turn | None:
-        """Return the turn of *delivery*, None without an order.
+        """Return the turn of *delivery*, None without an order, or where a skip has no place.
 
-        Raises DecodeError for an event that has no place in an aggregate.
+        Raises DecodeError for any other event that has no place in an aggregate.
         """
         if handler.order is None:
             return None
+        skips = skip_of(delivery.message.headers) is not None
         # A message without a type is read as one of its task's name; a skip needs none.
-        if delivery.event.type == handler.name and skip_of(delivery.message.headers) is None:
+        if delivery.event.type == handler.name and not skips:
             msg = f"{handler.name} goes by the types of events, and this one says none: publish it"
             raise DecodeError(msg)
-        return Turn(self.lanes(), self._step(delivery.event, handler, handler.order))
+        try:
+            return Turn(self.lanes(), self._step(delivery.event, handler, handler.order))
+        except DecodeError:
+            if skips:  # it is done with when its entry is: nothing waits behind it
+                return None
+            raise
 
     def _step(self, event: Event, handler: Handler, order: Order) -> Step:
         lane = lane_of(event, handler.name, order)
@@ -163,24 +170,36 @@ class Ordering:
             turn = Turn(self.lanes(), self._step(delivery.event, handler, handler.order))
         except DecodeError:  # it is a letter for that, and has no lane
             return
-        if isinstance(outcome, Handled) and turn.step.occurred_at is not None:
-            self.late(handler.name, turn.step.at - turn.step.occurred_at)
         match outcome:
             case Handled(moved=Moved() as moved):
                 self._release(turn, moved)
-            case Handled() | Skipped() | Duplicate(claimed=True):
-                answer = turn.lanes.move(turn.step)
-                if isinstance(answer, Moved):
-                    self._release(turn, answer)
+            case Handled() | Skipped():
+                self._move(turn)
             case DeadLettered(letter=letter, claimed=claimed):
-                told = self._waiting(turn.step, Why.DEAD_LETTER, letter_id=letter.id)
-                turn.lanes.note(told, claimed=claimed)
+                self._note_letter(turn, letter, claimed=claimed)
             case Retried(delay=delay):
                 self._retried(turn, delay, claimed=True)
             case Postponed(delay=delay, claimed=claimed):
                 self._retried(turn, delay, claimed=claimed)
             case _:
                 pass
+        if isinstance(outcome, Handled):
+            self._tell_late(turn.step)
+
+    def _move(self, turn: Turn) -> None:
+        answer = turn.lanes.move(turn.step)
+        if isinstance(answer, Moved):
+            self._release(turn, answer)
+
+    def _note_letter(self, turn: Turn, letter: DeadLetter, *, claimed: bool) -> None:
+        """Note *letter*, but for a second body under one id: the lane does not wait for that."""
+        if letter.reason is not Reason.CONFLICT:
+            told = self._waiting(turn.step, Why.DEAD_LETTER, letter_id=letter.id)
+            turn.lanes.note(told, claimed=claimed)
+
+    def _tell_late(self, step: Step) -> None:
+        if step.occurred_at is not None:
+            self.late(step.lane.handler, step.at - step.occurred_at)
 
     def bury(self, message: Message, letter_id: str) -> None:
         """Let the lane of a *message* know that nobody can read it and that it is a letter.
@@ -224,7 +243,14 @@ class Ordering:
         except DecodeError as error:  # its keeper makes a letter of it
             _log.error("parked_unreadable: event %s: %s", moved.successor.event_id, error)
             return
-        self.schedule.put(message, self.clock.now())
+        try:
+            self.schedule.put(message, self.clock.now())
+        except BrokerUnavailable as error:
+            if not error.refused:
+                raise
+            # It is no fault of this event, and its keeper tries it again.
+            _log.error("parked_refused: event %s: %s", moved.successor.event_id, error)
+            return
         turn.lanes.released(moved.successor)
 
     def _tell_full(self, step: Step, count: int) -> None:

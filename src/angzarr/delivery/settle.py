@@ -148,6 +148,7 @@ class Settler:
         ending = Wait(position=Position(delivery.position.replay, hop), delay=delay)
         if not self.store.owns(delivery.key, delivery.token):
             return self._ended_before(delivery, ending)
+        self.ordering.follow(delivery, outcome)  # before: each try would publish one copy more
         self._put_back(delivery, outcome, delay, attempt=attempt, hop=hop)
         return self._end(delivery, outcome, ending)
 

@@ -272,11 +272,13 @@ def test_what_the_books_have_is_sent_once_each_time_that_it_is_due(world, caplog
         keeper.turn()
         world.clock.sleep(LOOK_EVERY)
     assert world.healed == [("r1", 0)]
+    assert "gap_sent_again: 3 events from sequence 0 of order/r1 for h" in caplog.text
+    assert world.facts.read() == []
     keeper.turn()
     keeper.turn()
     assert world.healed == [("r1", 0)] * 2
-    assert "gap_mended: sent 3 events again from sequence 0 of order/r1 for h" in caplog.text
-    assert world.facts.read() == []
+    (fact,) = world.facts.read()
+    assert fact.subtype == "sequence_gap", "sent again it did not come, and people must look"
 
 
 def test_what_nobody_has_is_reported_and_one_fact_however_often_it_is_found(world, caplog):

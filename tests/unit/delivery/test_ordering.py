@@ -27,7 +27,15 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
-from angzarr.errors import GivenBack, GiveUp, Postpone, RevokedError, Skip, StoreUnavailable
+from angzarr.errors import (
+    BrokerUnavailable,
+    GivenBack,
+    GiveUp,
+    Postpone,
+    RevokedError,
+    Skip,
+    StoreUnavailable,
+)
 from angzarr.events import headers as names
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, Why
 from angzarr.ordering.order import Order
@@ -171,7 +179,9 @@ def test_a_run_that_moved_its_lane_and_died_publishes_what_follows_after_all(mov
     outcome = moving.take(0)
     assert outcome == Duplicate(kept=True, claimed=True)
     assert moving.world.journal.followed == [("e0", None)]
-    assert moving.world.journal.entries == ["followers", "move", "fact", "complete"]
+    assert moving.world.journal.entries == ["followers", "fact", "complete"], (
+        "its keeper lets come what follows"
+    )
 
 
 def test_a_type_that_the_handler_does_not_take_moves_its_lane(ordered):
@@ -537,3 +547,32 @@ def test_what_was_handled_is_handled_once_more_where_its_lane_was_set_back(world
     assert ordered.ran == [0, 1, 0, 1]
     assert isinstance(ordered.take(0), Duplicate)
     assert ordered.lanes.look(LANE) == Place(2)
+
+
+def test_a_second_body_under_one_id_is_no_letter_that_its_lane_waits_for(ordered):
+    ordered.take(1)
+    assert ordered.take(0, event_id="e1").letter.reason is Reason.CONFLICT
+    assert list(ordered.waiting()) == [1], "its lane waits for another event, which may be missing"
+
+
+def test_a_successor_that_the_broker_refuses_holds_up_nobody_and_stays(ordered, caplog):
+    ordered.take(1)
+    refused = BrokerUnavailable("no", refused=True)
+    ordered.world.journal.schedule_put = lambda _copy, _at: (_ for _ in ()).throw(refused)
+    assert isinstance(ordered.take(0), Handled)
+    assert "parked_refused: event e1" in caplog.text
+    assert list(ordered.waiting()) == [1], "its keeper tries it again"
+
+
+def test_a_long_wait_is_told_to_the_lane_before_its_copy_is_published(ordered):
+    ordered.fails[0] = Postpone(60)
+    began = len(ordered.world.journal.entries)
+    ordered.take(0)
+    assert ordered.since(began)[:2] == ["note", "copy"]
+
+
+def test_a_skip_of_what_has_no_place_in_a_lane_is_done_with(ordered):
+    message = ordered.message(0, **{names.SKIP: "of no use"})
+    placeless = replace(message, headers={**message.headers, names.ROOT: ""})
+    assert isinstance(ordered.world.take(placeless), Skipped)
+    assert ordered.world.journal.letters == []

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from angzarr.aggregates.event_store import EventStore, Head
+from angzarr.clock import Clock
 from angzarr.events.celery_message import celery_message
 from angzarr.events.event import Event, task_id_for
+from angzarr.events.headers import HOP
 from angzarr.events.publisher import Publisher
 from angzarr.ordering.lane import Gap
 
@@ -20,15 +22,21 @@ class LaneHealing:
     """Publishes by way of *publisher* into the queue that *queue_for* names for a handler.
 
     Without a *store* it sends nothing. An event that is on its way all the same runs once: its id
-    is that of its first message.
+    is that of its first message, and what is sent here counts as the latest copy of it. Else a
+    claim that waits for a copy which was lost would let nothing pass for a day (10).
     """
 
     def __init__(
-        self, store: EventStore | None, publisher: Publisher, queue_for: Callable[[str], str]
+        self,
+        store: EventStore | None,
+        publisher: Publisher,
+        queue_for: Callable[[str], str],
+        clock: Clock,
     ) -> None:
         self._store = store
         self._publisher = publisher
         self._queue_for = queue_for
+        self._clock = clock
 
     def heal(self, gap: Gap) -> int:
         """Send what the books have of the events missing in *gap*; return how many that were.
@@ -53,4 +61,7 @@ class LaneHealing:
     def _send(self, event: Event, handler: str) -> None:
         task_id = task_id_for(event.id, handler)
         queue = self._queue_for(handler)
-        self._publisher.publish(celery_message(handler, task_id, event, queue, origin=_ORIGIN))
+        # Minutes: more than copies can be, and more again each time that it is sent.
+        headers = {HOP: int(self._clock.now().timestamp() // 60)}
+        message = celery_message(handler, task_id, event, queue, origin=_ORIGIN, headers=headers)
+        self._publisher.publish(message)

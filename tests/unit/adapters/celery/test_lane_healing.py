@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from tests.contracts.event_store import fill
+from tests.hand_clock import HandClock
 
 from angzarr.adapters.celery import lane_healing
 from angzarr.adapters.celery.lane_healing import LaneHealing
@@ -36,6 +37,7 @@ class World:
     """Books with an aggregate of seven events between others, and a publisher."""
 
     def __init__(self):
+        self.clock = HandClock()
         self.books = MemoryEventBooks()
         self.published = []
         self.refuses_from = 10**6
@@ -60,7 +62,9 @@ class World:
 
     def heal(self, missing):
         store = MemoryEventStore(self.books)
-        return LaneHealing(store, self, lambda handler: f"queue of {handler}").heal(missing)
+        return LaneHealing(store, self, lambda handler: f"queue of {handler}", self.clock).heal(
+            missing
+        )
 
     def sent(self):
         return [
@@ -85,7 +89,8 @@ def test_it_is_the_message_that_a_publisher_would_send(world):
     kept = MemoryEventStore(world.books).scan(["order"], None, 99)
     (event,) = (one for one in kept if (one.root, one.edition, one.sequence) == ("r2", None, 2))
     assert found.event == event
-    assert (found.handler, found.position, found.attempt) == (HANDLER, (0, 0), 1)
+    minutes = int(world.clock.now().timestamp()) // 60
+    assert (found.handler, found.position, found.attempt) == (HANDLER, (0, minutes), 1)
     assert message.headers["id"] == task_id_for(event.id, HANDLER), "it runs once"
     assert message.queue == message.routing_key == f"queue of {HANDLER}"
 
@@ -122,7 +127,7 @@ def test_a_wide_gap_is_mended_part_by_part(world, monkeypatch):
 
 
 def test_without_books_nothing_is_sent(world):
-    assert LaneHealing(None, world, str).heal(gap(world.address, 0, 3)) == 0
+    assert LaneHealing(None, world, str, world.clock).heal(gap(world.address, 0, 3)) == 0
 
 
 def test_a_broker_that_goes_away_is_told(world):
