@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from angzarr.errors import AngzarrError, ConfigurationError, text_of
 from angzarr.projections.projection import Projection, handler_name
 
 _log: Final = logging.getLogger("angzarr.projections")
@@ -32,4 +33,13 @@ def _emptying(app: Any, name: str) -> Callable[[Any], object] | None:
 
 
 def _empty(kind: type[Projection], connection: Any) -> None:
-    kind(connection).reset()
+    try:
+        kind(connection).reset()
+    except AngzarrError:
+        raise
+    except Exception as error:
+        if getattr(error, "connection_invalidated", False):
+            raise  # that is an outage
+        said = text_of(error).partition("\n")[0]
+        msg = f"the read model of {kind.name} cannot be emptied, and nothing is reset: {said}"
+        raise ConfigurationError(msg) from error

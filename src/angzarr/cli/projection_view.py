@@ -138,7 +138,7 @@ def print_lane(one: Ordered, view: LaneView, pending: Sequence[Pending]) -> None
                 "aggregate": place_text(view.address),
                 "next sequence": view.next_sequence,
                 "state": view.state if view.waiting else "",
-                "in its book": ", ".join(f"{events} {kind}" for kind, events, _ in pending),
+                "still to come": ", ".join(f"{events} {kind}" for kind, events, _ in pending),
             }
         )
     )

@@ -131,8 +131,9 @@ class LaneKeeper:
                 return  # it may help, as it did not if the gap is found once more
         _log.error(
             "gap: the event of sequence %s is missing, and %d later ones wait since %s; publish it,"
-            " or give it up with `angzarr projection skip`",
+            " or give it up with `angzarr projection skip %s %s --gap`",
             what, gap.waiting, gap.first_waiting.since.isoformat(timespec="seconds"),
+            gap.lane.handler, gap.lane.address,
         )  # fmt: skip
         self.facts.append([gap_fact(gap, now)])
 

@@ -108,8 +108,8 @@ class Projection:
 
     def reset(self) -> None:
         """Empty the read model, by `connection`; who calls it lets the lanes begin anew."""
-        _log.warning("projection_reset: the read model of %s is emptied", self.name)
         self._truncate_read_models()
+        _log.warning("projection_reset: the read model of %s is emptied", self.name)
 
     def _truncate_read_models(self) -> None:
         """Delete all rows of `tables`; override it where the read model is something else."""
