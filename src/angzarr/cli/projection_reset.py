@@ -7,20 +7,22 @@ import shlex
 import click
 
 from angzarr.cli.analyze import person
-from angzarr.cli.application import load_application
+from angzarr.cli.application import Application, load_application
 from angzarr.cli.entry_choice import JSON, YES
 from angzarr.cli.entry_json import print_json
-from angzarr.cli.projection_choice import find, opened
+from angzarr.cli.projection_choice import find, opened, opened_books
 from angzarr.projecting_reset import reset_projection
+from angzarr.projections.lag import bookless_of
 from angzarr.projections.ordered_handler import Ordered
 
 
 @click.command()
 @click.argument("name")
+@click.option("--force", is_flag=True, help="Also where events it has handled cannot come again.")
 @YES
 @JSON
 @click.pass_obj
-def reset(app_name: str | None, name: str, *, yes: bool, as_json: bool) -> None:
+def reset(app_name: str | None, name: str, *, force: bool, yes: bool, as_json: bool) -> None:
     """Let NAME begin anew, without read model.
 
     Its checkpoint is cleared and its lanes begin anew; what is parked stays parked. Of another
@@ -28,6 +30,8 @@ def reset(app_name: str | None, name: str, *, yes: bool, as_json: bool) -> None:
     """
     app = load_application(app_name)
     one = find(app, name)
+    if not force:
+        _check_books(app, one)
     if not yes:
         with opened(app) as stores:
             (summary,) = stores.lanes.summaries([one.task])
@@ -39,6 +43,21 @@ def reset(app_name: str | None, name: str, *, yes: bool, as_json: bool) -> None:
         print_json({"name": one.name, "lanes": lanes})
     else:
         click.echo(f"{one.name} is reset: {lanes} lanes begin anew. {_what_now(one)}")
+
+
+def _check_books(app: Application, one: Ordered) -> None:
+    """Refuse where lanes would wait for events that nobody has any more."""
+    with opened(app) as stores, opened_books(app) as books:
+        lost = bookless_of(
+            one.task, one.order, store=books, lanes=stores.lanes, checkpoints=stores.checkpoints
+        )
+    if lost:
+        msg = (
+            f"{one.name} has handled {lost} events or more that are in no event book: nobody could"
+            " send them again, and what follows them in their aggregates would wait for ever."
+            " Publish them again afterwards, or skip those gaps, and say --force"
+        )
+        raise click.ClickException(msg)
 
 
 def _what_now(one: Ordered) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 from angzarr.aggregates.event_store import EventStore, Head, Pending
 from angzarr.ordering.lane import Lanes, Summary
 from angzarr.ordering.order import Order
+from angzarr.projections.checkpoint import Checkpoints
 
 #: Books whose places are read at once: enough that a million are a hundred questions.
 _PAGE: Final = 10_000
@@ -83,6 +84,33 @@ def lag_of(
         without_books=order.domains - tally.seen,
         waits=None if types else waits,
     )
+
+
+def bookless_of(
+    handler: str,
+    order: Order,
+    *,
+    store: EventStore | None,
+    lanes: Lanes,
+    checkpoints: Checkpoints,
+) -> int:
+    """Return how many events *handler* has passed, at least, that are in no event book.
+
+    Those cannot come again after a reset. By its checkpoint, so that places which a person skipped
+    to may hide some. It reads the place of every book; raises StoreUnavailable.
+    """
+    checkpoint = checkpoints.get(handler)
+    if checkpoint is None:
+        return 0
+    passed = 0
+    for page in _pages(store, sorted(order.domains)) if store is not None else ():
+        for chunk in _chunks(page):
+            places = lanes.places(handler, [book.address for book in chunk])
+            passed += sum(
+                min(places.get(book.address, order.first), book.next_sequence) - order.first
+                for book in chunk
+            )
+    return max(checkpoint.events_processed - passed, 0)
 
 
 class _Tally:

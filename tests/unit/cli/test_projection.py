@@ -454,11 +454,11 @@ def test_a_reset_empties_the_read_model_and_lets_lanes_begin_anew(
 ):
     move(lanes, 3)
     lanes.park(waiting(5), 100)
-    asked = run("reset", "sales", input="n\n")
+    asked = run("reset", "sales", "--force", input="n\n")
     assert asked.exit_code == 1
     assert "its read model is emptied, and 2 lanes begin anew?" in asked.stderr
     assert read_model() == 1
-    done = run("reset", "sales", "--yes")
+    done = run("reset", "sales", "--force", "--yes")
     assert done.exit_code == 0, done.output
     assert "angzarr projection rebuild sales" in done.stdout
     assert read_model() == 0
@@ -475,17 +475,31 @@ def test_a_read_model_that_cannot_be_emptied_leaves_all_as_it_was(
 ):
     move(lanes, 3)
     monkeypatch.setattr(Sales, "tables", ())
-    assert "it cannot be emptied" in refused("reset", "sales", "--yes")
+    assert "it cannot be emptied" in refused("reset", "sales", "--force", "--yes")
     assert lanes.look(lane()).next_sequence == 3
     assert app.ordering.checkpoints.get(SALES).events_processed == 4
     assert read_model() == 1
 
 
+def test_a_reset_after_which_lanes_would_wait_for_ever_must_be_forced(
+    run, refused, app, lanes, books, read_model
+):
+    fill(books, ONE, *ordered(3))
+    move(lanes, 3)
+    told = refused("reset", "sales", "--yes")
+    assert "has handled 1 events or more that are in no event book" in told, "that of the other"
+    assert "--force" in told
+    assert lanes.look(lane()).next_sequence == 3
+    assert read_model() == 1
+    fill(books, TWO, *ordered(1))
+    assert run("reset", "sales", "--yes").exit_code == 0
+
+
 def test_of_another_handler_the_effects_stay(run, said, lanes, read_model):
     lanes.move(Step(lane(handler=SHIP), 1, "e-1", "OrderPlaced", NOW, NOW))
-    asked = run("reset", SHIP, input="n\n")
+    asked = run("reset", SHIP, "--force", input="n\n")
     assert "its effects stay as they are, and 1 lanes begin anew?" in asked.stderr
-    assert said("reset", SHIP, "--yes") == {"name": SHIP, "lanes": 1}
+    assert said("reset", SHIP, "--force", "--yes") == {"name": SHIP, "lanes": 1}
     assert lanes.look(lane(handler=SHIP)).next_sequence == 1
     assert read_model() == 1
 
