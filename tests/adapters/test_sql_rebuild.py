@@ -4,18 +4,21 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import Engine, event, make_url, text
 from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
+from tests.contracts.waiting_events import early_of
 
-from angzarr.adapters.sql import lane_gate
+from angzarr.adapters.sql import lane_gate, lane_waiting
 from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.lane_moving import LaneMoving
 from angzarr.adapters.sql.lanes import SqlLanes
 from angzarr.aggregates.book import Address
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
@@ -520,3 +523,36 @@ def test_a_run_that_is_held_off_for_too_long_comes_again_without_having_failed(p
     assert not ran
     assert isinstance(lanes.run(step, ran.append), Moved)
     lanes.close()
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
+def test_what_is_parked_while_waiting_events_are_counted_is_counted(postgresql, in_place):
+    world = postgresql
+    world.append("another", ("Opened", None))
+    world.lanes.park(early_of(Lane(world.handler, Address("account", "cold")), 7), 10)
+    lane = Lane(world.handler, Address("account", "hot"))
+    amid = []
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def park(_connection, _cursor, statement, *_):
+        """Two come into a lane in which nothing has waited, one of them is still being parked."""
+        if statement.startswith("UPDATE ordering_lanes SET waiting=(") and not amid:
+            amid.append(None)
+            world.lanes.park(early_of(lane, 1), 10)
+            amid[0] = world.engine.connect()
+            amid[0].begin()
+            lane_waiting.park(amid[0], LaneMoving(world.engine), early_of(lane, 2), 10)
+
+    def blocked():
+        return world.rows("SELECT 1 FROM pg_locks WHERE NOT granted")
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            rebuilding = pool.submit(world.rebuild, in_place=in_place)
+            wait_until(lambda: rebuilding.done() or blocked())
+            amid[0].commit()
+    finally:
+        event.remove(Engine, "before_cursor_execute", park)
+        amid[0].close()
+    assert rebuilding.result().events == 1
+    assert world.lanes.look(lane) == Place(0, waiting=2)

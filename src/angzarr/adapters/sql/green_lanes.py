@@ -10,7 +10,6 @@ from sqlalchemy import (
     Connection,
     FromClause,
     and_,
-    case,
     delete,
     exists,
     func,
@@ -18,7 +17,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    update,
+    tuple_,
 )
 
 from angzarr.adapters.sql.checkpoint_counting import COUNTED, added, counted_row
@@ -28,22 +27,21 @@ from angzarr.adapters.sql.green_tables import (
     angzarr_rebuild_places,
     angzarr_rebuild_types,
 )
-from angzarr.adapters.sql.lane_rows import AT_ONCE, name_key
+from angzarr.adapters.sql.lane_rows import name_key
+from angzarr.adapters.sql.lane_settling import settle
 from angzarr.adapters.sql.lane_tables import (
     ordering_lanes,
-    ordering_waiting,
     projection_checkpoints,
 )
 from angzarr.aggregates.book import Address
 from angzarr.events.event import Event
-from angzarr.ordering.lane import Lane, Step, Why
+from angzarr.ordering.lane import Lane, Step
 from angzarr.projections.green import Behind, Plan
 from angzarr.projections.rebuild_reading import head_of
 
 _KEY: Final = Address._fields
-_lanes, _waiting = ordering_lanes.c, ordering_waiting.c
+_lanes = ordering_lanes.c
 _places, _failures = angzarr_rebuild_places.c, angzarr_rebuild_failures.c
-_EARLY: Final = _waiting.why == Why.EARLY.value
 
 
 def lanes_ahead(connection: Connection, plan: Plan) -> list[Behind]:
@@ -83,9 +81,10 @@ def set_lanes(connection: Connection, plan: Plan, now: datetime) -> None:
 def move_lanes(
     connection: Connection, plan: Plan, following: Mapping[Address, int], now: datetime
 ) -> None:
-    """Move the live lanes of some aggregates on; what is parked there is settled in the end."""
+    """Move the live lanes of some aggregates on, and settle what waits in them."""
     if following:
         _put_lanes(connection, plan, place_rows(connection, following), now)
+        settle_waiting(connection, plan, following)
 
 
 def _put_lanes(connection: Connection, plan: Plan, places: FromClause, now: datetime) -> None:
@@ -104,7 +103,7 @@ def _put_lanes(connection: Connection, plan: Plan, places: FromClause, now: date
     onwards = new > _lanes.next_sequence
     connection.execute(
         row.on_conflict_do_update(
-            index_elements=[_lanes.handler, *(_lanes[name] for name in _KEY)],
+            index_elements=[_lanes.handler, *_address()],
             set_={"next_sequence": new, "moved_at": row.excluded.moved_at},
             where=or_(onwards, and_(_stuck(ordering_lanes), new < _lanes.next_sequence)),
         )
@@ -142,31 +141,22 @@ def count(connection: Connection, plan: Plan, events: Sequence[Event], now: date
         )
 
 
-def settle_waiting(connection: Connection, plan: Plan) -> None:
-    """Forget retries and dead letters that are past, and mark what is parked and has its turn."""
-    name = name_key(plan.handler)
-    held = select(_lanes.next_sequence).where(*_of(plan), _lanes.waiting > 0)
-    connection.execute(held.with_for_update()).all()
-    place = (
-        select(_lanes.next_sequence)
-        .where(_lanes.handler == _waiting.handler, _same(ordering_lanes, ordering_waiting))
-        .scalar_subquery()
-    )
-    mine = [_waiting.handler == name, _waiting.domain.in_(plan.domains)]
-    past = delete(ordering_waiting).where(*mine, ~_EARLY, _waiting.sequence < place)
-    connection.execute(past)
-    come = case(
-        (_waiting.sequence <= place, func.coalesce(_waiting.lent_until, _at_once())), else_=None
-    )
-    connection.execute(update(ordering_waiting).where(*mine, _EARLY).values(lent_until=come))
-    left = (
-        select(func.count())
-        .select_from(ordering_waiting)
-        .where(_lanes.handler == _waiting.handler, _same(ordering_lanes, ordering_waiting))
-        .scalar_subquery()
-    )
-    counted = update(ordering_lanes).where(*_of(plan), _lanes.waiting > 0).values(waiting=left)
-    connection.execute(counted)
+def settle_waiting(
+    connection: Connection, plan: Plan, moved: Mapping[Address, int] | None = None
+) -> None:
+    """Forget retries and dead letters that are past, and mark what is parked and has its turn.
+
+    In the lanes of *moved* only, if that is given.
+    """
+    wanted = select(_lanes.handler, *_address()).where(*_of(plan), _lanes.waiting > 0)
+    if moved is not None:
+        given = place_rows(connection, moved)
+        wanted = wanted.where(tuple_(*_address()).in_(select(*(given.c[name] for name in _KEY))))
+    settle(connection, connection.execute(wanted).all())
+
+
+def _address() -> list[Any]:
+    return [_lanes[name] for name in _KEY]
 
 
 def _of(plan: Plan) -> list[Any]:
@@ -179,7 +169,3 @@ def _same(one: Any, other: Any) -> Any:
 
 def _stuck(table: Any) -> Any:
     return exists().where(_same(angzarr_rebuild_failures, table))
-
-
-def _at_once() -> Any:
-    return literal(AT_ONCE, _waiting.lent_until.type)
