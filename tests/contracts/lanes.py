@@ -275,6 +275,17 @@ class LanesContract:
         assert lanes.due(["another.handler"], AT, MINUTE, 9) == []
         assert lanes.due([lane.handler, "another.handler"], AT, MINUTE, 9) == [early_of(lane, 1)]
 
+    def test_nothing_is_recalled_where_nothing_was_passed_by(self, lanes, lane):
+        for sequence in (1, 2):
+            lanes.park(early_of(lane, sequence), MANY)
+        assert lanes.recall([lane.handler], 9) == 0
+        lanes.move(step_of(lane, 0))
+        assert lanes.recall([lane.handler], 9) == 0
+        assert lanes.due([lane.handler], AT, MINUTE, 9) == [early_of(lane, 1)]
+        assert lanes.recall([lane.handler], 9) == 0
+        assert lanes.look(lane) == Place(1, waiting=2)
+        assert lanes.due([lane.handler], AT, MINUTE, 9) == []
+
     def test_what_is_lent_is_lent_to_nobody_else_for_a_while(self, lanes, lane):
         lanes.park(early_of(lane, 1), MANY)
         lanes.move(step_of(lane, 0))

@@ -107,6 +107,8 @@ class LaneKeeper:
         if self._look_at is not None and now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
+        if found := self.lanes.recall(self.handlers, BATCH):
+            _log.warning("parked_recalled: %d lanes had passed by what was parked there", found)
         # Those that nobody mends are found each time, and must not stand before all others.
         limit = BATCH + len(self._healed)
         gaps = self.lanes.gaps(self.handlers, now - self.gap_after, limit)

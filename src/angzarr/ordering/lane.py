@@ -179,9 +179,8 @@ class Lanes(Protocol):
     def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
         """Run *work* and move past *step* in one transaction: both happened, or neither.
 
-        *work* is given what writes in that transaction (SQL: a SQLAlchemy Connection; in memory:
-        None). What it raises goes through, and nothing was written. Not safe to repeat: where the
-        lane is past the step already, the answer is Elsewhere.
+        *work* is given what writes in it (SQL: a SQLAlchemy Connection; in memory: None). What it
+        raises goes through, and nothing was written. A repeat finds the lane Elsewhere.
         """
 
     @abstractmethod
@@ -203,9 +202,8 @@ class Lanes(Protocol):
     def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
         """Keep that an event is RETRYING or a DEAD_LETTER; nothing, if the lane is past it.
 
-        It replaces what the lane knew of that place, but for another EARLY event: no message is
-        forgotten that is nowhere else. What a delivery without a claim says counts only where
-        nothing was known. Safe to repeat.
+        It replaces what the lane knew of that place, but for another EARLY event, whose message is
+        nowhere else. Without a claim it counts only where nothing was known. Safe to repeat.
         """
 
     @abstractmethod
@@ -218,17 +216,20 @@ class Lanes(Protocol):
     ) -> Sequence[Waiting]:
         """Lend EARLY events whose place their lanes have come to or passed, of *handlers*.
 
-        That is what a process left that died between a move and `released`. Nobody else is lent
+        That is what a process left that died between a move and `released`. Others are lent none of
         them for *lease*.
         """
+
+    @abstractmethod
+    def recall(self, handlers: Sequence[str], limit: int, /) -> int:
+        """Let `due` find EARLY events that were passed by; return in how many lanes. Ask seldom."""
 
     @abstractmethod
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
         """Return lanes whose next event nobody knows of, and in which some wait since *before*.
 
-        A lane that was moved since *before* is none of them: what comes next is on its way.
-        A RETRYING event that should have come before *before* counts as one nobody knows of. The
-        longest waiting first.
+        A lane that was moved since *before* is none of them: what comes next is on its way. A
+        RETRYING event that should have come by then is one nobody knows of. Oldest first.
         """
 
     @abstractmethod

@@ -265,6 +265,19 @@ def missing(world, *roots):
     return world.keeper()
 
 
+def test_what_lanes_have_passed_by_is_asked_for_seldom_and_told(world, caplog, monkeypatch):
+    asked = []
+    monkeypatch.setattr(world.lanes, "recall", lambda *given: asked.append(given) or 2)
+    keeper = world.keeper()
+    for _ in range(2):
+        keeper.turn()
+    assert asked == [([HANDLER], BATCH)]
+    assert "parked_recalled: 2 lanes had passed by what was parked there" in caplog.text
+    world.clock.sleep(LOOK_EVERY)
+    keeper.turn()
+    assert len(asked) == 2
+
+
 def test_what_the_books_have_is_sent_once_each_time_that_it_is_due(world, caplog):
     world.in_books = 3
     keeper = missing(world)

@@ -19,6 +19,7 @@ from angzarr.adapters.sql import (
     lane_queries,
     lane_resetting,
     lane_running,
+    lane_settling,
     lane_waiting,
 )
 from angzarr.adapters.sql.engine import in_transaction, patient, reading
@@ -119,6 +120,14 @@ class SqlLanes(Lanes):
         if not self._ask(lambda c: c.execute(lane_waiting.due(keys, now, limit)).first()):
             return []
         return self._write(lambda c: lane_waiting.lend(c, keys, now, lease, limit))
+
+    def recall(self, handlers: Sequence[str], limit: int, /) -> int:
+        """Let `due` find EARLY events that it overlooks. Looks first, without a lock."""
+        keys = by_key(handlers)
+        lanes = self._ask(lambda c: lane_settling.overlooked(c, keys, limit))
+        if lanes:
+            self._write(lambda c: lane_settling.settle(c, lanes))
+        return len(lanes)
 
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
         """Return lanes whose next event nobody knows of."""
