@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import Head
 from angzarr.events.event import Event
 from angzarr.projections.green import (
+    Abandoned,
     Ahead,
     Applied,
     Behind,
@@ -45,6 +46,9 @@ class MemoryGreen(Green):
     def begin(self) -> Progress:
         resumed, self.resumed = self.resumed, True
         return Progress(START, resumed, self.cursor, self.events, tuple(self.failures.values()))
+
+    def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
+        pass
 
     def apply(self, events: Sequence[Event], cursor: Head | None, /) -> Applied | Broken:
         following, fresh = dict(self.following), []
@@ -94,8 +98,8 @@ class MemoryGreen(Green):
         fill(self.live)
         return Compared({}, self.events)
 
-    def abandon(self) -> bool:
-        return self.resumed
+    def abandon(self) -> Abandoned | None:
+        return Abandoned(whole=True) if self.resumed else None
 
     def close(self) -> None:
         pass

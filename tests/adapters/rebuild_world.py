@@ -292,6 +292,8 @@ def kill_at(fault: str) -> None:
         "work": (World, "work"),
         "note": (green_progress, "note"),
         "begin": (green_progress, "start"),
+        "empty": (Balances, "reset"),
+        "emptied": (green_progress, "note_emptied"),
         "forgive": (green_progress, "forgive"),
         "copy": (green_copying, "copy"),
         "lanes": (green_lanes, "set_lanes"),

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, event, make_url, text
+from sqlalchemy import Engine, event, make_url, text, update
 from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
-from tests.contracts.waiting_events import early_of
+from tests.contracts.waiting_events import AT, MINUTE, early_of
 
 from angzarr.adapters.sql import lane_gate, lane_waiting
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.lane_moving import LaneMoving
+from angzarr.adapters.sql.lane_tables import ordering_waiting
 from angzarr.adapters.sql.lanes import SqlLanes
 from angzarr.aggregates.book import Address
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.ordering.lane import Lane, Moved, Place, Step, Waiting, Why
-from angzarr.projections.green import Busy
+from angzarr.projections.green import Abandoned, Busy
 from angzarr.projections.rebuild import Rebuild, Stopped
 from hand_clock import HandClock
 from polling import wait_until
@@ -556,3 +557,89 @@ def test_what_is_parked_while_waiting_events_are_counted_is_counted(postgresql, 
         amid[0].close()
     assert rebuilding.result().events == 1
     assert world.lanes.look(lane) == Place(0, waiting=2)
+
+
+def test_a_lane_is_not_set_back_because_another_one_is_stuck(world):
+    world.append("a", ("Opened", None), ("Booked", 666))
+    world.handle(world.append("b", ("Opened", None), ("Booked", 5)))
+    world.lanes.skip_to(Lane(world.handler, Address("account", "b")), 4)
+    Balances.bad.add(666)
+    world.rebuild(keep_going=True, force=True)
+    assert world.lane_places() == {"a": 1, "b": 4}
+
+
+def test_tables_that_a_projection_makes_itself_stay_after_a_rebuild_in_place(world, monkeypatch):
+    tables = rebuild_world._TABLES[world.engine.dialect.name]
+
+    def empty(self):
+        for name in reversed(self.table_names()):
+            self.run(f"DROP TABLE IF EXISTS {name}")
+        for statement in tables:
+            self.connection.exec_driver_sql(statement)
+
+    def opened(self, _data):
+        self.run("CREATE TABLE IF NOT EXISTS noted (id text PRIMARY KEY)")
+        self.run("INSERT INTO accounts (id, balance) VALUES (:id, 0)", id=self.event.root)
+        self.run("INSERT INTO noted VALUES (:id)", id=self.event.root)
+
+    world.handle(world.append("a", ("Opened", None), ("Booked", 5)))
+    monkeypatch.setattr(Balances, "_truncate_read_models", empty)
+    monkeypatch.setattr(Balances, "opened", opened)
+    world.rebuild(in_place=True)
+    assert world.rows("SELECT id, balance FROM accounts") == [("a", 5)]
+    assert world.rows("SELECT id FROM noted") == [("a",)]
+
+
+@pytest.mark.parametrize("fault", ["emptied:1", "empty:1", "emptied:2"])
+def test_a_read_model_of_which_nobody_noted_that_it_was_emptied_is_emptied(world, fault):
+    world.handle(world.fill(5, 5))
+    right, lanes = world.digest(), world.lane_places()
+    assert killed(world, fault, "in_place")
+    spoil(world)
+    world.rebuild(in_place=True)
+    assert world.digest() == right
+    assert world.lane_places() == lanes
+
+
+def test_a_rebuild_in_place_that_is_abandoned_leaves_nothing_parked_for_good(world):
+    world.handle(world.append("a", ("Opened", None), ("Booked", 3)))
+    world.append("a", ("Booked", 5))
+    lane = Lane(world.handler, Address("account", "a"))
+    stuck = Lane(world.handler, Address("account", "b"))
+    with world.green() as green:
+        assert green.abandon() is None
+    world.lanes.park(early_of(lane, 4), 10)
+    world.lanes.park(early_of(stuck, 1), 10)
+
+    def stop():
+        if world.lanes.look(lane).next_sequence < 1:
+            world.lanes.park(early_of(lane, 1), 10)
+        return world.lanes.look(lane).next_sequence >= 1
+
+    world.rebuild(in_place=True, batch=1, stop=stop)
+    due = world.lanes.due([world.handler], AT, MINUTE, 9)
+    assert [one.sequence for one in due] == [1], "a batch settles what waits in its lanes"
+    with world.engine.begin() as connection:
+        connection.execute(update(ordering_waiting).values(lent_until=None))
+    with world.green() as green:
+        assert green.abandon() == Abandoned(whole=False)
+    later = AT + timedelta(days=1)
+    due = world.lanes.due([world.handler], later, MINUTE, 9)
+    assert [one.sequence for one in due] == [1]
+    assert world.lanes.look(lane) == Place(1, waiting=2)
+
+
+def test_a_rebuild_in_place_does_not_give_up_events_that_no_book_has_by_itself(world):
+    events = world.append("a", ("Opened", None), ("Booked", 3))
+    world.handle(events)
+    world.handle([replace(events[1], sequence=2, id="unbooked")])
+    world.handle([replace(events[0], root="unbooked")])
+    before = world.digest()
+    with pytest.raises(RebuildError, match="2 events that are in no event book"):
+        world.rebuild(in_place=True)
+    assert world.digest() == before
+    assert world.lane_places() == {"a": 3, "unbooked": 1}
+    with world.green(in_place=True) as green:
+        assert green.abandon() == Abandoned(whole=True)
+    world.rebuild(in_place=True, force=True)
+    assert world.rows("SELECT id, balance FROM accounts") == [("a", 3)]

@@ -108,8 +108,16 @@ def _abandon(site: Site, name: str, *, yes: bool) -> None:
     if not yes:
         what = f"Remove what an unfinished rebuild of {name} has made?"
         click.confirm(what, abort=True, err=True)
-    there = site.green.abandon()
-    click.echo(f"removed; {name} itself is as it was" if there else "there was nothing to remove")
+    abandoned = site.green.abandon()
+    if abandoned is None:
+        click.echo("there was nothing to remove")
+    elif abandoned.whole:
+        click.echo(f"removed; {name} itself is as it was")
+    else:
+        click.echo(
+            f"removed; {name} was emptied and is incomplete: live events go on in every aggregate"
+            " as far as it came, and the others need a rebuild (--in-place)"
+        )
 
 
 def _question(name: str, *, in_place: bool) -> str:

@@ -7,7 +7,7 @@ process that is killed at any moment goes on exactly there.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeAlias
@@ -88,6 +88,13 @@ class SwitchedOver(NamedTuple):
     failures: tuple[Failure, ...] = ()
 
 
+class Abandoned(NamedTuple):
+    """The space is gone."""
+
+    #: Whether the live read model is as it was: a rebuild in place has emptied it.
+    whole: bool
+
+
 class Ahead(NamedTuple):
     """The live read model lacks events that are in the space: they cannot be compared yet."""
 
@@ -115,6 +122,14 @@ class Green(Protocol):
 
         Raises RebuildError if somebody else has it in hand, if it was begun for another plan, or
         if its plan cannot be carried out there.
+        """
+
+    @abstractmethod
+    def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
+        """In place, empty the live read model unless that was done; else do nothing.
+
+        *books* are all there are. Raises RebuildError, with all as it was, where the live lanes
+        are past events that no book has; with *force* their effects are given up.
         """
 
     @abstractmethod
@@ -153,8 +168,8 @@ class Green(Protocol):
         """Compare both read models at the same events, while nobody writes."""
 
     @abstractmethod
-    def abandon(self) -> bool:
-        """Remove the space, begun or not; tell whether there was one."""
+    def abandon(self) -> Abandoned | None:
+        """Remove the space, begun or not; None: there was none."""
 
     @abstractmethod
     def close(self) -> None:

@@ -27,7 +27,14 @@ from angzarr.projections.green import (
 )
 from angzarr.projections.rebuild_pace import Pace
 from angzarr.projections.rebuild_putting import Putting
-from angzarr.projections.rebuild_reading import Survey, batches, events_in, head_after, missing
+from angzarr.projections.rebuild_reading import (
+    Survey,
+    batches,
+    events_in,
+    head_after,
+    heads,
+    missing,
+)
 
 #: Events of one transaction.
 BATCH: Final = 1_000
@@ -113,6 +120,7 @@ class Rebuild:
         self.begun(progress)
         self._total = events_in(self.store, self.plan)
         self._tell()
+        self.green.clear(heads(self.store, self.plan), force=self.force)
         self._scan(progress)
         if progress.failures:
             self._putting.forgive()

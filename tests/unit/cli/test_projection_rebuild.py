@@ -140,6 +140,15 @@ def test_an_unfinished_rebuild_is_abandoned(run, monkeypatch):
     assert "there was nothing to remove" in run("sales", "--abandon", "--yes").stdout
 
 
+def test_who_abandons_a_rebuild_in_place_is_told_that_the_read_model_is_incomplete(
+    run, monkeypatch
+):
+    monkeypatch.setattr(Elsewhere, "placed", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    assert run("elsewhere", "--in-place", "--yes", "--batch", "1").exit_code == 1
+    said = run("elsewhere", "--in-place", "--abandon", "--yes").stdout
+    assert "removed; elsewhere was emptied and is incomplete" in said
+
+
 def test_verify_tells_whether_it_is_what_the_books_say(app, run):
     run("sales", "--yes")
     same = run("sales", "--verify")

@@ -17,12 +17,14 @@ from angzarr.adapters.sql.green_space import Layout, Space
 from angzarr.adapters.sql.green_sqlite import SqliteSpace
 from angzarr.adapters.sql.green_tables import angzarr_rebuild_places
 from angzarr.adapters.sql.green_trouble import is_busy, is_trouble
+from angzarr.adapters.sql.lane_gate import shut
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import Head
 from angzarr.clock import Clock
 from angzarr.errors import RebuildError, StoreUnavailable
 from angzarr.events.event import Event
 from angzarr.projections.green import (
+    Abandoned,
     Ahead,
     Applied,
     Broken,
@@ -64,7 +66,7 @@ class SqlGreen(Green):
         self._engine = engine
         self._work = work
         kind = PostgresqlSpace if engine.dialect.name == "postgresql" else SqliteSpace
-        self.space: Space = kind(engine, plan)
+        self.space: Space = kind(engine, plan, in_place=self.live)
         self._layouts: Sequence[Layout] = ()
         self._watched = bool(plan.tables)
         self._entered = False
@@ -80,13 +82,17 @@ class SqlGreen(Green):
                 fingerprint = green_progress.fingerprint_of(plan, self._layouts)
                 resumed = space.exists()
                 if not resumed:
-                    self.make(fingerprint)
+                    space.make()
+                    green_progress.start(space.connection, fingerprint, self.clock.now())
             space.aim()
             with space.connection.begin():
                 found, progress = green_progress.progress_of(space.connection, resumed=resumed)
         if found != fingerprint:
             raise RebuildError(green_saying.another(plan))
         return progress
+
+    def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
+        """Do nothing: the space begins empty."""
 
     def apply(self, events: Sequence[Event], cursor: Head | None, /) -> Applied | Broken:
         """Handle *events*, but those before their places."""
@@ -132,7 +138,8 @@ class SqlGreen(Green):
             _, done = green_progress.progress_of(connection, resumed=True)
             unknown = green_lanes.lanes_ahead(connection, self.plan)
             if unknown and not force:
-                raise RebuildError(green_saying.unknown(self.plan, unknown))
+                events = sum(one.until - one.place for one in unknown)
+                raise RebuildError(green_saying.unknown(self.plan, events))
             self.space.writable(on=True)
             green_copying.copy(self.space, self._layouts)
             now = self.clock.now()
@@ -157,27 +164,21 @@ class SqlGreen(Green):
 
         return self.alone(step)
 
-    def abandon(self) -> bool:
+    def abandon(self) -> Abandoned | None:
         """Remove the space, if nobody has it in hand."""
         with self._told():
             self._enter()
-            with self.space.connection.begin():
-                there = self.space.exists()
-                if there:
-                    self.space.remove()
+            self.space.exclusive(on=True)
+            with self.space.connection.begin() as begun:
+                answer = self._abandon(begun.connection) if self.space.exists() else None
             self.space.removed()
-        return there
+        return answer
 
     def close(self) -> None:
         """Let the connection go."""
         self.space.close()
 
     # -- what is different for a rebuild in place --------------------------------------------
-
-    def make(self, fingerprint: str) -> None:
-        """Make the space, in the transaction of `begin`."""
-        self.space.make()
-        green_progress.start(self.space.connection, fingerprint, self.clock.now())
 
     def enter_batch(self) -> None:
         """Do what comes first in the transaction of a batch."""
@@ -214,6 +215,15 @@ class SqlGreen(Green):
                 raise _Undone(Broken(index, error)) from error
             known[address] = sequence + 1
             yield event
+
+    def _abandon(self, connection: Connection) -> Abandoned:
+        """Remove the space; in lanes that a rebuild in place has moved, settle what waits."""
+        whole = green_progress.emptied(connection) is None
+        if not whole:
+            shut(connection, self.plan.handler)
+            green_lanes.settle_waiting(connection, self.plan)
+        self.space.remove()
+        return Abandoned(whole)
 
     def _enter(self) -> None:
         if not self._entered:

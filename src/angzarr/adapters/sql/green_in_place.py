@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from angzarr.adapters.sql import green_lanes, green_progress
+from angzarr.adapters.sql import green_lanes, green_progress, green_saying
 from angzarr.adapters.sql.green import SqlGreen, Work
 from angzarr.adapters.sql.green_places import places
 from angzarr.adapters.sql.lane_gate import shut
@@ -44,13 +44,22 @@ class InPlace(SqlGreen):
         super().__init__(engine, replace(plan, tables=()), work, clock)
         self._empty = empty
 
-    def make(self, fingerprint: str) -> None:
-        """Begin: empty the read model, and let the lanes and the checkpoint begin anew."""
-        connection = self.space.connection
-        shut(connection, self.plan.handler)
-        super().make(fingerprint)
-        self._empty(connection)
-        reset(connection, self.plan.handler)
+    def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
+        """Empty the read model, and let the lanes and the checkpoint begin anew.
+
+        Only once that is committed it is noted as done, for on SQLite the note is in another file.
+        """
+        with self._transaction() as connection:
+            if green_progress.emptied(connection):
+                return
+            if not force:
+                self._check_known(books)
+            green_progress.note_emptied(connection, done=False)
+        with self._transaction() as connection:
+            self._empty(connection)
+            reset(connection, self.plan.handler)
+        with self._transaction() as connection:
+            green_progress.note_emptied(connection, done=True)
 
     def enter_batch(self) -> None:
         """Let no live run go on amid a batch: it would be at the same lanes."""
@@ -86,6 +95,16 @@ class InPlace(SqlGreen):
         if isinstance(answer, SwitchedOver):
             self.space.removed()
         return answer
+
+    def _check_known(self, books: Iterable[Sequence[Head]]) -> None:
+        """Raise RebuildError where live lanes are past events that no book has."""
+        first = self.plan.first
+        unknown = green_lanes.events_passed(self.space.connection, self.plan)
+        for page in books:
+            known = self.where([head.address for head in page])
+            unknown -= sum(max(min(known.get(one, first), end) - first, 0) for one, end in page)
+        if unknown > 0:
+            raise RebuildError(green_saying.unknown(self.plan, unknown))
 
     def compare(self, fill: Fill, /) -> Compared:  # noqa: ARG002 - the port's
         """Refuse: there is one read model only."""

@@ -15,9 +15,9 @@ from sqlalchemy import (
     func,
     insert,
     literal,
-    or_,
     select,
     tuple_,
+    update,
 )
 
 from angzarr.adapters.sql.checkpoint_counting import COUNTED, added, counted_row
@@ -68,6 +68,12 @@ def events_ahead(connection: Connection, plan: Plan) -> int:
     return int(connection.scalar(wanted) or 0)
 
 
+def events_passed(connection: Connection, plan: Plan) -> int:
+    """Count the events that the live lanes have behind them."""
+    wanted = select(func.coalesce(func.sum(_lanes.next_sequence - plan.first), 0))
+    return int(connection.scalar(wanted.where(*_of(plan), _lanes.next_sequence > plan.first)) or 0)
+
+
 def set_lanes(connection: Connection, plan: Plan, now: datetime) -> None:
     """Move the live lanes to where the space is, and settle what waits in them.
 
@@ -75,6 +81,7 @@ def set_lanes(connection: Connection, plan: Plan, now: datetime) -> None:
     aggregate is stuck goes back to the event that failed.
     """
     _put_lanes(connection, plan, angzarr_rebuild_places, now)
+    _set_back(connection, plan, now)
     settle_waiting(connection, plan)
 
 
@@ -100,13 +107,22 @@ def _put_lanes(connection: Connection, plan: Plan, places: FromClause, now: date
     given = select(*values.values()).where(literal(1) == 1)
     row = insert_of(connection)(ordering_lanes).from_select(list(values), given)
     new = row.excluded.next_sequence
-    onwards = new > _lanes.next_sequence
     connection.execute(
         row.on_conflict_do_update(
             index_elements=[_lanes.handler, *_address()],
             set_={"next_sequence": new, "moved_at": row.excluded.moved_at},
-            where=or_(onwards, and_(_stuck(ordering_lanes), new < _lanes.next_sequence)),
+            where=new > _lanes.next_sequence,
         )
+    )
+
+
+def _set_back(connection: Connection, plan: Plan, now: datetime) -> None:
+    """Let the live lanes of stuck aggregates be at the events that failed."""
+    here = _same(ordering_lanes, angzarr_rebuild_places)
+    place = select(_places.next_sequence).where(here).scalar_subquery()
+    beyond = [*_of(plan), _stuck(ordering_lanes), _lanes.next_sequence > place]
+    connection.execute(
+        update(ordering_lanes).where(*beyond).values(next_sequence=place, moved_at=now)
     )
 
 

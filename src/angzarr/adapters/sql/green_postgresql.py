@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from angzarr.adapters.sql.engine import patient
 from angzarr.adapters.sql.green_saying import in_hand, in_the_way, no_table
 from angzarr.adapters.sql.green_space import Layout, Space
-from angzarr.adapters.sql.green_tables import METADATA
+from angzarr.adapters.sql.green_tables import METADATA, SPACE
 from angzarr.adapters.sql.lane_gate import shut
 from angzarr.errors import RebuildError
 from angzarr.projections.green import Plan
@@ -57,8 +57,8 @@ _STRAYS: Final = text(
 class PostgresqlSpace(Space):
     """A space in the schema ``angzarr_rebuild_<projection>`` of *engine*'s database."""
 
-    def __init__(self, engine: Engine, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, engine: Engine, plan: Plan, *, in_place: bool = False) -> None:
+        super().__init__(plan, in_place=in_place)
         self._engine = engine
         self._live: dict[str, RowMapping] = {}
 
@@ -67,6 +67,7 @@ class PostgresqlSpace(Space):
         slow = self._held.enter_context(patient(self._engine))
         self.connection = self._held.enter_context(slow.connect())
         self._schema = schema_of(self.plan.projection)
+        self.connection.execution_options(schema_translate_map={SPACE: self._schema})
         try:
             with self.connection.begin():
                 self.connection.execute(select(func.pg_advisory_lock(_lock_of(self.plan.handler))))
@@ -106,7 +107,7 @@ class PostgresqlSpace(Space):
                 f"REFERENCES {self.live(parent)}(", f"REFERENCES {self.green(parent)}("
             )
             self.run(f"ALTER TABLE {self.green(child)} ADD {there}")
-        self._lead_there(local=True)
+        self._search(self._before, local=True)
         METADATA.create_all(self.connection, checkfirst=False)
 
     def aim(self) -> None:
@@ -115,7 +116,9 @@ class PostgresqlSpace(Space):
         What a crash of the server takes of the last batches, it takes with their places.
         """
         with self.connection.begin():
-            self._lead_there(local=False)
+            if not self.in_place:
+                path = filter(None, (self.quoted(self._schema), self._before))
+                self._search(", ".join(path), local=False)
             self.run("SET synchronous_commit TO off")
 
     def strays(self) -> str:
@@ -174,8 +177,7 @@ class PostgresqlSpace(Space):
         """Return the table in the schema."""
         return f"{self.quoted(self._schema)}.{self.quoted(table)}"
 
-    def _lead_there(self, *, local: bool) -> None:
-        path = ", ".join(filter(None, (self.quoted(self._schema), self._before)))
+    def _search(self, path: str | None, *, local: bool) -> None:
         self.connection.execute(select(func.set_config("search_path", path, local)))
 
     def _oids(self) -> list[int]:

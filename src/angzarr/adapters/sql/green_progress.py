@@ -45,6 +45,16 @@ def progress_of(connection: Connection, *, resumed: bool) -> tuple[str, Progress
     return row["fingerprint"], Progress(row["started_at"], resumed, cursor, row["events"], left)
 
 
+def emptied(connection: Connection) -> bool | None:
+    """Tell whether the live read model is emptied; None: nobody has begun to."""
+    return connection.scalar(select(angzarr_rebuild.c.emptied))
+
+
+def note_emptied(connection: Connection, *, done: bool) -> None:
+    """Write that the live read model is being emptied, or that it is *done*."""
+    connection.execute(update(angzarr_rebuild).values(emptied=done))
+
+
 def failures(connection: Connection) -> list[Failure]:
     """Return the events that failed and that their aggregates stayed at."""
     table = angzarr_rebuild_failures

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.printable import printable
-from angzarr.projections.green import Behind, Plan
+from angzarr.projections.green import Plan
 
 
 def in_hand(plan: Plan) -> str:
@@ -44,9 +42,8 @@ def another(plan: Plan) -> str:
     )
 
 
-def unknown(plan: Plan, lanes: Sequence[Behind]) -> str:
-    """Say that the live lanes are beyond the event books."""
-    events = sum(one.until - one.place for one in lanes)
+def unknown(plan: Plan, events: int) -> str:
+    """Say that so many events of the live lanes are beyond the event books."""
     return (
         f"{plan.projection} has handled {events:,} events that are in no event book, so its read"
         " model would lose their effects: leave it as it is, or give them up (--force)"

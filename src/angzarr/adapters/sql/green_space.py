@@ -30,8 +30,10 @@ class Space(ABC):
     #: Set by `enter`.
     connection: Connection
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, in_place: bool = False) -> None:
+        """*in_place*: unqualified names mean the live tables, and no others are made."""
         self.plan = plan
+        self.in_place = in_place
         self._held = ExitStack()
 
     @abstractmethod
@@ -55,7 +57,10 @@ class Space(ABC):
 
     @abstractmethod
     def aim(self) -> None:
-        """Let unqualified names mean the green tables from now on, outside of a transaction."""
+        """Let unqualified names mean the green tables from now on, outside of a transaction.
+
+        In place they go on meaning the live ones.
+        """
 
     @abstractmethod
     def strays(self) -> str:

@@ -1,7 +1,8 @@
 """A green space on SQLite: a file beside the live one, opened with the live one attached.
 
-Unqualified names mean the file's tables first. A commit to both files is two: one is killed between
-them at no harm, for what the side file has is written again from its places (ADR 0054).
+Unqualified names mean the file's tables first; in place it is the file that is attached, and they
+mean the live ones. A commit to both files is two: one is killed between them at no harm, for what
+the side file has is written again from its places (ADR 0054).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sqlalchemy import Engine, event
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.green_saying import in_hand, in_the_way, no_table
 from angzarr.adapters.sql.green_space import Layout, Space
-from angzarr.adapters.sql.green_tables import METADATA
+from angzarr.adapters.sql.green_tables import METADATA, SPACE
 from angzarr.errors import RebuildError
 from angzarr.projections.green import Plan
 
@@ -31,8 +32,9 @@ _ORDINARY: Final = 0
 class SqliteSpace(Space):
     """A space in the file ``<database>.rebuild-<projection>`` beside that of *engine*."""
 
-    def __init__(self, engine: Engine, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, engine: Engine, plan: Plan, *, in_place: bool = False) -> None:
+        super().__init__(plan, in_place=in_place)
+        self._live, self._green = ("main", SPACE) if in_place else (_LIVE, "main")
         self._file = Path(engine.url.database or "").absolute()
         self._stray = ""
         #: Tables outside of the read model to which it refers.
@@ -44,16 +46,18 @@ class SqliteSpace(Space):
         if not self._take_lock(Path(f"{self._side}.lock")):
             raise RebuildError(in_hand(self.plan))
         # What a power cut takes of the last batches, it takes with their places.
-        engine = build_engine(f"sqlite:///{self._side}", power_safe=False)
+        first = self._file if self.in_place else self._side
+        engine = build_engine(f"sqlite:///{first}", power_safe=self.in_place)
         self._held.callback(engine.dispose)
         self._engine = engine
         event.listen(engine, "connect", self._attach)
         self.connection = self._held.enter_context(engine.connect())
+        self.connection.execution_options(schema_translate_map={SPACE: self._green})
         self.exclusive(on=False)
 
     def exists(self) -> bool:
         """Tell whether the side file has anything in it."""
-        found = "SELECT 1 FROM main.sqlite_master WHERE name = 'angzarr_rebuild'"
+        found = f"SELECT 1 FROM {self._green}.sqlite_master WHERE name = 'angzarr_rebuild'"  # noqa: S608
         return self.connection.exec_driver_sql(found).first() is not None
 
     def layouts(self) -> Sequence[Layout]:
@@ -65,7 +69,7 @@ class SqliteSpace(Space):
     def make(self) -> None:
         """Make tables and indexes as the live ones are."""
         statements = (
-            f"SELECT sql FROM {_LIVE}.sqlite_master WHERE lower(tbl_name) = lower(?)"  # noqa: S608
+            f"SELECT sql FROM {self._live}.sqlite_master WHERE lower(tbl_name) = lower(?)"  # noqa: S608
             " AND type IN ('table', 'index') AND sql IS NOT NULL ORDER BY type = 'index'"
         )
         for name in self.plan.tables:
@@ -107,7 +111,7 @@ class SqliteSpace(Space):
     def check(self, table: Layout) -> None:
         """Look for broken references, which nobody checked where they lead out of the file."""
         name = self.quoted(table.name)
-        broken = self.connection.exec_driver_sql(f"PRAGMA {_LIVE}.foreign_key_check({name})")
+        broken = self.connection.exec_driver_sql(f"PRAGMA {self._live}.foreign_key_check({name})")
         if (row := broken.first()) is not None:
             msg = f"{table.name} would refer to rows of {row.parent} that are not there"
             raise RebuildError(msg)
@@ -125,11 +129,11 @@ class SqliteSpace(Space):
 
     def live(self, table: str) -> str:
         """Return the table in the attached file."""
-        return f"{_LIVE}.{self.quoted(table)}"
+        return f"{self._live}.{self.quoted(table)}"
 
     def green(self, table: str) -> str:
         """Return the table in the side file."""
-        return f"main.{self.quoted(table)}"
+        return f"{self._green}.{self.quoted(table)}"
 
     def _take_lock(self, path: Path) -> bool:
         """Take the lock that ends with the process; False at once if somebody else has it."""
@@ -146,21 +150,25 @@ class SqliteSpace(Space):
             os.close(file)  # who had it has just deleted it
 
     def _attach(self, connection: sqlite3.Connection, _: object) -> None:
-        connection.execute(f"ATTACH ? AS {_LIVE}", (str(self._file),))
-        connection.execute(f"PRAGMA {_LIVE}.synchronous = FULL")
+        if self.in_place:
+            connection.execute(f"ATTACH ? AS {self._green}", (str(self._side),))
+            connection.execute(f"PRAGMA {self._green}.journal_mode = WAL")
+            return
+        connection.execute(f"ATTACH ? AS {self._live}", (str(self._file),))
+        connection.execute(f"PRAGMA {self._live}.synchronous = FULL")
 
     def _allows(self, action: int, table: str | None, _: object, file: str | None, *__: Any) -> int:
-        if action in _WRITES and file == _LIVE:
+        if action in _WRITES and file == self._live:
             self._stray = table or ""
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
 
     def _layout(self, name: str) -> Layout:
-        found = f"SELECT type, sql FROM {_LIVE}.sqlite_master WHERE lower(name) = lower(?)"  # noqa: S608
+        found = f"SELECT type, sql FROM {self._live}.sqlite_master WHERE lower(name) = lower(?)"  # noqa: S608
         row = self.connection.exec_driver_sql(found, (name,)).first()
         if row is None or row.type != "table" or row.sql.upper().startswith("CREATE VIRTUAL"):
             raise RebuildError(no_table(self.plan, name))
-        listed = f"PRAGMA {_LIVE}.table_xinfo({self.quoted(name)})"
+        listed = f"PRAGMA {self._live}.table_xinfo({self.quoted(name)})"
         found_columns = self.connection.exec_driver_sql(listed)
         columns = [one for one in found_columns if one.hidden == _ORDINARY]
         counts = "AUTOINCREMENT" in row.sql.upper()
@@ -174,7 +182,7 @@ class SqliteSpace(Space):
     def _check_references(self) -> None:
         """Refuse references between the read model and other tables that two files cannot have."""
         ours = {name.lower() for name in self.plan.tables}
-        everything = f"SELECT name FROM {_LIVE}.sqlite_master WHERE type = 'table'"  # noqa: S608
+        everything = f"SELECT name FROM {self._live}.sqlite_master WHERE type = 'table'"  # noqa: S608
         for (source,) in self.connection.exec_driver_sql(everything).all():
             for key in self._references(source):
                 target = key.table.lower()
@@ -191,7 +199,7 @@ class SqliteSpace(Space):
             raise RebuildError(msg)
 
     def _references(self, name: str) -> list[Any]:
-        listed = f"PRAGMA {_LIVE}.foreign_key_list({self.quoted(name)})"
+        listed = f"PRAGMA {self._live}.foreign_key_list({self.quoted(name)})"
         return list(self.connection.exec_driver_sql(listed))
 
 

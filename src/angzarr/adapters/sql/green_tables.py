@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
+from typing import Final
+
+from sqlalchemy import BigInteger, Boolean, Column, Integer, MetaData, Table, Text
 
 from angzarr.adapters.sql.ledger_tables import UtcTime
 
-METADATA = MetaData()
+#: Stands for wherever the space lies: a connection says where that is.
+SPACE: Final = "angzarr_space"
+
+METADATA = MetaData(schema=SPACE)
 
 
 def _key() -> tuple[Column[str], ...]:
@@ -24,6 +29,8 @@ angzarr_rebuild = Table(
     Column("root", Text),
     Column("edition", Text),
     Column("next_sequence", Integer),
+    # Whether the live read model is emptied, in a rebuild in place; NULL: nobody has begun to.
+    Column("emptied", Boolean),
 )
 
 angzarr_rebuild_places = Table(
