@@ -30,6 +30,7 @@ from angzarr.adapters.sql.lanes import SqlLanes
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.aggregates.declaring import handles
 from angzarr.clock import SystemClock
+from angzarr.errors import StoreUnavailable
 from angzarr.events.event import Event
 from angzarr.ordering.lane import Lane, Moved, Step
 from angzarr.projections.green import Plan
@@ -172,6 +173,10 @@ class World:
             try:
                 if isinstance(self.lanes.run(step, lambda c: self.work(event, c)), Moved):
                     return
+            except StoreUnavailable as away:  # a worker would postpone it
+                if "being replaced" not in str(away):
+                    raise
+                time.sleep(0.005)
             except IntegrityError:  # its lane began anew meanwhile; a worker would retry it
                 attempts += 1
                 if attempts > 4:

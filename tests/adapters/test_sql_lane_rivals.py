@@ -24,6 +24,7 @@ from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.lane_moving import LaneMoving
 from angzarr.adapters.sql.lane_rows import by_key
 from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import Elsewhere, Moved, Parked, Place, Ready
 
 
@@ -176,6 +177,20 @@ def test_a_reset_waits_for_a_run_that_has_written_nothing_yet(lanes, engine, ami
     with amid(lambda: lanes.reset(fresh.handler)) as (connection, answers):
         lane_gate.enter(connection, fresh.handler)
     assert answers == [0]
+
+
+def test_a_run_does_not_overtake_who_waits_to_replace_its_read_model(lanes, engine):
+    lane = new_lane()
+    with ThreadPoolExecutor(1) as pool:
+        with engine.begin() as connection:
+            lane_gate.enter(connection, lane.handler)
+            assert lanes.run(step_of(lane, 0), lambda _: None) == Moved(None), "runs share it"
+            me = connection.scalar(text("SELECT pg_backend_pid()"))
+            resetting = pool.submit(lanes.reset, lane.handler)
+            wait_until(lambda: waits_for(engine, me), "it waits for us")
+            with pytest.raises(StoreUnavailable, match="just being replaced"):
+                lanes.run(step_of(lane, 1), lambda _: None)
+        assert resetting.result() == 1
 
 
 def test_what_is_just_being_lent_is_passed_over(lanes, engine):

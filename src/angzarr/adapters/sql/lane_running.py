@@ -43,8 +43,8 @@ def run(
 ) -> Moved | Elsewhere:
     """Run *work* and *move* in one transaction, which counts only if the lane moved.
 
-    It waits while somebody replaces the read model of *handler*. Raises what *work* raises, and
-    StoreUnavailable where the database is away: if it was lost amid the COMMIT nobody can tell
+    Raises what *work* raises, and StoreUnavailable where somebody just replaces the read model of
+    *handler*, or the database is away: if it was lost amid the COMMIT nobody can tell
     whether that was done, but the lane can when it is there again.
     """
     try:
