@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, event, make_url, text, update
 from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
-from tests.contracts.waiting_events import AT, MINUTE, early_of
+from tests.contracts.waiting_events import AT, MINUTE, early_of, letter_of
 
 from angzarr.adapters.sql import lane_gate, lane_waiting
 from angzarr.adapters.sql.lane_moving import LaneMoving
@@ -418,6 +418,19 @@ def test_a_live_read_model_that_lags_is_not_compared(world):
     clock = HandClock()
     with world.green() as green, pytest.raises(RebuildError, match="behind the event store"):
         Rebuild(plan=world.plan, store=world.store, green=green, clock=clock).verify()
+
+
+def test_dead_letters_that_hold_the_live_read_model_up_are_named(world):
+    world.handle(world.append("b", ("Opened", None)))
+    world.handle(world.append("a", ("Opened", None), ("Booked", 1))[:1])
+    lane = Lane(world.handler, Address("account", "a"))
+    world.lanes.note(letter_of(lane, 1))
+    world.lanes.note(letter_of(lane._replace(address=Address("account", "b")), 1))
+    clock = HandClock()
+    before = clock.now()
+    with world.green() as green, pytest.raises(RebuildError, match=r"\(account/a at 1\)"):
+        Rebuild(plan=world.plan, store=world.store, green=green, clock=clock).verify()
+    assert clock.now() == before, "no waiting would help"
 
 
 def test_foreign_keys_that_are_in_the_way_are_named(world):

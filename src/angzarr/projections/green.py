@@ -99,6 +99,8 @@ class Ahead(NamedTuple):
     """The live read model lacks events that are in the space: they cannot be compared yet."""
 
     events: int
+    #: Aggregates, some of them at most, in which a dead letter holds them up: waiting helps none.
+    blocked: tuple[Head, ...] = ()
 
 
 class Compared(NamedTuple):

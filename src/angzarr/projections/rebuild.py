@@ -177,6 +177,8 @@ class Rebuild:
             answer = self.green.compare(self._fill)
             if isinstance(answer, Compared):
                 return answer
+            if isinstance(answer, Ahead) and answer.blocked:
+                raise RebuildError(_stands(answer))
             why = answer.why if isinstance(answer, Busy) else _lags(answer)
             self.clock.sleep(_PAUSE)
         raise RebuildError(why if isinstance(answer, Ahead) else _locked_out(why))
@@ -210,4 +212,12 @@ def _lags(ahead: Ahead) -> str:
     return (
         f"the live read model is {ahead.events:,} events behind the event store, so there is"
         " nothing to compare yet: let the workers catch up, and run it again"
+    )
+
+
+def _stands(ahead: Ahead) -> str:
+    named = ", ".join(f"{head.address} at {head.next_sequence}" for head in ahead.blocked)
+    return (
+        f"dead letters hold up aggregates of the live read model ({named}), so it cannot be"
+        " compared with all events: replay these letters or skip them, and run it again"
     )

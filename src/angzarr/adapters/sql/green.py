@@ -159,7 +159,7 @@ class SqlGreen(Green):
         def step(connection: Connection) -> Compared | Ahead:
             fill(green_lanes.lanes_ahead(connection, self.plan))
             if pending := green_lanes.events_ahead(connection, self.plan):
-                return Ahead(pending)
+                return Ahead(pending, green_lanes.blocked(connection, self.plan))
             return green_copying.compare_tables(self.space, self._layouts)
 
         return self.alone(step)

@@ -31,16 +31,21 @@ from angzarr.adapters.sql.lane_rows import name_key
 from angzarr.adapters.sql.lane_settling import settle
 from angzarr.adapters.sql.lane_tables import (
     ordering_lanes,
+    ordering_waiting,
     projection_checkpoints,
 )
+from angzarr.adapters.sql.lane_waiting import IN_LANE
 from angzarr.aggregates.book import Address
+from angzarr.aggregates.event_store import Head
 from angzarr.events.event import Event
-from angzarr.ordering.lane import Lane, Step
+from angzarr.ordering.lane import Lane, Step, Why
 from angzarr.projections.green import Behind, Plan
 from angzarr.projections.rebuild_reading import head_of
 
 _KEY: Final = Address._fields
-_lanes = ordering_lanes.c
+#: Lanes that are named at most.
+_NAMED: Final = 5
+_lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 _places, _failures = angzarr_rebuild_places.c, angzarr_rebuild_failures.c
 
 
@@ -66,6 +71,20 @@ def events_ahead(connection: Connection, plan: Plan) -> int:
         .where(_places.next_sequence > there)
     )
     return int(connection.scalar(wanted) or 0)
+
+
+def blocked(connection: Connection, plan: Plan) -> tuple[Head, ...]:
+    """Return where lanes are, some at most, that dead letters keep from going on to the space."""
+    there = [_waiting.sequence == _lanes.next_sequence, _waiting.why == Why.DEAD_LETTER.value]
+    wanted = (
+        select(*_address(), _lanes.next_sequence)
+        .join(angzarr_rebuild_places, _same(ordering_lanes, angzarr_rebuild_places))
+        .join(ordering_waiting, and_(IN_LANE, *there))
+        .where(*_of(plan), _lanes.waiting > 0, _places.next_sequence > _lanes.next_sequence)
+        .order_by(*_address())
+        .limit(_NAMED)
+    )
+    return tuple(Head(Address(*key), place) for *key, place in connection.execute(wanted))
 
 
 def events_passed(connection: Connection, plan: Plan) -> int:
