@@ -162,9 +162,11 @@ class Rebuild:
         why = ""
         for _ in range(_TRIES):
             self._check()
+            before = self._putting.standing()
             answer = self.green.switch_over(self._fill, force=self.force)
             if isinstance(answer, SwitchedOver):
                 return answer
+            self._putting.back_to(before)
             why = answer.why
             self.clock.sleep(_PAUSE)
             self._catch_up()
@@ -174,9 +176,12 @@ class Rebuild:
         why = ""
         for _ in range(_TRIES):
             self._check()
+            before = self._putting.standing()
             answer = self.green.compare(self._fill)
             if isinstance(answer, Compared):
                 return answer
+            if isinstance(answer, Busy):
+                self._putting.back_to(before)
             if isinstance(answer, Ahead) and answer.blocked:
                 raise RebuildError(_stands(answer))
             why = answer.why if isinstance(answer, Busy) else _lags(answer)

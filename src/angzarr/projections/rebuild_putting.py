@@ -61,6 +61,14 @@ class Putting:
         self.green.forgive()
         self.stuck.clear()
 
+    def standing(self) -> tuple[int, dict[Address, Failure]]:
+        """Return how many events there are and who is stuck, for `back_to`."""
+        return self.events, dict(self.stuck)
+
+    def back_to(self, standing: tuple[int, dict[Address, Failure]], /) -> None:
+        """Forget what was put since then, in a transaction that was undone."""
+        self.events, self.stuck = standing
+
     def _pass_by(self, event: Event, error: Exception, after: Head | None) -> None:
         if isinstance(error, Skip):
             self.green.pass_by(event, after, None)

@@ -210,6 +210,39 @@ def test_a_switch_that_is_kept_out_is_tried_again_with_what_came_meanwhile(world
     assert world.clock.now() - START == timedelta(seconds=3)
 
 
+def test_what_was_undone_with_a_switch_is_not_remembered(world):
+    world.append("a", 3)
+    bad = {3}
+
+    def work(event):
+        if event.sequence in bad:
+            raise ValueError
+
+    world.green.work = work
+    before, undone = world.green.switch_over, []
+
+    def switch_over(fill, *, force):
+        """Bring up what came, find that it fails, and lose all that to somebody's lock."""
+        if undone:
+            return before(fill, force=force)
+        kept = world.green.following.copy(), world.green.events
+        world.append("a", 2)
+        fill([Behind(Address("d", "a"), 3, 5)])
+        undone.append(world.green.failures.copy())
+        world.green.failures.clear()
+        world.green.following, world.green.events = kept
+        bad.clear()
+        return Busy("locked")
+
+    world.green.switch_over = switch_over
+    told = []
+    done = world.rebuild(keep_going=True, little=0, tell=told.append).run()
+    assert undone[0]
+    assert (done.events, done.failures) == (5, ())
+    assert told[-1] == Standing(5, 5, 0)
+    assert world.green.held == world.whole()
+
+
 def test_a_switch_that_is_always_kept_out_is_given_up(world):
     world.append("a", 1)
     world.green.answers = [Busy("somebody's lock")] * 100
