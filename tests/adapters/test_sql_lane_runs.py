@@ -192,6 +192,21 @@ class TestSqliteRuns(OnSql):
         assert SqlLanes(hasty).run(step_of(lane, 0), lambda c: effects.write(c, 0)) == Moved(None)
         hasty.dispose()
 
+    def test_a_disk_that_is_full_amid_the_work_is_no_fault_of_the_work(
+        self, lanes, lane, nothing_happened
+    ):
+        def work(connection):
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 1}")
+            try:
+                connection.exec_driver_sql("CREATE TABLE big AS SELECT zeroblob(1000000) AS it")
+            finally:
+                connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+
+        with pytest.raises(StoreUnavailable, match="full"):
+            lanes.run(step_of(lane, 0), work)
+        nothing_happened()
+
 
 class TestPostgresqlRuns(OnSql):
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""Whose fault an error of a rebuild is: the event's, somebody's lock, or the database's. Pure."""
+"""Whose fault an error of a rebuild or a run is: an event's, a lock's, or the database's. Pure."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from angzarr.adapters.sql import lane_gate
 from angzarr.adapters.sql.engine import address, rolled_back, told_as
+from angzarr.adapters.sql.green_trouble import is_busy, is_trouble
 from angzarr.adapters.sql.remedy import told
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.ordering.lane import Elsewhere, Moved
@@ -159,7 +160,11 @@ def _is_away(connection: Connection, error: Exception) -> bool:
     """Tell whether the connection is lost, or its transaction failed by no fault of the work."""
     if connection.invalidated:
         return True
-    if not isinstance(error, DBAPIError) or not _has_failed(connection):
+    if not isinstance(error, DBAPIError):
+        return False
+    if connection.dialect.name == "sqlite":  # a lock is that of another file: ours is held
+        return is_trouble(error) and not is_busy(error)
+    if not _has_failed(connection):
         return False
     return rolled_back(error) or _state(error).startswith(_NO_ROOM)
 
