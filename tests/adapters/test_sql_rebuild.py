@@ -390,6 +390,25 @@ def test_verify_says_whether_live_is_what_the_store_says(world):
     assert not world.verify().differing
 
 
+def test_keys_that_sqlite_gives_are_not_compared(tmp_path, monkeypatch):
+    world = World(f"sqlite:///{tmp_path / 'numbered.db'}")
+    world.plan = replace(world.plan, tables=("log",))
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE log (id integer PRIMARY KEY, who text)")
+
+    def opened(self, _data):
+        self.run("INSERT INTO log (who) VALUES (:id)", id=self.event.root)
+
+    monkeypatch.setattr(Balances, "opened", opened)
+    for root in "zab":
+        world.handle(world.append(root, ("Opened", None)))
+    assert not world.verify().differing
+    with world.engine.begin() as connection:
+        connection.execute(text("UPDATE log SET who = 'c' WHERE who = 'b'"))
+    assert world.verify().differing == {"log": (3, 3)}
+    world.close()
+
+
 def test_what_other_code_made_for_a_comparison_is_not_switched_over(world, monkeypatch):
     world.handle(world.append("a", ("Opened", None), ("Booked", 1)))
     right = world.digest()

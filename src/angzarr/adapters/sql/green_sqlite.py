@@ -171,11 +171,13 @@ class SqliteSpace(Space):
         listed = f"PRAGMA {self._live}.table_xinfo({self.quoted(name)})"
         found_columns = self.connection.exec_driver_sql(listed)
         columns = [one for one in found_columns if one.hidden == _ORDINARY]
-        counts = "AUTOINCREMENT" in row.sql.upper()
+        keys = [one for one in columns if one.pk]
+        # What is so declared is the row's own number, which SQLite gives it.
+        counts = len(keys) == 1 and keys[0].type.upper() == "INTEGER"
         return Layout(
             name,
             tuple(one.name for one in columns),
-            frozenset(one.name for one in columns if counts and one.pk),
+            frozenset(one.name for one in keys if counts),
             row.sql,
         )
 
