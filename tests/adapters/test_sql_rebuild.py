@@ -291,6 +291,12 @@ def test_two_at_once_are_one_too_many(world):
             world.rebuild()
 
 
+def test_a_space_may_be_begun_twice(world):
+    with world.green() as green:
+        assert not green.begin().resumed
+        assert green.begin().resumed
+
+
 def test_an_abandoned_rebuild_begins_anew(world):
     world.handle(world.fill(10, 10))
     right, told = world.digest(), []

@@ -78,7 +78,8 @@ class SqlGreen(Green):
             self._enter()
             space.exclusive(on=self.live)
             with space.connection.begin():
-                self._layouts = space.layouts()
+                # Once aimed, the tables of the plan are the green ones.
+                self._layouts = self._layouts or space.layouts()
                 fingerprint = green_progress.fingerprint_of(plan, self._layouts)
                 resumed = space.exists()
                 if not resumed:
