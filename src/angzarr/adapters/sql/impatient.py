@@ -7,7 +7,8 @@ is frozen does neither, and whoever asked it would wait for ever and say nothing
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Engine, event
@@ -34,7 +35,8 @@ def give_up_on_the_mute(engine: Engine, seconds: float) -> None:
             except StopIteration as end:  # there is nothing to wait for
                 return end.value
             bounded = _bounded(gen, wanted, seconds + GRACE, self._overdue)
-            return super().wait(bounded, *args, **options)
+            with _closed_quietly(gen):
+                return super().wait(bounded, *args, **options)
 
         def _overdue(self) -> Exception:
             self.pgconn.finish()
@@ -43,6 +45,20 @@ def give_up_on_the_mute(engine: Engine, seconds: float) -> None:
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: Any, _record: Any, args: Any, options: Any) -> Any:
         return Impatient.connect(*args, **options)
+
+
+@contextmanager
+def _closed_quietly(steps: Generator[Any, Any, Any]) -> Iterator[None]:
+    """Close *steps* where the wait for them fails: a pipeline that is cut off asks once more.
+
+    Left to be collected it would complain of that into the log, at length.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            steps.close()
+        raise
 
 
 def _bounded(
