@@ -43,7 +43,7 @@ def test_the_page_shows_what_is_open_first_and_links_to_its_group(world, client)
     open_, over = page.split("Told and over")
     assert 'href="/groups/f1"' in open_
     assert "&lt;b&gt;over&lt;/b&gt;" in over
-    assert "f2" not in open_
+    assert "/groups/f2" not in open_
     assert "ops: waiting" in open_
 
 
