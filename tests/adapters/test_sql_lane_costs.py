@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
@@ -70,9 +71,12 @@ def test_a_run_costs_its_begin_its_gate_its_move_and_its_commit(lanes, lane, pro
     with proxy.counted() as trips:
         assert lanes.run(step_of(lane, WARM), lambda _: None) == Moved(None)
     assert len(trips) == 4
+    with proxy.counted() as trips, closing(lanes.enter(lane)) as entered:
+        assert entered.run(step_of(lane, WARM + 1), lambda _: None) == Moved(None)
+    assert len(trips) == 4, "the look goes with its gate"
     question = text("SELECT 1")
     with proxy.counted() as trips:
-        lanes.run(step_of(lane, WARM + 1), lambda connection: connection.execute(question))
+        lanes.run(step_of(lane, WARM + 2), lambda connection: connection.execute(question))
     assert len(trips) == 5
 
 

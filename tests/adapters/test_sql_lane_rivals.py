@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 from tests.contracts.waiting_events import (
     AT,
     MANY,
@@ -172,10 +172,14 @@ def test_who_moves_while_all_is_reset_is_told_that_it_begins_anew(lanes, amid):
     assert lanes.look(lane) == Place(0)
 
 
+def let_in(connection, handler):
+    return connection.scalar(select(lane_gate.LETS_IN), lane_gate.keys_of(handler))
+
+
 def test_a_reset_waits_for_a_run_that_has_written_nothing_yet(lanes, engine, amid):
     fresh = new_lane()
     with amid(lambda: lanes.reset(fresh.handler)) as (connection, answers):
-        lane_gate.enter(connection, fresh.handler)
+        assert let_in(connection, fresh.handler)
     assert answers == [0]
 
 
@@ -183,7 +187,7 @@ def test_a_run_does_not_overtake_who_waits_to_replace_its_read_model(lanes, engi
     lane = new_lane()
     with ThreadPoolExecutor(1) as pool:
         with engine.begin() as connection:
-            lane_gate.enter(connection, lane.handler)
+            assert let_in(connection, lane.handler)
             assert lanes.run(step_of(lane, 0), lambda _: None) == Moved(None), "runs share it"
             me = connection.scalar(text("SELECT pg_backend_pid()"))
             resetting = pool.submit(lanes.reset, lane.handler)
@@ -191,6 +195,43 @@ def test_a_run_does_not_overtake_who_waits_to_replace_its_read_model(lanes, engi
             with pytest.raises(StoreUnavailable, match="just being replaced"):
                 lanes.run(step_of(lane, 1), lambda _: None)
         assert resetting.result() == 1
+
+
+def test_nobody_enters_while_a_read_model_is_replaced(lanes, engine):
+    lane = new_lane()
+    with engine.begin() as connection:
+        lane_gate.shut(connection, lane.handler)
+        assert lanes.enter(lane) is None
+        with closing(lanes.enter(new_lane())) as other:
+            assert other.place == Place(0)
+    assert engine.pool.checkedout() == 0
+    with closing(lanes.enter(lane)) as entered:
+        assert entered.run(step_of(lane, 0), lambda _: None) == Moved(None)
+
+
+def test_runs_queue_up_between_batches_in_place_and_batches_behind_runs(lanes, engine, amid):
+    lane = new_lane()
+    with amid(lambda: lanes.run(step_of(lane, 0), lambda _: None)) as (connection, answers):
+        lane_gate.pause(connection, lane.handler)
+    assert answers == [Moved(None)]
+
+    def batch():
+        with engine.begin() as connection:
+            lane_gate.pause(connection, lane.handler)
+            return lanes.look(lane)
+
+    with amid(batch) as (connection, answers):
+        assert let_in(connection, lane.handler)
+    assert answers == [Place(1)]
+
+
+def test_who_entered_and_leaves_gives_its_connection_back(lanes, engine):
+    lane = new_lane()
+    entered = lanes.enter(lane)
+    assert engine.pool.checkedout() == 1
+    for _ in range(2):
+        entered.close()
+    assert (engine.pool.checkedout(), lanes.look(lane)) == (0, Place(0))
 
 
 def test_what_is_just_being_lent_is_passed_over(lanes, engine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta, timezone
 from uuid import uuid4
@@ -539,6 +540,36 @@ class LanesContract:
             assert (lanes.look(lane), counted()) == (Place(0, waiting), 0)
             lanes.park(early_of(lane, 1), MANY)
         assert lanes.run(step_of(lane, 0), lambda _: None) == Moved(early_of(lane, 1))
+
+    def test_who_enters_sees_where_the_lane_is_and_runs_there(self, lanes, lane, counted):
+        lanes.park(early_of(lane, 1), MANY)
+        with closing(lanes.enter(lane)) as entered:
+            assert entered.place == lanes.look(lane) == Place(0, 1)
+            assert entered.run(step_of(lane, 0), lambda _: None) == Moved(early_of(lane, 1))
+        with closing(lanes.enter(lane)) as entered:
+            assert entered.place == Place(1, 1)
+            assert entered.run(step_of(lane, 0), lambda _: None) == Elsewhere(1)
+        assert (lanes.look(lane), counted()) == (Place(1, 1), 1)
+
+    def test_who_entered_and_leaves_has_done_nothing(self, lanes, lane, counted):
+        entered = lanes.enter(lane)
+        for _ in range(2):
+            entered.close()
+        assert (lanes.look(lane), counted()) == (Place(0), 0)
+
+    def test_what_is_raised_by_who_entered_goes_through(self, lanes, lane, counted):
+        def work(_):
+            raise ValueError("no")
+
+        with closing(lanes.enter(lane)) as entered, pytest.raises(ValueError, match="no"):
+            entered.run(step_of(lane, 0), work)
+        assert (lanes.look(lane), counted()) == (Place(0), 0)
+
+    def test_of_two_that_entered_one_runs(self, lanes, lane, counted):
+        with closing(lanes.enter(lane)) as one, closing(lanes.enter(lane)) as other:
+            assert one.run(step_of(lane, 0), lambda _: None) == Moved(None)
+            assert other.run(step_of(lane, 0), lambda _: None) == Elsewhere(1)
+        assert (lanes.look(lane), counted()) == (Place(1), 1)
 
     def test_a_run_may_ask_about_its_lane(self, lanes, lane):
         seen = []

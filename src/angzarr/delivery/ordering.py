@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter, Reason
@@ -40,6 +40,8 @@ from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.ordering")
 
+T = TypeVar("T")
+
 #: Before an event is parked its lane is asked again after these: who runs the one before it needs
 #: some milliseconds, and to park costs more than to wait in the slot (decisions 15).
 ASKED_AGAIN: Final = tuple(timedelta(milliseconds=pause) for pause in (2, 4, 8))
@@ -47,6 +49,8 @@ ASKED_AGAIN: Final = tuple(timedelta(milliseconds=pause) for pause in (2, 4, 8))
 NEAR: Final = 4
 #: How long an event waits in the schedule whose lane is full.
 FULL_WAIT: Final = timedelta(minutes=1)
+#: How long an event waits whose read model is just being replaced.
+SHUT_WAIT: Final = timedelta(seconds=2)
 #: A lane is told of copies that come later than this, so that they do not look like a gap.
 TOLD_FROM: Final = timedelta(seconds=30)
 
@@ -95,17 +99,25 @@ class Ordering:
         assert event.sequence is not None  # noqa: S101 - or it had no lane
         return Step(lane, event.sequence, event.id, event.type, event.occurred_at, self.clock.now())
 
-    def enter(self, turn: Turn, delivery: Delivery, handler: Handler) -> Outcome | None:
-        """Return what becomes of *delivery* without a run; None: it is its turn."""
-        sequence, place = turn.step.sequence, self._look(turn, delivery)
-        order = handler.order
+    def enter(
+        self, turn: Turn, delivery: Delivery, handler: Handler, *, runs: bool = False
+    ) -> Outcome | None:
+        """Return what becomes of *delivery* without a run; None: it is its turn.
+
+        *runs*: it is run then. A transaction may have begun for that, so leave the turn.
+        """
+        order, reason = handler.order, skip_of(delivery.message.headers)
         assert order is not None  # noqa: S101 - or there was no turn
+        runs = runs and order.moves and reason is None and delivery.event.type in order.types
+        sequence, place = turn.step.sequence, self._look(turn, delivery, runs=runs)
+        if place is None:
+            why = f"the read model of {handler.name} is just being replaced or rebuilt"
+            return Postponed(delay=SHUT_WAIT, why=why, claimed=True)
         if sequence < place.next_sequence:
             # A run that moved its lane itself may have died before anything else of it was true.
             return Duplicate(kept=order.moves, claimed=True)
         if sequence > place.next_sequence:
             return Parked(turn=turn, next_sequence=place.next_sequence)
-        reason = skip_of(delivery.message.headers)
         if reason is not None:
             return Skipped(reason=skipped_by_person(reason))
         if delivery.event.type not in order.types:
@@ -120,22 +132,22 @@ class Ordering:
         """
         if turn is None:
             return False
-        return self._ask(turn, delivery).next_sequence <= turn.step.sequence
+        return self._ask(turn.look, delivery).next_sequence <= turn.step.sequence
 
-    def _ask(self, turn: Turn, delivery: Delivery) -> Place:
-        return self.hold.until_done(
-            lambda: turn.lanes.look(turn.step.lane),
-            what="look at its lane",
-            event_id=delivery.event.id,
-        )
+    def _ask(self, look: Callable[[], T], delivery: Delivery) -> T:
+        return self.hold.until_done(look, what="look at its lane", event_id=delivery.event.id)
 
-    def _look(self, turn: Turn, delivery: Delivery) -> Place:
-        for pause in (*ASKED_AGAIN, None):
-            place = self._ask(turn, delivery)
+    def _look(self, turn: Turn, delivery: Delivery, *, runs: bool) -> Place | None:
+        """Return where its lane is, once *delivery* has waited a little for its turn."""
+        place = self._ask(turn.enter if runs else turn.look, delivery)
+        for pause in ASKED_AGAIN:
+            if place is None:
+                break
             ahead = turn.step.sequence - place.next_sequence
-            if pause is None or place.waiting or not 0 < ahead <= NEAR:
+            if place.waiting or not 0 < ahead <= NEAR:
                 break
             self.clock.sleep(pause)
+            place = self._ask(turn.look, delivery)
         return place
 
     def park(self, parked: Parked, copy: Message) -> timedelta | None:

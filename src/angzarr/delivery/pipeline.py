@@ -207,9 +207,12 @@ class Pipeline:
         """Run it when it is its turn, and say how that moved its lane."""
         if turn is None:
             return self._start(steps, claimed, run)
-        if outcome := self.ordering.enter(turn, steps.delivery, steps.handler):
-            return outcome
-        outcome = self._start(steps, claimed, run)
+        try:
+            if outcome := self.ordering.enter(turn, steps.delivery, steps.handler, runs=True):
+                return outcome
+            outcome = self._start(steps, claimed, run)
+        finally:
+            turn.leave()
         return replace(outcome, moved=turn.moved) if isinstance(outcome, Handled) else outcome
 
     def _start(self, steps: Steps, claimed: claims.Claimed, run: Run) -> Outcome:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from angzarr.errors import Postpone, StoreUnavailable, text_of
-from angzarr.ordering.lane import Elsewhere, Lanes, Moved, Step
+from angzarr.ordering.lane import Elsewhere, Entered, Lanes, Moved, Place, Step
 
 
 @dataclass(slots=True)
@@ -18,6 +18,32 @@ class Turn:
     step: Step
     #: How the run moved the lane, where it did so itself.
     moved: Moved | None = None
+    _entered: Entered | None = field(default=None, init=False)
+
+    def look(self) -> Place:
+        """Return where the lane is; raises StoreUnavailable."""
+        return self.lanes.look(self.step.lane)
+
+    def enter(self) -> Place | None:
+        """Return where the lane is, and be ready to `run` if it is at the step: then `leave`.
+
+        None while its read model is being replaced. Raises StoreUnavailable.
+        """
+        self.leave()
+        entered = self.lanes.enter(self.step.lane)
+        if entered is None:
+            return None
+        if entered.place.next_sequence == self.step.sequence:
+            self._entered = entered
+        else:
+            entered.close()
+        return entered.place
+
+    def leave(self) -> None:
+        """Leave what was entered and did not run."""
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            entered.close()
 
     def run(self, work: Callable[[Any], object]) -> None:
         """Do *work* and move the lane in one transaction.
@@ -26,8 +52,10 @@ class Turn:
         somebody else moved the lane meanwhile: nothing was written, or it is not known, and the
         lane will tell.
         """
+        entered, self._entered = self._entered, None
+        run = self.lanes.run if entered is None else entered.run
         try:
-            answer = self.lanes.run(self.step, work)
+            answer = run(self.step, work)
         except StoreUnavailable as away:
             raise Postpone(reason=text_of(away)) from away
         if isinstance(answer, Elsewhere):

@@ -119,6 +119,24 @@ class Elsewhere(NamedTuple):
     next_sequence: int
 
 
+class Entered(Protocol):
+    """A lane that was looked at by who may be about to run its next event; used by one thread.
+
+    Somewhere it is a transaction that has begun: leave it soon, by `run` or by `close`.
+    """
+
+    #: Where the lane was.
+    place: Place
+
+    @abstractmethod
+    def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
+        """Do what `Lanes.run` does, once."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave it with nothing written; nothing, once it is left."""
+
+
 class Gap(NamedTuple):
     """A lane in which events wait for one that nobody knows of."""
 
@@ -181,6 +199,14 @@ class Lanes(Protocol):
 
         *work* is given what writes in it (SQL: a SQLAlchemy Connection; in memory: None). What it
         raises goes through, and nothing was written. A repeat finds the lane Elsewhere.
+        Raises StoreUnavailable, too, while nobody is let in: see `enter`.
+        """
+
+    @abstractmethod
+    def enter(self, lane: Lane, /) -> Entered | None:
+        """Look at *lane* where a run of its next event follows; None while nobody is let in.
+
+        Nobody is while the read model is being replaced. Close what is returned.
         """
 
     @abstractmethod

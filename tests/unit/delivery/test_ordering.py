@@ -15,7 +15,7 @@ from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.aggregates.book import Address
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery import schedule_row
-from angzarr.delivery.ordering import ASKED_AGAIN, FULL_WAIT, NEAR, TOLD_FROM
+from angzarr.delivery.ordering import ASKED_AGAIN, FULL_WAIT, NEAR, SHUT_WAIT, TOLD_FROM
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -38,6 +38,7 @@ from angzarr.errors import (
 )
 from angzarr.events import headers as names
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, Why
+from angzarr.ordering.looked import Looked
 from angzarr.ordering.order import Order
 from angzarr.resilience.backoff import Jitter, Policy
 
@@ -79,6 +80,19 @@ class Lanes(MemoryLanes):
 
     def released(self, early, /):
         return self._said("released", super().released(early))
+
+
+class Leaving(Looked):
+    """Tells whether it was left, by its run or without one."""
+
+    left = False
+
+    def run(self, step, work, /):
+        self.left = True
+        return super().run(step, work)
+
+    def close(self):
+        self.left = True
 
 
 class Ordered:
@@ -470,6 +484,47 @@ def test_while_the_lanes_are_away_a_delivery_is_held(ordered):
     ordered.lanes.away = 3
     assert isinstance(ordered.take(0), Handled)
     assert (ordered.ran, ordered.world.journal.copies) == ([0], [])
+
+
+def test_an_event_whose_read_model_is_being_replaced_comes_again(moving):
+    moving.lanes.enter = lambda _lane: None
+    outcome = moving.take(0)
+    assert outcome.delay == SHUT_WAIT
+    assert "just being replaced" in outcome.why
+    assert (moving.ran, moving.world.last_copy().headers[names.ATTEMPT]) == ([], 1)
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no"), Postpone()])
+def test_who_entered_for_a_run_leaves_whatever_becomes_of_it(moving, error):
+    entered = []
+
+    def enter(lane):
+        entered.append(Leaving(moving.lanes.look(lane), moving.lanes))
+        return entered[-1]
+
+    moving.lanes.enter = enter
+    moving.fails = {0: error}
+    moving.take(0)
+    assert [one.left for one in entered] == [True]
+
+
+def test_only_what_may_run_enters(moving):
+    moving.take(0)
+    moving.lanes.enter = lambda _lane: pytest.fail("nothing of it runs")
+    assert isinstance(moving.take(1, **{names.EVENT_TYPE: "Shipped"}), Skipped)
+    assert isinstance(moving.take(2, failed=RevokedError()), DeadLettered)
+
+
+def test_who_waits_a_little_for_its_turn_asks_without_entering(moving):
+    enter, entered = moving.lanes.enter, []
+
+    def once(lane):
+        entered.append(lane)
+        return enter(lane)
+
+    moving.lanes.enter = once
+    assert isinstance(moving.take(1), Parked)
+    assert (len(entered), moving.lanes.looks) == (1, 1 + len(ASKED_AGAIN))
 
 
 def test_a_worker_that_stops_gives_back_what_it_holds_for_its_lane(ordered):

@@ -41,6 +41,7 @@ from angzarr.ordering.lane import (
     Why,
     replaces,
 )
+from angzarr.ordering.looked import Looked
 from angzarr.projections.checkpoint import Checkpoint
 
 _Key: TypeAlias = tuple[str, Address]
@@ -85,6 +86,10 @@ class MemoryLanes(Lanes):
             work(None)
             with self._lock:
                 return self._move(step)
+
+    def enter(self, lane: Lane, /) -> Looked:
+        """Look at *lane*; everybody is let in."""
+        return Looked(self.look(lane), self)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from angzarr.adapters.sql import green_lanes, green_progress, green_saying
 from angzarr.adapters.sql.green import SqlGreen, Work
 from angzarr.adapters.sql.green_places import places
-from angzarr.adapters.sql.lane_gate import shut
+from angzarr.adapters.sql.lane_gate import pause
 from angzarr.adapters.sql.lane_resetting import reset
 from angzarr.adapters.sql.lane_rows import name_key
 from angzarr.adapters.sql.lane_tables import ordering_lanes
@@ -63,7 +63,7 @@ class InPlace(SqlGreen):
 
     def enter_batch(self) -> None:
         """Let no live run go on amid a batch: it would be at the same lanes."""
-        shut(self.space.connection, self.plan.handler)
+        pause(self.space.connection, self.plan.handler)
 
     def where(self, addresses: Iterable[Address]) -> dict[Address, int]:
         """Return where the live lanes are."""

@@ -2,34 +2,38 @@
 
 Nobody waits to be let in: that would keep a slot of a worker from all other handlers. A run that
 has only read so far holds no lock that a switch-over could wait for; what it read would be gone by
-the time that it writes. On SQLite a run keeps all other writers out anyway.
+the time that it writes. Who fills a read model in place shuts the gate for one short batch after
+the other; there runs queue up, as they would else hardly ever find it open.
+
+On SQLite a run keeps all other writers out anyway.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, case, false, func, select
 
-from angzarr.adapters.sql.raw import raw
-from angzarr.errors import StoreUnavailable
+#: The parameters of `LETS_IN`.
+_GATE: Final = "g_gate"
+_PAUSE: Final = "g_pause"
 
-_ENTER: Final = "SELECT pg_try_advisory_xact_lock_shared(%s)"
+#: Lets who asks in until its transaction ends, and tells whether it did.
+LETS_IN: Final[Any] = case(
+    (
+        func.pg_try_advisory_xact_lock_shared(bindparam(_GATE)),
+        func.pg_advisory_xact_lock_shared(bindparam(_PAUSE)).is_not(None),
+    ),
+    else_=false(),
+)
 
 
-def enter(connection: Connection, handler: str) -> None:
-    """Begin a run of *handler*, first thing in its transaction.
-
-    Raises StoreUnavailable while the gate is shut, or while somebody waits to shut it.
-    """
-    if connection.dialect.name != "postgresql":
-        return
-    with raw(connection, _ENTER) as lent:  # every run does so: SQLAlchemy would double its cost
-        (entered,) = lent.execute(_ENTER, (_key(handler),)).fetchone()
-    if not entered:
-        msg = f"the read model of {handler} is just being replaced or rebuilt"
-        raise StoreUnavailable(msg)
+@lru_cache(maxsize=1024)
+def keys_of(handler: str) -> dict[str, int]:
+    """Return the parameters of `LETS_IN` for the runs of *handler*; do not change them."""
+    return {_GATE: _key("run", handler), _PAUSE: _key("batch", handler)}
 
 
 def shut(connection: Connection, handler: str) -> None:
@@ -37,10 +41,23 @@ def shut(connection: Connection, handler: str) -> None:
 
     None begins while it waits, so that it has its turn.
     """
+    for key in keys_of(handler).values():
+        _lock(connection, key)
+
+
+def pause(connection: Connection, handler: str) -> None:
+    """Let runs of *handler* wait until the transaction ends; waits for those under way.
+
+    They have their turn before the next pause.
+    """
+    _lock(connection, keys_of(handler)[_PAUSE])
+
+
+def _lock(connection: Connection, key: int) -> None:
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_key(handler))))
+        connection.execute(select(func.pg_advisory_xact_lock(key)))
 
 
-def _key(handler: str) -> int:
-    digest = hashlib.sha256(f"angzarr run {handler}".encode()).digest()
+def _key(what: str, handler: str) -> int:
+    digest = hashlib.sha256(f"angzarr {what} {handler}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

@@ -30,11 +30,11 @@ class LaneMoving:
         self._first, self._later = self._quick(self._begun()), self._quick(_moved())
         self._alone = {move: Single(engine, move) for move in (self._first, self._later)}
         self._engine = engine
-        self._look = Single(engine, _looked(), reads=True)
+        self._look = Single(engine, looked(), reads=True)
 
     def look(self, lane: Lane) -> Place:
         """Return where *lane* is."""
-        found = self._look.first(_named(lane))
+        found = self._look.first(named(lane))
         return Place(lane.first) if found is None else Place(*found)
 
     def alone(self, step: Step) -> bool:
@@ -76,7 +76,7 @@ class LaneMoving:
         Where it has no row it gets one only if *make* says so.
         """
         if not make:
-            found = connection.execute(_looked().with_for_update(), _named(lane)).first()
+            found = connection.execute(looked().with_for_update(), named(lane)).first()
             return Place(lane.first) if found is None else Place(*found)
         fresh = {"first_sequence": lane.first, "next_sequence": lane.first, "waiting": 0}
         row = self._insert(ordering_lanes).values(**lane_key(lane), **fresh)
@@ -90,7 +90,7 @@ class LaneMoving:
 
     def _values(self, step: Step) -> dict[str, Any]:
         place = {"k_place": step.sequence, "k_next": step.sequence + 1, "k_at": step.at}
-        return _named(step.lane) | place | (counted_row(step) if self._in_one else {})
+        return named(step.lane) | place | (counted_row(step) if self._in_one else {})
 
     def _begun(self) -> Any:
         """Return what moves a lane from its first place: it may have no row yet."""
@@ -102,8 +102,8 @@ class LaneMoving:
         moved = {"waiting": 0, "moved_at": _parameter("k_at")}
         row = self._insert(ordering_lanes).values(names | fresh | moved)
         onwards = {"next_sequence": row.excluded.next_sequence, "moved_at": row.excluded.moved_at}
-        here = (_lanes.next_sequence == bindparam("k_place")) & (_lanes.waiting == 0)
-        return row.on_conflict_do_update(index_elements=list(_KEY), set_=onwards, where=here)
+        free = (_lanes.next_sequence == bindparam("k_place")) & (_lanes.waiting == 0)
+        return row.on_conflict_do_update(index_elements=list(_KEY), set_=onwards, where=free)
 
     def _quick(self, move: Any) -> Any:
         """Return the statement that moves, and counts what moved: a repeat counts nothing."""
@@ -116,19 +116,19 @@ class LaneMoving:
         return select(moved.c.next_sequence).add_cte(insert.cte("counted"))
 
 
-def _named(lane: Lane) -> dict[str, Any]:
+def named(lane: Lane) -> dict[str, Any]:
     """Return the parameters that name *lane*."""
     return {f"k_{name}": value for name, value in lane_key(lane).items()}
 
 
-def _here() -> list[Any]:
+def here() -> list[Any]:
     """Return the conditions under which a row is that of the lane named."""
     return [_lanes[name] == bindparam(f"k_{name}") for name in _KEY]
 
 
-def _looked() -> Any:
+def looked() -> Any:
     """Return the question where a lane is."""
-    return select(_lanes.next_sequence, _lanes.waiting).where(*_here())
+    return select(_lanes.next_sequence, _lanes.waiting).where(*here())
 
 
 def set_lane(connection: Connection, lane: Lane, **values: Any) -> None:
@@ -163,9 +163,9 @@ def _at_place(lane: Lane, sequence: int) -> list[Any]:
 
 def _moved() -> Any:
     """Return what moves a lane from a later place: a reset may have deleted its row."""
-    here = [_lanes.next_sequence == bindparam("k_place"), _lanes.waiting == 0]
+    free = [_lanes.next_sequence == bindparam("k_place"), _lanes.waiting == 0]
     values = {"next_sequence": bindparam("k_next"), "moved_at": _parameter("k_at")}
-    return update(ordering_lanes).where(*_here(), *here).values(values)
+    return update(ordering_lanes).where(*here(), *free).values(values)
 
 
 def _parameter(name: str) -> Any:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any, Final
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
-from angzarr.adapters.sql import lane_gate
 from angzarr.adapters.sql.engine import address, rolled_back, told_as
 from angzarr.adapters.sql.green_trouble import is_busy, is_trouble
 from angzarr.adapters.sql.remedy import told
@@ -28,6 +26,10 @@ _IN_ERROR: Final = 3
 _PATIENCE: Final = 2.0
 
 
+class _Left(Exception):
+    """Undoes a transaction in which nothing ran."""
+
+
 class _NotMoved(Exception):
     """Undoes a transaction whose lane was elsewhere."""
 
@@ -36,25 +38,40 @@ class _NotMoved(Exception):
         self.answer = answer
 
 
+class Begun(NamedTuple):
+    """A `transaction` that has begun: it ends with the block of *within*, which is empty then."""
+
+    connection: Connection
+    within: ExitStack
+
+
+def begin(engine: Engine) -> Begun:
+    """Begin a transaction; raises StoreUnavailable. Leave it, whatever happens."""
+    within = ExitStack()
+    return Begun(within.enter_context(transaction(engine)), within)
+
+
+def leave(begun: Begun) -> None:
+    """Undo what was *begun*; nothing, once it has ended."""
+    with suppress(_Left), begun.within:
+        raise _Left
+
+
 def run(
-    engine: Engine,
+    begun: Begun,
     work: Callable[[Connection], object],
     move: Callable[[Connection], Moved | Elsewhere],
-    handler: str,
 ) -> Moved | Elsewhere:
-    """Run *work* and *move* in one transaction, which counts only if the lane moved.
+    """Run *work* and *move* in the transaction that was *begun*: it counts only if the lane moved.
 
-    Raises what *work* raises, and StoreUnavailable where somebody just replaces the read model of
-    *handler*, or the database is away: if it was lost amid the COMMIT nobody can tell
-    whether that was done, but the lane can when it is there again.
+    Raises what *work* raises, and StoreUnavailable where the database is away: if it was lost amid
+    the COMMIT nobody can tell whether that was done, but the lane can when it is there again.
     """
     try:
-        with transaction(engine) as connection:
-            with told_as(StoreUnavailable, engine):
-                lane_gate.enter(connection, handler)
-            work(connection)
-            with ours(connection):
-                answer = move(connection)
+        with begun.within:
+            work(begun.connection)
+            with ours(begun.connection):
+                answer = move(begun.connection)
             return _kept(answer)
     except _NotMoved as undone:
         return undone.answer
@@ -132,7 +149,7 @@ def _interrupt(connection: Connection) -> None:
     """
     if not connection.invalidated and _status(connection) == _ACTIVE:
         raw: Any = connection.connection.dbapi_connection
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             raw.cancel_safe(timeout=_PATIENCE)
 
 

@@ -24,14 +24,17 @@ from angzarr.adapters.sql import (
 )
 from angzarr.adapters.sql.engine import in_transaction, patient, reading
 from angzarr.adapters.sql.lane_duty import LaneDuty
+from angzarr.adapters.sql.lane_entering import LaneEntering
 from angzarr.adapters.sql.lane_moving import LaneMoving, waits_at
 from angzarr.adapters.sql.lane_rows import by_key
 from angzarr.adapters.sql.lane_schema import ORDERING
 from angzarr.adapters.sql.schema import Readiness
 from angzarr.aggregates.book import Address
 from angzarr.clock import Clock, SystemClock
+from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import (
     Elsewhere,
+    Entered,
     Gap,
     Known,
     Lane,
@@ -45,6 +48,7 @@ from angzarr.ordering.lane import (
     Waiting,
     Why,
 )
+from angzarr.ordering.looked import Looked
 
 _Answer = TypeVar("_Answer")
 
@@ -67,6 +71,7 @@ class SqlLanes(Lanes):
         self._engine = engine
         self._alone, self._reading = _alone(engine), _alone(reading(engine))
         self._moving, self._duty = LaneMoving(engine), LaneDuty(engine)
+        self._entering = LaneEntering(engine, self._moving.move)
         self._close = close or engine.dispose
         self._clock = clock or SystemClock()
         self._prepare = Readiness(ORDERING, engine, migrate=migrate)
@@ -89,9 +94,22 @@ class SqlLanes(Lanes):
 
     def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
         """Run *work* with a Connection, and move past *step* in its transaction."""
+        if not self._entering.is_early:
+            self._prepare()
+            begun, move = lane_running.begin(self._engine), self._moving.move
+            return lane_running.run(begun, work, lambda c: move(c, step))
+        entered = self.enter(step.lane)
+        if entered is None:
+            msg = f"the read model of {step.lane.handler} is just being replaced or rebuilt"
+            raise StoreUnavailable(msg)
+        return entered.run(step, work)
+
+    def enter(self, lane: Lane, /) -> Entered | None:
+        """Look at *lane*; on PostgreSQL in the transaction of its run, which SQLite begins late."""
         self._prepare()
-        move, handler = self._moving.move, step.lane.handler
-        return lane_running.run(self._engine, work, lambda c: move(c, step), handler)
+        if not self._entering.is_early:
+            return Looked(self._moving.look(lane), self)
+        return self._entering.enter(lane)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
