@@ -6,7 +6,7 @@ import importlib
 from typing import NamedTuple
 
 from angzarr.errors import ConfigurationError
-from angzarr.ordering.lane import Lanes
+from angzarr.ordering.lanes import Lanes
 from angzarr.projections.checkpoint import Checkpoints
 from angzarr.settings import Settings
 from angzarr.wiring import EMBEDDED, check_shared, extra, is_embedded

@@ -14,7 +14,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event, check_domain
-from angzarr.ordering.lane import Lanes
+from angzarr.ordering.lanes import Lanes
 from angzarr.ordering.order import Order, check_first
 from angzarr.ordering_wiring import OrderingStores
 from angzarr.per_process import OncePerProcess

@@ -71,7 +71,7 @@ def test_a_move_whose_answer_is_lost_moves_and_counts_once(lanes, lane, proxy, e
 
 def test_what_is_parked_though_the_answer_is_lost_counts_once(lanes, lane, proxy):
     proxy.lose_replies(COMMIT)
-    assert lanes.park(early_of(lane, 1), MANY) == Parked(None)
+    assert lanes.park(early_of(lane, 1), MANY) == Parked()
     proxy.lose_replies(COMMIT)
     lanes.note(letter_of(lane, 0))
     proxy.lose_replies(COMMIT)

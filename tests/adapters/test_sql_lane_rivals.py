@@ -95,7 +95,7 @@ def test_who_moves_while_the_next_is_being_parked_hands_it_out(lanes, lane, at, 
         return lanes.move(step) if verb == "move" else lanes.run(step, lambda _: None)
 
     with amid(move) as (connection, answers):
-        assert lane_waiting.park(connection, moving, early, MANY) == Parked(None)
+        assert lane_waiting.park(connection, moving, early, MANY) == Parked()
     assert answers == [Moved(early)]
     assert lanes.look(lane) == Place(at + 1, waiting=1)
 

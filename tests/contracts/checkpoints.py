@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from angzarr.ordering.lane import Lanes
+from angzarr.ordering.lanes import Lanes
 from angzarr.projections.checkpoint import Checkpoint, Checkpoints
 from contracts.waiting_events import AT, new_lane, step_of
 

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from angzarr.ordering.lane import Elsewhere, Lane, Lanes, Moved, Parked, Place, Step
+from angzarr.ordering.lane import Elsewhere, Lane, Moved, Parked, Place, Step
+from angzarr.ordering.lanes import Lanes
 from contracts.waiting_events import AT, MANY, MINUTE, early_of, new_lane, step_of
 
 EVENTS = 10

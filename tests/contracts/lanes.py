@@ -17,7 +17,6 @@ from angzarr.ordering.lane import (
     Gap,
     Known,
     Lane,
-    Lanes,
     Moved,
     Parked,
     Place,
@@ -26,6 +25,7 @@ from angzarr.ordering.lane import (
     Summary,
     Taken,
 )
+from angzarr.ordering.lanes import Lanes
 from angzarr.projections.checkpoint import Checkpoint, Checkpoints
 from contracts import lanes_model
 from contracts.waiting_events import (
@@ -130,7 +130,7 @@ class LanesContract:
         root = "\N{GRINNING FACE}" * MAX_KEY_LENGTH
         long = Lane("h\N{GRINNING FACE} %:" * 50, Address("d" * 64, root, root))
         near = long._replace(handler=f"{long.handler}x")
-        assert lanes.park(early_of(long, 1), MANY) == Parked(None)
+        assert lanes.park(early_of(long, 1), MANY) == Parked()
         assert lanes.move(step_of(long, 0, event_type="t" * 500)) == Moved(early_of(long, 1))
         assert lanes.look(near) == Place(0)
         assert lanes.waiting(long.handler) == [early_of(long, 1)]
@@ -138,8 +138,8 @@ class LanesContract:
 
     def test_what_is_parked_is_handed_out_by_who_comes_to_its_place(self, lanes, lane):
         strange = early_of(lane, 2, event_id="ü\x00\ud800", event_type="T\x00", text='{"ü": 1}')
-        assert lanes.park(strange, MANY) == Parked(None)
-        assert lanes.park(early_of(lane, 1), MANY) == Parked(None)
+        assert lanes.park(strange, MANY) == Parked()
+        assert lanes.park(early_of(lane, 1), MANY) == Parked()
         assert lanes.look(lane) == Place(0, waiting=2)
         assert lanes.move(step_of(lane, 0)) == Moved(early_of(lane, 1))
         assert lanes.move(step_of(lane, 1)) == Moved(strange)
@@ -199,18 +199,10 @@ class LanesContract:
     def test_what_is_parked_again_is_replaced_and_waits_since_the_first_time(self, lanes, lane):
         lanes.park(early_of(lane, 5), MANY)
         again = early_of(lane, 5, text="second copy", since=AT + MINUTE)
-        assert lanes.park(again, MANY) == Parked(None)
-        assert lanes.park(again, MANY) == Parked(None)
+        assert lanes.park(again, MANY) == Parked()
+        assert lanes.park(again, MANY) == Parked()
         assert lanes.look(lane) == Place(0, waiting=1)
         assert lanes.waiting(lane.handler) == [replace(again, since=AT)]
-
-    def test_what_is_parked_is_told_what_it_waits_behind(self, lanes, lane, move):
-        move(0)
-        assert lanes.park(early_of(lane, 3), MANY) == Parked(None)
-        lanes.note(letter_of(lane, 1))
-        assert lanes.park(early_of(lane, 2), MANY) == Parked(letter_of(lane, 1))
-        lanes.note(retrying_of(lane, 1))
-        assert lanes.park(early_of(lane, 2), MANY) == Parked(retrying_of(lane, 1))
 
     def test_a_note_replaces_what_was_known_of_the_place(self, lanes, lane):
         lanes.park(early_of(lane, 1), MANY)
@@ -241,6 +233,16 @@ class LanesContract:
             lanes.note(letter_of(lane, 1, letter_id="of another body"), claimed=False)
             lanes.note(retrying_of(lane, 1, due_at=AT), claimed=False)
             assert lanes.waiting(lane.handler) == [known]
+
+    def test_who_waits_longer_says_so_without_a_claim(self, lanes, lane):
+        first, later = (retrying_of(lane, 1, due_at=AT + n * MINUTE, text=f"{n}") for n in (1, 2))
+        lanes.note(first, claimed=False)
+        lanes.note(later, claimed=False)
+        assert lanes.waiting(lane.handler) == [later]
+        lanes.note(first, claimed=False)
+        lanes.note(replace(later, event_id="another", due_at=AT + 9 * MINUTE), claimed=False)
+        assert lanes.waiting(lane.handler) == [later]
+        assert lanes.look(lane) == Place(0, waiting=1)
 
     def test_a_note_of_what_is_past_is_nothing(self, lanes, lane, move):
         move(0, 1)
@@ -352,8 +354,9 @@ class LanesContract:
         assert lanes.gaps(asked, later, 9) == []
         lanes.note(retrying_of(lane, 0, due_at=later))
         assert lanes.gaps(asked, later, 9) == []
-        lanes.note(retrying_of(lane, 0, due_at=later - MINUTE))
-        assert [gap.missing for gap in lanes.gaps(asked, later, 9)] == [0]
+        overdue = retrying_of(lane, 0, due_at=later - MINUTE, text="its copy")
+        lanes.note(overdue)
+        assert [(gap.missing, gap.overdue) for gap in lanes.gaps(asked, later, 9)] == [(0, overdue)]
         lanes.move(step_of(lane, 0))
         assert lanes.gaps(asked, later, 9) == [], "the next one is parked, and due"
 
@@ -364,6 +367,48 @@ class LanesContract:
         gaps = lanes.gaps([lane.handler], AT + MINUTE, 2)
         assert [gap.lane for gap in gaps] == [others[2], others[1]]
         assert [gap.missing for gap in gaps] == [1, 1]
+
+    def test_what_was_sent_for_a_gap_is_told_while_it_is_there(self, lanes, lane):
+        lanes.park(early_of(lane, 2), MANY)
+        later, asked = AT + MINUTE, [lane.handler]
+        (gap,) = lanes.gaps(asked, later, 9)
+        assert (gap.sent, gap.sent_until) == (0, None)
+        assert lanes.sending(gap, 0, AT + 5 * MINUTE)
+        (taken,) = lanes.gaps(asked, later, 9)
+        assert taken == gap._replace(sent=0, sent_until=AT + 5 * MINUTE)
+        assert lanes.sending(taken, 1, AT + 9 * MINUTE)
+        (told,) = lanes.gaps(asked, later, 9)
+        assert (told.sent, told.sent_until) == (1, AT + 9 * MINUTE)
+        lanes.move(step_of(lane, 0))
+        (other,) = lanes.gaps(asked, later, 9)
+        assert other == gap._replace(missing=1), "that was of another place"
+
+    def test_one_of_several_takes_a_gap(self, lanes, lane):
+        lanes.park(early_of(lane, 2), MANY)
+        for _ in range(2):
+            (gap,) = lanes.gaps([lane.handler], AT + MINUTE, 9)
+            until = AT + (gap.sent + 1) * MINUTE
+            with ThreadPoolExecutor(8) as pool:
+                taken = pool.map(lambda n: lanes.sending(gap, gap.sent + 1, until), range(8))  # noqa: B023 - ends here
+            assert sorted(taken) == [False] * 7 + [True]
+        lanes.move(step_of(lane, 0))
+        assert not lanes.sending(gap, 5, AT + 9 * MINUTE), "it is missing no more"
+
+    def test_a_reset_forgets_what_was_sent(self, lanes, lane):
+        lanes.park(early_of(lane, 2), MANY)
+        (gap,) = lanes.gaps([lane.handler], AT + MINUTE, 9)
+        assert lanes.sending(gap, 1, AT + MINUTE)
+        lanes.reset(lane.handler)
+        assert lanes.gaps([lane.handler], AT + MINUTE, 9) == [gap]
+
+    def test_gaps_that_may_be_sent_soonest_come_first(self, lanes, lane):
+        others = [new_lane(lane.handler) for _ in range(3)]
+        for number, other in enumerate(others):
+            lanes.park(early_of(other, 2, since=AT - number * MINUTE), MANY)
+        for gap, minutes in zip(lanes.gaps([lane.handler], AT + MINUTE, 2), (9, 5), strict=True):
+            assert lanes.sending(gap, 1, AT + minutes * MINUTE)
+        found = [gap.lane for gap in lanes.gaps([lane.handler], AT + MINUTE, 9)]
+        assert found == [others[0], others[1], others[2]]
 
     def test_places_are_told_of_lanes_that_somebody_moved(self, lanes, lane):
         moved, parked = new_lane(lane.handler), new_lane(lane.handler)

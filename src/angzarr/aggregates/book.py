@@ -28,7 +28,8 @@ class Address(NamedTuple):
     edition: str = ""
 
     def __str__(self) -> str:
-        edition = f" ({self.edition})" if self.edition else ""
+        """Return it as commands take it."""
+        edition = f"@{self.edition}" if self.edition or "@" in self.root else ""
         return f"{self.domain}/{self.root}{edition}"
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from angzarr.analysis.entry import Entry
 from angzarr.cli.application import Application
-from angzarr.ordering.lane import Lanes
+from angzarr.ordering.lanes import Lanes
 from angzarr.ordering_wiring import open_ordering
 from angzarr.seldom import Seldom
 

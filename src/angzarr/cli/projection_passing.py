@@ -8,7 +8,7 @@ import click
 
 from angzarr.ordering.lane import Waiting, Why
 from angzarr.ordering.lane_view import LaneView, State
-from angzarr.projections.helping import of_letter, place_text
+from angzarr.projections.helping import of_letter
 from angzarr.projections.ordered_handler import Ordered
 
 
@@ -37,7 +37,7 @@ class Passing:
         which = f"#{first}" if first == last else f"#{first} to #{last}"
         kinds = [f"{self.missing} missing{self._in_book()}"] if self.missing else []
         kinds += [f"{one.event_type} #{one.sequence} {_waits(one)}" for one in self.known]
-        return f"{which} of {place_text(self.view.address)} ({', '.join(kinds)})"
+        return f"{which} of {self.view.address} ({', '.join(kinds)})"
 
     def _in_book(self) -> str:
         if not self.in_book:
@@ -56,7 +56,7 @@ def over_gap(one: Ordered, view: LaneView) -> Passing:
         State.READY: "its next event is parked and about to be handed out",
         State.RETRYING: "its next event is being retried",
     }
-    msg = f"{place_text(view.address)} has no gap at #{view.next_sequence}: {why[view.state]}"
+    msg = f"{view.address} has no gap at #{view.next_sequence}: {why[view.state]}"
     raise click.ClickException(msg)
 
 
@@ -65,7 +65,7 @@ def up_to(one: Ordered, view: LaneView, sequence: int, *, in_book: bool) -> Pass
 
     *in_book*: whether the book of the aggregate has the event before *sequence*.
     """
-    place = place_text(view.address)
+    place = view.address
     if sequence <= view.next_sequence:
         msg = f"{place} is at #{view.next_sequence} already: a lane never goes back"
         raise click.ClickException(msg)
@@ -85,7 +85,7 @@ def up_to(one: Ordered, view: LaneView, sequence: int, *, in_book: bool) -> Pass
 
 
 def _refusal(one: Ordered, letter: Waiting) -> str:
-    place = place_text(letter.lane.address)
+    place = letter.lane.address
     _, skip = of_letter(one, letter)
     return f"#{letter.sequence} of {place} is a dead letter, which is skipped with: {skip}"
 

@@ -15,7 +15,7 @@ from angzarr.cli.local_time import moment
 from angzarr.ordering.lane import Waiting, Why
 from angzarr.ordering.lane_view import LaneView, State
 from angzarr.projections.checkpoint import Checkpoint
-from angzarr.projections.helping import place_text, what_helps
+from angzarr.projections.helping import what_helps
 from angzarr.projections.lag import Lag
 from angzarr.projections.ordered_handler import Ordered
 from angzarr.projections.row import Row
@@ -135,7 +135,7 @@ def print_lane(one: Ordered, view: LaneView, pending: Sequence[Pending]) -> None
         pairs(
             {
                 "name": one.name,
-                "aggregate": place_text(view.address),
+                "aggregate": str(view.address),
                 "next sequence": view.next_sequence,
                 "state": view.state if view.waiting else "",
                 "still to come": ", ".join(f"{events} {kind}" for kind, events, _ in pending),
@@ -158,13 +158,13 @@ def print_waiting(one: Ordered, lanes: Iterable[LaneView], now: datetime) -> Non
         return
     out.print(table)
     for view, command in helps:
-        out.print(safe(f"{place_text(view.address)}: {command}"), soft_wrap=True)
+        out.print(safe(f"{view.address}: {command}"), soft_wrap=True)
 
 
 def _head(view: LaneView) -> tuple[str, ...]:
     if view.state is State.GAP:
-        return (place_text(view.address), f"{view.next_sequence}", "missing", State.GAP, "", "")
-    return (place_text(view.address), "", "", view.state, "", "")
+        return (str(view.address), f"{view.next_sequence}", "missing", State.GAP, "", "")
+    return (str(view.address), "", "", view.state, "", "")
 
 
 def _cells(waiting: Waiting, now: datetime) -> tuple[object, ...]:

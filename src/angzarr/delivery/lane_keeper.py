@@ -1,19 +1,19 @@
 """LaneKeeper: looks after lanes beside the road (spec P3).
 
 It lets come what a process left that died between moving a lane and publishing what was parked
-there, and it finds lanes that wait for an event of which nobody knows. One keeper in the fleet is
-on duty at a time, of those that keep the same handlers.
+there, and it finds lanes that wait for an event of which nobody knows. Mostly one keeper in the
+fleet is on duty, of those that keep the same handlers. Where there are two for a while, each event
+is lent, and each gap taken, by one of them.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from angzarr.clock import Clock
 from angzarr.delivery.schedule_row import read
@@ -26,7 +26,8 @@ from angzarr.errors import (
 )
 from angzarr.events.message import Message
 from angzarr.facts import Fact, FactLog
-from angzarr.ordering.lane import Gap, Lane, Lanes, Summary, Waiting
+from angzarr.ordering.lane import Gap, Summary, Waiting
+from angzarr.ordering.lanes import Lanes
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.ordering")
@@ -40,6 +41,22 @@ TENURE: Final = timedelta(seconds=15)
 #: How long due events are lent to one keeper.
 LEASE: Final = timedelta(seconds=30)
 BATCH: Final = 100
+#: Messages that are sent for gaps by one look.
+MOST: Final = 2_000
+#: How often what is missing is sent as its publisher sent it; then it goes before all copies.
+PLAIN: Final = 2
+#: How long what was sent more than once is not sent again, at least.
+REST: Final = timedelta(hours=1)
+
+
+class Heal(Protocol):
+    """Sends events that are missing once more."""
+
+    def __call__(self, gap: Gap, most: int, /, *, above_all: bool) -> int:
+        """Send at most *most* of what is known of them; return how many, 0: of none.
+
+        *above_all*: in place of all copies that there may be of them, whose attempts are forgotten.
+        """
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,9 +69,8 @@ class LaneKeeper:
     publish: Callable[[Message], None]
     #: Makes a dead letter of a parked message that nobody can read.
     set_aside: Callable[[bytes, Exception], None]
-    #: Sends what event books have of the events that are missing; returns how many it sent.
-    heal: Callable[[Gap], int]
-    #: Is told how many events wait and where one is missing; it must not raise.
+    heal: Heal
+    #: Is told how many events wait and where one is missing.
     observe: Callable[[Sequence[Summary], Sequence[Gap]], None]
     facts: FactLog
     clock: Clock
@@ -65,7 +81,6 @@ class LaneKeeper:
     close: Callable[[], None]
     seldom: Seldom = field(default_factory=Seldom)
     _look_at: datetime | None = field(default=None, init=False)
-    _healed: dict[tuple[Lane, int], datetime] = field(default_factory=dict, init=False)
 
     def turn(self) -> timedelta:
         """Let due events come, and look for gaps when it is time; never raises."""
@@ -107,42 +122,69 @@ class LaneKeeper:
         if self._look_at is not None and now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        if found := self.lanes.recall(self.handlers, BATCH):
-            _log.warning("parked_recalled: %d lanes had passed by what was parked there", found)
-        # Those that nobody mends are found each time, and must not stand before all others.
-        limit = BATCH + len(self._healed)
-        gaps = self.lanes.gaps(self.handlers, now - self.gap_after, limit)
-        for gap in gaps:
-            with self._alone():
-                self._mend(gap, now)
-        self._forget({(gap.lane, gap.missing) for gap in gaps}, now)
+        with self._each():  # what takes the database too long keeps nothing else from being seen
+            self._recall()
+        gaps: Sequence[Gap] = []
+        with self._each():
+            gaps = self.lanes.gaps(self.handlers, now - self.gap_after, BATCH)
+            self._mend(gaps)
         self.observe(self.lanes.summaries(self.handlers), gaps)
 
-    def _mend(self, gap: Gap, now: datetime) -> None:
+    def _recall(self) -> None:
+        if found := self.lanes.recall(self.handlers, BATCH):
+            _log.warning("parked_recalled: %d lanes had passed by what was parked there", found)
+
+    def _mend(self, gaps: Sequence[Gap]) -> None:
         """Send what is missing once more, where it is known; report what is not."""
-        key = (gap.lane, gap.missing)
-        before = self._healed.get(key)
-        if before is not None and now - before < self.gap_after:
+        left = MOST
+        for gap in gaps:
+            now = self.clock.now()
+            waits = gap.sent_until is not None and gap.sent_until > now
+            if waits or left <= 0 or not self.lanes.on_duty(self.name, TENURE, of=self.handlers):
+                return  # those that may be sent soonest come first
+            with self._alone():
+                left -= self._mend_one(gap, left, now)
+
+    def _mend_one(self, gap: Gap, most: int, now: datetime) -> int:
+        """Return how many events were sent; whoever notes a gap first sends them."""
+        taken = gap._replace(sent_until=now + self.gap_after)
+        if not self.lanes.sending(gap, gap.sent, now + self.gap_after):
+            return 0
+        sent = self.heal(gap, most, above_all=gap.sent >= PLAIN)
+        if gap.sent:
+            self.lanes.sending(taken, gap.sent + 1, now + max(self.gap_after, REST))
+        else:
+            self.lanes.sending(taken, 1, now + self.gap_after)
+        self._tell(gap, sent, now)
+        return sent
+
+    def _tell(self, gap: Gap, sent: int, now: datetime) -> None:
+        """Report *gap*: as an error where sending does not help, or nobody has what is missing."""
+        place = gap.lane.address
+        what = f"{gap.missing} of {place} for {gap.lane.handler}"
+        if sent and gap.sent <= PLAIN:
+            _log.warning(
+                "gap_sent_again: %d events from sequence %s, time %d; those that are queued,"
+                " running or postponed all the same become duplicates", sent, what, gap.sent + 1,
+            )  # fmt: skip
             return
-        sent = self.heal(gap)
-        self._healed[key] = now
-        what = f"{gap.missing} of {gap.lane.address} for {gap.lane.handler}"
-        if sent:
-            _log.warning("gap_sent_again: %d events from sequence %s", sent, what)
-            if before is None:
-                return  # it may help, as it did not if the gap is found once more
+        why = f"was sent again {gap.sent + 1} times" if sent else "is in no event book"
         _log.error(
-            "gap: the event of sequence %s is missing, and %d later ones wait since %s; publish it,"
-            " or give it up with `angzarr projection skip %s %s --gap`",
-            what, gap.waiting, gap.first_waiting.since.isoformat(timespec="seconds"),
-            gap.lane.handler, gap.lane.address,
+            "gap: the event of sequence %s is missing and %s, and %d later ones wait since %s; if"
+            " it is neither queued nor running, replay it if it is a letter, publish it, or give it"
+            " up with `angzarr projection skip %s %s --gap`",
+            what, why, gap.waiting, gap.first_waiting.since.isoformat(timespec="seconds"),
+            gap.lane.handler, place,
         )  # fmt: skip
         self.facts.append([gap_fact(gap, now)])
 
-    def _forget(self, found: AbstractSet[tuple[Lane, int]], now: datetime) -> None:
-        """Forget gaps that are no more; those that were just sent again are not found at once."""
-        kept = ((gap, at) for gap, at in self._healed.items())
-        self._healed = {g: at for g, at in kept if g in found or now - at < self.gap_after}
+    @contextmanager
+    def _each(self) -> Iterator[None]:
+        """Report what fails, and go on with what comes next."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - it is looked for again
+            self._report(error)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.delivery import Delivery, position_of
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.outcome import (
@@ -34,7 +34,8 @@ from angzarr.errors import BrokerUnavailable, DecodeError
 from angzarr.events.event import Event
 from angzarr.events.headers import from_headers, skip_of
 from angzarr.events.message import Message
-from angzarr.ordering.lane import Full, Lanes, Moved, Place, Ready, Step, Taken, Waiting, Why
+from angzarr.ordering.lane import Full, Moved, Place, Ready, Step, Taken, Waiting, Why
+from angzarr.ordering.lanes import Lanes
 from angzarr.ordering.order import Order, lane_of
 from angzarr.seldom import Seldom
 
@@ -51,8 +52,10 @@ NEAR: Final = 4
 FULL_WAIT: Final = timedelta(minutes=1)
 #: How long an event waits whose read model is just being replaced.
 SHUT_WAIT: Final = timedelta(seconds=2)
-#: A lane is told of copies that come later than this, so that they do not look like a gap.
+#: A lane is told of copies that come later than this, or are at this hop, so that an event that
+#: waits, or goes round in short waits, does not look like a gap. Others are too many to be told.
 TOLD_FROM: Final = timedelta(seconds=30)
+TOLD_FROM_HOP: Final = 3
 
 
 def skipped_by_person(reason: str) -> str:
@@ -170,9 +173,10 @@ class Ordering:
             case _:
                 return None
 
-    def follow(self, delivery: Delivery, outcome: Outcome) -> None:
+    def follow(self, delivery: Delivery, outcome: Outcome, copy: Message | None = None) -> None:
         """Let the lane of *delivery* follow its *outcome*; safe to repeat.
 
+        *copy* is what comes again of it, if it does.
         Raises Unavailable: what is away may be the lanes' database, the schedule or the broker.
         """
         handler = self.handlers.get(delivery.handler)
@@ -189,10 +193,10 @@ class Ordering:
                 self._move(turn)
             case DeadLettered(letter=letter, claimed=claimed):
                 self._note_letter(turn, letter, claimed=claimed)
-            case Retried(delay=delay):
-                self._retried(turn, delay, claimed=True)
-            case Postponed(delay=delay, claimed=claimed):
-                self._retried(turn, delay, claimed=claimed)
+            case Retried(delay=delay) if copy is not None:
+                self._retried(turn, copy, delay, claimed=True)
+            case Postponed(delay=delay, claimed=claimed) if copy is not None:
+                self._retried(turn, copy, delay, claimed=claimed)
             case _:
                 pass
         if isinstance(outcome, Handled):
@@ -229,11 +233,11 @@ class Ordering:
         told = self._waiting(step, Why.DEAD_LETTER, letter_id=letter_id)
         self.lanes().note(told, claimed=False)
 
-    def _retried(self, turn: Turn, delay: timedelta, *, claimed: bool) -> None:
-        if delay >= TOLD_FROM:
-            due_at = self.clock.now() + delay
-            told = self._waiting(turn.step, Why.RETRYING, due_at=due_at)
-            turn.lanes.note(told, claimed=claimed)
+    def _retried(self, turn: Turn, copy: Message, delay: timedelta, *, claimed: bool) -> None:
+        """Tell the lane of *copy*: should it be lost, it is sent again as it is."""
+        if delay >= TOLD_FROM or position_of(copy.headers).hop >= TOLD_FROM_HOP:
+            known = {"due_at": self.clock.now() + delay, "text": row_of(copy).text}
+            turn.lanes.note(self._waiting(turn.step, Why.RETRYING, **known), claimed=claimed)
 
     def _waiting(self, step: Step, why: Why, **said: Any) -> Waiting:
         return Waiting(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
@@ -36,6 +36,7 @@ from angzarr.delivery.record import fact_of, fenced_fact
 from angzarr.delivery.results import Results
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
 from angzarr.errors import BrokerUnavailable, GiveUp
+from angzarr.events.message import Message
 from angzarr.facts import FactLog
 from angzarr.resilience.idempotency import (
     Complete,
@@ -59,6 +60,13 @@ class Followers(Protocol):
 
     def publish(self, delivery: Delivery, value: Any, /) -> None:
         """Publish them with fixed ids, confirmed; raises BrokerUnavailable otherwise."""
+
+
+class _Back(NamedTuple):
+    """What comes again of a delivery."""
+
+    copy: Message
+    due_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +104,9 @@ class Settler:
                 return self._end(delivery, outcome, Complete(steps=steps))
             case Postponed(delay=delay, claimed=False):
                 hop = delivery.position.hop
-                self._put_back(delivery, outcome, delay, attempt=delivery.attempt, hop=hop)
-                return self._end(delivery, outcome)
+                back = self._copy(delivery, outcome, delay, attempt=delivery.attempt, hop=hop)
+                self.schedule.put(*back)
+                return self._end(delivery, outcome, copy=back.copy)
             case Postponed(delay=delay):
                 return self._come_back(delivery, outcome, delay, attempt=delivery.attempt)
             case Parked():
@@ -148,8 +157,10 @@ class Settler:
         ending = Wait(position=Position(delivery.position.replay, hop), delay=delay)
         if not self.store.owns(delivery.key, delivery.token):
             return self._ended_before(delivery, ending)
-        self.ordering.follow(delivery, outcome)  # before: each try would publish one copy more
-        self._put_back(delivery, outcome, delay, attempt=attempt, hop=hop)
+        back = self._copy(delivery, outcome, delay, attempt=attempt, hop=hop)
+        # Before it is put: each try would publish one copy more.
+        self.ordering.follow(delivery, outcome, back.copy)
+        self.schedule.put(*back)
         return self._end(delivery, outcome, ending)
 
     def _park(self, delivery: Delivery, outcome: Parked) -> bool:
@@ -162,12 +173,14 @@ class Settler:
         copy = copy_of(delivery, attempt=delivery.attempt, hop=hop, due_at=now)
         again = self.ordering.park(outcome, copy)
         if again is not None:
-            self._put_back(delivery, outcome, again, attempt=delivery.attempt, hop=hop)
+            back = self._copy(delivery, outcome, again, attempt=delivery.attempt, hop=hop)
+            self.schedule.put(*back)
         return self._end(delivery, outcome, ending)
 
-    def _put_back(
+    def _copy(
         self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int, hop: int
-    ) -> None:
+    ) -> _Back:
+        """Return what comes again of *delivery*, and when; a short *delay* has passed then."""
         delay = min(delay, FURTHEST)
         if delay <= SLEPT:
             self.clock.sleep(delay)
@@ -179,7 +192,7 @@ class Settler:
             first_attempt_at=delivery.first_attempt_at or now,
             held_since=_held_since(delivery, outcome, now),
         )
-        self.schedule.put(copy_of(seen, attempt=attempt, hop=hop, due_at=due_at), due_at)
+        return _Back(copy_of(seen, attempt=attempt, hop=hop, due_at=due_at), due_at)
 
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
         """Tell whether an earlier try of this settle ended the claim and only its reply was lost.
@@ -191,9 +204,15 @@ class Settler:
         self._fenced(delivery)
         return False
 
-    def _end(self, delivery: Delivery, outcome: Outcome, ending: Ending | None = None) -> bool:
+    def _end(
+        self,
+        delivery: Delivery,
+        outcome: Outcome,
+        ending: Ending | None = None,
+        copy: Message | None = None,
+    ) -> bool:
         """Move its lane, tell the analysis worker, append the fact, end the claim."""
-        self.ordering.follow(delivery, outcome)
+        self.ordering.follow(delivery, outcome, copy)
         self._answer_replay(delivery, outcome)
         self.facts.append([fact_of(delivery, outcome, self.clock.now())])
         if ending is None or is_left_to_ack(delivery, outcome):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from angzarr.errors import Postpone, StoreUnavailable, text_of
-from angzarr.ordering.lane import Elsewhere, Entered, Lanes, Moved, Place, Step
+from angzarr.ordering.lane import Elsewhere, Moved, Place, Step
+from angzarr.ordering.lanes import Entered, Lanes
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Lane: how far a handler has come with one aggregate, and what waits there; port Lanes (spec P3).
+"""Lane: how far a handler has come with one aggregate, and what waits there (spec P3).
 
 A lane is at `next_sequence`: what is before it was handled or skipped. An event that comes early is
 parked in the lane, and so is whatever comes after a dead letter; whoever moves the lane on hands
@@ -7,13 +7,10 @@ out what was parked for its next place. No lane waits for another one.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from angzarr.aggregates.book import Address
 
@@ -57,7 +54,7 @@ class Waiting:
     since: datetime
     event_id: str
     event_type: str
-    #: The message of an EARLY one, as `schedule_row` writes it.
+    #: The message of an EARLY or RETRYING one, as `schedule_row` writes it.
     text: str | None = None
     #: The letter of a DEAD_LETTER.
     letter_id: str | None = None
@@ -67,9 +64,17 @@ class Waiting:
 
 def replaces(noted: Waiting, there: Waiting | None, *, claimed: bool) -> bool:
     """Tell whether what is *noted* takes the place of what is *there*; see `Lanes.note`."""
-    if there is None or not claimed:
-        return there is None
-    return there.why is not Why.EARLY or there.event_id == noted.event_id
+    if there is None:
+        return True
+    same = there.event_id == noted.event_id
+    if claimed:
+        return there.why is not Why.EARLY or same
+    # Only how long it waits is news of who has no claim: a letter or a message stays.
+    return same and noted.why is there.why is Why.RETRYING and _later(noted, there)
+
+
+def _later(one: Waiting, other: Waiting) -> bool:
+    return one.due_at is not None and (other.due_at is None or one.due_at > other.due_at)
 
 
 class Place(NamedTuple):
@@ -80,10 +85,9 @@ class Place(NamedTuple):
     waiting: int = 0
 
 
-class Parked(NamedTuple):
-    """It is kept. `behind` is what waits at the lane's next place, if the lane knows of it."""
-
-    behind: Waiting | None
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """It is kept."""
 
 
 class Ready(NamedTuple):
@@ -119,24 +123,6 @@ class Elsewhere(NamedTuple):
     next_sequence: int
 
 
-class Entered(Protocol):
-    """A lane that was looked at by who may be about to run its next event; used by one thread.
-
-    Somewhere it is a transaction that has begun: leave it soon, by `run` or by `close`.
-    """
-
-    #: Where the lane was.
-    place: Place
-
-    @abstractmethod
-    def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
-        """Do what `Lanes.run` does, once."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Leave it with nothing written; nothing, once it is left."""
-
-
 class Gap(NamedTuple):
     """A lane in which events wait for one that nobody knows of."""
 
@@ -145,6 +131,11 @@ class Gap(NamedTuple):
     missing: int
     first_waiting: Waiting
     waiting: int
+    #: What is missing, where it is a RETRYING event whose copy is overdue.
+    overdue: Waiting | None = None
+    #: How often it was sent again, and until when nobody sends it once more.
+    sent: int = 0
+    sent_until: datetime | None = None
 
 
 class Summary(NamedTuple):
@@ -176,150 +167,3 @@ class Known(NamedTuple):
     domains: frozenset[str]
     #: The sequence with which aggregates begin, by one of its lanes.
     first: int
-
-
-class Lanes(Protocol):
-    """Where lanes are kept. All verbs raise StoreUnavailable. Safe to use from threads."""
-
-    @abstractmethod
-    def look(self, lane: Lane, /) -> Place:
-        """Return where *lane* is; one that nobody moved is at its first place."""
-
-    @abstractmethod
-    def move(self, step: Step, /) -> Moved | Elsewhere:
-        """Move a lane past *step* and count it in the handler's checkpoint, all or nothing.
-
-        Safe to repeat: a lane that is just past the step was moved by an earlier call, and is not
-        moved or counted again. Whatever the lane knew of the step's event is forgotten.
-        """
-
-    @abstractmethod
-    def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
-        """Run *work* and move past *step* in one transaction: both happened, or neither.
-
-        *work* is given what writes in it (SQL: a SQLAlchemy Connection; in memory: None). What it
-        raises goes through, and nothing was written. A repeat finds the lane Elsewhere.
-        Raises StoreUnavailable, too, while nobody is let in: see `enter`.
-        """
-
-    @abstractmethod
-    def enter(self, lane: Lane, /) -> Entered | None:
-        """Look at *lane* where a run of its next event follows; None while nobody is let in.
-
-        Nobody is while the read model is being replaced. Close what is returned.
-        """
-
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[Any]:
-        """Give what writes, as `run` does, in a transaction that moves no lane.
-
-        It is committed when the block ends, and undone by what the block raises.
-        """
-
-    @abstractmethod
-    def park(self, early: Waiting, most: int, /) -> ParkAnswer:
-        """Keep an EARLY event, unless the lane has come to its place meanwhile or *most* are kept.
-
-        Whoever moves the lane to that place sees what is kept here. An event that is parked already
-        is replaced, and counts once; another event at its place is not.
-        """
-
-    @abstractmethod
-    def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
-        """Keep that an event is RETRYING or a DEAD_LETTER; nothing, if the lane is past it.
-
-        It replaces what the lane knew of that place, but for another EARLY event, whose message is
-        nowhere else. Without a claim it counts only where nothing was known. Safe to repeat.
-        """
-
-    @abstractmethod
-    def released(self, early: Waiting, /) -> None:
-        """Forget an EARLY event whose message is on its way again; safe to repeat."""
-
-    @abstractmethod
-    def due(
-        self, handlers: Sequence[str], now: datetime, lease: timedelta, limit: int, /
-    ) -> Sequence[Waiting]:
-        """Lend EARLY events whose place their lanes have come to or passed, of *handlers*.
-
-        That is what a process left that died between a move and `released`. Others are lent none of
-        them for *lease*.
-        """
-
-    @abstractmethod
-    def recall(self, handlers: Sequence[str], limit: int, /) -> int:
-        """Let `due` find EARLY events that were passed by; return in how many lanes. Ask seldom."""
-
-    @abstractmethod
-    def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
-        """Return lanes whose next event nobody knows of, and in which some wait since *before*.
-
-        A lane that was moved since *before* is none of them: what comes next is on its way. A
-        RETRYING event that should have come by then is one nobody knows of. Oldest first.
-        """
-
-    @abstractmethod
-    def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
-        """Tell whether *keeper* looks after the lanes *of* these handlers for the next *span*.
-
-        One does at a time; whoever is on duty stays so by asking again.
-        """
-
-    @abstractmethod
-    def places(self, handler: str, addresses: Sequence[Address], /) -> Mapping[Address, int]:
-        """Return the next sequences of the lanes at *addresses*; those nobody moved are left out.
-
-        At most a thousand addresses.
-        """
-
-    @abstractmethod
-    def summaries(self, handlers: Sequence[str], /) -> Sequence[Summary]:
-        """Return a summary for each of *handlers*, in their order."""
-
-    @abstractmethod
-    def waiting(
-        self, handler: str, /, *, address: Address | None = None, limit: int = 100
-    ) -> Sequence[Waiting]:
-        """Return what waits in the lanes of *handler*, or in the one at *address*, in order."""
-
-    @abstractmethod
-    def standing(
-        self, handler: str, /, *, limit: int, after: Address | None = None, blocked: bool = False
-    ) -> Sequence[Standing]:
-        """Return lanes of *handler* in which something waits, by address; those behind *after*.
-
-        *blocked*: only those that a dead letter holds up.
-        """
-
-    @abstractmethod
-    def known(self) -> Sequence[Known]:
-        """Return the handlers that have lanes, by name; reads a row for each, and each domain.
-
-        One is left out whose name has more than 120 characters.
-        """
-
-    @abstractmethod
-    def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
-        """Return how many events are parked in the lane that each dead letter holds up.
-
-        A letter that holds up none, also one whose turn has not come, is left out.
-        """
-
-    @abstractmethod
-    def skip_to(self, lane: Lane, sequence: int, /) -> Place:
-        """Move *lane* on to *sequence*, whatever is missing before it; never back.
-
-        What is parked before that is found by `due`, and is then seen to be past.
-        """
-
-    @abstractmethod
-    def reset(self, handler: str, work: Callable[[Any], object] | None = None, /) -> int:
-        """Let all lanes of *handler* begin anew and clear its checkpoint; return how many it had.
-
-        *work* is run in the same transaction, as by `run`. What is parked stays parked: no message
-        is lost.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let connections go; safe to call twice."""

@@ -8,7 +8,8 @@ from enum import StrEnum
 from itertools import groupby
 
 from angzarr.aggregates.book import Address
-from angzarr.ordering.lane import Lane, Lanes, Standing, Waiting, Why
+from angzarr.ordering.lane import Lane, Standing, Waiting, Why
+from angzarr.ordering.lanes import Lanes
 
 
 class State(StrEnum):

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from angzarr.ordering.lane import Elsewhere, Entered, Lanes, Moved, Place, Step
+from angzarr.ordering.lane import Elsewhere, Moved, Place, Step
+from angzarr.ordering.lanes import Entered, Lanes
 
 
 @dataclass(slots=True)

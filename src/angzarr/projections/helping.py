@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from angzarr.aggregates.book import Address
 from angzarr.ordering.lane import Waiting
 from angzarr.ordering.lane_view import LaneView, State
 from angzarr.printable import printable
 from angzarr.projections.ordered_handler import Ordered
-
-
-def place_text(address: Address) -> str:
-    """Return *address* as commands take it."""
-    edition = f"@{address.edition}" if address.edition or "@" in address.root else ""
-    return f"{address.domain}/{address.root}{edition}"
 
 
 def what_helps(one: Ordered, view: LaneView) -> list[str]:
@@ -22,7 +15,7 @@ def what_helps(one: Ordered, view: LaneView) -> list[str]:
     if view.head is not None and view.state is State.BLOCKED:
         return list(of_letter(one, view.head))
     if view.state is State.GAP:
-        place = shlex.quote(printable(place_text(view.address)))
+        place = shlex.quote(printable(str(view.address)))
         return [f"angzarr projection skip {shlex.quote(one.name)} {place} --gap"]
     return []
 

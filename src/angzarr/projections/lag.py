@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from angzarr.aggregates.event_store import EventStore, Head, Pending
-from angzarr.ordering.lane import Lanes, Summary
+from angzarr.ordering.lane import Summary
+from angzarr.ordering.lanes import Lanes
 from angzarr.ordering.order import Order
 from angzarr.projections.checkpoint import Checkpoints
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from angzarr.ordering.lane import Lanes, Summary
+from angzarr.ordering.lane import Summary
+from angzarr.ordering.lanes import Lanes
 from angzarr.projections.checkpoint import Checkpoint, Checkpoints
 from angzarr.projections.lag import Lag
 from angzarr.projections.ordered_handler import Ordered

@@ -9,7 +9,8 @@ from typing import Final
 
 from angzarr.aggregates.event_store import EventStore
 from angzarr.clock import Clock
-from angzarr.ordering.lane import Gap, Lanes, Summary
+from angzarr.ordering.lane import Gap, Summary
+from angzarr.ordering.lanes import Lanes
 from angzarr.ordering.order import Order
 from angzarr.ordering.sample import Sample, samples_of
 from angzarr.projections.lag import lag_of

@@ -46,7 +46,7 @@ def test_a_domain_that_cannot_be_is_refused(domain):
     ("address", "text"),
     [
         (Address("account", "a"), "account/a"),
-        (Address("account", "a", "what-if"), "account/a (what-if)"),
+        (Address("account", "a", "what-if"), "account/a@what-if"),
     ],
 )
 def test_an_address_is_written_for_people(address, text):

@@ -12,7 +12,16 @@ from tests.hand_clock import HandClock, seldom_by
 from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.aggregates.book import Address
-from angzarr.delivery.lane_keeper import BATCH, EVERY, LEASE, LOOK_EVERY, TENURE, LaneKeeper
+from angzarr.delivery import lane_keeper
+from angzarr.delivery.lane_keeper import (
+    BATCH,
+    EVERY,
+    LEASE,
+    LOOK_EVERY,
+    REST,
+    TENURE,
+    LaneKeeper,
+)
 from angzarr.delivery.schedule_row import row_of
 from angzarr.errors import (
     BrokerUnavailable,
@@ -43,6 +52,7 @@ class World:
         self.letters = []
         self.observed = []
         self.healed = []
+        self.above_all = []
         self.closed = 0
         #: Root → what fails: publishing what is parked there, or healing its gap.
         self.broken = {}
@@ -69,11 +79,12 @@ class World:
             raise DeadLetterQueueUnavailable("the dead-letter queue is away")
         self.letters.append((raw, error))
 
-    def heal(self, gap):
+    def heal(self, gap, most, /, *, above_all):
         if error := self.broken.get(gap.lane.address.root):
             raise error
         self.healed.append((gap.lane.address.root, gap.missing))
-        return self.in_books
+        self.above_all.append(above_all)
+        return min(most, self.in_books)
 
     def close(self):
         self.closed += 1
@@ -278,36 +289,117 @@ def test_what_lanes_have_passed_by_is_asked_for_seldom_and_told(world, caplog, m
     assert len(asked) == 2
 
 
-def test_what_the_books_have_is_sent_once_each_time_that_it_is_due(world, caplog):
+def spent(world, keeper, span):
+    """Let *keeper* look as often as it does in *span*."""
+    for _ in range(int(span / LOOK_EVERY)):
+        world.clock.sleep(LOOK_EVERY)
+        keeper.turn()
+
+
+def told(caplog, what):
+    return [line for line in caplog.messages if line.startswith(what)]
+
+
+def test_what_the_books_have_is_sent_again_more_and_more_seldom(world, caplog):
     world.in_books = 3
     keeper = missing(world)
-    for _ in range(int(GAP_AFTER / LOOK_EVERY)):
-        keeper.turn()
-        world.clock.sleep(LOOK_EVERY)
-    assert world.healed == [("r1", 0)]
-    assert "gap_sent_again: 3 events from sequence 0 of order/r1 for h" in caplog.text
-    assert world.facts.read() == []
     keeper.turn()
-    keeper.turn()
-    assert world.healed == [("r1", 0)] * 2
+    assert (world.healed, world.above_all) == ([("r1", 0)], [False])
+    spent(world, keeper, GAP_AFTER - LOOK_EVERY)
+    assert len(world.healed) == 1
+    spent(world, keeper, LOOK_EVERY)
+    assert world.above_all == [False, False]
+    spent(world, keeper, REST - LOOK_EVERY)
+    assert len(world.healed) == 2
+    assert (told(caplog, "gap: "), world.facts.read()) == ([], []), "it may be on its way"
+    spent(world, keeper, LOOK_EVERY)
+    assert world.above_all == [False, False, True], "now it may have been lost"
+    spent(world, keeper, 3 * REST)
+    assert world.above_all[3:] == [True] * 3
+    assert "gap_sent_again: 3 events from sequence 0 of order/r1 for h, time 3" in caplog.text
+    first, *_ = told(caplog, "gap: ")
+    assert (
+        "the event of sequence 0 of order/r1 for h is missing and was sent again 4 times" in first
+    )
     (fact,) = world.facts.read()
     assert fact.subtype == "sequence_gap", "sent again it did not come, and people must look"
 
 
+def test_a_keeper_that_takes_over_does_not_send_what_another_one_sent(world):
+    world.in_books = 3
+    missing(world).turn()
+    world.clock.sleep(LOOK_EVERY)
+    world.keeper("another").turn()
+    world.keeper("of others, too", [HANDLER, "other"]).turn()
+    assert world.healed == [("r1", 0)]
+
+
+def test_what_could_not_be_sent_does_not_count_as_sent(world, caplog):
+    world.in_books = 3
+    keeper = missing(world)
+    world.broken["r1"] = BrokerUnavailable("the broker is away")
+    spent(world, keeper, 4 * REST)
+    world.broken.clear()
+    spent(world, keeper, GAP_AFTER)
+    assert world.above_all == [False]
+    assert (told(caplog, "gap: "), world.facts.read()) == ([], [])
+
+
+def test_a_lane_that_moved_begins_anew(world):
+    world.in_books = 1
+    keeper = missing(world)
+    spent(world, keeper, GAP_AFTER + 2 * REST)
+    assert True in world.above_all
+    world.above_all.clear()
+    world.move(0)
+    spent(world, keeper, 2 * GAP_AFTER)
+    assert world.healed[-1] == ("r1", 1)
+    assert world.above_all[0] is False
+
+
+def test_one_look_sends_so_much_and_no_more(world, monkeypatch):
+    monkeypatch.setattr(lane_keeper, "MOST", 5)
+    world.in_books = 3
+    keeper = missing(world, "r1", "r2", "r3")
+    keeper.turn()
+    assert [root for root, _ in world.healed] == ["r1", "r2"]
+    spent(world, keeper, LOOK_EVERY)
+    assert [root for root, _ in world.healed] == ["r1", "r2", "r3"]
+
+
+def test_who_is_not_on_duty_any_more_sends_nothing(world):
+    world.in_books = 3
+    keeper = missing(world, "r1", "r2")
+    heal = world.heal
+
+    def slowly(gap, most, /, *, above_all):
+        world.clock.sleep(TENURE)
+        assert world.lanes.on_duty("another", TENURE, of=[HANDLER])
+        return heal(gap, most, above_all=above_all)
+
+    world.heal = slowly
+    keeper = world.keeper()
+    keeper.turn()
+    assert len(world.healed) == 1
+
+
 def test_what_nobody_has_is_reported_and_one_fact_however_often_it_is_found(world, caplog):
     keeper = missing(world)
-    for _ in range(3):
-        keeper.turn()
-        world.clock.sleep(GAP_AFTER)
+    keeper.turn()
+    spent(world, keeper, GAP_AFTER + REST)
     assert len(world.healed) == 3
     (fact,) = world.facts.read()
     assert (fact.subtype, fact.entity_id, fact.tool_id) == ("sequence_gap", "r1", "h")
     assert fact.data == {
         "domain": "order", "edition": "", "missing": 0, "waiting": 1, "first_waiting": 3,
     }  # fmt: skip
-    lines = [line for line in caplog.messages if line.startswith("gap: ")]
+    lines = told(caplog, "gap: ")
     assert len(lines) == 3
-    assert "the event of sequence 0 of order/r1 for h is missing, and 1 later ones wait" in lines[0]
+    assert (
+        "the event of sequence 0 of order/r1 for h is missing and is in no event book,"
+        " and 1 later ones wait"
+    ) in lines[0]
+    assert "`angzarr projection skip h order/r1 --gap`" in lines[0]
 
 
 def test_a_letter_is_no_gap_and_a_retry_is_one_when_it_is_overdue(world):
@@ -345,6 +437,20 @@ def test_gaps_that_nobody_mends_keep_no_later_one(world):
         keeper.turn()
         world.clock.sleep(LOOK_EVERY)
     assert sorted(world.healed) == [(root, 0) for root in roots]
+
+
+@pytest.mark.parametrize("verb", ["recall", "gaps"])
+def test_a_question_that_takes_too_long_keeps_no_other_from_being_asked(world, caplog, verb):
+    keeper = missing(world)
+
+    def fails(*_):
+        raise StoreUnavailable("canceling statement due to statement timeout")
+
+    setattr(world.lanes, verb, fails)
+    assert keeper.turn() == EVERY
+    assert world.observed
+    assert bool(world.healed) == (verb == "recall")
+    assert "canceling statement" in caplog.text
 
 
 def test_what_waits_is_counted_each_time_that_it_looks(world):

@@ -15,7 +15,14 @@ from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.aggregates.book import Address
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery import schedule_row
-from angzarr.delivery.ordering import ASKED_AGAIN, FULL_WAIT, NEAR, SHUT_WAIT, TOLD_FROM
+from angzarr.delivery.ordering import (
+    ASKED_AGAIN,
+    FULL_WAIT,
+    NEAR,
+    SHUT_WAIT,
+    TOLD_FROM,
+    TOLD_FROM_HOP,
+)
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -428,6 +435,34 @@ def test_a_lane_is_told_of_a_long_wait_for_a_retry(world, delay, is_told):
         assert (told.why, told.due_at) == (Why.RETRYING, world.clock.now() + delay)
     else:
         assert lane.waiting() == {}
+
+
+def test_a_lane_is_told_of_what_goes_round_in_short_waits_and_has_its_copy(ordered):
+    ordered.fails[0] = Postpone(delay=SECOND)
+    for hop in range(TOLD_FROM_HOP):
+        assert ordered.waiting() == {}, hop
+        delivery = ordered.world.delivery(ordered.world.last_copy() if hop else ordered.message(0))
+        ordered.world.road().take(delivery)
+        ordered.world.clock.sleep(2 * SECOND)
+    told = ordered.waiting()[0]
+    assert told.why is Why.RETRYING
+    assert schedule_row.read(told.text) == ordered.world.last_copy()
+
+
+def test_the_first_message_of_what_is_retried_takes_no_attempt_from_it(world):
+    """That is what a keeper sends again where it finds a gap."""
+    policy = Policy(
+        name="p", base=2 * SECOND, max_delay=2 * SECOND, max_attempts=3, jitter=Jitter.NONE
+    )  # fmt: skip
+    lane = Ordered(world).register(policy=policy)
+    lane.fails[0] = ConnectionResetError("gone")
+    assert isinstance(lane.take(0), Retried)
+    copy = world.last_copy()
+    world.clock.sleep(2 * SECOND)
+    assert isinstance(lane.take(0), Superseded)
+    assert world.last_copy() == copy
+    assert isinstance(world.road().take(world.delivery(copy)), Retried)
+    assert world.last_copy().headers[names.ATTEMPT] == 3
 
 
 def test_what_waits_behind_a_retry_uses_no_attempt(world):

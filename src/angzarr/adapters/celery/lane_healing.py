@@ -7,6 +7,7 @@ from typing import Final
 
 from angzarr.aggregates.event_store import EventStore, Head
 from angzarr.clock import Clock
+from angzarr.delivery.schedule_row import read
 from angzarr.events.celery_message import celery_message
 from angzarr.events.event import Event, task_id_for
 from angzarr.events.headers import HOP
@@ -21,9 +22,9 @@ _ORIGIN: Final = "angzarr-lanes"
 class LaneHealing:
     """Publishes by way of *publisher* into the queue that *queue_for* names for a handler.
 
-    Without a *store* it sends nothing. An event that is on its way all the same runs once: its id
-    is that of its first message, and what is sent here counts as the latest copy of it. Else a
-    claim that waits for a copy which was lost would let nothing pass for a day (10).
+    Without a *store* it sends only copies that the lane itself has. What is sent is the message
+    that is missing, with the same id: beside another one of it, which comes all the same, it can
+    only be a duplicate, and takes no attempt from it.
     """
 
     def __init__(
@@ -38,30 +39,41 @@ class LaneHealing:
         self._queue_for = queue_for
         self._clock = clock
 
-    def heal(self, gap: Gap) -> int:
-        """Send what the books have of the events missing in *gap*; return how many that were.
+    def heal(self, gap: Gap, most: int, *, above_all: bool = False) -> int:
+        """Send at most *most* of the events missing in *gap*; return how many that were.
 
-        Raises StoreUnavailable, BrokerUnavailable.
+        *above_all*: as the latest copies that there are of them. If a claim waits for a copy which
+        was lost, nothing else would pass for a day (10); attempts are counted anew then. Raises
+        StoreUnavailable, BrokerUnavailable; DecodeError for a copy that nobody can read.
         """
-        if self._store is None:
-            return 0
-        address, until = gap.lane.address, gap.first_waiting.sequence
-        limit = min(until - gap.missing, MOST)
-        found = self._store.scan([address.domain], Head(address, gap.missing), limit)
+        if gap.overdue is not None and gap.overdue.text is not None:
+            self._publisher.publish(read(gap.overdue.text))
+            return 1
         sent = 0
-        for event in found:
+        for event in self._missing(gap, min(most, MOST)):
+            self._send(event, gap.lane.handler, above_all=above_all)
+            sent += 1
+        return sent
+
+    def _missing(self, gap: Gap, most: int) -> list[Event]:
+        """Return what the books have of what is missing."""
+        if self._store is None:
+            return []
+        address, until = gap.lane.address, gap.first_waiting.sequence
+        limit = min(until - gap.missing, most)
+        found: list[Event] = []
+        for event in self._store.scan([address.domain], Head(address, gap.missing), limit):
             if (event.root, event.edition or "") != (address.root, address.edition):
                 break
             if event.sequence is None or event.sequence >= until:
                 break
-            self._send(event, gap.lane.handler)
-            sent += 1
-        return sent
+            found.append(event)
+        return found
 
-    def _send(self, event: Event, handler: str) -> None:
+    def _send(self, event: Event, handler: str, *, above_all: bool) -> None:
         task_id = task_id_for(event.id, handler)
         queue = self._queue_for(handler)
-        # Minutes: more than copies can be, and more again each time that it is sent.
-        headers = {HOP: int(self._clock.now().timestamp() // 60)}
+        # Minutes: mostly more than copies came to, and more again each time that it is sent.
+        headers = {HOP: int(self._clock.now().timestamp() // 60)} if above_all else {}
         message = celery_message(handler, task_id, event, queue, origin=_ORIGIN, headers=headers)
         self._publisher.publish(message)

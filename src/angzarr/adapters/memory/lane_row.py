@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import attrgetter
 
 from angzarr.aggregates.book import Address
-from angzarr.ordering.lane import Known, Lane, Place, Standing, Summary, Waiting, Why
+from angzarr.ordering.lane import Gap, Known, Lane, Place, Standing, Summary, Waiting, Why
 
 
 @dataclass(slots=True)
@@ -20,6 +20,8 @@ class LaneRow:
     moved_at: datetime | None = None
     waiting: dict[int, Waiting] = field(default_factory=dict)
     lent: dict[int, datetime] = field(default_factory=dict)
+    #: The place that was sent again, how often, and until when it is not.
+    sent: tuple[int, int, datetime] | None = None
 
     @property
     def place(self) -> Place:
@@ -49,6 +51,17 @@ class LaneRow:
         """Return what is parked for *sequence*, if anything."""
         there = self.waiting.get(sequence)
         return there if there is not None and there.why is Why.EARLY else None
+
+
+def gap_of(row: LaneRow) -> Gap | None:
+    """Return the gap of a lane in which some wait that are ahead, if nobody knows of its next."""
+    ahead = row.ahead()
+    if not ahead:
+        return None
+    gap = Gap(row.lane, row.next, ahead[0], len(ahead), row.waiting.get(row.next))
+    if row.sent is None or row.sent[0] != row.next:
+        return gap
+    return gap._replace(sent=row.sent[1], sent_until=row.sent[2])
 
 
 def stands(row: LaneRow, before: datetime) -> bool:

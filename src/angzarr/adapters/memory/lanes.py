@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from angzarr.adapters.memory.checkpoints import MemoryCheckpoints
 from angzarr.adapters.memory.lane_row import (
     LaneRow,
+    gap_of,
     known_of,
     nobody_knows,
     standing_of,
@@ -27,7 +28,6 @@ from angzarr.ordering.lane import (
     Gap,
     Known,
     Lane,
-    Lanes,
     Moved,
     ParkAnswer,
     Parked,
@@ -41,8 +41,12 @@ from angzarr.ordering.lane import (
     Why,
     replaces,
 )
+from angzarr.ordering.lanes import Lanes
 from angzarr.ordering.looked import Looked
 from angzarr.projections.checkpoint import Checkpoint
+
+#: Before any time.
+_NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Key: TypeAlias = tuple[str, Address]
 
@@ -112,7 +116,7 @@ class MemoryLanes(Lanes):
                 return Full(parked)
             row = self._row(early.lane)
             row.put(early)
-            return Parked(row.waiting.get(row.next))
+            return Parked()
 
     def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
         """Keep that an event is RETRYING or a DEAD_LETTER."""
@@ -154,14 +158,25 @@ class MemoryLanes(Lanes):
         """Return lanes whose next event nobody knows of."""
         with self._lock:
             found = [
-                (oldest, Gap(row.lane, row.next, ahead[0], len(ahead)))
+                (gap.sent_until or _NEVER, oldest, gap)
                 for row in self._of(handlers)
-                if (ahead := row.ahead())
-                and (oldest := min(one.since for one in ahead)) < before
+                if (gap := gap_of(row))
+                and (oldest := min(one.since for one in row.ahead())) < before
                 and stands(row, before)
-                and nobody_knows(row.waiting.get(row.next), before)
+                and nobody_knows(gap.overdue, before)
             ]
-        return [gap for _, gap in sorted(found, key=lambda one: one[0])[:limit]]
+        return [gap for *_, gap in sorted(found, key=lambda one: one[:2])[:limit]]
+
+    def sending(self, gap: Gap, sent: int, until: datetime, /) -> bool:
+        """Note how often and until when."""
+        with self._lock:
+            row = self._rows.get(_key(gap.lane))
+            there = None if row is None else gap_of(row)
+            seen = (gap.missing, gap.sent, gap.sent_until)
+            if there is None or (there.missing, there.sent, there.sent_until) != seen:
+                return False
+            self._row(gap.lane).sent = (gap.missing, sent, until)
+            return True
 
     def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
         """Tell whether *keeper* is on duty."""
@@ -230,7 +245,7 @@ class MemoryLanes(Lanes):
                 work(None)
             rows = list(self._of([handler]))
             for row in rows:
-                row.next, row.moved_at = row.lane.first, None
+                row.next, row.moved_at, row.sent = row.lane.first, None, None
                 row.lent.clear()
                 if not row.waiting:
                     del self._rows[_key(row.lane)]

@@ -17,7 +17,8 @@ from angzarr.adapters.sql.lane_moving import here, named
 from angzarr.adapters.sql.lane_tables import ordering_lanes
 from angzarr.adapters.sql.single import Single
 from angzarr.errors import StoreUnavailable
-from angzarr.ordering.lane import Elsewhere, Entered, Lane, Moved, Place, Step
+from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step
+from angzarr.ordering.lanes import Entered
 
 _lanes = ordering_lanes.c
 

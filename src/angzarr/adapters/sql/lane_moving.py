@@ -57,8 +57,10 @@ class LaneMoving:
 
     def move(self, connection: Connection, step: Step) -> Moved | Elsewhere:
         """Move past *step*, forget what waited there, mark what is next as due, and count."""
-        if self.quickly(connection, step):
-            return Moved(None)
+        return Moved(None) if self.quickly(connection, step) else self.slowly(connection, step)
+
+    def slowly(self, connection: Connection, step: Step) -> Moved | Elsewhere:
+        """Do as `move` does where `quickly` did not."""
         lane, sequence = step.lane, step.sequence
         place = self.hold(connection, lane, make=sequence == lane.first)
         if place.next_sequence != sequence:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, and_, case, func, or_, select
+from sqlalchemy import Connection, RowMapping, Select, and_, case, func, or_, select, update
 
 from angzarr.adapters.sql.book_rows import key_of
 from angzarr.adapters.sql.bulk import as_table
-from angzarr.adapters.sql.lane_rows import found_in, name_key
+from angzarr.adapters.sql.lane_moving import waits_at
+from angzarr.adapters.sql.lane_rows import at, found_in, name_key
 from angzarr.adapters.sql.lane_tables import ordering_lanes, ordering_waiting
 from angzarr.adapters.sql.lane_waiting import EARLY, IN_LANE
 from angzarr.aggregates.book import Address
@@ -21,6 +22,9 @@ from angzarr.ordering.lane import Gap, Summary, Waiting, Why
 
 _lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 _KEY: Final = ("handler", "domain", "root", "edition")
+#: What is told of sending again what a lane misses.
+_SENT: Final = ("sent_place", "sent_times", "sent_until")
+_LANE: Final = (*_KEY, "first_sequence", "next_sequence", *_SENT)
 #: Letters that one question is about: some SQLites take 999 values.
 _LETTERS: Final = 500
 
@@ -28,16 +32,27 @@ _LETTERS: Final = 500
 def gaps(
     connection: Connection, handlers: Mapping[str, str], before: datetime, limit: int
 ) -> list[Gap]:
-    """Return lanes whose next event nobody knows of, the longest waiting first."""
+    """Return lanes whose next event nobody knows of; see `Lanes.gaps`."""
     found = _gaps(list(handlers), before, limit)
     first = and_(
         *(_waiting[name] == found.c[name] for name in _KEY), _waiting.sequence == found.c.first
     )
-    wanted = select(
-        ordering_waiting, found.c.first_sequence, found.c.next_sequence, found.c.parked
-    ).join(found, first)
-    rows = connection.execute(wanted.order_by(found.c.oldest)).mappings()
-    return [_gap(found_in(row, handlers), row["next_sequence"], row["parked"]) for row in rows]
+    told = ("first_sequence", "next_sequence", "parked", "is_known", *_SENT)
+    wanted = select(ordering_waiting, *(found.c[name] for name in told)).join(found, first)
+    rows = connection.execute(wanted.order_by(*_soonest(found.c), found.c.oldest)).mappings()
+    return [_gap(connection, row, found_in(row, handlers)) for row in rows.all()]
+
+
+def sending(connection: Connection, gap: Gap, sent: int, until: datetime) -> bool:
+    """Note how often what is missing was sent, unless somebody else did since *gap* was told."""
+    place = _lanes.sent_place == gap.missing
+    if gap.sent_until is None:
+        seen = or_(_lanes.sent_place.is_(None), ~place)
+    else:
+        seen = and_(place, _lanes.sent_times == gap.sent, _lanes.sent_until == gap.sent_until)
+    here = [*at(ordering_lanes, gap.lane), _lanes.next_sequence == gap.missing, seen]
+    said = {"sent_place": gap.missing, "sent_times": sent, "sent_until": until}
+    return connection.execute(update(ordering_lanes).where(*here).values(said)).rowcount > 0
 
 
 def places(
@@ -123,26 +138,39 @@ def _gaps(handlers: Sequence[str], before: datetime, limit: int) -> Any:
     oldest = func.min(_waiting.since)
     asked: Select[Any] = (
         select(
-            *(_lanes[name] for name in (*_KEY, "first_sequence", "next_sequence")),
+            *(_lanes[name] for name in _LANE),
             func.min(_waiting.sequence).label("first"),
             func.count().label("parked"),
             oldest.label("oldest"),
+            func.count(there.c.sequence).label("is_known"),
         )
         .select_from(ordering_lanes)
         .outerjoin(there, at_place)
         .join(ordering_waiting, and_(IN_LANE, EARLY, _waiting.sequence > _lanes.next_sequence))
         .where(_lanes.handler.in_(handlers), _lanes.waiting > 0, stands)
         .where(or_(there.c.sequence.is_(None), late))
-        .group_by(*(_lanes[name] for name in (*_KEY, "first_sequence", "next_sequence")))
+        .group_by(*(_lanes[name] for name in _LANE))
         .having(oldest < before)
-        .order_by(oldest)
+        .order_by(*_soonest(_lanes), oldest)
         .limit(limit)
     )
     return asked.subquery("found")
 
 
-def _gap(first: Waiting, missing: int, waiting: int) -> Gap:
-    return Gap(first.lane, missing, first, waiting)
+def _soonest(lanes: Any) -> list[Any]:
+    """Return the order in which lanes may be sent again what they miss, at once first."""
+    is_of_now = lanes.sent_place == lanes.next_sequence
+    return [case((is_of_now, 1), else_=0), case((is_of_now, lanes.sent_until), else_=None)]
+
+
+def _gap(connection: Connection, row: RowMapping, first: Waiting) -> Gap:
+    missing = row["next_sequence"]
+    gap = Gap(first.lane, missing, first, row["parked"])
+    if row["is_known"]:  # seldom
+        gap = gap._replace(overdue=waits_at(connection, first.lane, missing))
+    if row["sent_place"] != missing:
+        return gap
+    return gap._replace(sent=row["sent_times"], sent_until=row["sent_until"])
 
 
 def _letter() -> Any:

@@ -43,7 +43,9 @@ def reset(connection: Connection, handler: str) -> int:
     empty = delete(ordering_lanes).where(mine, _lanes.waiting == 0)
     anew = update(ordering_lanes).where(mine)
     gone = connection.execute(empty).rowcount
-    begun = connection.execute(anew.values(next_sequence=_lanes.first_sequence, moved_at=None))
+    begun = connection.execute(
+        anew.values(next_sequence=_lanes.first_sequence, moved_at=None, sent_place=None)
+    )
     connection.execute(empty)
     early = update(ordering_waiting).where(_waiting.handler == name_key(handler), EARLY)
     here = [IN_LANE, _lanes.moved_at.is_(None)]

@@ -36,6 +36,11 @@ ordering_lanes = Table(
     Column("waiting", Integer, nullable=False),
     # NULL: nobody moved it, there only waits something.
     Column("moved_at", UtcTime),
+    # The place whose event was sent again, how often, and until when it is not; of the past, if
+    # the lane is elsewhere.
+    Column("sent_place", Integer),
+    Column("sent_times", Integer),
+    Column("sent_until", UtcTime),
 )
 # A move where nothing waits changes no column of an index: PostgreSQL then writes to none.
 Index(

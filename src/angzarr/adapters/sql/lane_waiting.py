@@ -59,7 +59,7 @@ def park(connection: Connection, moving: LaneMoving, early: Waiting, most: int) 
         if parked >= most:
             return Full(parked)
     _put(connection, _waiting_as_long(early, there), there, place)
-    return Parked(waits_at(connection, lane, place.next_sequence))
+    return Parked()
 
 
 def note(connection: Connection, moving: LaneMoving, waiting: Waiting, *, claimed: bool) -> None:

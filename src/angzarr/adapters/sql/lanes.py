@@ -34,11 +34,9 @@ from angzarr.clock import Clock, SystemClock
 from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import (
     Elsewhere,
-    Entered,
     Gap,
     Known,
     Lane,
-    Lanes,
     Moved,
     ParkAnswer,
     Place,
@@ -48,6 +46,7 @@ from angzarr.ordering.lane import (
     Waiting,
     Why,
 )
+from angzarr.ordering.lanes import Entered, Lanes
 from angzarr.ordering.looked import Looked
 
 _Answer = TypeVar("_Answer")
@@ -86,7 +85,7 @@ class SqlLanes(Lanes):
         self._prepare()
         if self._moving.alone(step):
             return Moved(None)
-        moved = self._write(lambda connection: self._moving.move(connection, step))
+        moved = self._write(lambda connection: self._moving.slowly(connection, step))
         if moved != Elsewhere(step.sequence + 1):
             return moved
         # An earlier call moved it, and its caller may not know what was parked there.
@@ -150,6 +149,10 @@ class SqlLanes(Lanes):
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
         """Return lanes whose next event nobody knows of."""
         return self._ask(lambda c: lane_queries.gaps(c, by_key(handlers), before, limit))
+
+    def sending(self, gap: Gap, sent: int, until: datetime, /) -> bool:
+        """Note how often what is missing was sent, and until when it is not once more."""
+        return self._write(lambda c: lane_queries.sending(c, gap, sent, until))
 
     def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
         """Tell whether *keeper* is on duty; the database's clock counts."""

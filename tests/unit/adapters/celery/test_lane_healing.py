@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -16,7 +17,9 @@ from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.memory.event_store import MemoryEventStore
 from angzarr.aggregates.book import Address
 from angzarr.delivery.delivery import read
+from angzarr.delivery.schedule_row import row_of
 from angzarr.errors import BrokerUnavailable
+from angzarr.events import headers as names
 from angzarr.events.event import Event, task_id_for
 from angzarr.ordering.lane import Gap, Lane, Waiting, Why
 
@@ -60,11 +63,10 @@ class World:
             raise BrokerUnavailable("the broker is away")
         self.published.append(message)
 
-    def heal(self, missing):
+    def heal(self, missing, most=99, *, above_all=False):
         store = MemoryEventStore(self.books)
-        return LaneHealing(store, self, lambda handler: f"queue of {handler}", self.clock).heal(
-            missing
-        )
+        healing = LaneHealing(store, self, lambda handler: f"queue of {handler}", self.clock)
+        return healing.heal(missing, most, above_all=above_all)
 
     def sent(self):
         return [
@@ -82,15 +84,16 @@ def test_what_is_missing_before_the_first_that_waits_is_sent_in_order(world):
     assert world.sent() == [("r2", 2), ("r2", 3), ("r2", 4)]
 
 
-def test_it_is_the_message_that_a_publisher_would_send(world):
-    world.heal(gap(world.address, 2, 3))
+@pytest.mark.parametrize("above_all", [False, True], ids=["as it was", "above all"])
+def test_it_is_the_message_that_a_publisher_would_send(world, above_all):
+    world.heal(gap(world.address, 2, 3), above_all=above_all)
     (message,) = world.published
     found = read(message, args=json.loads(message.body)[0], kwargs={}, token="t", owner="w")
     kept = MemoryEventStore(world.books).scan(["order"], None, 99)
     (event,) = (one for one in kept if (one.root, one.edition, one.sequence) == ("r2", None, 2))
     assert found.event == event
-    minutes = int(world.clock.now().timestamp()) // 60
-    assert (found.handler, found.position, found.attempt) == (HANDLER, (0, minutes), 1)
+    hop = int(world.clock.now().timestamp()) // 60 if above_all else 0
+    assert (found.handler, found.position, found.attempt) == (HANDLER, (0, hop), 1)
     assert message.headers["id"] == task_id_for(event.id, HANDLER), "it runs once"
     assert message.queue == message.routing_key == f"queue of {HANDLER}"
 
@@ -126,8 +129,34 @@ def test_a_wide_gap_is_mended_part_by_part(world, monkeypatch):
     assert [n for _, n in world.sent()] == list(range(6))
 
 
+def test_no_more_is_sent_than_may_be(world):
+    assert world.heal(gap(world.address, 0, 7), 2) == 2
+    assert world.sent() == [("r2", 0), ("r2", 1)]
+
+
+@pytest.mark.parametrize("above_all", [False, True], ids=["as it was", "above all"])
+def test_an_overdue_copy_is_sent_as_it_is(world, above_all):
+    world.heal(gap(world.address, 2, 3))
+    copy = dataclasses.replace(
+        world.published.pop(), headers={"id": "x", "task": HANDLER, names.HOP: 7, names.ATTEMPT: 4}
+    )
+    missing = gap(world.address, 2, 5)
+    overdue = dataclasses.replace(
+        missing.first_waiting, sequence=2, why=Why.RETRYING, text=row_of(copy).text, due_at=AT
+    )
+    assert world.heal(missing._replace(overdue=overdue), above_all=above_all) == 1
+    assert world.published == [copy]
+
+
+def test_an_overdue_event_without_its_copy_is_looked_up(world):
+    missing = gap(world.address, 2, 3)
+    overdue = dataclasses.replace(missing.first_waiting, why=Why.RETRYING, text=None, due_at=AT)
+    assert world.heal(missing._replace(overdue=overdue)) == 1
+    assert world.sent() == [("r2", 2)]
+
+
 def test_without_books_nothing_is_sent(world):
-    assert LaneHealing(None, world, str, world.clock).heal(gap(world.address, 0, 3)) == 0
+    assert LaneHealing(None, world, str, world.clock).heal(gap(world.address, 0, 3), 9) == 0
 
 
 def test_a_broker_that_goes_away_is_told(world):

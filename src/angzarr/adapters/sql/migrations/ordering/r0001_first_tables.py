@@ -25,6 +25,8 @@ def upgrade() -> None:
         *map(_key, ("handler", *_ADDRESS)),
         *map(_number, ("first_sequence", "next_sequence", "waiting")),
         _time("moved_at"),
+        *(sa.Column(name, sa.Integer) for name in ("sent_place", "sent_times")),
+        _time("sent_until"),
     )
     _index("ix_ordering_lanes_waiting", "ordering_lanes", ["handler"], "waiting > 0")
     op.create_table(
