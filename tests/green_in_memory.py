@@ -43,9 +43,12 @@ class MemoryGreen(Green):
         #: What the live lanes have while nobody writes.
         self.live: list[Behind] = []
 
-    def begin(self) -> Progress:
+    def begin(self, *, verifies: bool = False) -> Progress:
         resumed, self.resumed = self.resumed, True
-        return Progress(START, resumed, self.cursor, self.events, tuple(self.failures.values()))
+        if not resumed:
+            self.verifies, self.spoiled = verifies, False
+        found = Progress(START, resumed, self.cursor, self.events, tuple(self.failures.values()))
+        return found._replace(verifies=self.verifies, spoiled=self.spoiled)
 
     def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
         pass
@@ -69,6 +72,9 @@ class MemoryGreen(Green):
         self.events += len(fresh)
         self.batches.append(len(events))
         return Applied(len(fresh))
+
+    def spoil(self) -> None:
+        self.spoiled = True
 
     def pass_by(self, event: Event, cursor: Head | None, failure: Failure | None, /) -> None:
         self.cursor = cursor or self.cursor
@@ -99,7 +105,10 @@ class MemoryGreen(Green):
         return Compared({}, self.events)
 
     def abandon(self) -> Abandoned | None:
-        return Abandoned(whole=True) if self.resumed else None
+        resumed, self.resumed = self.resumed, False
+        self.held, self.following, self.cursor, self.events = {}, {}, None, 0
+        self.failures.clear()
+        return Abandoned(whole=True) if resumed else None
 
     def close(self) -> None:
         pass

@@ -22,8 +22,9 @@ from angzarr.adapters.sql.lane_tables import ordering_waiting
 from angzarr.aggregates.book import Address
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.ordering.lane import Lane, Moved, Place, Step, Waiting, Why
-from angzarr.projections.green import Abandoned, Busy
+from angzarr.projections.green import Abandoned, Applied, Busy
 from angzarr.projections.rebuild import Rebuild, Stopped
+from angzarr.projections.rebuild_reading import head_after
 from hand_clock import HandClock
 from polling import wait_until
 
@@ -428,6 +429,100 @@ def test_what_other_code_made_for_a_comparison_is_not_switched_over(world, monke
     assert not world.verify().differing
     world.rebuild()
     assert world.digest() == right
+
+
+def doubled(self, data):
+    """What `Balances.booked` does, once more than it should."""
+    self.run("UPDATE accounts SET balance = balance + :n", n=data * 2)
+
+
+@pytest.mark.parametrize("ends", ["it lags", "it is stopped", "it is killed"])
+def test_nothing_of_a_comparison_becomes_the_live_read_model(world, monkeypatch, ends):
+    """Whoever compares has the code of then; it is mended before the rebuild."""
+    world.handle(world.fill(6, 4))
+    right = world.digest()
+    right_code = Balances.booked
+    monkeypatch.setattr(Balances, "booked", doubled)
+    if ends == "it lags":
+        world.append("late", ("Opened", None))
+        clock = HandClock()
+        with world.green() as green, pytest.raises(RebuildError, match="1 events behind"):
+            Rebuild(plan=world.plan, store=world.store, green=green, clock=clock).verify()
+    elif ends == "it is stopped":
+        told = []
+        stopped = world.verify(batch=3, stop=lambda: len(told) > 1, tell=told.append)
+        assert not stopped.kept
+    else:
+        with world.green() as green:
+            green.begin(verifies=True)
+            events = world.store.scan(world.plan.domains, None, 9)
+            assert isinstance(green.apply(events, head_after(events[-1])), Applied)
+    monkeypatch.setattr(Balances, "booked", right_code)
+    begun = []
+    world.rebuild(begun=begun.append)
+    assert (begun[0].resumed, begun[0].events) == (False, 0)
+    if ends != "it lags":
+        assert world.digest() == right
+
+
+def test_a_rebuild_that_was_stopped_is_not_lost_by_a_comparison(world):
+    world.handle(world.fill(6, 4))
+    told = []
+    world.rebuild(batch=3, stop=lambda: len(told) > 1, tell=told.append)
+    with pytest.raises(RebuildError, match="was begun and has not ended: go on with it"):
+        world.verify()
+    begun = []
+    world.rebuild(begun=begun.append)
+    assert begun[0].resumed
+    assert begun[0].events > 0
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_method_that_ends_its_transaction_doubles_nothing(world, monkeypatch, in_place, end):
+    world.handle(world.fill(4, 4))
+    right, right_code = world.digest(), Balances.booked
+
+    def ending(self, data):
+        right_code(self, data)
+        getattr(self.connection, end)()
+
+    monkeypatch.setattr(Balances, "booked", ending)
+    for _ in range(2):
+        with pytest.raises(RebuildError, match="ended the transaction that it was given"):
+            world.rebuild(in_place=in_place)
+    monkeypatch.setattr(Balances, "booked", right_code)
+    world.rebuild(in_place=in_place)
+    assert world.digest() == right
+
+
+def test_events_that_no_book_has_are_found_before_anything_is_rebuilt(world):
+    world.handle(world.fill(4, 4))
+    world.lanes.skip_to(Lane(world.handler, Address("account", "bookless")), 3)
+    told = []
+    with pytest.raises(RebuildError, match="3 events that are in no event book"):
+        world.rebuild(tell=told.append)
+    assert [standing.done for standing in told] == [0]
+
+
+def test_verify_tells_what_the_rebuilt_one_lacks(world, monkeypatch):
+    events = world.fill(4, 4)
+    world.handle(events)
+    right_code = Balances.booked
+
+    def failing(self, data):
+        if self.event.root == events[0].root:
+            raise ValueError("no")
+        right_code(self, data)
+
+    monkeypatch.setattr(Balances, "booked", failing)
+    compared = world.verify(keep_going=True)
+    assert [one.address.root for one in compared.failures] == [events[0].root]
+    assert compared.differing
+    monkeypatch.setattr(Balances, "booked", right_code)
+    world.lanes.skip_to(Lane(world.handler, Address("account", "bookless")), 3)
+    compared = world.verify()
+    assert (compared.unknown, compared.failures) == (3, ())
 
 
 def test_verify_compares_while_live_events_arrive(world):

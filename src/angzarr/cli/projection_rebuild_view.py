@@ -63,10 +63,12 @@ def print_begun(progress: SoFar) -> None:
 def print_ending(ending: Ending, name: str) -> None:
     """Say how a rebuild ended."""
     if isinstance(ending, Stopped):
-        click.echo(
-            f"stopped after {ending.events:,} events, all of which are kept; run it again to go on,"
-            " or with --abandon to remove them"
+        kept = (
+            ", all of which are kept; run it again to go on, or with --abandon to remove them"
+            if ending.kept
+            else "; nothing was compared, and nothing of it is kept"
         )
+        click.echo(f"stopped after {ending.events:,} events{kept}")
     elif isinstance(ending, Compared):
         _print_compared(ending, name)
     else:
@@ -77,7 +79,7 @@ def print_ending(ending: Ending, name: str) -> None:
 def is_good(ending: Ending) -> bool:
     """Tell whether nothing is left to do."""
     if isinstance(ending, Compared):
-        return not ending.differing
+        return not (ending.differing or ending.failures or ending.unknown)
     return not isinstance(ending, Stopped) and not ending.failures
 
 
@@ -90,18 +92,35 @@ def ending_json(ending: Ending) -> dict[str, Any]:
             table: {"live": live, "rebuilt": rebuilt}
             for table, (live, rebuilt) in ending.differing.items()
         }
-        return {"equal": not differing, "rows": ending.rows, "differing": differing}
-    failures = [{**one._asdict(), "address": one.address._asdict()} for one in ending.failures]
+        return {
+            "equal": not differing,
+            "rows": ending.rows,
+            "differing": differing,
+            "failures": _failures_json(ending.failures),
+            "events_in_no_book": ending.unknown,
+        }
+    failures = _failures_json(ending.failures)
     return {"stopped": False, "events": ending.events, "failures": failures}
 
 
+def _failures_json(failures: tuple[Failure, ...]) -> list[dict[str, Any]]:
+    return [{**one._asdict(), "address": one.address._asdict()} for one in failures]
+
+
 def _print_compared(compared: Compared, name: str) -> None:
-    if not compared.differing:
-        click.echo(f"{name} is what the event books say: {compared.rows:,} rows are equal")
-        return
     for table, (live, rebuilt) in compared.differing.items():
         click.echo(f"{table} differs: {live:,} rows live, {rebuilt:,} rebuilt")
-    click.echo("run it again without --verify to put the rebuilt one in its place")
+    _print_failures(compared.failures)
+    if compared.unknown:
+        click.echo(
+            f"the live one has effects of {compared.unknown:,} events that are in no event book"
+        )
+    if compared.failures or compared.unknown:
+        click.echo("the rebuilt one is incomplete, so a difference says nothing against the live")
+    elif compared.differing:
+        click.echo("run it again without --verify to put the rebuilt one in its place")
+    else:
+        click.echo(f"{name} is what the event books say: {compared.rows:,} rows are equal")
 
 
 def _print_failures(failures: tuple[Failure, ...]) -> None:

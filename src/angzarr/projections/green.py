@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import Head
+from angzarr.errors import RebuildError
 from angzarr.events.event import Event
 
 
@@ -52,6 +53,10 @@ class Progress(NamedTuple):
     #: Events that are in it.
     events: int
     failures: tuple[Failure, ...] = ()
+    #: Whether it was begun for a comparison, of what the code was then.
+    verifies: bool = False
+    #: Whether its effects may be there twice: see `Green.spoil`.
+    spoiled: bool = False
 
 
 class Applied(NamedTuple):
@@ -109,18 +114,28 @@ class Compared(NamedTuple):
     #: The tables that differ, with how many rows they have: live, and rebuilt.
     differing: Mapping[str, tuple[int, int]]
     rows: int
+    #: Aggregates that the rebuilt one lacks from an event on, and events of the live one that are
+    #: in no book: both make a difference that says nothing against the live one.
+    failures: tuple[Failure, ...] = ()
+    unknown: int = 0
 
 
 #: Brings aggregates up by `apply`, in the transaction that asks for it.
 Fill: TypeAlias = Callable[[Sequence[Behind]], None]
 
 
+class TransactionEnded(RebuildError):
+    """A projection committed or rolled back the transaction that it was given."""
+
+
 class Green(Protocol):
     """A space for one plan, used by one thread. All verbs raise StoreUnavailable."""
 
     @abstractmethod
-    def begin(self) -> Progress:
+    def begin(self, *, verifies: bool = False) -> Progress:
         """Make the space, or take it up where an earlier run left it.
+
+        *verifies*: one that is made is for a comparison.
 
         Raises RebuildError if somebody else has it in hand, if it was begun for another plan, or
         if its plan cannot be carried out there.
@@ -128,7 +143,7 @@ class Green(Protocol):
 
     @abstractmethod
     def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
-        """In place, empty the live read model unless that was done; else do nothing.
+        """See that no effect is lost; in place, empty the live read model unless that was done.
 
         *books* are all there are. Raises RebuildError, with all as it was, where the live lanes
         are past events that no book has; with *force* their effects are given up.
@@ -139,7 +154,12 @@ class Green(Protocol):
         """Handle *events* in order and note where the scan is, all or nothing; safe to repeat.
 
         Those that are in the space already are left out. With None the scan is where it was.
+        Raises TransactionEnded where the projection ended the transaction: then `spoil` it.
         """
+
+    @abstractmethod
+    def spoil(self) -> None:
+        """Note that effects may be in the space without their places; none is open now."""
 
     @abstractmethod
     def pass_by(self, event: Event, cursor: Head | None, failure: Failure | None, /) -> None:
@@ -171,7 +191,7 @@ class Green(Protocol):
 
     @abstractmethod
     def abandon(self) -> Abandoned | None:
-        """Remove the space, begun or not; None: there was none."""
+        """Remove the space, begun or not; None: there was none. It may be begun again."""
 
     @abstractmethod
     def close(self) -> None:

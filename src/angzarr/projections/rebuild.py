@@ -7,14 +7,14 @@ being handled on the live tables; a run that ends early is gone on with by the n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple, TypeAlias
 
 from angzarr.aggregates.event_store import EventStore
 from angzarr.clock import Clock
-from angzarr.errors import RebuildError
+from angzarr.errors import RebuildError, StoreUnavailable
 from angzarr.projections.green import (
     Ahead,
     Behind,
@@ -24,6 +24,7 @@ from angzarr.projections.green import (
     Plan,
     Progress,
     SwitchedOver,
+    TransactionEnded,
 )
 from angzarr.projections.rebuild_pace import Pace
 from angzarr.projections.rebuild_putting import Putting
@@ -54,9 +55,10 @@ class Standing(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """Somebody asked it to stop; what is done is kept."""
+    """Somebody asked it to stop; what is done is `kept`, but for a comparison's."""
 
     events: int
+    kept: bool = True
 
 
 Ending: TypeAlias = SwitchedOver | Compared | Stopped
@@ -94,32 +96,47 @@ class Rebuild:
     def run(self) -> SwitchedOver | Stopped:
         """Rebuild and switch over; raises RebuildError, StoreUnavailable with all kept so far."""
         try:
-            self._make()
+            self._make(self._begun(verifies=False), force=self.force)
             return self._switch_over()
         except _Stop:
             return Stopped(self._putting.events)
+        except TransactionEnded:
+            self.green.spoil()
+            raise
 
     def verify(self) -> Compared | Stopped:
         """Rebuild and compare with the live read model, which stays; raises as `run` does.
 
-        The space goes: a later run may have other code, and must not compare or keep these rows.
+        The space goes, however that ends: a later run may have other code, and must not compare or
+        keep these rows. Raises RebuildError, too, where a rebuild waits to be gone on with.
         """
+        progress = self._begun(verifies=True)
         try:
-            self._make()
-            compared = self._compare()
+            self._make(progress, force=True)  # no effect is given up by it
+            return self._compare()
         except _Stop:
-            return Stopped(self._putting.events)
-        self.green.abandon()
-        return compared
+            return Stopped(self._putting.events, kept=False)
+        finally:
+            with suppress(StoreUnavailable):  # else the next run removes it
+                self.green.abandon()
 
-    def _make(self) -> None:
-        progress = self.green.begin()
+    def _begun(self, *, verifies: bool) -> Progress:
+        """Begin, anew if what is there is for a comparison or spoiled."""
+        progress = self.green.begin(verifies=verifies)
+        if progress.resumed and (progress.verifies or progress.spoiled):
+            self.green.abandon()
+            return self.green.begin(verifies=verifies)
+        if progress.resumed and verifies:
+            raise RebuildError(_in_the_way(self.plan))
+        return progress
+
+    def _make(self, progress: Progress, *, force: bool) -> None:
         self._putting.events = progress.events
         self._putting.stuck = {failure.address: failure for failure in progress.failures}
         self.begun(progress)
         self._total = events_in(self.store, self.plan)
         self._tell()
-        self.green.clear(heads(self.store, self.plan), force=self.force)
+        self.green.clear(heads(self.store, self.plan), force=force)
         self._scan(progress)
         if progress.failures:
             self._putting.forgive()
@@ -204,6 +221,13 @@ class Rebuild:
     def _tell(self) -> None:
         done = self._putting.events
         self.tell(Standing(done, max(self._total, done), len(self._putting.stuck)))
+
+
+def _in_the_way(plan: Plan) -> str:
+    return (
+        f"a rebuild of {plan.projection} was begun and has not ended: go on with it (without"
+        " --verify), or remove what it has made (--abandon), before you compare"
+    )
 
 
 def _locked_out(why: str) -> str:

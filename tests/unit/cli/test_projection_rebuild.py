@@ -165,6 +165,20 @@ def test_verify_tells_whether_it_is_what_the_books_say(app, run):
     assert sales(app) == (4, 20)
 
 
+def test_verify_does_not_advise_to_put_an_incomplete_one_in_its_place(app, run, monkeypatch):
+    run("sales", "--yes")
+    monkeypatch.setattr(Sales, "bad", True)
+    done = run("sales", "--verify", "--keep-going")
+    assert done.exit_code == 1
+    assert "sales differs: 4 rows live, 2 rebuilt" in done.stdout
+    assert "2 aggregates stay at an event that failed" in done.stderr
+    assert "the rebuilt one is incomplete" in done.stdout
+    assert "without --verify" not in done.stdout
+    told = json.loads(run("sales", "--verify", "--keep-going", "--json").stdout)
+    assert ([one["address"]["root"] for one in told["failures"]]) == ["o-1", "o-2"]
+    assert (told["equal"], told["events_in_no_book"]) == (False, 0)
+
+
 def test_verify_changes_nothing_and_so_goes_with_nothing_that_does(run):
     assert "--verify goes with neither" in run("sales", "--verify", "--in-place").stderr
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, Transaction
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql import green_copying, green_lanes, green_progress, green_saying
@@ -18,6 +18,8 @@ from angzarr.adapters.sql.green_sqlite import SqliteSpace
 from angzarr.adapters.sql.green_tables import angzarr_rebuild_places
 from angzarr.adapters.sql.green_trouble import is_busy, is_trouble
 from angzarr.adapters.sql.lane_gate import shut
+from angzarr.adapters.sql.lane_rows import name_key
+from angzarr.adapters.sql.lane_tables import ordering_lanes
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import Head
 from angzarr.clock import Clock
@@ -36,6 +38,7 @@ from angzarr.projections.green import (
     Plan,
     Progress,
     SwitchedOver,
+    TransactionEnded,
 )
 from angzarr.projections.rebuild_reading import head_after, head_of
 
@@ -68,10 +71,11 @@ class SqlGreen(Green):
         kind = PostgresqlSpace if engine.dialect.name == "postgresql" else SqliteSpace
         self.space: Space = kind(engine, plan, in_place=self.live)
         self._layouts: Sequence[Layout] = ()
+        self._begun: Transaction
         self._watched = bool(plan.tables)
         self._entered = False
 
-    def begin(self) -> Progress:
+    def begin(self, *, verifies: bool = False) -> Progress:
         """Make the space, or take it up."""
         space, plan = self.space, self.plan
         with self._told():
@@ -84,7 +88,8 @@ class SqlGreen(Green):
                 resumed = space.exists()
                 if not resumed:
                     space.make()
-                    green_progress.start(space.connection, fingerprint, self.clock.now())
+                    now = self.clock.now()
+                    green_progress.start(space.connection, fingerprint, now, verifies=verifies)
             space.aim()
             with space.connection.begin():
                 found, progress = green_progress.progress_of(space.connection, resumed=resumed)
@@ -93,7 +98,10 @@ class SqlGreen(Green):
         return progress
 
     def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
-        """Do nothing: the space begins empty."""
+        """See that books have what the live lanes are past: the space begins empty."""
+        if not force:
+            with self._transaction():
+                self.check_known(books)
 
     def apply(self, events: Sequence[Event], cursor: Head | None, /) -> Applied | Broken:
         """Handle *events*, but those before their places."""
@@ -109,6 +117,11 @@ class SqlGreen(Green):
         except _Undone as undone:
             self._check_stray(self.space.denied())
             return undone.broken
+
+    def spoil(self) -> None:
+        """Note that it must not be gone on with."""
+        with self._transaction() as connection:
+            green_progress.spoil(connection)
 
     def pass_by(self, event: Event, cursor: Head | None, failure: Failure | None, /) -> None:
         """Note where the scan is, and what became of *event*."""
@@ -161,7 +174,12 @@ class SqlGreen(Green):
             fill(green_lanes.lanes_ahead(connection, self.plan))
             if pending := green_lanes.events_ahead(connection, self.plan):
                 return Ahead(pending, green_lanes.blocked(connection, self.plan))
-            return green_copying.compare_tables(self.space, self._layouts)
+            compared = green_copying.compare_tables(self.space, self._layouts)
+            unknown = green_lanes.lanes_ahead(connection, self.plan)
+            return compared._replace(
+                failures=tuple(green_progress.failures(connection)),
+                unknown=sum(one.until - one.place for one in unknown),
+            )
 
         return self.alone(step)
 
@@ -173,6 +191,8 @@ class SqlGreen(Green):
             with self.space.connection.begin() as begun:
                 answer = self._abandon(begun.connection) if self.space.exists() else None
             self.space.removed()
+        self.close()
+        self._entered = False
         return answer
 
     def close(self) -> None:
@@ -187,6 +207,21 @@ class SqlGreen(Green):
     def where(self, addresses: Iterable[Address]) -> dict[Address, int]:
         """Return the next sequences of *addresses*, those that have one."""
         return places(self.space.connection, addresses, angzarr_rebuild_places)
+
+    def live_places(self, addresses: Iterable[Address]) -> dict[Address, int]:
+        """Return where the live lanes are."""
+        mine = ordering_lanes.c.handler == name_key(self.plan.handler)
+        return places(self.space.connection, addresses, ordering_lanes, mine)
+
+    def check_known(self, books: Iterable[Sequence[Head]]) -> None:
+        """Raise RebuildError where live lanes are past events that no book has."""
+        first = self.plan.first
+        unknown = green_lanes.events_passed(self.space.connection, self.plan)
+        for page in books:
+            known = self.live_places([head.address for head in page])
+            unknown -= sum(max(min(known.get(one, first), end) - first, 0) for one, end in page)
+        if unknown > 0:
+            raise RebuildError(green_saying.unknown(self.plan, unknown))
 
     def stay(self, failure: Failure) -> None:
         """Write that an aggregate is at its failure, also where nothing of it came before."""
@@ -214,6 +249,9 @@ class SqlGreen(Green):
                 if is_trouble(error):
                     raise
                 raise _Undone(Broken(index, error)) from error
+            finally:
+                if not (self._begun.is_active or connection.invalidated):
+                    raise TransactionEnded(green_saying.ended(self.plan, event))
             known[address] = sequence + 1
             yield event
 
@@ -259,7 +297,8 @@ class SqlGreen(Green):
         """Begin a transaction, or a part of the one of `alone`."""
         connection = self.space.connection
         amid = connection.in_transaction()
-        with self._told(), connection.begin_nested() if amid else connection.begin():
+        begin = connection.begin_nested if amid else connection.begin
+        with self._told(), begin() as self._begun:
             if not amid:
                 self.enter_batch()
             yield connection

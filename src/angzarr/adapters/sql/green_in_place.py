@@ -12,13 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from angzarr.adapters.sql import green_lanes, green_progress, green_saying
+from angzarr.adapters.sql import green_lanes, green_progress
 from angzarr.adapters.sql.green import SqlGreen, Work
-from angzarr.adapters.sql.green_places import places
 from angzarr.adapters.sql.lane_gate import pause
 from angzarr.adapters.sql.lane_resetting import reset
-from angzarr.adapters.sql.lane_rows import name_key
-from angzarr.adapters.sql.lane_tables import ordering_lanes
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import Head
 from angzarr.clock import Clock
@@ -53,7 +50,7 @@ class InPlace(SqlGreen):
             if green_progress.emptied(connection):
                 return
             if not force:
-                self._check_known(books)
+                self.check_known(books)
             green_progress.note_emptied(connection, done=False)
         with self._transaction() as connection:
             self._empty(connection)
@@ -67,8 +64,7 @@ class InPlace(SqlGreen):
 
     def where(self, addresses: Iterable[Address]) -> dict[Address, int]:
         """Return where the live lanes are."""
-        mine = ordering_lanes.c.handler == name_key(self.plan.handler)
-        return places(self.space.connection, addresses, ordering_lanes, mine)
+        return self.live_places(addresses)
 
     def stay(self, failure: Failure) -> None:
         """Leave the live lane where it is: the event is next there, if nobody has passed it."""
@@ -95,16 +91,6 @@ class InPlace(SqlGreen):
         if isinstance(answer, SwitchedOver):
             self.space.removed()
         return answer
-
-    def _check_known(self, books: Iterable[Sequence[Head]]) -> None:
-        """Raise RebuildError where live lanes are past events that no book has."""
-        first = self.plan.first
-        unknown = green_lanes.events_passed(self.space.connection, self.plan)
-        for page in books:
-            known = self.where([head.address for head in page])
-            unknown -= sum(max(min(known.get(one, first), end) - first, 0) for one, end in page)
-        if unknown > 0:
-            raise RebuildError(green_saying.unknown(self.plan, unknown))
 
     def compare(self, fill: Fill, /) -> Compared:  # noqa: ARG002 - the port's
         """Refuse: there is one read model only."""

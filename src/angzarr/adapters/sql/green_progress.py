@@ -31,9 +31,10 @@ def fingerprint_of(plan: Plan, layouts: Sequence[Layout]) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
-def start(connection: Connection, fingerprint: str, now: datetime) -> None:
+def start(connection: Connection, fingerprint: str, now: datetime, *, verifies: bool) -> None:
     """Write the row of a space that was just made."""
     row = {"fingerprint": fingerprint, "started_at": now, "events": 0}
+    row |= {"verifies": verifies, "spoiled": False}
     connection.execute(insert(angzarr_rebuild), row)
 
 
@@ -42,7 +43,14 @@ def progress_of(connection: Connection, *, resumed: bool) -> tuple[str, Progress
     row = connection.execute(select(angzarr_rebuild)).mappings().one()
     cursor = None if row["domain"] is None else Head(address_in(row), row["next_sequence"])
     left = tuple(failures(connection))
-    return row["fingerprint"], Progress(row["started_at"], resumed, cursor, row["events"], left)
+    found = Progress(row["started_at"], resumed, cursor, row["events"], left)
+    said = {name: row[name] for name in ("verifies", "spoiled")}
+    return row["fingerprint"], found._replace(**said)
+
+
+def spoil(connection: Connection) -> None:
+    """Write that effects may be there without their places."""
+    connection.execute(update(angzarr_rebuild).values(spoiled=True))
 
 
 def emptied(connection: Connection) -> bool | None:

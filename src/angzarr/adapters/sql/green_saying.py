@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.exc import IntegrityError
 
+from angzarr.events.event import Event
 from angzarr.printable import printable
 from angzarr.projections.green import Plan
 
@@ -56,6 +57,15 @@ def unfit(plan: Plan, error: IntegrityError) -> str:
     return (
         f"the rebuilt read model of {plan.projection} breaks a rule of its live tables: {said};"
         " nothing was switched over"
+    )
+
+
+def ended(plan: Plan, event: Event) -> str:
+    """Say that the projection ended the transaction that it was given."""
+    return (
+        f"{plan.projection} ended the transaction that it was given for a {event.type}, so its"
+        " effects could be there twice: do not commit or roll back its connection; mend that, and"
+        " run the rebuild again, which begins anew then"
     )
 
 

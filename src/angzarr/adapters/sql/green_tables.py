@@ -31,6 +31,9 @@ angzarr_rebuild = Table(
     Column("next_sequence", Integer),
     # Whether the live read model is emptied, in a rebuild in place; NULL: nobody has begun to.
     Column("emptied", Boolean),
+    # Whether it is for a comparison, and whether effects may be there without their places.
+    Column("verifies", Boolean, nullable=False),
+    Column("spoiled", Boolean, nullable=False),
 )
 
 angzarr_rebuild_places = Table(
