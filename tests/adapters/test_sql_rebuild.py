@@ -12,11 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from sqlalchemy import Engine, event, make_url, text, update
+from sqlalchemy.exc import OperationalError
 from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
 from tests.contracts.waiting_events import AT, MINUTE, early_of, letter_of
 
 from angzarr.adapters.sql import lane_gate, lane_waiting
+from angzarr.adapters.sql.green import SqlGreen
 from angzarr.adapters.sql.lane_moving import LaneMoving
 from angzarr.adapters.sql.lane_tables import ordering_waiting
 from angzarr.aggregates.book import Address
@@ -409,11 +411,127 @@ def test_keys_that_sqlite_gives_are_not_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(Balances, "opened", opened)
     for root in "zab":
         world.handle(world.append(root, ("Opened", None)))
-    assert not world.verify().differing
+    compared = world.verify()
+    assert (compared.differing, compared.renumbered) == ({}, ("log.id",))
     with world.engine.begin() as connection:
         connection.execute(text("UPDATE log SET who = 'c' WHERE who = 'b'"))
     assert world.verify().differing == {"log": (3, 3)}
     world.close()
+
+
+def test_keys_that_a_projection_gives_are_compared(tmp_path, monkeypatch):
+    world = World(f"sqlite:///{tmp_path / 'given.db'}")
+    world.plan = replace(world.plan, tables=("log",))
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE log (id integer PRIMARY KEY, n int) WITHOUT ROWID")
+
+    def opened(self, data):
+        self.run("INSERT INTO log VALUES (:id, :n)", id=ord(self.event.root), n=data)
+
+    monkeypatch.setattr(Balances, "opened", opened)
+    for root in "ab":
+        world.handle(world.append(root, ("Opened", ord(root))))
+    compared = world.verify()
+    assert (compared.differing, compared.renumbered) == ({}, ())
+    with world.engine.begin() as connection:
+        connection.execute(text("UPDATE log SET n = 195 - n"))
+    assert world.verify().differing == {"log": (2, 2)}
+    world.close()
+
+
+def test_other_tables_of_sqlite_lose_no_row_that_they_refer_to(tmp_path, monkeypatch):
+    world = World(f"sqlite:///{tmp_path / 'between.db'}")
+    world.plan = replace(world.plan, tables=("orders",))
+    with world.engine.begin() as connection:
+        for made in (
+            "CREATE TABLE customers (id text PRIMARY KEY)",
+            "INSERT INTO customers VALUES ('c')",
+            "CREATE TABLE orders (id text PRIMARY KEY, customer text REFERENCES customers)",
+            "CREATE TABLE notes (about text REFERENCES orders)",
+        ):
+            connection.exec_driver_sql(made)
+
+    def opened(self, _data):
+        self.run("INSERT INTO orders VALUES (:id, 'c')", id=self.event.root)
+
+    monkeypatch.setattr(Balances, "opened", opened)
+    world.handle(world.append("a", ("Opened", None)))
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO notes VALUES ('a')")
+    world.rebuild()
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO orders VALUES ('by hand', 'c')")
+        connection.exec_driver_sql("INSERT INTO notes VALUES ('by hand')")
+    with pytest.raises(RebuildError, match="notes would refer to rows of orders that are not"):
+        world.rebuild()
+    assert world.rows("SELECT id FROM orders ORDER BY id") == [("a",), ("by hand",)]
+    world.close()
+
+
+def test_a_rebuild_that_cannot_begin_leaves_no_file(tmp_path):
+    world = World(f"sqlite:///{tmp_path / 'r.db'}")
+    world.make()
+    world.plan = replace(world.plan, tables=("accounts", "bookingz"))
+    with pytest.raises(RebuildError, match="'bookingz' in `tables`"):
+        world.rebuild()
+    assert [one.name for one in tmp_path.iterdir() if "rebuild" in one.name] == []
+    world.close()
+
+
+def test_a_partitioned_table_may_refer_to_another_one_of_its_read_model(postgresql, monkeypatch):
+    world = postgresql
+    world.plan = replace(world.plan, tables=("orders", "lines"))
+    with world.engine.begin() as connection:
+        for made in (
+            "CREATE TABLE orders (id text PRIMARY KEY)",
+            "CREATE TABLE lines (id text REFERENCES orders, n int) PARTITION BY RANGE (n)",
+            "CREATE TABLE lines_few PARTITION OF lines FOR VALUES FROM (0) TO (10)",
+        ):
+            connection.exec_driver_sql(made)
+
+    def opened(self, _data):
+        self.run("INSERT INTO orders VALUES (:id)", id=self.event.root)
+
+    monkeypatch.setattr(Balances, "opened", opened)
+    world.handle(world.append("a", ("Opened", None)))
+    world.rebuild()
+    assert world.rows("SELECT id FROM orders") == [("a",)]
+
+
+def test_whoever_shuts_the_gate_waits_for_no_lock_for_ever(postgresql):
+    limit = "SELECT current_setting('lock_timeout')"
+    with postgresql.engine.begin() as connection:
+        connection.exec_driver_sql("SET LOCAL lock_timeout TO 0")  # as `options` of an address may
+        lane_gate.shut(connection, "h")
+        assert connection.scalar(text(limit)) == "4500ms"
+    with postgresql.engine.begin() as connection:
+        connection.exec_driver_sql("SET LOCAL lock_timeout TO '2s'")
+        lane_gate.pause(connection, "h")
+        assert connection.scalar(text(limit)) == "2s"
+
+
+@pytest.mark.parametrize("verb", ["apply", "places", "forgive"])
+def test_a_rebuild_in_place_waits_for_live_runs_that_take_long(world, monkeypatch, caplog, verb):
+    world.handle(world.fill(4, 4))
+    right, fine, busy = world.digest(), getattr(SqlGreen, verb), [3]
+
+    def kept_waiting(self, *given):
+        if busy[0]:
+            busy[0] -= 1
+            try:
+                raise OperationalError("", None, psycopg.errors.LockNotAvailable("lock timeout"))
+            except OperationalError as cause:
+                raise StoreUnavailable("a lock") from cause
+        return fine(self, *given)
+
+    monkeypatch.setattr(SqlGreen, verb, kept_waiting)
+    with world.green(in_place=True) as green:
+        green.begin()
+        if verb == "forgive":
+            green.forgive()
+    world.rebuild(in_place=True)
+    assert (world.digest(), busy) == (right, [0])
+    assert "rebuild_waits: a run of balances takes long" in caplog.text
 
 
 def test_what_other_code_made_for_a_comparison_is_not_switched_over(world, monkeypatch):

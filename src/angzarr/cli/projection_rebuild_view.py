@@ -98,6 +98,7 @@ def ending_json(ending: Ending) -> dict[str, Any]:
             "differing": differing,
             "failures": _failures_json(ending.failures),
             "events_in_no_book": ending.unknown,
+            "renumbered": list(ending.renumbered),
         }
     failures = _failures_json(ending.failures)
     return {"stopped": False, "events": ending.events, "failures": failures}
@@ -121,6 +122,9 @@ def _print_compared(compared: Compared, name: str) -> None:
         click.echo("run it again without --verify to put the rebuilt one in its place")
     else:
         click.echo(f"{name} is what the event books say: {compared.rows:,} rows are equal")
+    if compared.renumbered:
+        listed = ", ".join(compared.renumbered)
+        click.echo(f"not compared, for the database numbers them: {listed}")
 
 
 def _print_failures(failures: tuple[Failure, ...]) -> None:

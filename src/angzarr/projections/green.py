@@ -118,6 +118,8 @@ class Compared(NamedTuple):
     #: in no book: both make a difference that says nothing against the live one.
     failures: tuple[Failure, ...] = ()
     unknown: int = 0
+    #: Columns that the database numbers and in which alone tables differ.
+    renumbered: tuple[str, ...] = ()
 
 
 #: Brings aggregates up by `apply`, in the transaction that asks for it.

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, Transaction
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql import green_copying, green_lanes, green_progress, green_saying
 from angzarr.adapters.sql.engine import told_as
+from angzarr.adapters.sql.green_handling import Undone, Work, handled
 from angzarr.adapters.sql.green_places import places, put_places
 from angzarr.adapters.sql.green_postgresql import PostgresqlSpace
 from angzarr.adapters.sql.green_space import Layout, Space
 from angzarr.adapters.sql.green_sqlite import SqliteSpace
 from angzarr.adapters.sql.green_tables import angzarr_rebuild_places
-from angzarr.adapters.sql.green_trouble import is_busy, is_trouble
+from angzarr.adapters.sql.green_trouble import is_busy
 from angzarr.adapters.sql.lane_gate import shut
-from angzarr.adapters.sql.lane_rows import name_key
-from angzarr.adapters.sql.lane_tables import ordering_lanes
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import Head
 from angzarr.clock import Clock
@@ -38,23 +37,10 @@ from angzarr.projections.green import (
     Plan,
     Progress,
     SwitchedOver,
-    TransactionEnded,
 )
 from angzarr.projections.rebuild_reading import head_after, head_of
 
-#: Handles an event by what it writes to a connection.
-Work: TypeAlias = Callable[[Event, Any], object]
-
-
 _Answer = TypeVar("_Answer")
-
-
-class _Undone(Exception):
-    """Rolls a batch back; says why."""
-
-    def __init__(self, broken: Broken) -> None:
-        super().__init__(broken)
-        self.broken = broken
 
 
 class SqlGreen(Green):
@@ -81,7 +67,7 @@ class SqlGreen(Green):
         with self._told():
             self._enter()
             space.exclusive(on=self.live)
-            with space.connection.begin():
+            with self._nothing_left(), space.connection.begin():
                 # Once aimed, the tables of the plan are the green ones.
                 self._layouts = self._layouts or space.layouts()
                 fingerprint = green_progress.fingerprint_of(plan, self._layouts)
@@ -109,12 +95,13 @@ class SqlGreen(Green):
         try:
             with self._transaction():
                 known = self.where(addresses)
-                applied = list(self._handled(events, known))
+                amid = (self.space.connection, self._begun)
+                applied = list(handled(events, known, self._work, self.plan, *amid))
                 moved = {head_of(event).address for event in applied}
                 self._check_stray(self.space.strays() if self._watched else "")
                 self.note(applied, {one: known[one] for one in moved}, cursor)
                 return Applied(len(applied))
-        except _Undone as undone:
+        except Undone as undone:
             self._check_stray(self.space.denied())
             return undone.broken
 
@@ -208,19 +195,10 @@ class SqlGreen(Green):
         """Return the next sequences of *addresses*, those that have one."""
         return places(self.space.connection, addresses, angzarr_rebuild_places)
 
-    def live_places(self, addresses: Iterable[Address]) -> dict[Address, int]:
-        """Return where the live lanes are."""
-        mine = ordering_lanes.c.handler == name_key(self.plan.handler)
-        return places(self.space.connection, addresses, ordering_lanes, mine)
-
     def check_known(self, books: Iterable[Sequence[Head]]) -> None:
         """Raise RebuildError where live lanes are past events that no book has."""
-        first = self.plan.first
-        unknown = green_lanes.events_passed(self.space.connection, self.plan)
-        for page in books:
-            known = self.live_places([head.address for head in page])
-            unknown -= sum(max(min(known.get(one, first), end) - first, 0) for one, end in page)
-        if unknown > 0:
+        unknown = green_lanes.events_in_no_book(self.space.connection, self.plan, books)
+        if unknown:
             raise RebuildError(green_saying.unknown(self.plan, unknown))
 
     def stay(self, failure: Failure) -> None:
@@ -236,25 +214,6 @@ class SqlGreen(Green):
 
     # -- transactions ------------------------------------------------------------------------
 
-    def _handled(self, events: Sequence[Event], known: dict[Address, int]) -> Iterator[Event]:
-        """Handle *events* and yield each; *known* is moved along. Raises _Undone."""
-        connection, first = self.space.connection, self.plan.first
-        for index, event in enumerate(events):
-            address, sequence = head_of(event)
-            if sequence < known.get(address, first):
-                continue
-            try:
-                self._work(event, connection)
-            except Exception as error:
-                if is_trouble(error):
-                    raise
-                raise _Undone(Broken(index, error)) from error
-            finally:
-                if not (self._begun.is_active or connection.invalidated):
-                    raise TransactionEnded(green_saying.ended(self.plan, event))
-            known[address] = sequence + 1
-            yield event
-
     def _abandon(self, connection: Connection) -> Abandoned:
         """Remove the space; in lanes that a rebuild in place has moved, settle what waits."""
         whole = green_progress.emptied(connection) is None
@@ -269,25 +228,44 @@ class SqlGreen(Green):
             self.space.enter()
             self._entered = True
 
+    @contextmanager
+    def _nothing_left(self) -> Iterator[None]:
+        """Where nothing can be begun, leave nothing behind that was not there before."""
+        try:
+            yield
+        except RebuildError:
+            with self.space.connection.begin():
+                there = self.space.exists()
+            if not there:
+                self.space.removed()
+                self.close()
+                self._entered = False
+            raise
+
     def _check_stray(self, table: str) -> None:
         if table:
             raise RebuildError(green_saying.stray(self.plan, table))
 
     def alone(self, step: Callable[[Connection], _Answer]) -> _Answer | Busy:
         """Run *step* in a transaction during which nobody else writes to the live tables."""
-        space = self.space
+        space, ends = self.space, False
         space.exclusive(on=True)
         try:
             with self._told(), space.connection.begin():
                 space.lock([one.name for one in self._layouts])
-                return step(space.connection)
+                answer = step(space.connection)
+                ends = True
         except IntegrityError as error:
             raise RebuildError(green_saying.unfit(self.plan, error)) from error
         except StoreUnavailable as away:
             if not is_busy(away.__cause__ or away):
+                if ends:
+                    raise StoreUnavailable(green_saying.unheard(self.plan, away)) from away
                 raise
             self._watched = False  # counts of what was undone may linger
             return Busy(str(away))
+        else:
+            return answer
         finally:
             space.exclusive(on=self.live)
             space.writable(on=not self.plan.tables)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from angzarr.adapters.sql.green_digest import digest
+from angzarr.adapters.sql.green_digest import Digest, digest
 from angzarr.adapters.sql.green_space import Layout, Space
 from angzarr.projections.green import Compared
 
@@ -26,13 +26,25 @@ def copy(space: Space, layouts: Sequence[Layout]) -> None:
 
 
 def compare_tables(space: Space, layouts: Sequence[Layout]) -> Compared:
-    """Compare the rows of the live tables with those of the green ones."""
-    differing, rows = {}, 0
+    """Compare the rows of the live tables with those of the green ones.
+
+    What the database numbers may be numbered otherwise in an equal read model.
+    """
+    differing, renumbered, rows = {}, [], 0
     for one in layouts:
-        columns = [space.quoted(name) for name in one.columns if name not in one.numbered]
-        live = digest(space.connection, space.live(one.name), columns)
-        green = digest(space.connection, space.green(one.name), columns)
+        live, green = _digests(space, one, one.columns)
         rows += green.rows
-        if live != green:
+        if live == green:
+            continue
+        rest = [name for name in one.columns if name not in one.numbered]
+        if one.numbered and len({*_digests(space, one, rest)}) == 1:
+            renumbered += [f"{one.name}.{name}" for name in sorted(one.numbered)]
+        else:
             differing[one.name] = (live.rows, green.rows)
-    return Compared(differing, rows)
+    return Compared(differing, rows, renumbered=tuple(renumbered))
+
+
+def _digests(space: Space, layout: Layout, names: Sequence[str]) -> tuple[Digest, Digest]:
+    columns = [space.quoted(name) for name in names]
+    live, green = (place(layout.name) for place in (space.live, space.green))
+    return digest(space.connection, live, columns), digest(space.connection, green, columns)

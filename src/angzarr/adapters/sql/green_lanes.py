@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from angzarr.adapters.sql.checkpoint_counting import COUNTED, added, counted_row
-from angzarr.adapters.sql.green_places import insert_of, place_rows
+from angzarr.adapters.sql.green_places import insert_of, place_rows, places
 from angzarr.adapters.sql.green_tables import (
     angzarr_rebuild_failures,
     angzarr_rebuild_places,
@@ -87,7 +87,24 @@ def blocked(connection: Connection, plan: Plan) -> tuple[Head, ...]:
     return tuple(Head(Address(*key), place) for *key, place in connection.execute(wanted))
 
 
-def events_passed(connection: Connection, plan: Plan) -> int:
+def live_places(
+    connection: Connection, plan: Plan, addresses: Iterable[Address]
+) -> dict[Address, int]:
+    """Return where the live lanes of *addresses* are."""
+    return places(connection, addresses, ordering_lanes, _lanes.handler == name_key(plan.handler))
+
+
+def events_in_no_book(connection: Connection, plan: Plan, books: Iterable[Sequence[Head]]) -> int:
+    """Count the events that the live lanes have behind them and that none of *books* has."""
+    unknown = _passed(connection, plan)
+    for page in books:
+        known = live_places(connection, plan, [head.address for head in page])
+        for address, end in page:
+            unknown -= max(min(known.get(address, plan.first), end) - plan.first, 0)
+    return max(unknown, 0)
+
+
+def _passed(connection: Connection, plan: Plan) -> int:
     """Count the events that the live lanes have behind them."""
     wanted = select(func.coalesce(func.sum(_lanes.next_sequence - plan.first), 0))
     return int(connection.scalar(wanted.where(*_of(plan), _lanes.next_sequence > plan.first)) or 0)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Engine, RowMapping, func, select, text
-from sqlalchemy.exc import OperationalError
 
 from angzarr.adapters.sql.engine import patient
 from angzarr.adapters.sql.green_saying import in_hand, in_the_way, no_table
@@ -25,6 +24,13 @@ _LONGEST: Final = 63
 
 #: How long writers are kept waiting for those that are amid a transaction.
 _LOCK_TIMEOUT: Final = "2s"
+
+#: When the server looks whether a silent machine is there, in seconds, and how often.
+_KEEPALIVES: Final = {
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
 
 _TABLE: Final = text(
     "SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname) AS name"
@@ -41,7 +47,8 @@ _COLUMNS: Final = text(
 _IN_THE_WAY: Final = text(
     "SELECT conname, conrelid::regclass::text AS source, confrelid::regclass::text AS target"
     " FROM pg_constraint WHERE contype = 'f' AND confrelid = ANY(:oids)"
-    " AND conrelid <> ALL(:oids) AND NOT (condeferrable AND confdeltype = 'a') LIMIT 1"
+    " AND conrelid <> ALL(:oids) AND NOT (condeferrable AND confdeltype = 'a')"
+    " AND conparentid = 0 LIMIT 1"
 )
 _FOREIGN_KEYS: Final = text(
     "SELECT conrelid, confrelid, pg_get_constraintdef(oid) AS definition FROM pg_constraint"
@@ -68,14 +75,14 @@ class PostgresqlSpace(Space):
         self.connection = self._held.enter_context(slow.connect())
         self._schema = schema_of(self.plan.projection)
         self.connection.execution_options(schema_translate_map={SPACE: self._schema})
-        try:
-            with self.connection.begin():
-                self.connection.execute(select(func.pg_advisory_lock(_lock_of(self.plan.handler))))
-                self._before = self.connection.scalar(select(func.current_setting("search_path")))
-        except OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) != "55P03":  # lock_not_available
-                raise
-            raise RebuildError(in_hand(self.plan)) from error
+        with self.connection.begin():
+            ours = select(func.pg_try_advisory_lock(_lock_of(self.plan.handler)))
+            if not self.connection.scalar(ours):
+                raise RebuildError(in_hand(self.plan))
+            self._before = self.connection.scalar(select(func.current_setting("search_path")))
+            # The locks of a rebuild whose machine is gone are to be let go soon.
+            for name, value in _KEEPALIVES.items():
+                self.connection.execute(select(func.set_config(name, value, False)))  # noqa: FBT003 - of SQL
 
     def exists(self) -> bool:
         """Tell whether the schema is there."""
@@ -135,11 +142,15 @@ class PostgresqlSpace(Space):
     def writable(self, *, on: bool) -> None:
         """Do nothing: what was written is looked at afterwards, by `strays`."""
 
+    def outlive_crashes(self) -> None:
+        """Let the server write its log before it says that it has committed."""
+        self.run("SET LOCAL synchronous_commit TO DEFAULT")
+
     def lock(self, tables: Sequence[str]) -> None:
         """Shut the gate to runs, then lock out writers; both wait for those that are under way."""
         self.run(f"SET LOCAL lock_timeout TO '{_LOCK_TIMEOUT}'")
         self.run("SET LOCAL statement_timeout TO 0")  # however much there is to copy
-        self.run("SET LOCAL synchronous_commit TO DEFAULT")
+        self.outlive_crashes()
         shut(self.connection, self.plan.handler)
         if tables:
             listed = ", ".join(map(self.live, tables))

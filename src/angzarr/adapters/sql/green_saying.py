@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.exc import IntegrityError
 
+from angzarr.errors import StoreUnavailable
 from angzarr.events.event import Event
 from angzarr.printable import printable
 from angzarr.projections.green import Plan
@@ -66,6 +67,14 @@ def ended(plan: Plan, event: Event) -> str:
         f"{plan.projection} ended the transaction that it was given for a {event.type}, so its"
         " effects could be there twice: do not commit or roll back its connection; mend that, and"
         " run the rebuild again, which begins anew then"
+    )
+
+
+def unheard(plan: Plan, away: StoreUnavailable) -> str:
+    """Say that nobody knows whether a rebuild is done."""
+    return (
+        f"the database was lost while it was told to commit the rebuilt {plan.projection}, so it"
+        f" may be done: see with --verify before you run it again ({away})"
     )
 
 

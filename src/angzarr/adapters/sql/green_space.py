@@ -79,6 +79,10 @@ class Space(ABC):
         """Say whether the live tables may be written to now, where that is watched."""
 
     @abstractmethod
+    def outlive_crashes(self) -> None:
+        """Let the commit of this transaction wait until it outlives a crash of the server."""
+
+    @abstractmethod
     def lock(self, tables: Sequence[str]) -> None:
         """Keep writers of the live *tables* out, but no readers, until the transaction ends."""
 

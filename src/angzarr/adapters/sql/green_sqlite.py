@@ -39,6 +39,8 @@ class SqliteSpace(Space):
         self._stray = ""
         #: Tables outside of the read model to which it refers.
         self._outward: list[str] = []
+        #: Tables outside of it that refer to it.
+        self._inward: set[str] = set()
 
     def enter(self) -> None:
         """Take the lock beside the side file, and open both."""
@@ -96,6 +98,9 @@ class SqliteSpace(Space):
         """Lock the live file with BEGIN, or only what the transaction comes to write."""
         self.connection.execution_options(sqlite_begin="BEGIN IMMEDIATE" if on else "BEGIN")
 
+    def outlive_crashes(self) -> None:
+        """Do nothing: commits to the live file always do, and so do those to one attached."""
+
     def lock(self, tables: Sequence[str]) -> None:  # noqa: ARG002 - PostgreSQL needs them
         """Let references be checked at the end; BEGIN IMMEDIATE has locked both files."""
         self.run("PRAGMA defer_foreign_keys = ON")
@@ -115,6 +120,13 @@ class SqliteSpace(Space):
         if (row := broken.first()) is not None:
             msg = f"{table.name} would refer to rows of {row.parent} that are not there"
             raise RebuildError(msg)
+        for source in self._inward if self._outward else ():  # else the commit checks them
+            broken = self.connection.exec_driver_sql(
+                f"PRAGMA {self._live}.foreign_key_check({self.quoted(source)})"
+            )
+            if any(row.parent.lower() == table.name.lower() for row in broken):
+                msg = f"{source} would refer to rows of {table.name} that are not there"
+                raise RebuildError(msg)
 
     def remove(self) -> None:
         """Do nothing: files go after the commit."""
@@ -174,6 +186,7 @@ class SqliteSpace(Space):
         keys = [one for one in columns if one.pk]
         # What is so declared is the row's own number, which SQLite gives it.
         counts = len(keys) == 1 and keys[0].type.upper() == "INTEGER"
+        counts = counts and "WITHOUT" not in row.sql.upper().rpartition(")")[2]  # ROWID
         return Layout(
             name,
             tuple(one.name for one in columns),
@@ -190,6 +203,8 @@ class SqliteSpace(Space):
                 target = key.table.lower()
                 if target in ours and source.lower() not in ours and _acts(key, at_once=True):
                     raise RebuildError(in_the_way(source, key.table, f"column {key[3]}"))
+                if target in ours and source.lower() not in ours:
+                    self._inward.add(source)
         own = [key for name in self.plan.tables for key in self._references(name)]
         self._outward = [key.table for key in own if key.table.lower() not in ours]
         if self._outward and any(_acts(key) for key in own if key.table.lower() in ours):

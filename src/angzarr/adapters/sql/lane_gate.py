@@ -30,6 +30,13 @@ LETS_IN: Final[Any] = case(
 )
 
 
+#: Whose address has `options` of its own waits for no lock for ever all the same: while it waits
+#: nobody is let in.
+_BOUNDED: Final = select(func.set_config("lock_timeout", "4500ms", True)).where(  # noqa: FBT003 - of SQL
+    func.current_setting("lock_timeout") == "0"
+)
+
+
 @lru_cache(maxsize=1024)
 def keys_of(handler: str) -> dict[str, int]:
     """Return the parameters of `LETS_IN` for the runs of *handler*; do not change them."""
@@ -55,6 +62,7 @@ def pause(connection: Connection, handler: str) -> None:
 
 def _lock(connection: Connection, key: int) -> None:
     if connection.dialect.name == "postgresql":
+        connection.execute(_BOUNDED)
         connection.execute(select(func.pg_advisory_xact_lock(key)))
 
 
