@@ -96,7 +96,7 @@ class SqlGreen(Green):
             with self._transaction():
                 known = self.where(addresses)
                 amid = (self.space.connection, self._begun)
-                applied = list(handled(events, known, self._work, self.plan, *amid))
+                applied = list(handled(events, known, self._work, self.plan, amid))
                 moved = {head_of(event).address for event in applied}
                 self._check_stray(self.space.strays() if self._watched else "")
                 self.note(applied, {one: known[one] for one in moved}, cursor)

@@ -31,13 +31,14 @@ def handled(
     known: dict[Address, int],
     work: Work,
     plan: Plan,
-    connection: Connection,
-    begun: Transaction,
+    amid: tuple[Connection, Transaction],
 ) -> Iterator[Event]:
     """Do *work* for *events* that are not before their places, and yield each.
 
-    *known* is moved along. Raises Undone, and TransactionEnded where *work* ended what was *begun*.
+    *known* is moved along. Raises Undone, and TransactionEnded where *work* ended the transaction
+    that it is *amid*.
     """
+    connection, begun = amid
     for index, event in enumerate(events):
         address, sequence = head_of(event)
         if sequence < known.get(address, plan.first):
