@@ -13,6 +13,7 @@ from angzarr.cli import projection_view
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON
 from angzarr.cli.entry_json import print_json
+from angzarr.cli.projection_begin import begin
 from angzarr.cli.projection_choice import (
     Place,
     check_domain_of,
@@ -24,8 +25,10 @@ from angzarr.cli.projection_choice import (
 from angzarr.cli.projection_rebuild import rebuild
 from angzarr.cli.projection_reset import reset
 from angzarr.cli.projection_skip import skip
+from angzarr.errors import StoreUnavailable, text_of
 from angzarr.ordering.lane_view import lane_at, views
 from angzarr.ordering_wiring import OrderingStores
+from angzarr.printable import printable
 from angzarr.projections import ordered_json
 from angzarr.projections.lag import Lag, lag_of
 from angzarr.projections.ordered_handler import Ordered
@@ -48,17 +51,19 @@ def projection() -> None:
 def list_(app_name: str | None, *, quick: bool, as_json: bool) -> None:
     """List what takes events in order, and how it does."""
     app = load_application(app_name)
-    known = ordered(app)
+    known, rows, away = ordered(app), [], ""
     if known:
         with opened(app) as stores, opened_books(app) as books:
-            lags = [None if quick else _lag(one, stores, books) for one in known]
-            rows = [_row(one, stores, lag) for one, lag in zip(known, lags, strict=True)]
-    else:
-        rows = []
+            rows = [_row(one, stores) for one in known]
+            if not quick:
+                rows, away = _with_lags(rows, stores, books)
     if as_json:
         print_json([ordered_json.row_json(row) for row in rows])
     else:
         projection_view.print_list(rows)
+    if away:
+        msg = f"nobody knows how far they are behind: {away}"
+        raise click.ClickException(msg)
 
 
 @projection.command()
@@ -75,6 +80,7 @@ def lag(app_name: str | None, name: str, *, types: tuple[str, ...], as_json: boo
     one = find(app, name)
     with opened(app) as stores, opened_books(app) as books:
         found = _lag(one, stores, books, types)
+    _check_types(one, found, types)
     if as_json:
         print_json(ordered_json.lag_json(found))
     else:
@@ -103,6 +109,7 @@ def show(
             _show_all(one, stores, limit, as_json=as_json)
 
 
+projection.add_command(begin)
 projection.add_command(rebuild)
 projection.add_command(reset)
 projection.add_command(skip)
@@ -123,6 +130,25 @@ def _lag(
         now=datetime.now(UTC),
         types=types,
     )
+
+
+def _with_lags(
+    rows: list[Row], stores: OrderingStores, books: EventStore | None
+) -> tuple[list[Row], str]:
+    """Return *rows* with how far each is behind; without, and why, while books are away."""
+    try:
+        return [one._replace(lag=_lag(one.one, stores, books)) for one in rows], ""
+    except StoreUnavailable as away:
+        return rows, text_of(away)
+
+
+def _check_types(one: Ordered, found: Lag, types: tuple[str, ...]) -> None:
+    """Refuse a type of which nobody has heard: 0 would look like good news."""
+    known = one.order.types | {pending.type for pending in found.by_type}
+    for unknown in sorted(set(types) - known):
+        listed = ", ".join(sorted(one.order.types))
+        msg = f"{one.name} takes no {unknown}, and is behind none; it takes: {listed}"
+        raise click.ClickException(printable(msg))
 
 
 def _show_all(one: Ordered, stores: OrderingStores, limit: int, *, as_json: bool) -> None:
@@ -157,4 +183,17 @@ def _show_lane(
         print_json(ordered_json.lane_json(one, view, pending))
         return
     projection_view.print_lane(one, view, pending)
+    if not (view.waiting or pending or _is_known(one, stores, books, place)):
+        book = ", and it has no event book" if books is not None else ""
+        unknown = f"nobody knows of {place}: {one.name} has handled nothing of it{book}"
+        click.echo(printable(unknown))
+        return
     projection_view.print_waiting(one, [view] if view.waiting else [], datetime.now(UTC))
+
+
+def _is_known(
+    one: Ordered, stores: OrderingStores, books: EventStore | None, place: Address
+) -> bool:
+    if stores.lanes.places(one.task, [place]):
+        return True
+    return books is not None and bool(books.pending([Head(place, 0)]))

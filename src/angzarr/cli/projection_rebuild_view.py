@@ -130,7 +130,8 @@ def _print_compared(compared: Compared, name: str) -> None:
 def _print_failures(failures: tuple[Failure, ...]) -> None:
     if not failures:
         return
-    click.echo(f"{len(failures):,} aggregates stay at an event that failed:", err=True)
+    stay = "aggregate stays" if len(failures) == 1 else "aggregates stay"
+    click.echo(f"{len(failures):,} {stay} at an event that failed:", err=True)
     for one in failures[:_SHOWN]:
         said = f"  {one.address} at {one.sequence}, {one.event_type} {one.event_id}: {one.error}"
         click.echo(printable(said), err=True)

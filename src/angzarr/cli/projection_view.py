@@ -62,6 +62,13 @@ def _events(lag: Lag) -> str:
     return f"at least {lag.events_behind}" if lag.without_books else str(lag.events_behind)
 
 
+def _aggregates(lag: Lag) -> str:
+    """Return how many aggregates are behind: those without a book are not counted."""
+    if not lag.without_books:
+        return str(lag.lanes_behind)
+    return f"{lag.lanes_behind}, and those without an event book"
+
+
 def print_lag(lag: Lag) -> None:
     """Print how far a handler is behind, by type."""
     out = console()
@@ -74,10 +81,13 @@ def print_lag(lag: Lag) -> None:
     told = {
         "events behind": _events(lag),
         "time behind": span_text(behind) if behind is not None else "",
-        "aggregates behind": lag.lanes_behind,
     }
-    if lag.waits is not None:
-        told |= {"parked": lag.waits.parked, "blocked": lag.waits.blocked}
+    if lag.waits is not None:  # of all types
+        told |= {
+            "aggregates behind": _aggregates(lag),
+            "parked": str(lag.waits.parked),
+            "blocked": str(lag.waits.blocked),
+        }
     out.print(pairs(told))
     if lag.without_books:
         out.print(safe(without_books(lag)))

@@ -36,6 +36,8 @@ _log = logging.getLogger("angzarr.ordering")
 EVERY: Final = timedelta(seconds=2)
 #: How often gaps are looked for, and lanes counted.
 LOOK_EVERY: Final = timedelta(seconds=30)
+#: How often all that is parked is gone through for what lanes have passed by.
+RECALL_EVERY: Final = timedelta(minutes=10)
 #: How long a keeper is on duty after it said so last.
 TENURE: Final = timedelta(seconds=15)
 #: How long due events are lent to one keeper.
@@ -81,6 +83,7 @@ class LaneKeeper:
     close: Callable[[], None]
     seldom: Seldom = field(default_factory=Seldom)
     _look_at: datetime | None = field(default=None, init=False)
+    _recall_at: datetime | None = field(default=None, init=False)
 
     def turn(self) -> timedelta:
         """Let due events come, and look for gaps when it is time; never raises."""
@@ -123,14 +126,17 @@ class LaneKeeper:
             return
         self._look_at = now + LOOK_EVERY
         with self._each():  # what takes the database too long keeps nothing else from being seen
-            self._recall()
+            self._recall(now)
         gaps: Sequence[Gap] = []
         with self._each():
             gaps = self.lanes.gaps(self.handlers, now - self.gap_after, BATCH)
             self._mend(gaps)
         self.observe(self.lanes.summaries(self.handlers), gaps)
 
-    def _recall(self) -> None:
+    def _recall(self, now: datetime) -> None:
+        if self._recall_at is not None and now < self._recall_at:
+            return
+        self._recall_at = now + RECALL_EVERY
         if found := self.lanes.recall(self.handlers, BATCH):
             _log.warning("parked_recalled: %d lanes had passed by what was parked there", found)
 

@@ -94,7 +94,7 @@ def told(failure: Failure) -> str:
     """Return what stopped a rebuild, and what to do, as one sentence."""
     address, sequence, event_id, event_type, error = failure
     return (
-        f"the rebuild stopped at event {event_id}, a {event_type}, sequence {sequence} of"
+        f"the rebuild stopped at event {event_id} ({event_type}), sequence {sequence} of"
         f" {address}: {error}; everything before it is kept: mend the projection and run the"
         " rebuild again, or leave this aggregate as it is with --keep-going"
     )

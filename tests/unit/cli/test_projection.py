@@ -15,8 +15,10 @@ from tests.apps import apps
 from tests.contracts.event_store import event, fill
 
 from angzarr import Projection, handles
+from angzarr.adapters.sql.event_store import SqlEventStore
 from angzarr.aggregates.book import Address
 from angzarr.cli.main import main
+from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import Lane, Step, Waiting, Why
 
 SALES, SHIP = "projection.sales", "shop.ship"
@@ -291,7 +293,64 @@ def test_one_aggregate_is_shown_with_what_its_book_has(said, shown, lanes, books
     assert found["in_book"]["OrderPlaced"]["events"] == 3
     assert [one["sequence"] for one in found["waiting"]] == [4]
     assert "3 OrderPlaced" in shown("show", "sales", "order/o-1")
-    assert "nothing waits" in shown("show", "sales", "order/nobodys")
+    move(lanes, 1, Address("order", "done"))
+    assert "nothing waits" in shown("show", "sales", "order/done")
+
+
+def test_an_aggregate_of_which_nobody_has_heard_is_told(shown, books):
+    fill(books, ONE, *ordered(1))
+    unknown = shown("show", "sales", "order/nobodys")
+    assert "nobody knows of order/nobodys: sales has handled nothing of it" in unknown
+    assert "nobody knows" not in shown("show", "sales", "order/o-1")
+
+
+def test_while_the_books_are_away_the_rest_is_listed(app, run, monkeypatch):
+    def away(*_):
+        raise StoreUnavailable("the books are away")
+
+    monkeypatch.setattr(SqlEventStore, "heads", away)
+    done = run("list")
+    assert done.exit_code == 1
+    assert "sales" in done.stdout
+    assert "nobody knows how far they are behind: the books are away" in done.stderr
+    told = json.loads(run("list", "--json").stdout)
+    assert {one["name"] for one in told} == {"sales", SHIP}
+    assert not any("events_behind" in one for one in told)
+
+
+def test_a_type_that_nobody_takes_has_no_lag(refused, said, books):
+    fill(books, ONE, *ordered(2), *ordered(1, kind="OrderViewed"))
+    assert said("lag", "sales", "--type", "OrderViewed")["events_behind"] == 1
+    told = refused("lag", "sales", "--type", "OrderPlaced", "--type", "OrderPlcaed")
+    assert "sales takes no OrderPlcaed, and is behind none; it takes: OrderPlaced" in told
+
+
+# -- begin -------------------------------------------------------------------------------------
+
+
+def test_a_handler_may_begin_behind_what_has_happened(run, said, lanes, books):
+    fill(books, ONE, *ordered(4))
+    fill(books, TWO, *ordered(2))
+    fill(books, Address("stock", "s-1"), *ordered(9))
+    asked = run("begin", SHIP, "--at-present", input="n\n")
+    assert asked.exit_code == 1
+    assert "begins behind 4 events of 2 aggregates" in asked.stderr, "its first sequence is 1"
+    assert lanes.look(lane(ONE, SHIP)).next_sequence == 1
+    told = said("begin", SHIP, "--at-present", "--yes")
+    assert told == {"name": SHIP, "aggregates": 2, "events": 4}
+    assert [lanes.look(lane(at, SHIP)).next_sequence for at in (ONE, TWO)] == [4, 2]
+    assert said("begin", SHIP, "--at-present", "--yes")["aggregates"] == 0
+
+
+def test_what_was_handled_stays_where_it_is(said, lanes, books):
+    fill(books, ONE, *ordered(4))
+    move(lanes, 2)
+    assert said("begin", "sales", "--at-present", "--yes")["aggregates"] == 0
+    assert lanes.look(lane()).next_sequence == 2
+
+
+def test_where_to_begin_is_to_be_said(run):
+    assert "Missing option '--at-present'" in run("begin", SHIP).stderr
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from angzarr.delivery.lane_keeper import (
     EVERY,
     LEASE,
     LOOK_EVERY,
+    RECALL_EVERY,
     REST,
     TENURE,
     LaneKeeper,
@@ -284,8 +285,9 @@ def test_what_lanes_have_passed_by_is_asked_for_seldom_and_told(world, caplog, m
         keeper.turn()
     assert asked == [([HANDLER], BATCH)]
     assert "parked_recalled: 2 lanes had passed by what was parked there" in caplog.text
-    world.clock.sleep(LOOK_EVERY)
-    keeper.turn()
+    spent(world, keeper, RECALL_EVERY - LOOK_EVERY)
+    assert len(asked) == 1
+    spent(world, keeper, LOOK_EVERY)
     assert len(asked) == 2
 
 

@@ -47,8 +47,8 @@ def another(plan: Plan) -> str:
 def unknown(plan: Plan, events: int) -> str:
     """Say that so many events of the live lanes are beyond the event books."""
     return (
-        f"{plan.projection} has handled {events:,} events that are in no event book, so its read"
-        " model would lose their effects: leave it as it is, or give them up (--force)"
+        f"{plan.projection} has handled or passed {events:,} events that are in no event book, so"
+        " its read model would lose their effects: leave it as it is, or give them up (--force)"
     )
 
 
@@ -64,7 +64,7 @@ def unfit(plan: Plan, error: IntegrityError) -> str:
 def ended(plan: Plan, event: Event) -> str:
     """Say that the projection ended the transaction that it was given."""
     return (
-        f"{plan.projection} ended the transaction that it was given for a {event.type}, so its"
+        f"{plan.projection} ended the transaction that it was given for {event.type}, so its"
         " effects could be there twice: do not commit or roll back its connection; mend that, and"
         " run the rebuild again, which begins anew then"
     )
