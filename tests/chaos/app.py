@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 
 from pydantic import BaseModel
+from sqlalchemy import text
 
-from angzarr import Angzarr, Context, GiveUp, Postpone, Skip
+from angzarr import Angzarr, Context, GiveUp, Postpone, Projection, Skip, handles
 from chaos import mutations
 from chaos.fates import (
     GUARDED,
@@ -25,6 +26,7 @@ from chaos.fates import (
     LIMITED,
     MAIN,
     MOST_ATTEMPTS,
+    ORDERED,
     PAIR,
     QUEUE,
     STEPS,
@@ -43,6 +45,8 @@ BREAKER = {
     "min_calls": 4, "failures_in_a_row": 3, "open_for": 1.5, "probe_lease": 3, "ramp_up": 1,
     "successes_to_close": 1,
 }  # fmt: skip
+
+ADD = text("INSERT INTO seen (root, sequence) VALUES (:root, :sequence)")
 
 app = Angzarr(
     "chaos",
@@ -76,10 +80,14 @@ class LimitedTrial(Trial):
     """Runs into its time limit."""
 
 
-def first_time(event: Trial) -> bool:
+class OrderedTrial(Trial):
+    """One of the events of an aggregate."""
+
+
+def first_time(event: Trial, where: str = "") -> bool:
     """Tell whether this event was never begun before, in any process."""
     try:
-        os.close(os.open(FOLDER / f"first-{event.id}", os.O_CREAT | os.O_EXCL))
+        os.close(os.open(FOLDER / f"first-{where}{event.id}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return False
     return True
@@ -136,6 +144,27 @@ def guarded(event: GuardedTrial, ctx: Context) -> None:
         time.sleep(event.seconds)
         if time.time() % PERIOD < ILL:
             raise ConnectionRefusedError("the dependency is ill")
+
+
+@app.handler(OrderedTrial, domain="lane", name=ORDERED, ordered_by="root")
+def ordered(event: OrderedTrial, ctx: Context) -> None:
+    with run_of(ORDERED, ctx):
+        time.sleep(event.seconds)
+        if ctx.attempt <= event.failures:
+            raise ConnectionResetError("transient")
+
+
+@app.projection("seen", domains="lane", retry_policy="chaos")
+class Seen(Projection):
+    tables = ("seen",)
+
+    @handles(OrderedTrial)
+    def take(self, event: OrderedTrial) -> None:
+        row = {"root": self.event.root, "sequence": self.event.sequence}
+        self.connection.execute(ADD, row)
+        time.sleep(event.seconds)
+        if event.failures and first_time(event, "seen-"):
+            raise ConnectionResetError("transient")
 
 
 @app.handler(LethalTrial, domain="lethal", name=LETHAL, queue=LETHAL_QUEUE)

@@ -70,7 +70,7 @@ def lapses(outages: Iterable[Outage]) -> list[Disturbance]:
     Absences with too little time between them for a renewal count as one.
     """
     merged: list[Outage] = []
-    for outage in sorted((one for one in outages if not one.letters_only), key=_start):
+    for outage in sorted((one for one in outages if not one.in_part), key=_start):
         if merged and outage.start - merged[-1].end < ONE_RENEWAL:
             last = merged.pop()
             merged.append(Outage(start=last.start, end=max(last.end, outage.end)))

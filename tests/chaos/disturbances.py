@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from chaos.fates import ORDERED
 from chaos.history import FAILED, Run
 
 #: Seconds after its end mark within which a run is settled and acknowledged, on a slow machine.
@@ -70,14 +71,15 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A span in which no worker could settle: no claim store, no broker, or no place for letters.
+    """A span in which no worker could settle: no claim store, or no broker.
 
-    Without a place for letters only what failed cannot be settled.
+    *in_part*: no place for letters, so that what failed cannot be settled; or no lanes, so that
+    events of ordered handlers cannot.
     """
 
     start: float
     end: float
-    letters_only: bool = False
+    in_part: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,7 @@ class Circumstances:
         assert run.closed is not None
         settled = run.closed + SETTLE
         for outage in sorted(self.outages, key=lambda one: one.start):
-            matters = not outage.letters_only or run.how == FAILED
+            matters = not outage.in_part or run.how == FAILED or run.pair[0] == ORDERED
             noticed = outage.end + RETURN
             if matters and outage.start <= settled and noticed >= run.closed:
                 settled = max(settled, noticed)

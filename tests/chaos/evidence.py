@@ -33,6 +33,8 @@ class Evidence:
     runs: Sequence[Run]
     entries: Sequence[Entry]
     around: Circumstances = field(default_factory=Circumstances)
+    #: Root and sequence of what the projection wrote, in the order of that.
+    seen: Sequence[tuple[str, int]] = ()
     #: Queue or key → messages that are still there.
     left: Mapping[str, int] = field(default_factory=dict)
     #: Record of a claim → what is wrong with it.

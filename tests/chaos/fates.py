@@ -19,6 +19,7 @@ PAIR: Final = ("chaos.pair_sync", "chaos.pair_async")
 LETHAL: Final = "chaos.lethal"
 LIMITED: Final = "chaos.limited"
 GUARDED: Final = "chaos.guarded"
+ORDERED: Final = "chaos.ordered"
 STEPS: Final = ("chaos.first_step", "chaos.second_step")
 
 #: Consumed by every worker; consumed by prefork workers alone: these fates end a process.
@@ -78,6 +79,8 @@ _ALL = (
     _fate("fickle", HANDLED, "refused", weight=4),
     # Calls a dependency that is ill from time to time, behind a breaker of the fleet.
     _fate("guarded", HANDLED, "exhausted", weight=4, handlers=(GUARDED,)),
+    # Of a few aggregates, each in order: to a plain handler, and to a projection.
+    _fate("ordered", HANDLED, weight=8, handlers=(ORDERED,)),
     _fate("killed", HANDLED, weight=1, handlers=(LETHAL,), lethal=True),
     _fate("exits", HANDLED, weight=1, handlers=(LETHAL,), lethal=True),
     _fate("poison", POISON, weight=0.5, handlers=(LETHAL,), lethal=True),

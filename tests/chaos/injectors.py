@@ -213,6 +213,14 @@ class Injector:
         self.servers.redis.start()
         self._redis_was_away(told, began)
 
+    def restart_order(self, told: Injected) -> None:
+        began = time.monotonic()
+        self.servers.postgresql.kill()
+        time.sleep(told.fault.seconds)
+        self.servers.postgresql.start()
+        told.over = time.monotonic()
+        self.outages.append(Outage(start=began, end=told.over, in_part=True))
+
     def client_pause(self, told: Injected) -> None:
         began = time.monotonic()
         client = self.servers.client()
@@ -271,9 +279,9 @@ def _block(
     if way == "store":
         injector._redis_was_away(told, began)
         return
-    letters = way == "letters"
-    injector.outages.append(Outage(start=began, end=told.over, letters_only=letters))
-    if close is LossyProxy.cut and not letters:
+    in_part = way in {"letters", "order"}
+    injector.outages.append(Outage(start=began, end=told.over, in_part=in_part))
+    if close is LossyProxy.cut and not in_part:
         injector._broker_was_cut(told, began)
 
 
@@ -287,6 +295,9 @@ _DO: dict[str, Callable[[Injector, Injected], None]] = {
     "cut broker": _cut("tasks"),
     "cut store": _cut("store"),
     "cut letters": _cut("letters"),
+    "restart order": Injector.restart_order,
+    "cut order": _cut("order"),
+    "pause order": _pause("order"),
     "pause broker": _pause("tasks"),
     "pause store": _pause("store"),
     "pause letters": _pause("letters"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,28 +64,49 @@ def _copy_last(folder: Path) -> None:
     come_back = Settler._come_back
 
     def end_first(self: Any, delivery: Any, outcome: Any, *args: Any, **kwargs: Any) -> bool:
-        put_back = self._put_back
-        end = self._end
-        told: list[Any] = []
-        halves = _Halves(self, put=lambda *a, **k: told.append(partial(put_back, *a, **k)), end=end)
-        ended = come_back(halves, delivery, outcome, *args, **kwargs)
-        if told and _first(folder / f"cut-{delivery.event.id}"):
+        kept = _KeptBack()
+        ended = come_back(_Halves(self, kept), delivery, outcome, *args, **kwargs)
+        if kept.put_so_far and _first(folder / f"cut-{delivery.event.id}"):
             os.kill(os.getpid(), signal.SIGKILL)
-        for put in told:
-            put()
+        for copy in kept.put_so_far:
+            self.schedule.put(*copy)
         return ended
 
     Settler._come_back = end_first  # type: ignore[method-assign]
 
 
-class _Halves:
-    """A settler whose copy is kept back; all else is its own."""
+class _KeptBack:
+    """A schedule that remembers what is put there."""
 
-    def __init__(self, settler: Any, *, put: Callable[..., Any], end: Callable[..., bool]) -> None:
-        self._settler, self._put_back, self._end = settler, put, end
+    def __init__(self) -> None:
+        self.put_so_far: list[tuple[Any, ...]] = []
+
+    def put(self, *copy: Any) -> None:
+        self.put_so_far.append(copy)
+
+
+class _Halves:
+    """A settler with another schedule; all else is its own."""
+
+    def __init__(self, settler: Any, schedule: _KeptBack) -> None:
+        self._settler, self.schedule = settler, schedule
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._settler, name)
+
+
+def _any_order(_folder: Path) -> None:
+    """Run what comes early as if it were its turn."""
+    from angzarr.delivery.ordering import Ordering
+    from angzarr.delivery.outcome import Parked
+
+    enter = Ordering.enter
+
+    def go_on(self: Any, *args: Any, **options: Any) -> Any:
+        outcome = enter(self, *args, **options)
+        return None if isinstance(outcome, Parked) else outcome
+
+    Ordering.enter = go_on  # type: ignore[method-assign]
 
 
 def _first(file: Path) -> bool:
@@ -103,4 +123,5 @@ MUTATIONS: Final[dict[str, Callable[[Path], None]]] = {
     "skip-claim": _skip_claim,
     "lose-fence": _lose_fence,
     "copy-last": _copy_last,
+    "any-order": _any_order,
 }

@@ -22,6 +22,9 @@ OUTCOMES = "angzarr-replay-outcomes"
 #: Where the claim store keeps what is delayed; the braces are a part of the name.
 SCHEDULE = "angzarr:{schedule}:due"
 
+#: Where what comes early waits.
+LANES = "lanes"
+
 T = TypeVar("T")
 
 
@@ -31,6 +34,7 @@ def left(servers: Servers) -> dict[str, int]:
     What a worker holds unacknowledged counts.
     """
     found = servers.rabbit.messages()
+    found[LANES] = servers.lanes.waiting()
     found[SCHEDULE] = again(lambda: servers.client().zcard(SCHEDULE))
     if servers.broker == "redis":
         found |= again(lambda: _in_redis(servers.client()))

@@ -52,6 +52,6 @@ def _missed(worker: str, told: Revocation, around: Circumstances) -> bool:
         for one in around.disturbances
     )
     return struck or any(
-        not one.letters_only and one.start <= told.end and one.end + RETURN >= told.start
+        not one.in_part and one.start <= told.end and one.end + RETURN >= told.start
         for one in around.outages
     )

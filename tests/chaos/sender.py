@@ -12,7 +12,7 @@ from typing import Any
 
 from angzarr.events.event import task_id_for
 from angzarr.events.message import Message
-from chaos.fates import GUARDED, LETHAL, LIMITED, MAIN, PAIR, QUEUE
+from chaos.fates import GUARDED, LETHAL, LIMITED, MAIN, ORDERED, PAIR, QUEUE
 from chaos.garbage import raw
 from chaos.revocations import Revocation
 from chaos.stream import Planned
@@ -83,6 +83,8 @@ class Sender:
             options["countdown"] = planned.delay
         if planned.fate.name == "expired":
             options["expires"] = datetime.now(UTC) - timedelta(seconds=5)
+        if planned.root:
+            options |= {"domain": "lane", "root": planned.root, "sequence": planned.sequence}
         self._module.app.publish(self._event(planned), id=planned.id, **options)
 
     def _event(self, planned: Planned) -> object:
@@ -91,6 +93,7 @@ class Sender:
             PAIR: module.PairTrial,
             (LIMITED,): module.LimitedTrial,
             (GUARDED,): module.GuardedTrial,
+            (ORDERED,): module.OrderedTrial,
             (LETHAL,): module.LethalTrial,
         }
         return trials.get(handlers, module.Trial)(**planned.data)

@@ -17,9 +17,12 @@ import httpx
 import redis
 
 from adapters.tcp_proxy import LossyProxy
+from chaos.lanes import LanesDatabase
+from postgresql_servers import PrivatePostgreSQL
 from redis_servers import PrivateRedis, free_port
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
+import postgresql_server
 import processes
 import rabbitmq_server
 import redis_server
@@ -89,20 +92,25 @@ class Servers:
         self.broker = broker
         self.redis = PrivateRedis(folder / "redis", durable=True)
         self.rabbit = PrivateRabbit(folder / "rabbitmq")
+        self._folder = folder
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        for server in (redis_server.SERVER, rabbitmq_server.SERVER):
+        for server in (redis_server.SERVER, rabbitmq_server.SERVER, postgresql_server.SERVER):
             server.install()
+        self.postgresql = PrivatePostgreSQL(self._folder / "postgresql")
         with ExitStack() as stack:
             stack.enter_context(self.redis)
             stack.enter_context(self.rabbit)
+            stack.enter_context(self.postgresql)
+            self.lanes = LanesDatabase(self.postgresql.url)
             to_redis, to_rabbit = urlsplit(self.redis.url), urlsplit(self.rabbit.url)
             self.store = stack.enter_context(LossyProxy(str(to_redis.hostname), self.redis.port))
             self.letters, self.tasks = (
                 stack.enter_context(LossyProxy(str(to_rabbit.hostname), int(to_rabbit.port or 0)))
                 for _ in range(2)
             )
+            self.order = stack.enter_context(LossyProxy("127.0.0.1", self.postgresql.port))
             self._stack = stack.pop_all()
         return self
 
@@ -117,7 +125,9 @@ class Servers:
     def urls(self, *, proxied: bool) -> dict[str, str]:
         """Return the addresses as settings of the app."""
         store, tasks, letters = self.redis.url, self.broker_url, self.rabbit.url
+        order = self.postgresql.url
         if proxied:
+            order = _through(self.order, order)
             store, letters = _through(self.store, store), _through(self.letters, letters)
             tasks = store if self.broker == "redis" else _through(self.tasks, self.rabbit.url)
         return {
@@ -125,6 +135,7 @@ class Servers:
             "ANGZARR_STORE": store,
             "ANGZARR_DLQ__BACKEND": "amqp",
             "ANGZARR_DLQ__AMQP_URL": letters,
+            "ANGZARR_ORDERING__URL": order,
         }
 
     def client(self) -> redis.Redis[Any]:

@@ -119,6 +119,7 @@ def run(order: Order) -> Outcome:
         fleet = Fleet(order.folder, _environment(order, servers, proxied=True))
         try:
             _say(order, began, "servers are up")
+            servers.lanes.make()
             fleet.start()
             _say(order, began, "the fleet is ready")
             work = _work(order, servers, fleet)
@@ -210,6 +211,7 @@ def _outcome(order: Order, work: _Work, seconds: float) -> Outcome:
         runs=work.reader.runs(),
         entries=entries,
         around=_circumstances(work),
+        seen=work.servers.lanes.seen(),
         left=work.left,
         claims=work.claims,
         deaths=[death.text for death in deaths],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count, repeat
 
 from chaos.fates import MOST_ATTEMPTS, STEPS, Fate
@@ -15,6 +15,8 @@ from chaos.garbage import KINDS
 
 #: Bytes of an oversize event's text: more than the most that Kafka and SQS take by default.
 OVERSIZE = 1_200_000
+#: Aggregates to which ordered events are dealt in turn.
+LANES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,9 @@ class Planned:
     delay: float = 0.0
     #: Characters of padding in its data.
     size: int = 0
+    #: The aggregate of an ordered event, and its place there.
+    root: str = ""
+    sequence: int = 0
     #: What is wrong with a raw message, a key of `garbage.KINDS`.
     kind: str = ""
 
@@ -69,8 +74,13 @@ def stream(seed: int, rate: float, fates: Sequence[Fate]) -> Iterator[Planned]:
     chance.shuffle(kinds)
     weights = [fate.weight for fate in fates]
     by_weight = (chance.choices(fates, weights)[0] for _ in repeat(None))
+    ordered = count()
     for number, fate in zip(count(), chain(first, by_weight)):
-        yield _planned(chance, number, fate, chance.expovariate(rate), kinds)
+        planned = _planned(chance, number, fate, chance.expovariate(rate), kinds)
+        if fate.name == "ordered":
+            sequence, lane = divmod(next(ordered), LANES)
+            planned = replace(planned, root=f"lane-{lane}", sequence=sequence)
+        yield planned
 
 
 def _planned(
@@ -86,7 +96,11 @@ def _planned(
         id=f"{name}-{number}",
         fate=fate,
         gap=gap,
-        failures={"transient": failures, "exhausted": MOST_ATTEMPTS}.get(name, 0),
+        failures={
+            "transient": failures,
+            "exhausted": MOST_ATTEMPTS,
+            "ordered": int(failures == 1),
+        }.get(name, 0),
         seconds=long if name in ("slow", "fickle", "revoked") else brief,
         copies=copies if name == "duplicates" else 1,
         delay=delay if name == "delayed" else 0.0,

@@ -22,6 +22,7 @@ from chaos.evidence import Entry, Evidence
 from chaos.fates import GUARDED, HANDLED, MOST_STARTS, POISON, SKIPPED
 from chaos.garbage import raw
 from chaos.history import ENDED, FAILED, Pair, Run
+from chaos.lanes import check_order, check_read_model
 from chaos.lateness import CLOCKS, Lateness, Queued, Span
 from chaos.load import LEAST_SHARE, awaited, begun_within
 from chaos.revocations import ignored
@@ -76,6 +77,8 @@ class _Court:
             for end, found in judged:
                 ends[planned.fate.name, end] += 1
                 breaches += found
+        breaches += check_order(self._all.published, self._all.runs, self._all.around)
+        breaches += check_read_model(self._all.published, self._all.seen)
         breaches += self._strays()
         breaches += self._remains()
         breaches += self._void()
@@ -173,7 +176,7 @@ class _Court:
         """Yield how long events waited that any worker of the main queue could begin at once."""
         for planned in self._all.published:
             sent = self._all.sent_at.get(planned.id)
-            held_back = planned.delay or planned.fate.handlers == (GUARDED,)
+            held_back = planned.delay or planned.root or planned.fate.handlers == (GUARDED,)
             if held_back or planned.fate.lethal or sent is None:
                 continue
             for pair in awaited(planned):

@@ -62,6 +62,7 @@ MUTATIONS = [
     ("drop-letter", "lost", 4, "ok,permanent", "none"),
     ("skip-claim", "repeated", 5, "ok,duplicates", "flood"),
     ("copy-last", "lost", 4, "ok,transient", "none"),
+    ("any-order", "out of order", 6, "ordered", "none"),
 ]
 #: Those that need workers to be killed or frozen first.
 SLOW_MUTATIONS = [

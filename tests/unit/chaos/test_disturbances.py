@@ -61,7 +61,7 @@ def test_absences_with_no_time_to_renew_between_them_are_one():
     close = [Outage(start=0, end=2), Outage(start=3, end=5)]
     assert [(one.start, one.end) for one in lapses(close)] == [(0, 5 + SETTLE)]
     assert lapses([Outage(start=0, end=2), Outage(start=7, end=9)]) == []
-    assert lapses([Outage(start=0, end=9, letters_only=True)]) == []
+    assert lapses([Outage(start=0, end=9, in_part=True)]) == []
 
 
 def test_a_store_that_nobody_took_away_and_that_was_silent_was_away():
@@ -75,7 +75,7 @@ def test_one_outage_after_another_keeps_a_run_unsettled():
 
 
 def test_letters_away_delays_what_failed_alone():
-    away = around(outages=[Outage(start=1, end=5, letters_only=True)])
+    away = around(outages=[Outage(start=1, end=5, in_part=True)])
     assert away.settled_by(a_run(1, 2, FAILED)) == 5 + RETURN
     assert away.settled_by(a_run(1, 2)) == 2 + SETTLE
 

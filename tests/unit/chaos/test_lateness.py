@@ -26,7 +26,7 @@ def test_a_server_that_was_away_excuses_as_long_as_it_was():
     assert allowed(100, 600, outages=twice) == LEAST + 9 + RETURN
     for elsewhen in (Outage(start=50, end=99), Outage(start=601, end=700)):
         assert allowed(100, 600, outages=[elsewhen]) == LEAST
-    letters = Outage(start=90, end=107, letters_only=True)  # who waits for it keeps a slot
+    letters = Outage(start=90, end=107, in_part=True)  # who waits for it keeps a slot
     assert allowed(100, 600, outages=[letters]) == LEAST + 7 + RETURN
 
 

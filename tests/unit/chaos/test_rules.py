@@ -172,5 +172,5 @@ def test_a_run_in_an_outage_is_settled_only_when_it_is_over():
     assert kinds(*twice, around=around(killed)) == [rules.REPEATED]
     away = Outage(start=1.5, end=6.5)
     assert kinds(*twice, around=around(killed, outages=[away])) == []
-    for_letters = Outage(start=1.5, end=6.5, letters_only=True)
+    for_letters = Outage(start=1.5, end=6.5, in_part=True)
     assert kinds(*twice, around=around(killed, outages=[for_letters])) == [rules.REPEATED]

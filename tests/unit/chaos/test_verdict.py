@@ -213,7 +213,7 @@ def test_a_worker_that_was_up_and_undisturbed_has_heard_a_revocation(verdict):
     for elsewhere in (
         around(disturbed(What.FROZEN, 0.5, 9, worker="w3")),
         around(disturbed(What.FROZEN, 2, 9, worker="w2")),
-        around(outages=[Outage(start=0.5, end=0.6, letters_only=True)]),
+        around(outages=[Outage(start=0.5, end=0.6, in_part=True)]),
     ):
         assert verdict(REVOKED, around=elsewhere, **given)[0] == [(IGNORED, "revoked-1")]
 
@@ -249,7 +249,7 @@ def test_a_held_failure_may_run_again_when_its_worker_dies_before_its_letter(ver
         a_run(1, 2, FAILED, event="permanent-1"),
         a_run(20, 21, FAILED, event="permanent-1", worker="w2"),
     ]
-    away = [Outage(start=1, end=9, letters_only=True)]
+    away = [Outage(start=1, end=9, in_part=True)]
     held = around(disturbed(start=8.0), outages=away)
     assert verdict(PERMANENT, runs=runs, entries=[an_entry()], around=held)[0] == []
 
