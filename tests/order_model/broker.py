@@ -105,6 +105,20 @@ class Process:
         return call
 
 
+class ProcessLanes(Process):
+    """Lanes, as one process sees them: what it had begun ends with it."""
+
+    def enter(self, lane):
+        """Look, to run."""
+        entered = self._port.enter(lane)
+        try:
+            self._dying("look")
+        except Killed:
+            entered.close()  # as the database does, when it loses a connection
+            raise
+        return Process(entered, self._dying, {"run": "moved"})
+
+
 class OrderedBroker:
     """Events of some aggregates in a queue, and what became of them.
 
@@ -251,7 +265,7 @@ class OrderedBroker:
     # -- as a process sees it ----------------------------------------------------------------
 
     def lanes(self):
-        return Process(self.model.lanes, self.die_at, {
+        return ProcessLanes(self.model.lanes, self.die_at, {
             "look": "look", "run": "moved", "move": "moved", "park": "parked", "note": "noted",
             "released": "released",
         })  # fmt: skip

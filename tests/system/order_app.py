@@ -27,6 +27,7 @@ from angzarr import Angzarr, GiveUp, Policy, Projection, handles
 from angzarr.adapters.sql.lanes import SqlLanes
 from angzarr.delivery import lane_keeper, ordering
 from angzarr.delivery.claiming import Claiming
+from angzarr.delivery.turn import Turn
 from angzarr.ordering.lane import Why
 
 PREFIX = os.environ["ANGZARR_PREFIX"]
@@ -198,7 +199,7 @@ def _dying(owner: type, name: str, event_of: Callable[..., str], **points: str) 
 
     @wraps(method)
     def struck(self: Any, *args: Any, **options: Any) -> Any:
-        event = event_of(*args)
+        event = event_of(self, *args)
         strike(points.get("before", ""), event)
         answer = method(self, *args, **options)
         strike(points.get("after", ""), event)
@@ -207,25 +208,29 @@ def _dying(owner: type, name: str, event_of: Callable[..., str], **points: str) 
     setattr(owner, name, struck)
 
 
-def _of_step(step: Any, *_: Any) -> str:
+def _of_step(_lanes: Any, step: Any, *_: Any) -> str:
     return f"{step.lane.handler} {step.lane.address.root} {step.sequence}"
 
 
-def _of_delivery(delivery: Any, *_: Any) -> str:
+def _of_turn(turn: Turn, *_: Any) -> str:
+    return _of_step(turn.lanes, turn.step)
+
+
+def _of_delivery(_claiming: Any, delivery: Any, *_: Any) -> str:
     return f"{delivery.handler} {delivery.event.root} {delivery.event.sequence}"
 
 
-def _of_letter(waiting: Any) -> str:
-    return _of_step(waiting) if waiting.why is Why.DEAD_LETTER else "none"
+def _of_letter(lanes: Any, waiting: Any) -> str:
+    return _of_step(lanes, waiting) if waiting.why is Why.DEAD_LETTER else "none"
 
 
 if POINTS:
     _dying(Claiming, "ask", _of_delivery, after="after the claim")
     _dying(
-        ordering.Ordering, "enter", lambda turn, *_: _of_step(turn.step),
+        ordering.Ordering, "enter", lambda _ordering, turn, *_: _of_turn(turn),
         before="before the look", after="after the look",
     )  # fmt: skip
-    _dying(SqlLanes, "run", _of_step, after="after the commit")
+    _dying(Turn, "run", _of_turn, after="after the commit")
     _dying(SqlLanes, "move", _of_step, after="after the move")
     _dying(SqlLanes, "released", _of_step, before="before it is forgotten")
     _dying(SqlLanes, "park", _of_step, after="after the park")
