@@ -156,16 +156,21 @@ class LaneKeeper:
         taken = gap._replace(sent_until=now + self.gap_after)
         if not self.lanes.sending(gap, gap.sent, now + self.gap_after):
             return 0
-        sent = self.heal(gap, most, above_all=gap.sent >= PLAIN)
+        sent: int | None = None
+        with self._alone():  # or the same would be tried for ever, and nobody told
+            sent = self.heal(gap, most, above_all=gap.sent >= PLAIN)
         if gap.sent:
             self.lanes.sending(taken, gap.sent + 1, now + max(self.gap_after, REST))
         else:
             self.lanes.sending(taken, 1, now + self.gap_after)
         self._tell(gap, sent, now)
-        return sent
+        return sent or 0
 
-    def _tell(self, gap: Gap, sent: int, now: datetime) -> None:
-        """Report *gap*: as an error where sending does not help, or nobody has what is missing."""
+    def _tell(self, gap: Gap, sent: int | None, now: datetime) -> None:
+        """Report *gap*: as an error where sending does not help, or nobody has what is missing.
+
+        *sent* is None where it failed.
+        """
         place = gap.lane.address
         what = f"{gap.missing} of {place} for {gap.lane.handler}"
         if sent and gap.sent <= PLAIN:
@@ -174,7 +179,10 @@ class LaneKeeper:
                 " running or postponed all the same become duplicates", sent, what, gap.sent + 1,
             )  # fmt: skip
             return
-        why = f"was sent again {gap.sent + 1} times" if sent else "is in no event book"
+        if sent is None:
+            why = "could not be sent again"
+        else:
+            why = f"was sent again {gap.sent + 1} times" if sent else "is in no event book"
         _log.error(
             "gap: the event of sequence %s is missing and %s, and %d later ones wait since %s; if"
             " it is neither queued nor running, replay it if it is a letter, publish it, or give it"

@@ -432,6 +432,25 @@ def test_a_gap_that_cannot_be_looked_up_keeps_no_other(world, caplog):
     assert world.observed
 
 
+@pytest.mark.parametrize(
+    "error", [DecodeError("a book that nobody can read"), BrokerUnavailable("no", refused=True)]
+)
+def test_a_gap_that_cannot_be_mended_is_reported_and_tried_more_and_more_seldom(
+    world, caplog, error
+):
+    world.broken["r1"] = error
+    keeper = missing(world)
+    keeper.turn()
+    spent(world, keeper, GAP_AFTER + REST)
+    lines = told(caplog, "gap: ")
+    assert len(lines) == 3
+    assert "is missing and could not be sent again, and 1 later ones wait" in lines[0]
+    assert len(world.facts.read()) == 1
+    world.broken.clear()
+    spent(world, keeper, REST)
+    assert world.above_all == [True]
+
+
 def test_gaps_that_nobody_mends_keep_no_later_one(world):
     roots = [f"r{number:03}" for number in range(BATCH + 1)]
     keeper = missing(world, *roots)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from angzarr.aggregates.event_store import EventStore, Head
 from angzarr.clock import Clock
 from angzarr.delivery.schedule_row import read
+from angzarr.errors import DecodeError
 from angzarr.events.celery_message import celery_message
 from angzarr.events.event import Event, task_id_for
 from angzarr.events.headers import HOP
+from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
 from angzarr.ordering.lane import Gap
+
+_log = logging.getLogger("angzarr.ordering")
 
 #: Events that are sent for one gap at a time; what is missing after these is found later.
 MOST: Final = 500
@@ -43,17 +49,29 @@ class LaneHealing:
         """Send at most *most* of the events missing in *gap*; return how many that were.
 
         *above_all*: as the latest copies that there are of them. If a claim waits for a copy which
-        was lost, nothing else would pass for a day (10); attempts are counted anew then. Raises
-        StoreUnavailable, BrokerUnavailable; DecodeError for a copy that nobody can read.
+        was lost, nothing else would pass for a day (10); attempts are counted anew then where they
+        come from a book. Raises StoreUnavailable, BrokerUnavailable.
         """
-        if gap.overdue is not None and gap.overdue.text is not None:
-            self._publisher.publish(read(gap.overdue.text))
+        copy = self._overdue(gap)
+        if copy is not None:
+            headers = {**copy.headers, **self._above(above_all=above_all)}
+            self._publisher.publish(replace(copy, headers=headers))
             return 1
         sent = 0
         for event in self._missing(gap, min(most, MOST)):
             self._send(event, gap.lane.handler, above_all=above_all)
             sent += 1
         return sent
+
+    def _overdue(self, gap: Gap) -> Message | None:
+        """Return the copy that the lane of *gap* waits for, if it knows and anybody can read it."""
+        if gap.overdue is None or gap.overdue.text is None:
+            return None
+        try:
+            return read(gap.overdue.text)
+        except DecodeError as error:
+            _log.error("copy_unreadable: event %s: %s", gap.overdue.event_id, error)
+            return None
 
     def _missing(self, gap: Gap, most: int) -> list[Event]:
         """Return what the books have of what is missing."""
@@ -73,7 +91,11 @@ class LaneHealing:
     def _send(self, event: Event, handler: str, *, above_all: bool) -> None:
         task_id = task_id_for(event.id, handler)
         queue = self._queue_for(handler)
-        # Minutes: mostly more than copies came to, and more again each time that it is sent.
-        headers = {HOP: int(self._clock.now().timestamp() // 60)} if above_all else {}
+        headers = self._above(above_all=above_all)
         message = celery_message(handler, task_id, event, queue, origin=_ORIGIN, headers=headers)
         self._publisher.publish(message)
+
+    def _above(self, *, above_all: bool) -> dict[str, int]:
+        """Return the headers that put a message before all copies of it, if it is to be."""
+        # Minutes: mostly more than copies came to, and more again each time that it is sent.
+        return {HOP: int(self._clock.now().timestamp() // 60)} if above_all else {}

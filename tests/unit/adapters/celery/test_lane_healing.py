@@ -134,24 +134,32 @@ def test_no_more_is_sent_than_may_be(world):
     assert world.sent() == [("r2", 0), ("r2", 1)]
 
 
-@pytest.mark.parametrize("above_all", [False, True], ids=["as it was", "above all"])
-def test_an_overdue_copy_is_sent_as_it_is(world, above_all):
-    world.heal(gap(world.address, 2, 3))
-    copy = dataclasses.replace(
-        world.published.pop(), headers={"id": "x", "task": HANDLER, names.HOP: 7, names.ATTEMPT: 4}
-    )
-    missing = gap(world.address, 2, 5)
+def overdue_copy(missing, text):
     overdue = dataclasses.replace(
-        missing.first_waiting, sequence=2, why=Why.RETRYING, text=row_of(copy).text, due_at=AT
+        missing.first_waiting, sequence=missing.missing, why=Why.RETRYING, text=text, due_at=AT
     )
-    assert world.heal(missing._replace(overdue=overdue), above_all=above_all) == 1
-    assert world.published == [copy]
+    return missing._replace(overdue=overdue)
+
+
+def test_an_overdue_copy_is_sent_as_it_is_and_at_last_before_a_later_one_that_is_lost(world):
+    world.heal(gap(world.address, 2, 3))
+    headers = {"id": "x", "task": HANDLER, names.HOP: 7, names.ATTEMPT: 4}
+    copy = dataclasses.replace(world.published.pop(), headers=headers)
+    missing = overdue_copy(gap(world.address, 2, 5), row_of(copy).text)
+    assert world.heal(missing) == world.heal(missing, above_all=True) == 1
+    minutes = int(world.clock.now().timestamp()) // 60
+    latest = dataclasses.replace(copy, headers={**headers, names.HOP: minutes})
+    assert world.published == [copy, latest], "with its attempts"
+
+
+def test_a_copy_that_nobody_can_read_is_looked_up(world, caplog):
+    assert world.heal(overdue_copy(gap(world.address, 2, 3), "{")) == 1
+    assert world.sent() == [("r2", 2)]
+    assert "copy_unreadable: event e" in caplog.text
 
 
 def test_an_overdue_event_without_its_copy_is_looked_up(world):
-    missing = gap(world.address, 2, 3)
-    overdue = dataclasses.replace(missing.first_waiting, why=Why.RETRYING, text=None, due_at=AT)
-    assert world.heal(missing._replace(overdue=overdue)) == 1
+    assert world.heal(overdue_copy(gap(world.address, 2, 3), None)) == 1
     assert world.sent() == [("r2", 2)]
 
 
