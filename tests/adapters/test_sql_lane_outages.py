@@ -126,6 +126,14 @@ def test_every_verb_says_that_the_database_is_away(lanes, lane, proxy):
     assert lanes.look(lane) == Place(0)
 
 
+def test_a_server_that_was_started_anew_is_no_outage_to_who_enters(lanes, lane, proxy, engine):
+    for connection in [engine.connect() for _ in range(5)]:
+        connection.close()  # all of them are in the pool now
+    proxy.cut()
+    proxy.mend()
+    assert lanes.run(step_of(lane, 0), lambda _: None) == Moved(None)
+
+
 def test_a_pool_that_has_no_connection_left_is_an_outage(postgresql_url, lane):
     engine = build_engine(postgresql_url, timeout=timedelta(milliseconds=100), pool_size=1)
     few = SqlLanes(engine)

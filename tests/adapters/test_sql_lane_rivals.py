@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import select, text
@@ -223,6 +224,14 @@ def test_runs_queue_up_between_batches_in_place_and_batches_behind_runs(lanes, e
     with amid(batch) as (connection, answers):
         assert let_in(connection, lane.handler)
     assert answers == [Place(1)]
+
+
+def test_who_waits_too_long_for_a_batch_comes_again_later(lanes, engine, postgresql_url):
+    lane, hasty = new_lane(), build_engine(postgresql_url, timeout=timedelta(milliseconds=200))
+    with closing(SqlLanes(hasty)) as others, engine.begin() as connection:
+        lane_gate.pause(connection, lane.handler)
+        assert others.enter(lane) is None
+        assert hasty.pool.checkedout() == 0
 
 
 def test_who_entered_and_leaves_gives_its_connection_back(lanes, engine):

@@ -6,8 +6,9 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
+_NO_LOCK: Final = "55P03"
 #: SQLSTATEs of a lock that was not got, a deadlock, a conflict and a statement that was ended.
-_BUSY: Final = ("55P03", "40P01", "40001", "57014")
+_BUSY: Final = (_NO_LOCK, "40P01", "40001", "57014")
 #: And how those of a server in trouble begin.
 _TROUBLE: Final = (*_BUSY, "08", "53", "57", "58")
 #: How SQLite's names begin for the same.
@@ -18,6 +19,11 @@ _SQLITE_TROUBLE: Final = (*_SQLITE_BUSY, "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_
 def is_busy(error: BaseException) -> bool:
     """Tell whether somebody else's transaction was in the way; nothing is broken."""
     return _state(error).startswith((*_BUSY, *_SQLITE_BUSY))
+
+
+def lacks_lock(error: BaseException) -> bool:
+    """Tell whether a lock was waited for in vain on PostgreSQL (lock_not_available)."""
+    return _state(error) == _NO_LOCK
 
 
 def is_trouble(error: BaseException) -> bool:

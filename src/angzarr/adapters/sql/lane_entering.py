@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, literal, select
+from sqlalchemy.exc import DBAPIError
 
 from angzarr.adapters.sql import lane_gate, lane_running
-from angzarr.adapters.sql.engine import told_as
+from angzarr.adapters.sql.engine import in_transaction, told_as
+from angzarr.adapters.sql.green_trouble import lacks_lock
 from angzarr.adapters.sql.lane_moving import here, named
 from angzarr.adapters.sql.lane_tables import ordering_lanes
 from angzarr.adapters.sql.single import Single
@@ -41,8 +43,22 @@ class LaneEntering:
     def enter(self, lane: Lane) -> Entered | None:
         """Begin a transaction, and look; None, with it ended, where the gate of *lane* is shut.
 
-        What is seen may be older than the gate: a move tells.
+        What is seen may be older than the gate: a move tells. None, too, where a batch of a rebuild
+        in place takes longer than a lock is waited for. Raises StoreUnavailable.
         """
+        try:
+            return self._entered(lane)
+        except StoreUnavailable as away:
+            cause = away.__cause__ or away
+            if lacks_lock(cause):
+                return None
+            if not (isinstance(cause, DBAPIError) and cause.connection_invalidated):
+                raise
+        # The server was started anew, perhaps: all pooled connections go with the first, that way.
+        in_transaction(self._engine, lambda connection: connection.execute(select(literal(1))))
+        return self._entered(lane)
+
+    def _entered(self, lane: Lane) -> Entered | None:
         begun = lane_running.begin(self._engine)
         try:
             let_in, *found = self._asked(begun.connection, lane)

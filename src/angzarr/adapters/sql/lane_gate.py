@@ -3,7 +3,8 @@
 Nobody waits to be let in: that would keep a slot of a worker from all other handlers. A run that
 has only read so far holds no lock that a switch-over could wait for; what it read would be gone by
 the time that it writes. Who fills a read model in place shuts the gate for one short batch after
-the other; there runs queue up, as they would else hardly ever find it open.
+the other; there runs queue up, as they would else hardly ever find it open, but no longer than the
+database lets them wait for a lock.
 
 On SQLite a run keeps all other writers out anyway.
 """
