@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import click
@@ -15,7 +16,7 @@ from angzarr.cli.application import load_application
 from angzarr.cli.entry_choice import JSON, YES
 from angzarr.cli.entry_json import print_json
 from angzarr.cli.projection_choice import find, opened, opened_books
-from angzarr.ordering.lanes import Lanes
+from angzarr.ordering_wiring import OrderingStores
 from angzarr.printable import printable
 from angzarr.projections.ordered_handler import Ordered
 
@@ -35,7 +36,8 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
     """Let NAME begin behind what has happened.
 
     Each aggregate of which it has handled nothing begins at the end of its event book: what is
-    there is not handled, nor sent again. The others stay where they are, so it may be run again.
+    there is not handled, nor sent again. The others stay where they are. Before NAME has handled
+    anything it may be run again, for what has come since.
     """
     app = load_application(app_name)
     one = find(app, name)
@@ -43,15 +45,16 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
         if books is None:
             msg = "there are no event books (`books`), so nobody knows what has happened"
             raise click.ClickException(msg)
+        new = partial(_new, one, stores, books)
         if not yes:
-            lanes, events = _count(one, stores.lanes, books)
+            spans = [end - place for _, place, end in new()]
             what = (
-                f"{one.name} begins behind {events:,} events of {lanes:,} aggregates, none of which"
-                " it will handle. Go on?"
+                f"{one.name} begins behind {sum(spans):,} events of {len(spans):,} aggregates, none"
+                " of which it will handle. Go on?"
             )
             click.confirm(printable(what), abort=True, err=True)
         moved, passed = 0, 0
-        for address, place, end in _new(one, stores.lanes, books):
+        for address, place, end in new():
             if stores.lanes.skip_to(one.lane(address), end).next_sequence == end:
                 moved, passed = moved + 1, passed + end - place
     _log.warning(
@@ -64,19 +67,20 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
         click.echo(f"{one.name} begins behind {passed:,} events of {moved:,} aggregates")
 
 
-def _count(one: Ordered, lanes: Lanes, books: EventStore) -> tuple[int, int]:
-    spans = [end - place for _, place, end in _new(one, lanes, books)]
-    return len(spans), sum(spans)
+def _new(
+    one: Ordered, stores: OrderingStores, books: EventStore
+) -> Iterator[tuple[Address, int, int]]:
+    """Yield aggregates of which nothing was handled: where they are, and where their books end.
 
-
-def _new(one: Ordered, lanes: Lanes, books: EventStore) -> Iterator[tuple[Address, int, int]]:
-    """Yield aggregates that nobody has moved: where they begin, and where their books end."""
-    first = one.order.first
+    Where nothing at all was, those that are on already were moved by an earlier command.
+    """
+    untouched = stores.checkpoints.get(one.task) is None
     for page in _pages(one, books):
-        known = lanes.places(one.task, [head.address for head in page])
+        known = stores.lanes.places(one.task, [head.address for head in page])
         for address, end in page:
-            if address not in known and end > first:
-                yield address, first, end
+            place = known.get(address, one.order.first)
+            if place < end and (untouched or address not in known):
+                yield address, place, end
 
 
 def _pages(one: Ordered, books: EventStore) -> Iterator[list[Head]]:

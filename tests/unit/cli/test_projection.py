@@ -342,6 +342,16 @@ def test_a_handler_may_begin_behind_what_has_happened(run, said, lanes, books):
     assert said("begin", SHIP, "--at-present", "--yes")["aggregates"] == 0
 
 
+def test_what_came_before_anything_was_handled_is_left_out_too(said, lanes, books):
+    fill(books, ONE, *ordered(4))
+    assert said("begin", "sales", "--at-present", "--yes")["events"] == 4
+    fill(books, ONE, *ordered(2))
+    assert said("begin", "sales", "--at-present", "--yes")["events"] == 2
+    lanes.move(Step(lane(), 6, "e-6", "OrderPlaced", NOW, NOW))
+    fill(books, ONE, *ordered(1))
+    assert said("begin", "sales", "--at-present", "--yes")["events"] == 0, "now it waits for it"
+
+
 def test_what_was_handled_stays_where_it_is(said, lanes, books):
     fill(books, ONE, *ordered(4))
     move(lanes, 2)
