@@ -37,6 +37,10 @@ class Claiming:
             self.hold.clock.sleep(pause)
         return answer
 
+    def is_sure(self, claimed: Claimed) -> bool:
+        """Tell whether `holds` need not ask."""
+        return not self.tenure.is_over(claimed.sure_until)
+
     def holds(self, delivery: Delivery, claimed: Claimed) -> bool:
         """Tell whether *delivery* holds its event still; asks if its lease may have ended since.
 
@@ -47,6 +51,6 @@ class Claiming:
             self.tenure.secured(delivery.owner)
             return self.store.owns(delivery.key, delivery.token)
 
-        if not self.tenure.is_over(claimed.sure_until):
+        if self.is_sure(claimed):
             return True
         return self.hold.until_done(ask, what="ask for it", event_id=delivery.event.id)

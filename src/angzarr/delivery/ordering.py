@@ -27,7 +27,7 @@ from angzarr.delivery.outcome import (
     Retried,
     Skipped,
 )
-from angzarr.delivery.schedule import Schedule
+from angzarr.delivery.schedule import FURTHEST, Schedule
 from angzarr.delivery.schedule_row import read, row_of
 from angzarr.delivery.turn import Turn
 from angzarr.errors import BrokerUnavailable, DecodeError
@@ -115,7 +115,7 @@ class Ordering:
         sequence, place = turn.step.sequence, self._look(turn, delivery, runs=runs)
         if place is None:
             why = f"the read model of {handler.name} is just being replaced or rebuilt"
-            return Postponed(delay=SHUT_WAIT, why=why, claimed=True)
+            return Postponed(delay=SHUT_WAIT, why=why, claimed=True, shut=True)
         if sequence < place.next_sequence:
             # A run that moved its lane itself may have died before anything else of it was true.
             return Duplicate(kept=order.moves, claimed=True)
@@ -195,6 +195,8 @@ class Ordering:
                 self._note_letter(turn, letter, claimed=claimed)
             case Retried(delay=delay) if copy is not None:
                 self._retried(turn, copy, delay, claimed=True)
+            case Postponed(shut=True):  # who has shut the gate locks the lanes
+                pass
             case Postponed(delay=delay, claimed=claimed) if copy is not None:
                 self._retried(turn, copy, delay, claimed=claimed)
             case _:
@@ -236,7 +238,8 @@ class Ordering:
     def _retried(self, turn: Turn, copy: Message, delay: timedelta, *, claimed: bool) -> None:
         """Tell the lane of *copy*: should it be lost, it is sent again as it is."""
         if delay >= TOLD_FROM or position_of(copy.headers).hop >= TOLD_FROM_HOP:
-            known = {"due_at": self.clock.now() + delay, "text": row_of(copy).text}
+            due_at = self.clock.now() + min(delay, FURTHEST)
+            known = {"due_at": due_at, "text": row_of(copy).text}
             turn.lanes.note(self._waiting(turn.step, Why.RETRYING, **known), claimed=claimed)
 
     def _waiting(self, step: Step, why: Why, **said: Any) -> Waiting:

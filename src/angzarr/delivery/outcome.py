@@ -79,6 +79,8 @@ class Postponed:
     breaker: str | None = None
     #: The domain that is held back for a poison wave, if that is why.
     wave: str | None = None
+    #: Whether it waits for a read model that is being replaced.
+    shut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

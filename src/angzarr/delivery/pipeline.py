@@ -210,10 +210,22 @@ class Pipeline:
         try:
             if outcome := self.ordering.enter(turn, steps.delivery, steps.handler, runs=True):
                 return outcome
+            if self._asks(steps.delivery, claimed):
+                turn.leave()  # the run looks again: nothing is to be open while a store is away
             outcome = self._start(steps, claimed, run)
         finally:
             turn.leave()
         return replace(outcome, moved=turn.moved) if isinstance(outcome, Handled) else outcome
+
+    def _asks(self, delivery: Delivery, claimed: claims.Claimed) -> bool:
+        """Tell whether the claim store or the step log is asked between the look and the run."""
+        if claimed.steps or delivery.redelivered or not self.claiming.is_sure(claimed):
+            return True
+        return self._unsettled(delivery, claimed) >= self.most_starts - 1
+
+    def _unsettled(self, delivery: Delivery, claimed: claims.Claimed) -> int:
+        """Return how often it was started before and never came to an end."""
+        return claimed.starts if delivery.rides else claimed.starts - 1
 
     def _start(self, steps: Steps, claimed: claims.Claimed, run: Run) -> Outcome:
         """Run it, the last start that it has beside no other one: an undo may kill, too."""
@@ -222,8 +234,7 @@ class Pipeline:
             return Postponed(delay=IN_PROGRESS_WAIT, why="taken over", claimed=False)
         if claimed.steps or delivery.redelivered:
             self.undoing.meet(steps, left_some=claimed.steps)
-        unsettled = starts if delivery.rides else starts - 1
-        if unsettled < self.most_starts - 1:
+        if self._unsettled(delivery, claimed) < self.most_starts - 1:
             return self._run(steps, run)
         if starts <= self.most_starts:
             return self.last_starts.alone(delivery, partial(self._run, steps, run))

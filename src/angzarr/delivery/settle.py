@@ -105,8 +105,8 @@ class Settler:
             case Postponed(delay=delay, claimed=False):
                 hop = delivery.position.hop
                 back = self._copy(delivery, outcome, delay, attempt=delivery.attempt, hop=hop)
-                self.schedule.put(*back)
-                return self._end(delivery, outcome, copy=back.copy)
+                self._send_back(delivery, outcome, back)
+                return self._end(delivery, outcome)
             case Postponed(delay=delay):
                 return self._come_back(delivery, outcome, delay, attempt=delivery.attempt)
             case Parked():
@@ -158,10 +158,13 @@ class Settler:
         if not self.store.owns(delivery.key, delivery.token):
             return self._ended_before(delivery, ending)
         back = self._copy(delivery, outcome, delay, attempt=attempt, hop=hop)
-        # Before it is put: each try would publish one copy more.
+        self._send_back(delivery, outcome, back)
+        return self._end(delivery, outcome, ending)
+
+    def _send_back(self, delivery: Delivery, outcome: Outcome, back: _Back) -> None:
+        """Tell its lane of the copy, then publish it: if that failed, each try would once more."""
         self.ordering.follow(delivery, outcome, back.copy)
         self.schedule.put(*back)
-        return self._end(delivery, outcome, ending)
 
     def _park(self, delivery: Delivery, outcome: Parked) -> bool:
         """Keep the copy in its lane, one hop on, and let the record wait for it."""
@@ -204,15 +207,9 @@ class Settler:
         self._fenced(delivery)
         return False
 
-    def _end(
-        self,
-        delivery: Delivery,
-        outcome: Outcome,
-        ending: Ending | None = None,
-        copy: Message | None = None,
-    ) -> bool:
+    def _end(self, delivery: Delivery, outcome: Outcome, ending: Ending | None = None) -> bool:
         """Move its lane, tell the analysis worker, append the fact, end the claim."""
-        self.ordering.follow(delivery, outcome, copy)
+        self.ordering.follow(delivery, outcome)
         self._answer_replay(delivery, outcome)
         self.facts.append([fact_of(delivery, outcome, self.clock.now())])
         if ending is None or is_left_to_ack(delivery, outcome):

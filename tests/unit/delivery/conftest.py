@@ -271,10 +271,17 @@ class World:
         args, kwargs, _ = json.loads(message.body)
         return read(message, args=args, kwargs=kwargs, token=f"t{self.tokens}", owner=owner)
 
-    def boarded(self):
-        """Return a delivery of the usual event that was claimed when it was fetched."""
+    def died(self, times, message=None, **made):
+        """Let *times* workers die that had begun with an event."""
+        for start in range(times):
+            self.leases.renew(f"dead{start}", timedelta(seconds=1))
+            self.store.claim([self.delivery(message, owner=f"dead{start}", **made).claim])
+            self.clock.sleep(timedelta(seconds=2))
+
+    def boarded(self, message=None):
+        """Return a delivery, of the usual event or *message*, claimed when it was fetched."""
         self.tenure = self.tenure_of(LEASE)
-        delivery = self.delivery()
+        delivery = self.delivery(message)
         sure_until = self.tenure.renew(delivery.owner)
         (answer,) = self.store.claim([replace(delivery.claim, counted=False)])
         return replace(delivery, answer=replace(answer, sure_until=sure_until))

@@ -34,6 +34,7 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
+from angzarr.delivery.schedule import FURTHEST
 from angzarr.errors import (
     BrokerUnavailable,
     GivenBack,
@@ -48,6 +49,7 @@ from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, 
 from angzarr.ordering.looked import Looked
 from angzarr.ordering.order import Order
 from angzarr.resilience.backoff import Jitter, Policy
+from angzarr.resilience.tenure import LEASE
 
 DOMAIN, ROOT, TYPE = "order", "r1", "Placed"
 LANE = Lane("h", Address(DOMAIN, ROOT, ""))
@@ -109,12 +111,14 @@ class Ordered:
         self.world = world
         self.lanes = world.lanes = Lanes(world)
         self.ran = []
+        self.before = lambda: None
         self.fails = {}
 
     def register(self, *, moves=False, policy=None):
         order = Order(domains=frozenset({DOMAIN}), types=frozenset({TYPE}), moves=moves)
 
         def handle(data, context):
+            self.before()
             self.ran.append(data)
             if error := self.fails.get(data):
                 raise error
@@ -529,6 +533,15 @@ def test_an_event_whose_read_model_is_being_replaced_comes_again(moving):
     assert (moving.ran, moving.world.last_copy().headers[names.ATTEMPT]) == ([], 1)
 
 
+def test_who_finds_the_gate_shut_writes_nothing_to_the_lanes_that_are_locked(moving):
+    moving.lanes.enter = lambda _lane: None
+    moving.take(0)
+    for _ in range(TOLD_FROM_HOP):
+        moving.world.clock.sleep(2 * SHUT_WAIT)
+        assert isinstance(moving.take_copy(), Postponed)
+    assert moving.waiting() == {}
+
+
 @pytest.mark.parametrize("error", [None, ValueError("no"), Postpone()])
 def test_who_entered_for_a_run_leaves_whatever_becomes_of_it(moving, error):
     entered = []
@@ -541,6 +554,51 @@ def test_who_entered_for_a_run_leaves_whatever_becomes_of_it(moving, error):
     moving.fails = {0: error}
     moving.take(0)
     assert [one.left for one in entered] == [True]
+
+
+@pytest.fixture
+def entering(moving):
+    """Every lane that was entered."""
+    entered, enter = [], moving.lanes.enter
+
+    def kept(lane):
+        found = enter(lane)
+        entered.append(Leaving(found.place, moving.lanes))
+        return entered[-1]
+
+    moving.lanes.enter = kept
+    return entered
+
+
+def test_nothing_is_open_while_the_claim_store_is_asked_whether_the_event_is_still_ours(
+    moving, entering
+):
+    asked, world = [], moving.world
+    owns = world.store.owns
+
+    def ask(*key):
+        asked.append([one.left for one in entering])
+        return owns(*key)
+
+    world.store.owns = ask
+    delivery = world.boarded(moving.message(0))
+    world.clock.sleep(LEASE)
+    assert isinstance(world.road().take(delivery), Handled)
+    assert asked[0] == [True]
+    assert moving.ran == [0]
+
+
+@pytest.mark.parametrize(("deaths", "redelivered"), [(0, False), (2, False), (0, True)])
+def test_nothing_is_open_during_a_last_start_or_behind_a_redelivery(
+    moving, entering, deaths, redelivered
+):
+    """Of these the step log or the claim store may have to be asked before the run."""
+    world, seen = moving.world, []
+    world.died(deaths, moving.message(0))
+    moving.before = lambda: seen.extend(one.left for one in entering)
+    delivery = replace(world.delivery(moving.message(0)), redelivered=redelivered)
+    assert isinstance(world.road().take(delivery), Handled)
+    assert seen == [bool(deaths or redelivered)]
 
 
 def test_only_what_may_run_enters(moving):
@@ -659,6 +717,28 @@ def test_a_long_wait_is_told_to_the_lane_before_its_copy_is_published(ordered):
     began = len(ordered.world.journal.entries)
     ordered.take(0)
     assert ordered.since(began)[:2] == ["note", "copy"]
+
+
+def test_an_event_in_other_hands_has_one_copy_however_often_its_lane_cannot_be_told(ordered):
+    message = ordered.message(0, **{names.HOP: TOLD_FROM_HOP})
+    ordered.world.leases.renew("w2", timedelta(hours=1))
+    ordered.world.store.claim([ordered.world.delivery(message, owner="w2").claim])
+    note, failures = ordered.lanes.note, [StoreUnavailable("away")] * 5
+
+    def away(waiting, /, *, claimed=True):
+        if failures:
+            raise failures.pop()
+        note(waiting, claimed=claimed)
+
+    ordered.lanes.note = away
+    assert isinstance(ordered.world.take(message), Postponed)
+    assert (len(ordered.world.journal.copies), failures) == (1, [])
+
+
+def test_a_delay_beyond_all_calendars_is_as_long_as_can_be(ordered):
+    ordered.fails[0] = Postpone(timedelta.max / 2)
+    assert isinstance(ordered.take(0), Postponed)
+    assert ordered.waiting()[0].due_at == ordered.world.clock.now() + FURTHEST
 
 
 def test_a_skip_of_what_has_no_place_in_a_lane_is_done_with(ordered):

@@ -279,17 +279,9 @@ def test_a_dead_workers_event_is_taken_over_and_its_start_counted(world):
     assert runs == ["t2"]
 
 
-def died(world, times, **made):
-    """Let *times* workers die that had begun with an event."""
-    for start in range(times):
-        world.leases.renew(f"dead{start}", timedelta(seconds=1))
-        world.store.claim([world.delivery(owner=f"dead{start}", **made).claim])
-        world.clock.sleep(timedelta(seconds=2))
-
-
 def test_the_fourth_start_is_poison(world):
     world.handler(lambda _data, _context: pytest.fail("must not run"))
-    died(world, 3)
+    world.died(3)
     letter = world.take().letter
     assert letter.reason is Reason.POISON
     assert "started 3 times" in letter.explanation
@@ -306,7 +298,7 @@ def side_by_side(world, deaths):
 
     world.handler(call)
     for event in ("one", "two"):
-        died(world, deaths, data=event, event_id=event)
+        world.died(deaths, data=event, event_id=event)
     assert isinstance(road.take(world.delivery(data="one", event_id="one")), Handled)
     return road, ran, beside[0]
 
