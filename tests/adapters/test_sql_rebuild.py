@@ -328,6 +328,54 @@ def test_a_rebuild_of_other_tables_is_not_gone_on_with(world):
         world.rebuild()
 
 
+CHANGES = {
+    "a column more": ["ALTER TABLE sums ADD COLUMN note text DEFAULT 'kept'"],
+    "another table": [
+        "ALTER TABLE sums RENAME TO sums_before",
+        "CREATE TABLE sums (name text PRIMARY KEY, total bigint NOT NULL, note text)",
+        "INSERT INTO sums VALUES ('all', 0, 'kept')",
+    ],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_table_that_is_changed_during_the_rebuild_is_left_as_it_is(world, change):
+    world.handle(world.append("a", ("Opened", None), ("Booked", 3)))
+    with world.green() as green:
+        green.begin()
+        with world.engine.begin() as connection:
+            for statement in CHANGES[change]:
+                connection.exec_driver_sql(statement)
+        with pytest.raises(RebuildError, match="sums was changed while balances was rebuilt"):
+            green.compare(lambda _lacking: None)
+        with pytest.raises(RebuildError, match="sums was changed while balances was rebuilt"):
+            green.switch_over(lambda _lacking: None, force=True)
+    assert world.rows("SELECT note FROM sums") == [("kept",)]
+    with pytest.raises(RebuildError, match="--abandon"):
+        world.rebuild()
+
+
+def test_a_table_that_names_others_of_its_read_model_is_not_taken_for_changed(postgresql):
+    with postgresql.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "ALTER TABLE sums ADD COLUMN of regclass DEFAULT 'accounts'::regclass"
+        )
+    postgresql.append("a", ("Opened", None), ("Booked", 3))
+    assert postgresql.rebuild().events == 2
+
+
+def test_a_table_that_is_another_one_by_now_is_left_as_it_is(postgresql):
+    with postgresql.green() as green:
+        green.begin()
+        with postgresql.engine.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE sums RENAME TO sums_before")
+            connection.exec_driver_sql("CREATE TABLE sums (LIKE sums_before INCLUDING ALL)")
+            connection.exec_driver_sql("INSERT INTO sums VALUES ('all', 5)")
+        with pytest.raises(RebuildError, match="sums was changed while balances was rebuilt"):
+            green.switch_over(lambda _lacking: None, force=True)
+    assert postgresql.rows("SELECT total FROM sums") == [(5,)]
+
+
 def test_a_table_that_is_written_to_and_not_named_is_found(world):
     world.plan = replace(world.plan, tables=("accounts", "bookings"))
     world.fill(3, 3)

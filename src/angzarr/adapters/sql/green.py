@@ -246,6 +246,12 @@ class SqlGreen(Green):
         if table:
             raise RebuildError(green_saying.stray(self.plan, table))
 
+    def _check_unchanged(self) -> None:
+        """Look whether the live tables, which nobody can change now, are those of the space."""
+        for one in self._layouts:
+            if self.space.layout(one.name).shape != one.shape:
+                raise RebuildError(green_saying.changed(self.plan, one.name))
+
     def alone(self, step: Callable[[Connection], _Answer]) -> _Answer | Busy:
         """Run *step* in a transaction during which nobody else writes to the live tables."""
         space, ends = self.space, False
@@ -253,6 +259,7 @@ class SqlGreen(Green):
         try:
             with self._told(), space.connection.begin():
                 space.lock([one.name for one in self._layouts])
+                self._check_unchanged()
                 answer = step(space.connection)
                 ends = True
         except IntegrityError as error:

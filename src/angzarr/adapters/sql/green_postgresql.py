@@ -41,7 +41,8 @@ _COLUMNS: Final = text(
     "SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull,"
     " a.attidentity, a.attgenerated, coalesce(pg_get_expr(d.adbin, d.adrelid), '') AS initial"
     " FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
-    " WHERE a.attrelid = :oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+    " WHERE a.attrelid = :oid AND a.attrelid = to_regclass(:name)"
+    " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 )
 #: Foreign keys from elsewhere that would not let all rows be replaced, or go with them.
 _IN_THE_WAY: Final = text(
@@ -99,7 +100,26 @@ class PostgresqlSpace(Space):
         found = self.connection.execute(_IN_THE_WAY, {"oids": self._oids()}).mappings().first()
         if found is not None:
             raise RebuildError(in_the_way(found["source"], found["target"], found["conname"]))
-        return [self._layout(name) for name in self.plan.tables]
+        return [self.layout(name) for name in self.plan.tables]
+
+    def layout(self, name: str) -> Layout:
+        """Return the live table; where its name leads to another one by now, it has no columns."""
+        aimed = self.connection.scalar(select(func.current_setting("search_path")))
+        self._search(self._before, local=True)  # types and defaults are said by it
+        found: Any = self.connection.execute(_COLUMNS, dict(self._live[name]))
+        rows = found.mappings().all()
+        self._search(aimed, local=True)
+        own = [row for row in rows if not row["attgenerated"]]
+        numbered = (
+            row["attname"] for row in own
+            if row["attidentity"] or row["initial"].startswith("nextval(")
+        )  # fmt: skip
+        return Layout(
+            name,
+            tuple(row["attname"] for row in own),
+            frozenset(numbered),
+            f"{self.live(name)} {[tuple(row.values()) for row in rows]}",
+        )
 
     def make(self) -> None:
         """Make the schema, and tables as the live ones are, with the foreign keys among them."""
@@ -193,21 +213,6 @@ class PostgresqlSpace(Space):
 
     def _oids(self) -> list[int]:
         return [row["oid"] for row in self._live.values()]
-
-    def _layout(self, name: str) -> Layout:
-        found: Any = self.connection.execute(_COLUMNS, {"oid": self._live[name]["oid"]})
-        rows = found.mappings().all()
-        own = [row for row in rows if not row["attgenerated"]]
-        numbered = (
-            row["attname"] for row in own
-            if row["attidentity"] or row["initial"].startswith("nextval(")
-        )  # fmt: skip
-        return Layout(
-            name,
-            tuple(row["attname"] for row in own),
-            frozenset(numbered),
-            f"{self.live(name)} {[tuple(row.values()) for row in rows]}",
-        )
 
 
 def schema_of(projection: str) -> str:

@@ -44,6 +44,14 @@ def another(plan: Plan) -> str:
     )
 
 
+def changed(plan: Plan, table: str) -> str:
+    """Say that a live table is another one than the space has."""
+    return (
+        f"{table} was changed while {plan.projection} was rebuilt for it, so columns could be lost:"
+        " nothing was done to it; remove what the rebuild has made (--abandon), and begin anew"
+    )
+
+
 def unknown(plan: Plan, events: int) -> str:
     """Say that so many events of the live lanes are beyond the event books."""
     return (

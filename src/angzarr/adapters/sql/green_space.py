@@ -52,6 +52,10 @@ class Space(ABC):
         """
 
     @abstractmethod
+    def layout(self, name: str) -> Layout:
+        """Return one of them as it is now; without columns, or RebuildError: it is not there."""
+
+    @abstractmethod
     def make(self) -> None:
         """Make empty tables like the live ones, in a transaction."""
 

@@ -64,9 +64,29 @@ class SqliteSpace(Space):
 
     def layouts(self) -> Sequence[Layout]:
         """Return the live tables; raises RebuildError for those that cannot be in two files."""
-        found = [self._layout(name) for name in self.plan.tables]
+        found = [self.layout(name) for name in self.plan.tables]
         self._check_references()
         return found
+
+    def layout(self, name: str) -> Layout:
+        """Return the live table, as its file has it."""
+        found = f"SELECT type, sql FROM {self._live}.sqlite_master WHERE lower(name) = lower(?)"  # noqa: S608
+        row = self.connection.exec_driver_sql(found, (name,)).first()
+        if row is None or row.type != "table" or row.sql.upper().startswith("CREATE VIRTUAL"):
+            raise RebuildError(no_table(self.plan, name))
+        listed = f"PRAGMA {self._live}.table_xinfo({self.quoted(name)})"
+        found_columns = self.connection.exec_driver_sql(listed)
+        columns = [one for one in found_columns if one.hidden == _ORDINARY]
+        keys = [one for one in columns if one.pk]
+        # What is so declared is the row's own number, which SQLite gives it.
+        counts = len(keys) == 1 and keys[0].type.upper() == "INTEGER"
+        counts = counts and "WITHOUT" not in row.sql.upper().rpartition(")")[2]  # ROWID
+        return Layout(
+            name,
+            tuple(one.name for one in columns),
+            frozenset(one.name for one in keys if counts),
+            row.sql,
+        )
 
     def make(self) -> None:
         """Make tables and indexes as the live ones are."""
@@ -174,25 +194,6 @@ class SqliteSpace(Space):
             self._stray = table or ""
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
-
-    def _layout(self, name: str) -> Layout:
-        found = f"SELECT type, sql FROM {self._live}.sqlite_master WHERE lower(name) = lower(?)"  # noqa: S608
-        row = self.connection.exec_driver_sql(found, (name,)).first()
-        if row is None or row.type != "table" or row.sql.upper().startswith("CREATE VIRTUAL"):
-            raise RebuildError(no_table(self.plan, name))
-        listed = f"PRAGMA {self._live}.table_xinfo({self.quoted(name)})"
-        found_columns = self.connection.exec_driver_sql(listed)
-        columns = [one for one in found_columns if one.hidden == _ORDINARY]
-        keys = [one for one in columns if one.pk]
-        # What is so declared is the row's own number, which SQLite gives it.
-        counts = len(keys) == 1 and keys[0].type.upper() == "INTEGER"
-        counts = counts and "WITHOUT" not in row.sql.upper().rpartition(")")[2]  # ROWID
-        return Layout(
-            name,
-            tuple(one.name for one in columns),
-            frozenset(one.name for one in keys if counts),
-            row.sql,
-        )
 
     def _check_references(self) -> None:
         """Refuse references between the read model and other tables that two files cannot have."""
