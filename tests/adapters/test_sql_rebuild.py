@@ -17,7 +17,7 @@ from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
 from tests.contracts.waiting_events import AT, MINUTE, early_of, letter_of
 
-from angzarr.adapters.sql import lane_gate, lane_waiting
+from angzarr.adapters.sql import green_lanes, lane_gate, lane_waiting
 from angzarr.adapters.sql.green import SqlGreen
 from angzarr.adapters.sql.lane_moving import LaneMoving
 from angzarr.adapters.sql.lane_tables import ordering_waiting
@@ -382,6 +382,34 @@ def test_a_table_that_is_written_to_and_not_named_is_found(world):
     with pytest.raises(RebuildError, match=r"writes to (public\.)?sums"):
         world.rebuild()
     assert world.rows("SELECT * FROM sums") == []
+
+
+def test_a_table_that_is_written_to_after_a_switch_that_was_kept_out_is_found(world, monkeypatch):
+    world.append("a", ("Opened", None), ("Booked", 1), ("Unforeseen", None))
+    opened, booked, unforeseen = world.store.scan(world.plan.domains, None, 3)
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE unnamed (n int)")
+    right_work = world.work
+
+    def work(event, connection):
+        right_work(event, connection)
+        if event.type == "Unforeseen":
+            connection.execute(text("INSERT INTO unnamed VALUES (1)"))
+
+    def kept_out(*_):
+        raise OperationalError("", None, psycopg.errors.LockNotAvailable("lock timeout"))
+
+    monkeypatch.setattr(world, "work", work)
+    with world.green() as green:
+        green.begin()
+        green.apply([opened], head_after(opened))
+        with monkeypatch.context() as busy:
+            busy.setattr(green_lanes, "set_checkpoint", kept_out)
+            assert isinstance(green.switch_over(lambda _lacking: None, force=False), Busy)
+        assert green.apply([booked], None) == Applied(1), "what was undone is no stray"
+        with pytest.raises(RebuildError, match=r"writes to (public\.)?unnamed"):
+            green.apply([unforeseen], None)
+    assert world.rows("SELECT * FROM unnamed") == []
 
 
 def test_events_that_no_book_has_are_not_given_up_by_themselves(world):

@@ -58,7 +58,6 @@ class SqlGreen(Green):
         self.space: Space = kind(engine, plan, in_place=self.live)
         self._layouts: Sequence[Layout] = ()
         self._begun: Transaction
-        self._watched = bool(plan.tables)
         self._entered = False
 
     def begin(self, *, verifies: bool = False) -> Progress:
@@ -94,11 +93,12 @@ class SqlGreen(Green):
         addresses = {head_of(event).address for event in events}
         try:
             with self._transaction():
+                self.space.watch()
                 known = self.where(addresses)
                 amid = (self.space.connection, self._begun)
                 applied = list(handled(events, known, self._work, self.plan, amid))
                 moved = {head_of(event).address for event in applied}
-                self._check_stray(self.space.strays() if self._watched else "")
+                self._check_stray(self.space.strays() if self.plan.tables else "")
                 self.note(applied, {one: known[one] for one in moved}, cursor)
                 return Applied(len(applied))
         except Undone as undone:
@@ -269,7 +269,6 @@ class SqlGreen(Green):
                 if ends:
                     raise StoreUnavailable(green_saying.unheard(self.plan, away)) from away
                 raise
-            self._watched = False  # counts of what was undone may linger
             return Busy(str(away))
         else:
             return answer

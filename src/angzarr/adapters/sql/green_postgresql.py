@@ -56,9 +56,10 @@ _FOREIGN_KEYS: Final = text(
     " WHERE contype = 'f' AND confrelid = ANY(:oids) AND conrelid = ANY(:oids) AND conparentid = 0"
 )
 _STRAYS: Final = text(
-    "SELECT format('%I.%I', schemaname, relname) FROM pg_stat_xact_user_tables"
+    "SELECT format('%I.%I', schemaname, relname), n_tup_ins + n_tup_upd + n_tup_del"
+    " FROM pg_stat_xact_user_tables"
     " WHERE schemaname <> :schema AND schemaname NOT LIKE 'pg_temp%'"
-    " AND n_tup_ins + n_tup_upd + n_tup_del > 0 LIMIT 1"
+    " AND n_tup_ins + n_tup_upd + n_tup_del > 0"
 )
 
 
@@ -69,6 +70,8 @@ class PostgresqlSpace(Space):
         super().__init__(plan, in_place=in_place)
         self._engine = engine
         self._live: dict[str, RowMapping] = {}
+        #: Whether the connection may count what it wrote to live tables and was undone, and that.
+        self._lingers, self._undone = False, dict[str, int]()
 
     def enter(self) -> None:
         """Connect, and take the projection's lock for as long as the connection lives."""
@@ -148,9 +151,15 @@ class PostgresqlSpace(Space):
                 self._search(", ".join(path), local=False)
             self.run("SET synchronous_commit TO off")
 
+    def watch(self) -> None:
+        """Remember what is counted before anything is written, if that can be anything."""
+        if self._lingers:
+            self._undone = self._written()
+
     def strays(self) -> str:
         """Name a table of another schema that the transaction has written to."""
-        return self.connection.scalar(_STRAYS, {"schema": self._schema}) or ""
+        written = self._written().items()
+        return next((name for name, rows in written if rows > self._undone.get(name, 0)), "")
 
     def denied(self) -> str:
         """Return nothing: what was written is looked at afterwards."""
@@ -172,6 +181,7 @@ class PostgresqlSpace(Space):
         self.run("SET LOCAL statement_timeout TO 0")  # however much there is to copy
         self.outlive_crashes()
         shut(self.connection, self.plan.handler)
+        self._lingers = True
         if tables:
             listed = ", ".join(map(self.live, tables))
             self.run(f"LOCK TABLE {listed} IN EXCLUSIVE MODE")
@@ -207,6 +217,14 @@ class PostgresqlSpace(Space):
     def green(self, table: str) -> str:
         """Return the table in the schema."""
         return f"{self.quoted(self._schema)}.{self.quoted(table)}"
+
+    def _written(self) -> dict[str, int]:
+        """Return how many rows of tables of other schemas the connection counts as written.
+
+        These are rows of this transaction, and of earlier ones that it has not reported yet.
+        """
+        found = self.connection.execute(_STRAYS, {"schema": self._schema})
+        return {name: int(rows) for name, rows in found}
 
     def _search(self, path: str | None, *, local: bool) -> None:
         self.connection.execute(select(func.set_config("search_path", path, local)))

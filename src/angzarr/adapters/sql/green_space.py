@@ -67,6 +67,10 @@ class Space(ABC):
         """
 
     @abstractmethod
+    def watch(self) -> None:
+        """Let `strays` leave out what was written up to now."""
+
+    @abstractmethod
     def strays(self) -> str:
         """Name a table that the transaction has written outside of the space; empty: none."""
 

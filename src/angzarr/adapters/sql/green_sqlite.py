@@ -105,6 +105,9 @@ class SqliteSpace(Space):
         raw.execute(f"PRAGMA foreign_keys = {'OFF' if self._outward else 'ON'}")
         self.writable(on=not self.plan.tables)
 
+    def watch(self) -> None:
+        """Do nothing: what was refused is told once."""
+
     def strays(self) -> str:
         """Name a live table to which a write was refused, whatever became of the error."""
         return self.denied()
