@@ -24,7 +24,7 @@ from angzarr.adapters.sql.lane_tables import ordering_waiting
 from angzarr.aggregates.book import Address
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.ordering.lane import Lane, Moved, Place, Step, Waiting, Why
-from angzarr.projections.green import Abandoned, Applied, Busy
+from angzarr.projections.green import Abandoned, Applied, Busy, SwitchedOver
 from angzarr.projections.rebuild import Rebuild, Stopped
 from angzarr.projections.rebuild_reading import head_after
 from hand_clock import HandClock
@@ -895,6 +895,31 @@ def test_what_is_parked_while_waiting_events_are_counted_is_counted(postgresql, 
         amid[0].close()
     assert rebuilding.result().events == 1
     assert world.lanes.look(lane) == Place(0, waiting=2)
+
+
+def test_a_lane_that_is_moved_on_amid_a_switch_over_stays_there(postgresql):
+    world = postgresql
+    world.handle(world.append("a", ("Renamed", None), ("Renamed", None)))
+    world.append("b", ("Renamed", None))
+
+    def passing(lacking):
+        """Let a worker pass events that the projection does not take, for which it runs nothing."""
+        assert [(one.place, one.until) for one in lacking] == [(0, 2)]
+        world.lanes.skip_to(Lane(world.handler, Address("account", "b")), 1)
+        green.apply(world.store.scan(world.plan.domains, None, 2), None)
+        world.lanes.skip_to(Lane(world.handler, Address("account", "a")), 3)
+
+    with world.green() as green:
+        green.begin()
+        assert green.compare(passing).unknown == 0
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE ordering_lanes SET next_sequence = 2 WHERE root = 'a'")
+        connection.exec_driver_sql("DELETE FROM ordering_lanes WHERE root = 'b'")
+    with world.green() as green:
+        green.abandon()
+        green.begin()
+        assert green.switch_over(passing, force=False) == SwitchedOver(2)
+    assert world.lane_places() == {"a": 3, "b": 1}
 
 
 def test_a_lane_is_not_set_back_because_another_one_is_stuck(world):

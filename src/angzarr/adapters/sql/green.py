@@ -135,12 +135,11 @@ class SqlGreen(Green):
         """Replace the live rows, lanes and checkpoint, and remove the space."""
 
         def step(connection: Connection) -> SwitchedOver:
-            fill(green_lanes.lanes_ahead(connection, self.plan))
+            fill(ahead := green_lanes.lanes_ahead(connection, self.plan))
             _, done = green_progress.progress_of(connection, resumed=True)
-            unknown = green_lanes.lanes_ahead(connection, self.plan)
+            unknown = green_lanes.events_missing(connection, self.plan, ahead)
             if unknown and not force:
-                events = sum(one.until - one.place for one in unknown)
-                raise RebuildError(green_saying.unknown(self.plan, events))
+                raise RebuildError(green_saying.unknown(self.plan, unknown))
             self.space.writable(on=True)
             green_copying.copy(self.space, self._layouts)
             now = self.clock.now()
@@ -158,14 +157,13 @@ class SqlGreen(Green):
         """Compare by digests, while nobody writes."""
 
         def step(connection: Connection) -> Compared | Ahead:
-            fill(green_lanes.lanes_ahead(connection, self.plan))
+            fill(ahead := green_lanes.lanes_ahead(connection, self.plan))
             if pending := green_lanes.events_ahead(connection, self.plan):
                 return Ahead(pending, green_lanes.blocked(connection, self.plan))
             compared = green_copying.compare_tables(self.space, self._layouts)
-            unknown = green_lanes.lanes_ahead(connection, self.plan)
             return compared._replace(
                 failures=tuple(green_progress.failures(connection)),
-                unknown=sum(one.until - one.place for one in unknown),
+                unknown=green_lanes.events_missing(connection, self.plan, ahead),
             )
 
         return self.alone(step)

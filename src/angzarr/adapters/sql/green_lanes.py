@@ -60,6 +60,16 @@ def lanes_ahead(connection: Connection, plan: Plan) -> list[Behind]:
     return [Behind(Address(*key), place, end) for *key, place, end in connection.execute(wanted)]
 
 
+def events_missing(connection: Connection, plan: Plan, ahead: Sequence[Behind]) -> int:
+    """Count the events of lanes that were *ahead* and that the space lacks still: no book has them.
+
+    Those that lanes have passed since then do not count: without a run, they have no effects.
+    """
+    known = {one.address: one.until for one in ahead}
+    lacking = lanes_ahead(connection, plan)
+    return sum(max(known.get(one.address, 0) - one.place, 0) for one in lacking)
+
+
 def events_ahead(connection: Connection, plan: Plan) -> int:
     """Count the events that are in the space and that the live lanes have before them."""
     mine = and_(_same(ordering_lanes, angzarr_rebuild_places), *_of(plan))
