@@ -11,20 +11,26 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, event, make_url, text, update
+from sqlalchemy import Engine, event, make_url, select, text, update
 from sqlalchemy.exc import OperationalError
 from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
 from tests.contracts.waiting_events import AT, MINUTE, early_of, letter_of
 
-from angzarr.adapters.sql import green_lanes, lane_gate, lane_waiting
+from angzarr.adapters.sql import green_in_place, green_lanes, lane_gate, lane_waiting
 from angzarr.adapters.sql.green import SqlGreen
 from angzarr.adapters.sql.lane_moving import LaneMoving
 from angzarr.adapters.sql.lane_tables import ordering_waiting
 from angzarr.aggregates.book import Address
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.ordering.lane import Lane, Moved, Place, Step, Waiting, Why
-from angzarr.projections.green import Abandoned, Applied, Busy, SwitchedOver
+from angzarr.projections.green import (
+    Abandoned,
+    Applied,
+    Busy,
+    SwitchedOver,
+    TransactionEnded,
+)
 from angzarr.projections.rebuild import Rebuild, Stopped
 from angzarr.projections.rebuild_reading import head_after
 from hand_clock import HandClock
@@ -586,7 +592,7 @@ def test_whoever_shuts_the_gate_waits_for_no_lock_for_ever(postgresql):
         assert connection.scalar(text(limit)) == "2s"
 
 
-@pytest.mark.parametrize("verb", ["apply", "places", "forgive"])
+@pytest.mark.parametrize("verb", ["apply", "places", "forgive", "spoil"])
 def test_a_rebuild_in_place_waits_for_live_runs_that_take_long(world, monkeypatch, caplog, verb):
     world.handle(world.fill(4, 4))
     right, fine, busy = world.digest(), getattr(SqlGreen, verb), [3]
@@ -603,8 +609,8 @@ def test_a_rebuild_in_place_waits_for_live_runs_that_take_long(world, monkeypatc
     monkeypatch.setattr(SqlGreen, verb, kept_waiting)
     with world.green(in_place=True) as green:
         green.begin()
-        if verb == "forgive":
-            green.forgive()
+        if verb in {"forgive", "spoil"}:
+            getattr(green, verb)()
     world.rebuild(in_place=True)
     assert (world.digest(), busy) == (right, [0])
     assert "rebuild_waits: a run of balances takes long" in caplog.text
@@ -688,6 +694,26 @@ def test_a_method_that_ends_its_transaction_doubles_nothing(world, monkeypatch, 
     monkeypatch.setattr(Balances, "booked", right_code)
     world.rebuild(in_place=in_place)
     assert world.digest() == right
+
+
+def test_what_a_method_ended_is_noted_beside_a_live_run_that_takes_long(postgresql, monkeypatch):
+    world = postgresql
+    world.append("a", ("Opened", None), ("Booked", 1))
+    with world.engine.connect() as live:
+
+        def ending(self, _data):
+            self.connection.commit()
+            live.execute(select(lane_gate.LETS_IN), lane_gate.keys_of(world.handler))
+
+        with monkeypatch.context() as wrong:
+            wrong.setattr(Balances, "booked", ending)
+            wrong.setattr(green_in_place, "_TRIES", 1)
+            with pytest.raises(TransactionEnded, match=r"which begins anew then$"):
+                world.rebuild(in_place=True)
+    begun = []
+    world.rebuild(in_place=True, begun=begun.append)
+    assert not begun[0].resumed
+    assert world.rows("SELECT balance FROM accounts") == [(1,)]
 
 
 def test_events_that_no_book_has_are_found_before_anything_is_rebuilt(world):

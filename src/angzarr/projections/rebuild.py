@@ -100,8 +100,11 @@ class Rebuild:
             return self._switch_over()
         except _Stop:
             return Stopped(self._putting.events)
-        except TransactionEnded:
-            self.green.spoil()
+        except TransactionEnded as ended:
+            try:
+                self.green.spoil()
+            except StoreUnavailable as away:
+                raise TransactionEnded(_unnoted(ended, away)) from ended
             raise
 
     def verify(self) -> Compared | Stopped:
@@ -228,6 +231,10 @@ def _in_the_way(plan: Plan) -> str:
         f"a rebuild of {plan.projection} was begun and has not ended: go on with it (without"
         " --verify), or remove what it has made (--abandon), before you compare"
     )
+
+
+def _unnoted(ended: TransactionEnded, away: StoreUnavailable) -> str:
+    return f"{ended}; but that could not be noted, so remove what it has made (--abandon): {away}"
 
 
 def _locked_out(why: str) -> str:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.memory.event_store import MemoryEventStore
 from angzarr.aggregates.book import Address, Decision, Write
-from angzarr.errors import RebuildError, Skip
+from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.events.event import Event
-from angzarr.projections.green import Ahead, Behind, Busy, Compared, Plan
+from angzarr.projections.green import Ahead, Behind, Busy, Compared, Plan, TransactionEnded
 from angzarr.projections.rebuild import Rebuild, Standing, Stopped
 from green_in_memory import MemoryGreen
 from hand_clock import START, HandClock
@@ -164,6 +164,21 @@ def test_a_failing_event_is_named_and_what_is_before_it_is_kept(world):
     world.green.work = lambda _event: None
     world.rebuild().run()
     assert world.green.held == world.whole()
+
+
+def test_a_transaction_that_was_ended_is_told_even_where_that_cannot_be_noted(world, monkeypatch):
+    world.append("a")
+
+    def ending(*_):
+        raise TransactionEnded("p ended it")
+
+    def away():
+        raise StoreUnavailable("the database is away")
+
+    monkeypatch.setattr(world.green, "apply", ending)
+    monkeypatch.setattr(world.green, "spoil", away)
+    with pytest.raises(TransactionEnded, match=r"p ended it.*\(--abandon\): the database is away"):
+        world.rebuild().run()
 
 
 def test_no_more_events_a_second_than_allowed(world):

@@ -107,7 +107,7 @@ class SqlGreen(Green):
 
     def spoil(self) -> None:
         """Note that it must not be gone on with."""
-        with self._transaction() as connection:
+        with self._transaction(moves=False) as connection:
             green_progress.spoil(connection)
 
     def pass_by(self, event: Event, cursor: Head | None, failure: Failure | None, /) -> None:
@@ -275,13 +275,13 @@ class SqlGreen(Green):
             space.writable(on=not self.plan.tables)
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        """Begin a transaction, or a part of the one of `alone`."""
+    def _transaction(self, *, moves: bool = True) -> Iterator[Connection]:
+        """Begin a transaction, which *moves* lanes or not, or a part of the one of `alone`."""
         connection = self.space.connection
         amid = connection.in_transaction()
         begin = connection.begin_nested if amid else connection.begin
         with self._told(), begin() as self._begun:
-            if not amid:
+            if moves and not amid:
                 self.enter_batch()
             yield connection
 

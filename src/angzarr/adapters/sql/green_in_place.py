@@ -98,6 +98,10 @@ class InPlace(SqlGreen):
         """Handle *events*, however long live runs keep the batch waiting."""
         return self._tried(partial(super().apply, events, cursor))
 
+    def spoil(self) -> None:
+        """Note it beside live runs; on SQLite they keep it waiting."""
+        self._tried(super().spoil)
+
     def pass_by(self, event: Event, cursor: Head | None, failure: Failure | None, /) -> None:
         """Note what became of *event*, however long live runs keep it waiting."""
         self._tried(partial(super().pass_by, event, cursor, failure))
