@@ -93,7 +93,7 @@ def ending_json(ending: Ending) -> dict[str, Any]:
             for table, (live, rebuilt) in ending.differing.items()
         }
         return {
-            "equal": not differing,
+            "equal": not (differing or ending.renumbered),
             "rows": ending.rows,
             "differing": differing,
             "failures": _failures_json(ending.failures),
@@ -116,15 +116,20 @@ def _print_compared(compared: Compared, name: str) -> None:
         click.echo(
             f"the live one has effects of {compared.unknown:,} events that are in no event book"
         )
+    left_out = ", ".join(compared.renumbered)
     if compared.failures or compared.unknown:
         click.echo("the rebuilt one is incomplete, so a difference says nothing against the live")
     elif compared.differing:
         click.echo("run it again without --verify to put the rebuilt one in its place")
+    elif left_out:
+        click.echo(
+            f"{name} is what the event books say, but for {left_out}, which are not compared"
+            " because the database numbers them"
+        )
     else:
         click.echo(f"{name} is what the event books say: {compared.rows:,} rows are equal")
-    if compared.renumbered:
-        listed = ", ".join(compared.renumbered)
-        click.echo(f"not compared, for the database numbers them: {listed}")
+    if left_out and not is_good(compared):
+        click.echo(f"not compared, for the database numbers them: {left_out}")
 
 
 def _print_failures(failures: tuple[Failure, ...]) -> None:

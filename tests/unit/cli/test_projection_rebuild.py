@@ -165,6 +165,31 @@ def test_verify_tells_whether_it_is_what_the_books_say(app, run):
     assert sales(app) == (4, 20)
 
 
+def test_verify_claims_nothing_of_keys_that_the_database_may_number(app, run, monkeypatch):
+    def placed(self, event):
+        row = {"id": self.event.id, "total": event.total}
+        self.connection.execute(text("INSERT INTO sales (id, total) VALUES (:id, :total)"), row)
+
+    monkeypatch.setattr(Sales, "placed", placed)
+    with app.ordering.lanes.transaction() as connection:
+        connection.exec_driver_sql("DROP TABLE sales")
+        connection.exec_driver_sql(
+            "CREATE TABLE sales (number integer PRIMARY KEY, id text, total int)"
+        )
+    assert run("sales", "--yes").exit_code == 0
+    assert "4 rows are equal" in run("sales", "--verify").stdout
+    with app.ordering.lanes.transaction() as connection:
+        connection.exec_driver_sql("UPDATE sales SET number = 10 - number")
+    same = run("sales", "--verify")
+    assert same.exit_code == 0
+    assert same.stdout == (
+        "sales is what the event books say, but for sales.number, which are not compared"
+        " because the database numbers them\n"
+    )
+    told = json.loads(run("sales", "--verify", "--json").stdout)
+    assert (told["equal"], told["renumbered"]) == (False, ["sales.number"])
+
+
 def test_verify_does_not_advise_to_put_an_incomplete_one_in_its_place(app, run, monkeypatch):
     run("sales", "--yes")
     monkeypatch.setattr(Sales, "bad", True)
