@@ -140,7 +140,8 @@ class Green(Protocol):
         *verifies*: one that is made is for a comparison.
 
         Raises RebuildError if somebody else has it in hand, if it was begun for another plan, or
-        if its plan cannot be carried out there.
+        if its plan cannot be carried out there. One for a comparison, or that is spoiled, may be
+        of another plan: it is not to be gone on with.
         """
 
     @abstractmethod

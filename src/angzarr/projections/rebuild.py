@@ -139,11 +139,21 @@ class Rebuild:
         self.begun(progress)
         self._total = events_in(self.store, self.plan)
         self._tell()
-        self.green.clear(heads(self.store, self.plan), force=force)
+        self._clear(progress, force=force)
         self._scan(progress)
         if progress.failures:
             self._putting.forgive()
         self._catch_up()
+
+    def _clear(self, progress: Progress, *, force: bool) -> None:
+        """Let the space begin empty; where that is refused nothing is left of one just made."""
+        try:
+            self.green.clear(heads(self.store, self.plan), force=force)
+        except RebuildError:
+            if not progress.resumed:
+                with suppress(StoreUnavailable):  # what is there is empty
+                    self.green.abandon()
+            raise
 
     def _scan(self, progress: Progress) -> None:
         limit = self._pace.batch(self.batch)
