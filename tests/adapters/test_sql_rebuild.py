@@ -592,7 +592,7 @@ def test_whoever_shuts_the_gate_waits_for_no_lock_for_ever(postgresql):
         assert connection.scalar(text(limit)) == "2s"
 
 
-@pytest.mark.parametrize("verb", ["apply", "places", "forgive", "spoil"])
+@pytest.mark.parametrize("verb", ["apply", "places", "forgive", "spoil", "abandon"])
 def test_a_rebuild_in_place_waits_for_live_runs_that_take_long(world, monkeypatch, caplog, verb):
     world.handle(world.fill(4, 4))
     right, fine, busy = world.digest(), getattr(SqlGreen, verb), [3]
@@ -609,7 +609,7 @@ def test_a_rebuild_in_place_waits_for_live_runs_that_take_long(world, monkeypatc
     monkeypatch.setattr(SqlGreen, verb, kept_waiting)
     with world.green(in_place=True) as green:
         green.begin()
-        if verb in {"forgive", "spoil"}:
+        if verb in {"forgive", "spoil", "abandon"}:
             getattr(green, verb)()
     world.rebuild(in_place=True)
     assert (world.digest(), busy) == (right, [0])
@@ -714,6 +714,22 @@ def test_what_a_method_ended_is_noted_beside_a_live_run_that_takes_long(postgres
     world.rebuild(in_place=True, begun=begun.append)
     assert not begun[0].resumed
     assert world.rows("SELECT balance FROM accounts") == [(1,)]
+
+
+def test_live_runs_go_on_while_a_rebuild_in_place_looks_at_the_books(world):
+    events = world.append("a", ("Opened", None), ("Booked", 1))
+
+    world.lanes.skip_to(Lane(world.handler, Address("account", "bookless")), 1)
+
+    def books():
+        world.handle(events)
+        yield world.store.heads(world.plan.domains, None, 9)
+
+    with world.green(in_place=True) as green:
+        green.begin()
+        with pytest.raises(RebuildError, match="handled or passed 1 events that are in no"):
+            green.clear(books(), force=False)
+    assert world.lane_places() == {"a": 2, "bookless": 1}
 
 
 def test_events_that_no_book_has_are_found_before_anything_is_rebuilt(world):

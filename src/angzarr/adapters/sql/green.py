@@ -84,9 +84,17 @@ class SqlGreen(Green):
 
     def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
         """See that books have what the live lanes are past: the space begins empty."""
-        if not force:
-            with self._transaction():
-                self.check_known(books)
+        if force:
+            return
+        self.space.exclusive(on=False)  # live runs need not wait for who only reads
+        try:
+            with self._transaction(moves=False) as connection:
+                self.space.hold_still()
+                unknown = green_lanes.events_in_no_book(connection, self.plan, books)
+        finally:
+            self.space.exclusive(on=self.live)
+        if unknown:
+            raise RebuildError(green_saying.unknown(self.plan, unknown))
 
     def apply(self, events: Sequence[Event], cursor: Head | None, /) -> Applied | Broken:
         """Handle *events*, but those before their places."""
@@ -192,12 +200,6 @@ class SqlGreen(Green):
     def where(self, addresses: Iterable[Address]) -> dict[Address, int]:
         """Return the next sequences of *addresses*, those that have one."""
         return places(self.space.connection, addresses, angzarr_rebuild_places)
-
-    def check_known(self, books: Iterable[Sequence[Head]]) -> None:
-        """Raise RebuildError where live lanes are past events that no book has."""
-        unknown = green_lanes.events_in_no_book(self.space.connection, self.plan, books)
-        if unknown:
-            raise RebuildError(green_saying.unknown(self.plan, unknown))
 
     def stay(self, failure: Failure) -> None:
         """Write that an aggregate is at its failure, also where nothing of it came before."""

@@ -27,6 +27,7 @@ from angzarr.clock import Clock
 from angzarr.errors import RebuildError, StoreUnavailable
 from angzarr.events.event import Event
 from angzarr.projections.green import (
+    Abandoned,
     Applied,
     Broken,
     Busy,
@@ -72,9 +73,7 @@ class InPlace(SqlGreen):
         """
         if self._tried(self._is_cleared):
             return
-        if not force:
-            with self._transaction():
-                self.check_known(books)
+        super().clear(books, force=force)
         self._tried(partial(self._note_cleared, done=False))
         self._tried(self._clear)
         self._tried(partial(self._note_cleared, done=True))
@@ -113,6 +112,10 @@ class InPlace(SqlGreen):
     def places(self, addresses: Sequence[Address], /) -> Mapping[Address, int]:
         """Return where the live lanes are, however long live runs keep it waiting."""
         return self._tried(partial(super().places, addresses))
+
+    def abandon(self) -> Abandoned | None:
+        """Remove the space, however long live runs keep it waiting."""
+        return self._tried(super().abandon)
 
     def _tried(self, step: Callable[[], _Answer]) -> _Answer:
         """Return *step*'s answer; each time that somebody else is in the way it waits already.

@@ -171,6 +171,10 @@ class PostgresqlSpace(Space):
     def writable(self, *, on: bool) -> None:
         """Do nothing: what was written is looked at afterwards, by `strays`."""
 
+    def hold_still(self) -> None:
+        """Let all statements of the transaction read what the first one does."""
+        self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
     def outlive_crashes(self) -> None:
         """Let the server write its log before it says that it has committed."""
         self.run("SET LOCAL synchronous_commit TO DEFAULT")

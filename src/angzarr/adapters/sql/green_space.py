@@ -87,6 +87,10 @@ class Space(ABC):
         """Say whether the live tables may be written to now, where that is watched."""
 
     @abstractmethod
+    def hold_still(self) -> None:
+        """Let the transaction, which begins with this, read everything as it is now."""
+
+    @abstractmethod
     def outlive_crashes(self) -> None:
         """Let the commit of this transaction wait until it outlives a crash of the server."""
 

@@ -121,6 +121,9 @@ class SqliteSpace(Space):
         """Lock the live file with BEGIN, or only what the transaction comes to write."""
         self.connection.execution_options(sqlite_begin="BEGIN IMMEDIATE" if on else "BEGIN")
 
+    def hold_still(self) -> None:
+        """Do nothing: any transaction does."""
+
     def outlive_crashes(self) -> None:
         """Do nothing: commits to the live file always do, and so do those to one attached."""
 
