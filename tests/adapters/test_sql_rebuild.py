@@ -732,6 +732,26 @@ def test_live_runs_go_on_while_a_rebuild_in_place_looks_at_the_books(world):
     assert world.lane_places() == {"a": 2, "bookless": 1}
 
 
+@pytest.mark.parametrize(
+    ("verb", "in_place", "said"),
+    [
+        ("switch_over", False, r"may be done: see with --verify before you run it again \("),
+        ("switch_over", True, r"may be done: run it again, which ends it, or does all of it"),
+        ("compare", False, r"^the database .+ did not serve a transaction"),
+    ],
+)
+def test_only_a_switch_over_may_be_done_where_its_commit_is_lost(world, verb, in_place, said):
+    def lost(_connection):
+        raise OperationalError("COMMIT", None, psycopg.errors.AdminShutdown("shut down"))
+
+    options = {"force": False} if verb == "switch_over" else {}
+    with world.green(in_place=in_place) as green:
+        green.begin()
+        event.listen(green.space.connection, "commit", lost)
+        with pytest.raises(StoreUnavailable, match=said):
+            getattr(green, verb)(lambda _lacking: None, **options)
+
+
 def test_events_that_no_book_has_are_found_before_anything_is_rebuilt(world):
     world.handle(world.fill(4, 4))
     world.lanes.skip_to(Lane(world.handler, Address("account", "bookless")), 3)

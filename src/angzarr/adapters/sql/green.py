@@ -254,19 +254,18 @@ class SqlGreen(Green):
 
     def alone(self, step: Callable[[Connection], _Answer]) -> _Answer | Busy:
         """Run *step* in a transaction during which nobody else writes to the live tables."""
-        space, ends = self.space, False
+        space, answer = self.space, None
         space.exclusive(on=True)
         try:
             with self._told(), space.connection.begin():
                 space.lock([one.name for one in self._layouts])
                 self._check_unchanged()
                 answer = step(space.connection)
-                ends = True
         except IntegrityError as error:
             raise RebuildError(green_saying.unfit(self.plan, error)) from error
         except StoreUnavailable as away:
             if not is_busy(away.__cause__ or away):
-                if ends:
+                if isinstance(answer, SwitchedOver):
                     raise StoreUnavailable(green_saying.unheard(self.plan, away)) from away
                 raise
             return Busy(str(away))

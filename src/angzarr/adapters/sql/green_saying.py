@@ -80,9 +80,13 @@ def ended(plan: Plan, event: Event) -> str:
 
 def unheard(plan: Plan, away: StoreUnavailable) -> str:
     """Say that nobody knows whether a rebuild is done."""
+    cure = (
+        "see with --verify before you run it again" if plan.tables else
+        "run it again, which ends it, or does all of it once more if it was done"
+    )  # fmt: skip
     return (
         f"the database was lost while it was told to commit the rebuilt {plan.projection}, so it"
-        f" may be done: see with --verify before you run it again ({away})"
+        f" may be done: {cure} ({away})"
     )
 
 
