@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,7 +66,7 @@ def _copy_last(folder: Path) -> None:
 
     def end_first(self: Any, delivery: Any, outcome: Any, *args: Any, **kwargs: Any) -> bool:
         kept = _KeptBack()
-        ended = come_back(_Halves(self, kept), delivery, outcome, *args, **kwargs)
+        ended = come_back(replace(self, schedule=kept), delivery, outcome, *args, **kwargs)
         if kept.put_so_far and _first(folder / f"cut-{delivery.event.id}"):
             os.kill(os.getpid(), signal.SIGKILL)
         for copy in kept.put_so_far:
@@ -83,16 +84,6 @@ class _KeptBack:
 
     def put(self, *copy: Any) -> None:
         self.put_so_far.append(copy)
-
-
-class _Halves:
-    """A settler with another schedule; all else is its own."""
-
-    def __init__(self, settler: Any, schedule: _KeptBack) -> None:
-        self._settler, self.schedule = settler, schedule
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._settler, name)
 
 
 def _any_order(_folder: Path) -> None:
