@@ -108,6 +108,7 @@ def test_what_others_wrote_runs_nowhere(visit, world):
     page = visit.login()
     visit.go("/projections")
     page.locator("main table a").click()
+    expect(page.get_by_role("heading", name="How far behind")).to_be_visible()
     page.locator("main table a").first.click()
     expect(page.get_by_text("What waits, in its order")).to_be_visible()
     visit.go("/sagas")
