@@ -41,7 +41,10 @@ def test_what_kills_its_whole_worker_ends_as_poison_and_what_ran_beside_it_does_
     assert letters.keys() == {pill}
     assert letters[pill].reason == "poison"
     assert len(site.ran("dies")) == most
-    assert added(site) == set(range(OTHERS))
+    times = added(site)
+    if (pool, most) == ("solo", 4):  # what ended just before it was not acknowledged yet
+        times = Counter(times.keys())
+    assert times == dict.fromkeys(range(OTHERS), 1)
     assert len(site.ran("long done")) == 1
 
 
@@ -50,8 +53,8 @@ def others_handled(site):
 
 
 def added(site):
-    """Return what was added; twice, where a worker died before its last one was acknowledged."""
-    return {line["args"][0] for line in site.ran("add")}
+    """Return how often each number was added."""
+    return Counter(line["args"][0] for line in site.ran("add"))
 
 
 def survived(site, pool, is_over):
