@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -52,14 +52,15 @@ class LaneHealing:
         was lost, nothing else would pass for a day (10); attempts are counted anew then where they
         come from a book. Raises StoreUnavailable, BrokerUnavailable.
         """
+        # Minutes: mostly more than copies came to, and more again each time that it is sent.
+        headers = {HOP: int(self._clock.now().timestamp() // 60)} if above_all else {}
         copy = self._overdue(gap)
         if copy is not None:
-            headers = {**copy.headers, **self._above(above_all=above_all)}
-            self._publisher.publish(replace(copy, headers=headers))
+            self._publisher.publish(replace(copy, headers={**copy.headers, **headers}))
             return 1
         sent = 0
         for event in self._missing(gap, min(most, MOST)):
-            self._send(event, gap.lane.handler, above_all=above_all)
+            self._send(event, gap.lane.handler, headers)
             sent += 1
         return sent
 
@@ -88,14 +89,8 @@ class LaneHealing:
             found.append(event)
         return found
 
-    def _send(self, event: Event, handler: str, *, above_all: bool) -> None:
+    def _send(self, event: Event, handler: str, headers: Mapping[str, int]) -> None:
         task_id = task_id_for(event.id, handler)
         queue = self._queue_for(handler)
-        headers = self._above(above_all=above_all)
         message = celery_message(handler, task_id, event, queue, origin=_ORIGIN, headers=headers)
         self._publisher.publish(message)
-
-    def _above(self, *, above_all: bool) -> dict[str, int]:
-        """Return the headers that put a message before all copies of it, if it is to be."""
-        # Minutes: mostly more than copies came to, and more again each time that it is sent.
-        return {HOP: int(self._clock.now().timestamp() // 60)} if above_all else {}
