@@ -347,16 +347,10 @@ def test_what_could_not_be_undone_waits_for_the_next_failure_and_not_for_the_nex
     assert shop.undone == []
 
 
-def died(world, times):
-    """Leave so many starts that nobody settled."""
-    for _ in range(times):
-        world.store.claim([world.delivery(owner="dead").claim])
-
-
 def test_poison_is_undone_by_whoever_finds_the_fourth_start(world, shop):
     world.handler(shop.place())
     killed(world, shop.place(steps=["release", "refund"]))
-    died(world, 2)
+    world.died(2)
     outcome = world.take()
     assert outcome.letter.reason == "poison"
     assert metadata(outcome) == {"steps_undone": ["a refund", "a release"]}
@@ -365,7 +359,7 @@ def test_poison_is_undone_by_whoever_finds_the_fourth_start(world, shop):
 def test_an_undo_that_kills_ends_as_a_letter_that_names_what_is_left(world, shop):
     world.handler(shop.place())
     killed(world, shop.place(steps=["release", "refund"]))
-    died(world, 3)  # the fourth start undid, and killed
+    world.died(3)  # the fourth start undid, and killed
     outcome = world.take()
     assert outcome.letter.reason == "poison"
     assert metadata(outcome) == {"steps_left": ["a refund", "a release"]}
@@ -376,7 +370,7 @@ def test_poison_with_steps_waits_while_another_event_has_its_last_start(world, s
     """Its undo may kill the process as its handler may have."""
     world.handler(shop.place())
     killed(world, shop.place(steps=["release"]))
-    died(world, 2)
+    world.died(2)
     road = world.road()
     road.pipeline.last_starts._running.acquire()
     assert road.take(world.delivery()) == Postponed(
