@@ -181,8 +181,10 @@ class LaneKeeper:
             return
         if sent is None:
             why = "could not be sent again"
+        elif sent:
+            why = f"was sent again {gap.sent + 1} times"
         else:
-            why = f"was sent again {gap.sent + 1} times" if sent else "is in no event book"
+            why = "is in no event book"
         _log.error(
             "gap: the event of sequence %s is missing and %s, and %d later ones wait since %s; if"
             " it is neither queued nor running, replay it if it is a letter, publish it, or give it"

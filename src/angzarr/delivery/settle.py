@@ -162,7 +162,7 @@ class Settler:
         return self._end(delivery, outcome, ending)
 
     def _send_back(self, delivery: Delivery, outcome: Outcome, back: _Back) -> None:
-        """Tell its lane of the copy, then publish it: if that failed, each try would once more."""
+        """Tell its lane of the copy, then publish it: a lane that is away costs no further copy."""
         self.ordering.follow(delivery, outcome, back.copy)
         self.schedule.put(*back)
 
