@@ -162,7 +162,10 @@ def _fill_base(folder: Path) -> None:
 
 
 def _has(tag: str) -> bool:
-    return subprocess.run([*_command(), "inspect", tag], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run([*_command(), "inspect", tag], capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 def _buildah(*arguments: str) -> str:

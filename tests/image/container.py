@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -55,14 +55,16 @@ class Container:
     log: Path | None = None
 
     def __enter__(self) -> Self:
-        self.outside = subprocess.Popen(
-            self._outer(),
-            stdin=subprocess.DEVNULL,
-            stdout=self.log.open("ab") if self.log else subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={"PATH": os.environ["PATH"]},
-            text=not self.log,
-        )
+        with ExitStack() as opened:
+            output = opened.enter_context(self.log.open("ab")) if self.log else subprocess.PIPE
+            self.outside = subprocess.Popen(
+                self._outer(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={"PATH": os.environ["PATH"]},
+                text=not self.log,
+            )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,9 +72,8 @@ class Container:
         if self.outside.poll() is None:
             self.outside.kill()  # its child goes with it
         self.outside.wait(PATIENCE)
-        for stream in (self.outside.stdout,):
-            if stream:
-                stream.close()
+        if self.outside.stdout:
+            self.outside.stdout.close()
 
     def _outer(self) -> list[str]:
         entrypoint = self.config["Entrypoint"] if self.entrypoint is None else self.entrypoint
