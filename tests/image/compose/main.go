@@ -12,7 +12,7 @@ import (
 
 func load(file string) ([]byte, error) {
 	options, err := cli.NewProjectOptions(
-		[]string{file}, cli.WithOsEnv, cli.WithDotEnv, cli.WithProfiles([]string{"*"}),
+		[]string{file}, cli.WithOsEnv, cli.WithProfiles([]string{"*"}),
 	)
 	if err != nil {
 		return nil, err
