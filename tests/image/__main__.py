@@ -34,11 +34,11 @@ def main() -> int:
 def told(built: Built) -> list[str]:
     """Return its sizes in words."""
     base, *ours = built.layers
+    layers = " + ".join(_mb(layer) for layer in ours)
+    rest = built.size - built.base_size
     return [
-        f"on disk {_mb(built.size)}: base {_mb(built.base_size)},"
-        f" ours {_mb(built.size - built.base_size)}",
-        f"in a registry {_mb(sum(built.layers))}: base {_mb(base)},"
-        f" ours {' + '.join(_mb(layer) for layer in ours)}",
+        f"on disk {_mb(built.size)}: base {_mb(built.base_size)}, ours {_mb(rest)}",
+        f"in a registry {_mb(sum(built.layers))}: base {_mb(base)}, ours {layers}",
     ]
 
 

@@ -34,14 +34,14 @@ INPUTS = (
 _BASE_OPTIONS = (
     "--variant=minbase", "--include=ca-certificates,netbase,tzdata,python3,python3-venv",
     "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-    "--customize-hook=chroot \"$1\" python3 -m venv /usr/local",
+    '--customize-hook=chroot "$1" python3 -m venv /usr/local',
     "trixie",
 )  # fmt: skip
 _MIRROR = "http://deb.debian.org/debian"
 _PATH = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-#: Copies the files of image $1 to folder $2. In a mount namespace of its own, as is all that buildah
-#: does: what it mounts ends with it, and `make clean` can remove the folder.
+#: Copies the files of image $1 to folder $2. In a mount namespace of its own, as is all that
+#: buildah does: what it mounts ends with it, and `make clean` can remove the folder.
 _EXPORT = """
 container=$($BUILDAH from --pull-never "$1")
 cp -a "$($BUILDAH mount "$container")" "$2"

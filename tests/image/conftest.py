@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -10,11 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.image.building import Built, current
+from tests.image.container import Container
 
 from programs import lacking
 from system.conftest import Site
-from tests.image.building import Built, current
-from tests.image.container import Container
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -81,7 +82,7 @@ def site(tmp_path, monkeypatch, unique_name, redis_site_environment, free_port) 
 
 @pytest.fixture
 def redis_site_environment(redis_url, amqp_url):
-    letters = '{"backend": "amqp", "amqp_url": "%s"}' % amqp_url
+    letters = json.dumps({"backend": "amqp", "amqp_url": amqp_url})
     return {
         "ROAD_BROKER": redis_url,
         "ROAD_BACKEND": redis_url,

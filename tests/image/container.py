@@ -1,4 +1,4 @@
-"""An image run as an engine runs it: as its own user, its files read-only, in namespaces of its own.
+"""An image run as an engine runs it: by its own user, its files read-only, in its own namespaces.
 
 PID 1 is what the image's ENTRYPOINT says. The network is this machine's, so that the real servers
 are reached. Needs root, as an engine does.

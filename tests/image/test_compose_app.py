@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import httpx
 import psycopg
 import pytest
-
-from polling import wait_until
 from tests.image import project
 from tests.image.test_compose import seconds
+
+from polling import wait_until
 
 EXAMPLES = project.CHECKOUT / "examples"
 #: What somebody tries who reads docs/how-to/deploy.md: a parcel-less order shows a bug of `pack`.

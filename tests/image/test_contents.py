@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.image.building import CHECKOUT
 
 from angzarr import __version__
 from angzarr.cli.main import _COMMANDS
-from tests.image.building import CHECKOUT
 
 #: What makes machine code, and what fetches more of it.
 NOT_IN_IT = {
@@ -34,9 +34,10 @@ import os, sys
 import angzarr.cli.analyze, angzarr.cli.dashboard, angzarr.dashboard.site, celery.bin.celery
 import celery.apps.beat, celery.apps.worker, celery.concurrency.prefork, angzarr.app
 import angzarr.adapters.redis.transport, angzarr.adapters.rabbitmq.transport, psycopg, uvicorn
-sources = [module for module in sys.modules.values() if str(getattr(module, "__file__", "")).endswith(".py")]
-assert len(sources) > 1000, len(sources)
-print([module.__name__ for module in sources if not os.path.exists(getattr(module, "__cached__", None) or "/proc")])
+about = {name: getattr(module, "__spec__", None) for name, module in sys.modules.items()}
+compiled = {name: spec.cached for name, spec in about.items() if spec and spec.cached}
+assert len(compiled) > 1000, len(compiled)
+print([name for name, file in compiled.items() if not os.path.exists(file)])
 """
 #: Bit 0: by hash. Bit 1: which is compared (PEP 552).
 FLAGS = """

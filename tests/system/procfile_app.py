@@ -1,4 +1,4 @@
-"""The app that the Procfile runs in its test: the road's, with a clock that beat rings every second."""
+"""The app that the Procfile runs in its test: the road's, and beat rings every second."""
 
 from __future__ import annotations
 
