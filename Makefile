@@ -17,6 +17,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SERVERS := $(PYTHON) tests/servers
 UV := build/uv/bin/uv
+HADOLINT := build/hadolint/bin/hadolint
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --custom-compile-command "make pins"
 
@@ -24,7 +25,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify check unit bench chaos corpus corpus-score chart docs image clean \
+.PHONY: help demo test verify check unit bench chaos corpus corpus-score chart docs image image-check clean \
 	browser env servers-up servers-down wire wire-check pins
 
 help: ## list the targets
@@ -56,6 +57,7 @@ pins: $(UV) ## write requirements/*.txt anew from pyproject.toml, every file wit
 	$(COMPILE) pyproject.toml --extra all -c requirements/dev.txt -o requirements/image.txt
 	$(COMPILE) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 	$(COMPILE) --upgrade requirements/localstack.in -o requirements/localstack.txt
+	$(COMPILE) --upgrade requirements/hadolint.in -o requirements/hadolint.txt
 
 $(UV):
 	$(PYTHON) -m venv build/uv
@@ -87,8 +89,9 @@ test: env browser ## everything CI runs: lint, types, import rules, all tests on
 verify: env
 	@rm -rf build/reports; code=0; \
 	$(MAKE) --no-print-directory check || code=1; \
-	$(BIN)/pytest --ignore=tests/system -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
+	$(BIN)/pytest --ignore=tests/system --ignore=tests/image -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
 	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
+	$(MAKE) --no-print-directory image-check || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 
@@ -142,10 +145,26 @@ wire-check:
 
 # -- to ship it ----------------------------------------------------------------------------------
 
-image: ## build the container image (needs a Docker engine)
+# The base to build on; pin it with a digest: make image BASE=python:3.13.9-slim-trixie@sha256:…
+BASE ?=
+TOLD := VERSION=$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/angzarr/__init__.py) \
+	REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) CREATED=$$(date -u +%Y-%m-%dT%H:%M:%SZ)
+
+image: ## build the container image (needs a Docker engine; BASE=python:…@sha256:… pins its base)
 	@docker info >/dev/null 2>&1 || \
-		{ echo "make image needs a Docker engine, and none answers here." >&2; exit 1; }
-	docker build --tag angzarr-workers .
+		{ echo "make image needs a Docker engine, and none answers here; make image-check builds without." >&2; exit 1; }
+	for told in $(TOLD) $(if $(BASE),PYTHON_IMAGE=$(BASE)); do set -- "$$@" --build-arg "$$told"; done; \
+	docker build --tag angzarr-workers "$$@" .
+
+image-check: env $(HADOLINT) ## build the image without an engine and run what it runs (root on Debian)
+	$(HADOLINT) Dockerfile
+	$(BIN)/python -m tests.image
+	$(BIN)/pytest tests/image -n 2 --junitxml=build/reports/image.xml
+
+$(HADOLINT): requirements/hadolint.txt
+	$(PYTHON) -m venv build/hadolint
+	build/hadolint/bin/python -m pip --quiet install --require-hashes -r requirements/hadolint.txt
+	@touch $@
 
 chart: ## lint and render the Helm chart (not there yet)
 	@echo "make chart is not there yet: the chart comes with issue 10 (shipping it)." >&2; exit 1
