@@ -138,11 +138,7 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- $what := .role.what -}}
 {{- $values := .role.values -}}
 {{- $scaling := $values.autoscaling -}}
-{{- if has .role.component (list "dashboard" "beat") -}}
-{{- if ne $scaling.kind "none" -}}
-{{- if not (eq .root.Values.defaults.autoscaling.kind $scaling.kind) }}{{ fail (printf "%s is not scaled: remove its autoscaling" $what) }}{{ end -}}
-{{- end -}}
-{{- else if ne $scaling.kind "none" -}}
+{{- if and (has .role.component (list "worker" "dlq-analysis")) (ne $scaling.kind "none") -}}
 {{- if lt ($scaling.maxReplicas | int) ($scaling.minReplicas | int) -}}
 {{ fail (printf "%s: autoscaling.maxReplicas %v is below minReplicas %v: raise it" $what $scaling.maxReplicas $scaling.minReplicas) }}
 {{- end -}}
