@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from angzarr import checks, fleet_wiring, wiring
+from angzarr import checks, fleet_wiring, health_wiring, wiring
 from angzarr.adapters.celery import decompression, safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.held_domains import HeldDomains
+from angzarr.adapters.celery.movement import Movement
 from angzarr.adapters.celery.moving import MoverThread
 from angzarr.adapters.celery.publisher import LonePublisher, transport_of
 from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.worker import LeaseKeeper, Stopping
+from angzarr.adapters.celery.worker_health import WorkerHealth
+from angzarr.adapters.http.health_server import HealthServer
 from angzarr.delivery.salvage import damaged
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.events.message import Message
@@ -33,7 +36,9 @@ class Working(Ordered):
 
     stopping: Stopping
     held_domains: HeldDomains
+    movement: Movement
     _lease: LeaseKeeper | None
+    _health: HealthServer | None
     _threads: list[TurnThread]
     _schedule: OncePerProcess[OpenSchedule]
     _claims: OncePerProcess[wiring.Claims]
@@ -70,6 +75,7 @@ class Working(Ordered):
         Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
         """
         self.finalize(auto=True)
+        self._take_grace()
         decompression.bound()
         safety.check(self, transport_of(self))
         safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
@@ -79,6 +85,11 @@ class Working(Ordered):
         self.check_books()
         self.check_ordering()
         self.held_domains.begin(list(self.handlers.domains()))
+
+    def _take_grace(self) -> None:
+        """Let the setting win over what code gave to Celery: the environment may say it."""
+        if (grace := self.settings.soft_shutdown_timeout) is not None:
+            self.conf.worker_soft_shutdown_timeout = grace.total_seconds()
 
     def _is_async(self, task: Any) -> bool:
         handler = self.handlers.get(task.name)
@@ -92,7 +103,8 @@ class Working(Ordered):
         self.stopping.reset()
         membership = fleet_wiring.membership(self, pool)
         self._lease = LeaseKeeper(self.tenure, self.owner, self.claims.sweep, membership)
-        self._lease.start(self.stopping)
+        self._serve_health(self._lease)
+        self._lease.start(self._waits_no_longer)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
         forwarder = self.open_forwarder_thread()
@@ -101,6 +113,24 @@ class Working(Ordered):
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         for thread in self._threads:
             thread.start()
+
+    def _serve_health(self, lease: LeaseKeeper) -> None:
+        """Answer probes from now on, before any server is waited for."""
+        self.movement.beat()
+        health = WorkerHealth(
+            self.movement,
+            stalled_after=self.settings.health.stalled_after.total_seconds(),
+            stopping=self.stopping,
+            lease_is_sure=lambda: self.tenure.is_sure(self.owner),
+            reaches_store=lambda: lease.reaches_store,
+        )
+        self._health = health_wiring.open_health(self.settings.health, health)
+        if self._health is not None:
+            self._health.start()
+
+    def _waits_no_longer(self) -> bool:
+        self.movement.beat()
+        return self.stopping()
 
     def _take_unreadable(self, raw: bytes, error: Exception) -> None:
         self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
@@ -125,6 +155,9 @@ class Working(Ordered):
 
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""
+        if self._health is not None:
+            self._health.end()
+            self._health = None
         self.stop_settling()
         if self._threads:
             for thread in self._threads:

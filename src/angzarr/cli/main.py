@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "dlq": "angzarr.cli.dlq:dlq",
     "fleet": "angzarr.cli.fleet:fleet",
     "flow": "angzarr.cli.flow:flow",
+    "health": "angzarr.cli.health:health",
     "ledger": "angzarr.cli.ledger:ledger",
     "policy": "angzarr.cli.policy:policy",
     "projection": "angzarr.cli.projection:projection",
