@@ -37,7 +37,6 @@ _BASE_OPTIONS = (
     '--customize-hook=chroot "$1" python3 -m venv /usr/local',
     "trixie",
 )  # fmt: skip
-_MIRROR = "http://deb.debian.org/debian"
 _PATH = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Copies the files of image $1 to folder $2. In a mount namespace of its own, as is all that
@@ -71,14 +70,19 @@ def build() -> Built:
     key = _key()
     if (built := current()) and built.key == key:
         return built
-    for program in ("buildah", "mmdebstrap"):
-        packages.ensure(program, program)
-    if not _has(BASE):
-        _import_base()
+    ensure_base()
     build_image(CHECKOUT, IMAGE, VERSION="checked", REVISION=key)
     built = _brought_out(key)
     _note().write_text(json.dumps(asdict(built)))
     return built
+
+
+def ensure_base() -> None:
+    """Have buildah, and the base that images are built on."""
+    for program in ("buildah", "mmdebstrap"):
+        packages.ensure(program, program)
+    if not _has(BASE):
+        _import_base()
 
 
 def current() -> Built | None:
@@ -105,6 +109,11 @@ def bring_out(tag: str, root: Path) -> None:
     """Copy the files of an image to *root*, which must not exist."""
     command = ["unshare", "--mount", "sh", "-euc", _EXPORT, "export", tag, str(root)]
     _run(command, {"BUILDAH": " ".join(_command())})
+
+
+def save(tag: str, archive: Path, name: str) -> None:
+    """Write an image to *archive*, a file as `docker save` writes it, under *name*."""
+    _buildah("push", "--quiet", tag, f"docker-archive:{archive}:{name}")
 
 
 def config_of(tag: str) -> Mapping[str, Any]:
@@ -158,7 +167,7 @@ def _import_base() -> None:
 
 
 def _fill_base(folder: Path) -> None:
-    downloads.run(["mmdebstrap", "--quiet", *_BASE_OPTIONS, folder / "base.tar", _MIRROR])
+    downloads.run(["mmdebstrap", "--quiet", *_BASE_OPTIONS, folder / "base.tar"])
 
 
 def _has(tag: str) -> bool:
