@@ -26,6 +26,7 @@ import commands
 import packages
 import parts
 import processes
+import stand_ins
 from layout import Layout, layout
 from server import CannotStart
 
@@ -164,6 +165,15 @@ def _run(arguments: argparse.Namespace) -> int:
     ).returncode
 
 
+def _servers(_: argparse.Namespace) -> int:
+    """Give the node what stands in for the images of servers."""
+    archive = layout().home / "stand-ins.tar"
+    stand_ins.write(archive)
+    code = _load(argparse.Namespace(archive=archive))
+    archive.unlink()
+    return code
+
+
 def _load(arguments: argparse.Namespace) -> int:
     """Give the node the images of an archive, as `docker save` writes them."""
     place = layout()
@@ -176,6 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, action, meaning in (
         ("build", _build, "build Kubernetes, unless that was done"),
         ("up", _up, "start the cluster, unless it is up"),
+        ("servers", _servers, "give it stand-ins for the images of servers"),
         ("down", _down, "stop it and remove what it left"),
     ):
         known.add_parser(name, help=meaning).set_defaults(action=action)

@@ -29,33 +29,37 @@ def write_pause(place: Layout) -> Path:
         content.add(place.programs / "pause", "pause")
     archive = place.home / "pause.tar"
     held = Image(PAUSE, {"Entrypoint": ["/pause"], "User": "65535:65535"})
-    write_archive(archive, layer, [held])
+    write_archive(archive, [layer], [held])
     return archive
 
 
-def write_archive(archive: Path, layer: Path, images: Sequence[Image]) -> None:
-    """Write to *archive* the *images*, which all are of one *layer*, a tar file."""
-    with layer.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
+def write_archive(archive: Path, layers: Sequence[Path], images: Sequence[Image]) -> None:
+    """Write to *archive* the *images*, which all are of the same *layers*, tar files."""
+    digests = [_digest(layer) for layer in layers]
+    stored = [f"{digest}/layer.tar" for digest in digests]
     manifest = []
     with tarfile.open(archive, "w") as saved:
-        saved.add(layer, f"{digest}/layer.tar")
+        for layer, name in zip(layers, stored, strict=True):
+            saved.add(layer, name)
         for image in images:
-            described = json.dumps(_description(image, digest)).encode()
+            described = json.dumps(_description(image, digests)).encode()
             named = f"{hashlib.sha256(described).hexdigest()}.json"
             _add(saved, named, described)
-            manifest.append(
-                {"Config": named, "RepoTags": [image.name], "Layers": [f"{digest}/layer.tar"]}
-            )
+            manifest.append({"Config": named, "RepoTags": [image.name], "Layers": stored})
         _add(saved, "manifest.json", json.dumps(manifest).encode())
 
 
-def _description(image: Image, digest: str) -> dict[str, Any]:
+def _digest(layer: Path) -> str:
+    with layer.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _description(image: Image, digests: Sequence[str]) -> dict[str, Any]:
     return {
         "architecture": "amd64",
         "os": "linux",
         "config": dict(image.config),
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{one}" for one in digests]},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import tempfile
 from pathlib import Path
 
 import downloads
@@ -21,25 +22,32 @@ ENTRY = Path(__file__).with_name("stand-in")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def archive() -> Path:
-    """Return the archive of all stand-ins, made once a machine; that takes a minute or two."""
-    recipe = f"{DEBIAN} {INCLUDED} {SERVERS}".encode() + ENTRY.read_bytes()
-    return downloads.once("stand-ins", recipe, _fill) / "images.tar"
+def write(archive: Path) -> None:
+    """Write all stand-ins to *archive*; what they are made of is fetched once a machine."""
+    packages_layer = downloads.once("stand-ins", f"{DEBIAN} {INCLUDED}".encode(), _fill)
+    with tempfile.TemporaryDirectory() as folder:
+        entry_layer = Path(folder) / "entry.tar"
+        with tarfile.open(entry_layer, "w") as content:
+            content.add(ENTRY, "stand-in", filter=_executable)
+        layers = [packages_layer / "layer.tar", entry_layer]
+        write_archive(archive, layers, [_image(*one) for one in SERVERS.items()])
 
 
 def _fill(into: Path) -> None:
+    """Install the packages below a folder and keep it as a tar file; takes a minute or two."""
     packages.ensure("debootstrap", "debootstrap")
     root = into / "root"
     downloads.run(["debootstrap", "--variant=minbase", f"--include={INCLUDED}", DEBIAN, root])
     (root / "data").mkdir()
-    (root / "stand-in").write_bytes(ENTRY.read_bytes())
-    (root / "stand-in").chmod(0o755)
-    layer = into / "layer.tar"
-    with tarfile.open(layer, "w") as content:
+    with tarfile.open(into / "layer.tar", "w") as content:
         content.add(root, "", filter=_kept)
-    write_archive(into / "images.tar", layer, [_image(*one) for one in SERVERS.items()])
-    layer.unlink()
     downloads.run(["rm", "--recursive", "--one-file-system", root])
+
+
+def _executable(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mode = 0o755
+    entry.uid = entry.gid = 0
+    return entry
 
 
 def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -51,6 +59,3 @@ def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def _image(name: str, server: str) -> Image:
     return Image(name, {"Entrypoint": ["/stand-in"], "Env": [f"STAND_IN={server}", f"PATH={PATH}"]})
 
-
-if __name__ == "__main__":
-    print(archive())
