@@ -30,7 +30,7 @@ CHILD_LOST: Final = Check(
     area=_APP,
     severity=_CRITICAL,
     looks_at="task_reject_on_worker_lost, and that of each task",
-    why="the message of a child process that was killed, e.g. out of memory, is acknowledged: gone",
+    why="the message of a child that was killed, say for its memory, is acknowledged: it is gone",
 )
 TIMEOUT_ACKED: Final = Check(
     id="timeout-acked",

@@ -14,8 +14,8 @@ from angzarr.doctor.finding import Area, Check, Finding, Fix, Severity
 NO_EVICTION: Final = "noeviction"
 #: The fix that is one CONFIG SET.
 CONFIG_SET: Final = "redis-config-set"
-#: What holds messages, claims or delays, and not only results.
-KEEPERS: Final = frozenset({"broker", "store", "flow store"})
+#: What holds messages, claims or delays, and not only results or breakers.
+KEEPERS: Final = frozenset({"broker", "store"})
 _FULL, _ALMOST_FULL = 0.95, 0.8
 #: Whose scripts may say that they run on a full server (Redis 7; Valkey starts at 7.2).
 _OLDEST: Final = (7, 0)
@@ -194,12 +194,18 @@ def _persistence(seen: RedisSeen) -> Iterator[Finding]:
             "it does not tell whether it keeps an append-only file",
             "see that appendonly is yes, or that the service replicates to a disk",
         )
-    elif not seen.append_only:
-        snapshots = f"snapshots only (save {seen.save})" if seen.save else "no snapshots either"
-        told = snapshots if seen.save is not None else "whether it makes snapshots is not told"
+    elif not seen.append_only and seen.save is None:  # managed: it may be kept by other means
         yield NOT_PERSISTENT.found(
             seen.at,
-            f"appendonly no, {told}",
+            "appendonly no, and whether it makes snapshots is not told",
+            "see that the service keeps an append-only file, or replicas in another zone",
+            severity=_WARNING,
+        )
+    elif not seen.append_only:
+        snapshots = f"snapshots only (save {seen.save})" if seen.save else "no snapshots either"
+        yield NOT_PERSISTENT.found(
+            seen.at,
+            f"appendonly no, {snapshots}",
             "redis.conf: appendonly yes (now: CONFIG SET appendonly yes, then CONFIG REWRITE)",
             fix=_config_set(seen, "appendonly", "yes"),
         )

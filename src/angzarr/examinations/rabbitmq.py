@@ -73,7 +73,8 @@ def wanted(patient: Patient) -> list[examination.Wanted]:
     """Return the task queues of the app, as it declares them."""
     found = [_wanted(queue) for queue in patient.app.amqp.queues.values() if not queue.no_declare]
     if patient.ours:
-        found.append(examination.Wanted(dropped_queue(patient.settings.prefix), {}))
+        name = dropped_queue(patient.settings.prefix)
+        found.append(examination.Wanted(name, {"x-queue-type": "quorum"}, strict=False))
     return found
 
 

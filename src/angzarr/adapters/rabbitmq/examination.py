@@ -35,6 +35,8 @@ class Wanted(NamedTuple):
     arguments: Mapping[str, Value]
     exchange: str = ""
     exchange_type: str = "direct"
+    #: Whether it must have these arguments; else it is taken as it is, and nothing is refused.
+    strict: bool = True
 
 
 class Found(NamedTuple):
@@ -173,7 +175,7 @@ def _compared(
         exchange=seen.exchange,
         members=seen.members,
         online=seen.online,
-        differs=learned.refusals[0] if learned.refusals else "",
+        differs=learned.refusals[0] if learned.refusals and (one.strict or learned.loses) else "",
         fleeting=learned.loses,
         kind=None if given is None else str(given.get("x-queue-type", "classic")),
         drops=drops({**policy, **(given or {})}, limited=limited),

@@ -20,7 +20,7 @@ from angzarr.errors import StoreUnavailable
 #: Sends one command.
 Ask = Callable[..., Any]
 #: What workers hold by kombu's transport is looked at up to this many messages.
-_HELD: Final = 500
+_HELD: Final = 200
 #: Between a queue's name and a priority in the key of its list; kombu's.
 _PRIORITY: Final = "\x06\x16"
 #: What reading anything else than a message may raise.
@@ -73,8 +73,7 @@ def held_longer(ask: Ask, visibility: timedelta, held: str, index: str) -> int:
     taken = {_text(tag): float(score) for tag, score in _pairs(flat)}
     if not taken:
         return 0
-    bodies = _asked(ask, "HMGET", held, *taken) or []
-    ends = ((began, _eta(body)) for began, body in zip(taken.values(), bodies, strict=False))
+    ends = ((began, _eta(lambda tag=tag: ask("HGET", held, tag))) for tag, began in taken.items())
     return sum(eta is not None and eta - began >= visibility.total_seconds() for began, eta in ends)
 
 
@@ -118,10 +117,10 @@ def _skew(ask: Ask) -> timedelta | None:
     return timedelta(seconds=there - (after if there > after else before))
 
 
-def _eta(body: object) -> float | None:
-    """Return for when a held message is, by what it says; it may be anything."""
+def _eta(get: Callable[[], object]) -> float | None:
+    """Return for when a held message is, by what it says; it may be anything, also no text."""
     try:
-        message = json.loads(_text(body))[0]
+        message = json.loads(_text(get()))[0]
         said = datetime.fromisoformat(message["headers"]["eta"])
         return (said if said.tzinfo else said.replace(tzinfo=UTC)).timestamp()
     except _ODD:
