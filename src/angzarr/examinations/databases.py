@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from angzarr import books_wiring, ledger_wiring, ordering_wiring, tables_wiring
 from angzarr.doctor import database_rules
@@ -14,10 +13,9 @@ from angzarr.doctor.database_rules import TablesSeen
 from angzarr.doctor.finding import Finding
 from angzarr.doctor.probe import Probe
 from angzarr.examinations.patient import Patient
+from angzarr.examinations.register import SQL, is_unmade, members
 from angzarr.revisions import Revision
 from angzarr.wiring import extra
-
-_SQL: Final = ("postgresql", "sqlite")
 
 
 class _Database(NamedTuple):
@@ -39,7 +37,7 @@ def probes(patient: Patient) -> Iterator[Probe]:
 def standing(patient: Patient, schema: str) -> Revision | None:
     """Return the revision of *schema*'s tables; None where nobody keeps any."""
     url = _urls(patient).get(schema)
-    if url is None or not url.startswith(_SQL) or _is_unmade(url):
+    if url is None or not url.startswith(SQL) or is_unmade(url):
         return None
     (opener,) = tables_wiring.openers(patient.settings, patient.broker_url, [schema]).values()
     with closing(opener()) as upkeep:
@@ -60,11 +58,11 @@ def _urls(patient: Patient) -> dict[str, str | None]:
 def _databases(patient: Patient) -> dict[str, _Database]:
     found: dict[str, _Database] = {}
     for role, url in _urls(patient).items():
-        if url is None or not url.startswith(_SQL):
+        if url is None or not url.startswith(SQL):
             continue
         database = found.setdefault(_name(url), _Database(url, [], []))
         database.roles.append(role)
-        if role in tables_wiring.NAMES and not _is_unmade(url):
+        if role in tables_wiring.NAMES and not is_unmade(url):
             database.schemas.append(role)
     return found
 
@@ -74,11 +72,6 @@ def _name(url: str) -> str:
         examination = importlib.import_module("angzarr.adapters.sql.examination")
     name: str = examination.name_of(url)
     return name
-
-
-def _is_unmade(url: str) -> bool:
-    """Tell whether a file of SQLite's would only be made by looking at it."""
-    return url.startswith("sqlite") and not Path(url.partition(":///")[2].split("?")[0]).exists()
 
 
 def _look(patient: Patient, database: _Database) -> Callable[[], Iterator[Finding]]:
@@ -111,7 +104,7 @@ def _tables(patient: Patient, schema: str) -> Iterator[TablesSeen]:
 def _workers(patient: Patient) -> int | None:
     """Return how many workers live; None where nobody can tell now."""
     try:
-        return len(patient.app.fleet().members())
+        return len(members(patient))
     except Exception:  # noqa: BLE001 - another probe tells why
         return None
 
@@ -121,9 +114,9 @@ def _apart(patient: Patient) -> Iterator[Probe]:
     urls = _urls(patient)
     books, ordering = urls["books"], urls["ordering"]
     ordered = any(handler.order is not None for handler in patient.app.known_handlers())
-    if not ordered or not books or not ordering or not ordering.startswith(_SQL):
+    if not ordered or not books or not ordering or not ordering.startswith(SQL):
         return
-    if not books.startswith(_SQL) or _name(books) == _name(ordering):
+    if not books.startswith(SQL) or _name(books) == _name(ordering):
         return
     finding = database_rules.apart(patient.at, _name(ordering), _name(books))
     yield Probe(at=patient.at, look=lambda: [finding])

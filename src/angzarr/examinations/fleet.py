@@ -16,6 +16,7 @@ from angzarr.doctor.probe import Probe
 from angzarr.errors import Unavailable
 from angzarr.examinations import databases, redis
 from angzarr.examinations.patient import Patient
+from angzarr.examinations.register import members
 from angzarr.projections.ordered_handler import Ordered
 from angzarr.revisions import Standing
 
@@ -34,7 +35,7 @@ def probes(patient: Patient) -> Iterator[Probe]:
         yield from fleet_rules.findings(
             FleetSeen(
                 at=_AT,
-                members=patient.app.fleet().members(),
+                members=members(patient),
                 handlers=handlers,
                 waiting=_waiting(patient, sorted({*handlers.values(), *patient.app.amqp.queues})),
             )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
 from angzarr.adapters.sql.engine import address, build_engine, in_transaction, parsed_url, reading
 from angzarr.doctor.database_rules import DatabaseSeen, TablesSeen
@@ -51,6 +51,15 @@ def examine(
         skew=skew,
         tables=tuple(tables),
     )
+
+
+def has_table(url: str, name: str) -> bool:
+    """Tell whether the database at *url* has a table; raises StoreUnavailable if it is away."""
+    engine = build_engine(url, pool_size=1)
+    try:
+        return in_transaction(reading(engine), lambda one: inspect(one).has_table(name))
+    finally:
+        engine.dispose()
 
 
 #: Connections that a process of ours opens at most, of one pool (`build_engine`).
