@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from celery import Celery
 
@@ -13,6 +14,7 @@ from angzarr.doctor.finding import Finding
 from angzarr.doctor.report import Report
 from angzarr.examinations.patient import Patient
 from angzarr.examinations.whole import examine
+from conftest import manage
 
 
 def examined(app: Any, **known: Any) -> Report:
@@ -60,3 +62,16 @@ def stock_app(broker: str, *, backend: str | None = None, **conf: Any) -> Iterat
         yield app
     finally:
         app.close()
+
+
+@contextmanager
+def virtual_host(amqp_url: str, name: str) -> Iterator[str]:
+    """Make a virtual host of the test's own; yield its address."""
+    parts = urlsplit(amqp_url)
+    manage("PUT", f"vhosts/{name}")
+    rights = {"configure": ".*", "write": ".*", "read": ".*"}
+    manage("PUT", f"permissions/{name}/{parts.username}", rights)
+    try:
+        yield parts._replace(path=f"/{name}").geturl()
+    finally:
+        manage("DELETE", f"vhosts/{name}")

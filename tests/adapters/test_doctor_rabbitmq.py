@@ -18,7 +18,7 @@ from angzarr.examinations.patient import Patient
 from angzarr.examinations.whole import mend
 from apps import apps
 from conftest import MANAGEMENT, _addresses, manage
-from doctoring import examined, found, ids, stock_app, untold
+from doctoring import examined, found, ids, stock_app, untold, virtual_host
 from polling import wait_until
 
 
@@ -30,12 +30,8 @@ def management():
 @pytest.fixture
 def vhost(unique_name, amqp_url):
     """A virtual host of the test's own: its delay queues are seen by nobody else."""
-    user = urlsplit(amqp_url).username
-    manage("PUT", f"vhosts/{unique_name}")
-    rights = {"configure": ".*", "write": ".*", "read": ".*"}
-    manage("PUT", f"permissions/{unique_name}/{user}", rights)
-    yield urlsplit(amqp_url)._replace(path=f"/{unique_name}").geturl()
-    manage("DELETE", f"vhosts/{unique_name}")
+    with virtual_host(amqp_url, unique_name) as url:
+        yield url
 
 
 @pytest.fixture

@@ -206,6 +206,8 @@ class CelerySeen:
     #: kombu's driver type: ``amqp``, ``redis``, ``sqs``, ``memory``, in small letters.
     transport: str
     unsafe: Sequence[Unsafe] = ()
+    #: Whether a hard time limit is set, of all tasks or of one; a worker's option may set one too.
+    time_limited: bool = True
     #: Whether its Redis transport is kombu's own.
     kombus_redis: bool = False
     prefetch: int = 1
@@ -235,7 +237,9 @@ def _refused(seen: CelerySeen) -> Iterator[Finding]:
     of_tasks: dict[str, list[Unsafe]] = {}
     for one in seen.unsafe:
         if not one.task:
-            yield _OF_SETTING[one.setting].found(seen.at, one.problem, _change(seen, one))
+            yield _OF_SETTING[one.setting].found(
+                seen.at, one.problem, _change(seen, one), severity=_severity(seen, one)
+            )
         elif _OF_SETTING[one.setting] not in of_all:
             of_tasks.setdefault(one.setting, []).append(one)
     for setting, those in of_tasks.items():
@@ -246,6 +250,12 @@ def _refused(seen: CelerySeen) -> Iterator[Finding]:
             f"{setting}=False",
             f"remove {setting}=False from the tasks' decorators",
         )
+
+
+def _severity(seen: CelerySeen, one: Unsafe) -> Severity | None:
+    """Return a milder severity where the setting matters to nothing that is seen; else None."""
+    idle = one.setting == "task_acks_on_timeout" and not seen.time_limited
+    return _WARNING if idle else None
 
 
 def _change(seen: CelerySeen, one: Unsafe) -> str:

@@ -114,8 +114,8 @@ def celery(**seen):
     return list(celery_rules.findings(replace(APP, **seen)))
 
 
-def refused(setting, problem="it is so", cure="set it to True", task=""):
-    return celery(unsafe=[Unsafe(setting, problem, cure, task)])
+def refused(setting, problem="it is so", cure="set it to True", task="", **seen):
+    return celery(unsafe=[Unsafe(setting, problem, cure, task)], **seen)
 
 
 def stock(**seen):
@@ -191,6 +191,7 @@ BAD = [
     ("lost-child-acked", refused("task_reject_on_worker_lost"), CRITICAL),
     ("lost-child-acked", refused("reject_on_worker_lost", task="shop.mail"), CRITICAL),
     ("timeout-acked", refused("task_acks_on_timeout"), CRITICAL),
+    ("timeout-acked", refused("task_acks_on_timeout", time_limited=False), WARNING),
     ("failure-rejected", refused("task_acks_on_failure"), CRITICAL),
     ("unsafe-serializer", refused("accept_content"), CRITICAL),
     ("unsafe-serializer", refused("task_serializer"), CRITICAL),

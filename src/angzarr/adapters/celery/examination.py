@@ -47,6 +47,7 @@ def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
         ours=ours,
         transport=transport,
         unsafe=list(safety.unsafe(app, transport)),
+        time_limited=any(task.time_limit or conf.task_time_limit for _, task in _tasks(app)),
         kombus_redis=transport == "redis" and not _ours(app),
         prefetch=int(conf.worker_prefetch_multiplier or 0),
         connection_tries=conf.broker_connection_max_retries,
