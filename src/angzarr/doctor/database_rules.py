@@ -140,7 +140,8 @@ def _connections(seen: DatabaseSeen) -> Iterator[Finding]:
     elif seen.wanted is not None and seen.wanted > most:
         yield CONNECTIONS.found(
             seen.at,
-            f"its workers may open up to {seen.wanted}, max_connections is {most}",
+            f"its workers may open {seen.wanted}, and each child process more; max_connections is"
+            f" {most}",
             change,
             severity=Severity.INFO,
         )

@@ -40,11 +40,7 @@ class Probe:
             return [server_rules.away(self.at, self.reason(error))]
         except Exception as error:  # noqa: BLE001 - one odd server must not hide the others
             kind = f"{type(error).__module__}.{type(error).__name__}"
-            return [
-                server_rules.not_looked_at(
-                    self.at, f"the look at it ended with {kind}", "see whether it works, by hand"
-                )
-            ]
+            return [server_rules.look_failed(self.at, kind)]
 
 
 def look_at_all(probes: Sequence[Probe], patience: timedelta) -> list[Finding]:

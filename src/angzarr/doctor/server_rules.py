@@ -26,6 +26,13 @@ NOT_LOOKED_AT: Final = Check(
     looks_at="rights and clients that the doctor needs",
     why="what could not be looked at may lose messages all the same",
 )
+LOOK_FAILED: Final = Check(
+    id="look-failed",
+    area=Area.ANY,
+    severity=Severity.ERROR,
+    looks_at="whether each look came to its end",
+    why="it may lose messages and nobody knows: the doctor met what it was not made for",
+)
 CLOCK: Final = Check(
     id="clock-skew",
     area=Area.ANY,
@@ -40,7 +47,7 @@ REFUSED: Final = Check(
     looks_at="what a worker or the analysis worker refuses to start with",
     why="no worker starts: messages wait until the setting is mended",
 )
-CHECKS: Final = (AWAY, NOT_LOOKED_AT, CLOCK, REFUSED)
+CHECKS: Final = (AWAY, NOT_LOOKED_AT, LOOK_FAILED, CLOCK, REFUSED)
 
 
 def away(at: str, reason: str) -> Finding:
@@ -51,6 +58,13 @@ def away(at: str, reason: str) -> Finding:
 def not_looked_at(at: str, reason: str, by_hand: str) -> Finding:
     """Return that something of a server cannot be seen."""
     return NOT_LOOKED_AT.unknown(at, reason, by_hand)
+
+
+def look_failed(at: str, kind: str) -> Finding:
+    """Return that a look ended with an error of a *kind* that nobody foresaw; never its text."""
+    return LOOK_FAILED.found(
+        at, f"the look ended with {kind}", "see by hand whether it works, and report this"
+    )
 
 
 def refused(at: str, reason: str) -> Finding:

@@ -1,4 +1,4 @@
-"""What a Celery app without us loses, whatever its settings are; each is measured in the guide.
+"""What a Celery app without us loses, whatever its settings are.
 
 An app of ours has none of these: they are what its road is for.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
@@ -50,8 +50,10 @@ def probes(patient: Patient) -> Iterator[Probe]:
 def broker_cluster(patient: Patient) -> Cluster:
     """Return where the broker is; raises ConfigurationError."""
     given = patient.app.conf.broker_use_ssl
-    tls = dict(given) if isinstance(given, Mapping) else ({} if given else None)
-    return read_cluster(patient.broker_url, tls)
+    if isinstance(given, Mapping):
+        return read_cluster(patient.broker_url, dict(given))
+    plain = {"server_hostname": urlsplit(patient.broker_url).hostname} if given else None
+    return read_cluster(patient.broker_url, plain)
 
 
 def management(patient: Patient, cluster: Cluster, url: str) -> Management | None:
@@ -100,12 +102,17 @@ def declare_delay_queues(patient: Patient, _fix: Fix) -> str:
 
 def _wanted(queue: Any) -> examination.Wanted:
     given = (queue.queue_arguments or {}).items()
+    arguments = {name: value for name, value in given if isinstance(value, _SIMPLE)}
     exchange = queue.exchange
+    if exchange is None:
+        return examination.Wanted(str(queue.name), arguments)
     return examination.Wanted(
         name=str(queue.name),
-        arguments={name: value for name, value in given if isinstance(value, _SIMPLE)},
-        exchange=str(exchange.name) if exchange is not None else "",
-        exchange_type=str(exchange.type or "direct") if exchange is not None else "direct",
+        arguments=arguments,
+        exchange=str(exchange.name),
+        exchange_type=str(exchange.type or "direct"),
+        exchange_durable=bool(exchange.durable),
+        exchange_auto_delete=bool(exchange.auto_delete),
     )
 
 

@@ -182,6 +182,7 @@ CRITICAL, ERROR, WARNING, INFO = Severity
 #: Check → what is found where it is as bad as it gets, and how bad that is; then milder cases.
 BAD = [
     ("server-away", [server_rules.away("x", "refused")], ERROR),
+    ("look-failed", [server_rules.look_failed("x", "builtins.KeyError")], ERROR),
     ("settings-refused", [server_rules.refused("x", "no store")], ERROR),
     ("clock-skew", redis(skew=seconds(5)), ERROR),
     ("clock-skew", redis(skew=seconds(-2)), WARNING),

@@ -25,7 +25,7 @@ def raising(error):
         (StoreUnavailable("Redis at r did not answer"), "server-away", "Redis at r did not answer"),
         (ConfigurationError("set store"), "settings-refused", "set store"),
         (OSError("secret"), "server-away", "said"),
-        (ZeroDivisionError("secret"), "not-looked-at", "ended with builtins.ZeroDivisionError"),
+        (ZeroDivisionError("secret"), "look-failed", "ended with builtins.ZeroDivisionError"),
     ],
 )
 def test_what_a_look_raises_is_one_finding(error, check, seen):

@@ -35,6 +35,8 @@ class Wanted(NamedTuple):
     arguments: Mapping[str, Value]
     exchange: str = ""
     exchange_type: str = "direct"
+    exchange_durable: bool = True
+    exchange_auto_delete: bool = False
     #: Whether it must have these arguments; else it is taken as it is, and nothing is refused.
     strict: bool = True
 
@@ -143,7 +145,7 @@ def _letters(
 
 
 def _queue(channel: Any, one: Wanted, told: Mapping[str, Any], *, limited: bool) -> QueueSeen:
-    exchange = _exchange(channel, one.exchange, one.exchange_type) if one.exchange else None
+    exchange = _exchange_of(channel, one) if one.exchange else None
     found = _passive(channel, one.name)
     if found is None:
         return QueueSeen(name=one.name, exists=False, exchange=exchange or "")
@@ -225,11 +227,18 @@ def _passive(channel: Any, name: str) -> Found | None:
     return Found(int(told.message_count), int(told.consumer_count))
 
 
-def _exchange(channel: Any, name: str, kind: str) -> str | None:
+def _exchange_of(channel: Any, one: Wanted) -> str | None:
+    kept = {"durable": one.exchange_durable, "auto_delete": one.exchange_auto_delete}
+    return _exchange(channel, one.exchange, one.exchange_type, **kept)
+
+
+def _exchange(
+    channel: Any, name: str, kind: str, *, durable: bool = True, auto_delete: bool = False
+) -> str | None:
     """Return how the exchange *name*, if it exists, is not one of *kind*, in RabbitMQ's words."""
     try:
         channel.exchange_declare(name, kind, passive=True)
-        channel.exchange_declare(name, kind, durable=True, auto_delete=False)
+        channel.exchange_declare(name, kind, durable=durable, auto_delete=auto_delete)
     except amqp.exceptions.PreconditionFailed as error:
         return str(error.reply_text)
     except (amqp.exceptions.NotFound, amqp.exceptions.AccessRefused):

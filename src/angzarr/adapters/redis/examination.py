@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from redis.exceptions import RedisError
@@ -73,7 +74,7 @@ def held_longer(ask: Ask, visibility: timedelta, held: str, index: str) -> int:
     taken = {_text(tag): float(score) for tag, score in _pairs(flat)}
     if not taken:
         return 0
-    ends = ((began, _eta(lambda tag=tag: ask("HGET", held, tag))) for tag, began in taken.items())
+    ends = ((began, _eta(partial(ask, "HGET", held, tag))) for tag, began in taken.items())
     return sum(eta is not None and eta - began >= visibility.total_seconds() for began, eta in ends)
 
 

@@ -32,7 +32,7 @@ def examine(
 ) -> DatabaseSeen:
     """Return what the database at *url* says; raises StoreUnavailable if it is away.
 
-    *workers* is how many processes share it, where that is known.
+    *workers* is how many workers share it, where that is known.
     """
     name, engine = name_of(url), build_engine(url, timeout=timeout, pool_size=1)
     if engine.dialect.name == "sqlite":
