@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "database": "angzarr.cli.database:database",
     "demo": "angzarr.cli.demo:demo",
     "dlq": "angzarr.cli.dlq:dlq",
+    "doctor": "angzarr.cli.doctor:doctor",
     "fleet": "angzarr.cli.fleet:fleet",
     "flow": "angzarr.cli.flow:flow",
     "health": "angzarr.cli.health:health",
