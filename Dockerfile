@@ -16,7 +16,8 @@ COPY requirements/image.txt requirements/
 # of a container is read-only; by content, since copies and rebuilds change what time a file tells.
 RUN tools/bin/pip --python /opt/angzarr/bin/python install --no-cache-dir --no-compile \
       --only-binary :all: --require-hashes -r requirements/image.txt \
- && /opt/angzarr/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/angzarr
+ && /opt/angzarr/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/angzarr \
+ && cp requirements/image.txt /opt/angzarr/requirements.txt
 
 # -- angzarr itself --------------------------------------------------------------------------------
 FROM dependencies AS package
