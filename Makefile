@@ -4,6 +4,7 @@ PYTHON ?= python3
 # How many processes share the tests; those that start workers mostly wait for something.
 JOBS ?= 4
 SYSTEM_JOBS ?= 4
+CHART_JOBS ?= 2
 ARGS ?=
 ONLY ?=
 # Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
@@ -56,6 +57,7 @@ pins: $(UV) ## write requirements/*.txt anew from pyproject.toml, every file wit
 	$(COMPILE) pyproject.toml --extra all -c requirements/dev.txt -o requirements/image.txt
 	$(COMPILE) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 	$(COMPILE) --upgrade requirements/localstack.in -o requirements/localstack.txt
+	$(COMPILE) --no-deps --upgrade requirements/chart.in -o requirements/chart.txt
 
 $(UV):
 	$(PYTHON) -m venv build/uv
@@ -87,7 +89,8 @@ test: env browser ## everything CI runs: lint, types, import rules, all tests on
 verify: env
 	@rm -rf build/reports; code=0; \
 	$(MAKE) --no-print-directory check || code=1; \
-	$(BIN)/pytest --ignore=tests/system -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
+	$(MAKE) --no-print-directory chart || code=1; \
+	$(BIN)/pytest --ignore=tests/system --ignore=tests/chart -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
 	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
@@ -147,8 +150,9 @@ image: ## build the container image (needs a Docker engine)
 		{ echo "make image needs a Docker engine, and none answers here." >&2; exit 1; }
 	docker build --tag angzarr-workers .
 
-chart: ## lint and render the Helm chart (not there yet)
-	@echo "make chart is not there yet: the chart comes with issue 10 (shipping it)." >&2; exit 1
+chart: env ## lint, render, validate and test the Helm chart; helm and promtool are installed if missing
+	@$(SERVERS) chart-tools
+	$(BIN)/pytest tests/chart -n $(CHART_JOBS) --junitxml=build/reports/chart.xml
 
 docs: ## build the documentation site (not there yet)
 	@echo "make docs is not there yet: the site comes with issue 10; until then read docs/*.md." >&2; exit 1

@@ -36,7 +36,7 @@ def tools() -> dict[str, str]:
 
 def load_all(text: str) -> list[Object]:
     """Return the objects of a YAML stream; a key that stands twice in one place is an error."""
-    return [one for one in yaml.load_all(text, Loader=_Strict) if one]  # noqa: S506 - a safe loader
+    return [one for one in yaml.load_all(text, Loader=_Strict) if one]
 
 
 class _Strict(_LOADER):  # type: ignore[misc]

@@ -17,7 +17,9 @@ def triggers(chart, part="worker-default"):
 def total(chart, part="worker-default"):
     """Return the formula and the names that it may use."""
     spec = chart.one("ScaledObject", part)["spec"]
-    return spec["advanced"]["scalingModifiers"]["formula"], [one["name"] for one in spec["triggers"]]
+    return spec["advanced"]["scalingModifiers"]["formula"], [
+        one["name"] for one in spec["triggers"]
+    ]
 
 
 # -- what is measured ------------------------------------------------------------------------

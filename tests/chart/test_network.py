@@ -17,9 +17,7 @@ def policies():
 
 
 def ports_of(pod):
-    return {
-        port["name"] for one in pod["spec"]["containers"] for port in one.get("ports", [])
-    }
+    return {port["name"] for one in pod["spec"]["containers"] for port in one.get("ports", [])}
 
 
 def test_every_pod_of_the_release_is_closed_by_default():

@@ -1,4 +1,4 @@
-"""Each mistake is refused: by the schema with its place, or by one sentence that says what to do."""
+"""Each mistake is refused: by the schema with its place, or by a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -112,11 +112,11 @@ SENTENCES = [
     ("network-policy", {"networkPolicy__enabled": False}, "needs networkPolicy.enabled: true"),
     ("existing-secrets", {"serviceAccount__name": None}, "needs serviceAccount.name"),
     ("monitoring", {"monitoring__serviceMonitor": {"enabled": True}}, "enable one of them"),
-    ("spool", {"config__dlq__targets": ["kafka"]}, "set config.dlq.targets to your queue and spool"),
+    ("spool", {"config__dlq__targets": ["kafka"]}, "set config.dlq.targets to your queue"),
     ("spool", {"spool__enabled": False}, "set spool.enabled: true"),
     ("spool", {"config__dlq__spool": {"path": "/x"}}, "config.dlq.spool is said by spool.path"),
     ("spool", {"spool__size": "5Gi"}, "spool.maxBytes 5368709120 does not fit into spool.size 5Gi"),
-    ("minimal", {"secretEnv": {"X": {"name": "s"}}}, "secretEnv.X must say the name of an existing"),
+    ("minimal", {"secretEnv": {"X": {"name": "s"}}}, "secretEnv.X must say the name of"),
     (
         "minimal",
         {"secretEnv": {"ANGZARR_APP": {"name": "s", "key": "k"}}},
@@ -170,7 +170,9 @@ def test_the_pause_the_soft_time_out_and_the_rest_stay_below_the_grace_period(
     stop, soft, grace, fits
 ):
     pools = pool(
-        preStopSleepSeconds=stop, softShutdownTimeoutSeconds=soft, terminationGracePeriodSeconds=grace
+        preStopSleepSeconds=stop,
+        softShutdownTimeoutSeconds=soft,
+        terminationGracePeriodSeconds=grace,
     )
     if fits:
         found = render(changed(values_of("minimal"), pools=pools))
