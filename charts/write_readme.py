@@ -1,6 +1,6 @@
 """Write charts/angzarr/README.md from Chart.yaml and the comments of values.yaml.
 
-`python charts/write_readme.py` writes it; with `--check` it only says whether it is as it should be.
+`python charts/write_readme.py` writes it; with `--check` it only says whether it is up to date.
 A line "# -- …" describes the key after it, further lines "# …" go on with it. A key without such a
 line that has keys below it is a heading of theirs; any other is an error, so none goes undescribed.
 """
@@ -20,8 +20,8 @@ README = CHART / "README.md"
 
 HEAD = """# {name} {version}
 
-{description}. Needs Kubernetes {kubernetes} and Helm 3; with KEDA, a Prometheus operator or Grafana only
-where you ask for what is theirs.
+{description}. Needs Kubernetes {kubernetes}
+and Helm 3; KEDA, a Prometheus operator or Grafana only where you ask for what is theirs.
 
 ```
 helm install shop charts/angzarr --namespace shop --values shop.yaml
@@ -32,8 +32,8 @@ with, at least:
 ```yaml
 {minimal}```
 
-[How to deploy with it](../../docs/how-to/deploy-with-helm.md), by example. What cannot work is refused by one sentence, before
-anything is installed.
+[How to deploy with it](../../docs/how-to/deploy-with-helm.md), by example. What cannot work is
+refused by one sentence, before anything is installed.
 
 This page is made from `values.yaml`: change it there, then run `python charts/write_readme.py`.
 

@@ -81,8 +81,14 @@ SENTENCES = [
     (
         "keda-redis",
         {"pools": scaled(extraTriggers=[{"type": "cron"}])},
-        "extraTriggers needs a name",
+        "a cron trigger in autoscaling.extraTriggers needs a name",
     ),
+    (
+        "keda-redis",
+        {"pools": scaled(extraTriggers=[{"type": "cron", "name": "morning"}])},
+        "say how in autoscaling.formula, e.g. max(queued, morning * 20)",
+    ),
+    ("beat", {"pools": [], "beat": {"enabled": False}}, "nothing would run"),
     ("minimal", {"beat": {"enabled": True, "terminationGracePeriodSeconds": 5,
                           "preStopSleepSeconds": 5}}, "beat: preStopSleepSeconds 5 is not below"),
     ("minimal", {"secretEnv__ANGZARR_LEDGER": None}, "the analysis worker needs a ledger"),
@@ -258,6 +264,20 @@ def test_a_password_in_values_is_refused_and_not_repeated(changes, variable):
     said = refusal("minimal", **changes)
     assert f"secretEnv.{variable}" in said
     assert "plain text" in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pools": pool(extraArgs=["--broker", f"redis://:{SECRET}@redis"])},
+        {"keda": {"redis": {"address": f"redis://:{SECRET}@redis:6379"}}},
+        {"defaults": {"podAnnotations": {"a": f"https://a:{SECRET}@b"}}},
+    ],
+)
+def test_a_password_in_an_argument_is_refused_and_not_repeated(changes):
+    said = refusal("minimal", **changes)
+    assert "is an address with a password" in said
     assert SECRET not in said
 
 
