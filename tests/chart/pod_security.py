@@ -54,21 +54,23 @@ def _added(pod: Object) -> set[str]:
 
 #: Rule of the profile → whether a pod keeps it. The first nine are also those of the baseline.
 RESTRICTED: Final[dict[str, Callable[[Object], bool]]] = {
-    "HostProcess": lambda pod: not any(
-        one.get("windowsOptions", {}).get("hostProcess") for one in _contexts(pod)
+    "HostProcess": lambda pod: (
+        not any(one.get("windowsOptions", {}).get("hostProcess") for one in _contexts(pod))
     ),
-    "Host Namespaces": lambda pod: not any(
-        pod["spec"].get(key) for key in ("hostNetwork", "hostPID", "hostIPC")
+    "Host Namespaces": lambda pod: (
+        not any(pod["spec"].get(key) for key in ("hostNetwork", "hostPID", "hostIPC"))
     ),
     "Privileged Containers": lambda pod: not any(one.get("privileged") for one in _contexts(pod)),
-    "HostPath Volumes": lambda pod: not any(
-        "hostPath" in one for one in pod["spec"].get("volumes", [])
+    "HostPath Volumes": lambda pod: (
+        not any("hostPath" in one for one in pod["spec"].get("volumes", []))
     ),
     "Host Ports": lambda pod: not any(_ports(pod)),
-    "Host Probes / Lifecycle Hooks": lambda pod: not any(
-        handler.get(kind, {}).get("host")
-        for handler in _handlers(pod)
-        for kind in ("httpGet", "tcpSocket")
+    "Host Probes / Lifecycle Hooks": lambda pod: (
+        not any(
+            handler.get(kind, {}).get("host")
+            for handler in _handlers(pod)
+            for kind in ("httpGet", "tcpSocket")
+        )
     ),
     "AppArmor": lambda pod: all(
         one.get("appArmorProfile", {}).get("type", "RuntimeDefault")

@@ -36,7 +36,7 @@ def tools() -> dict[str, str]:
 
 def load_all(text: str) -> list[Object]:
     """Return the objects of a YAML stream; a key that stands twice in one place is an error."""
-    return [one for one in yaml.load_all(text, Loader=_Strict) if one]  # noqa: S506 - a safe loader
+    return [one for one in yaml.load_all(text, Loader=_Strict) if one]
 
 
 class _Strict(_LOADER):  # type: ignore[misc]
@@ -94,9 +94,9 @@ class Rendered:
         return named + [(one["metadata"]["name"], one) for one in self.all("Pod")]
 
 
-def render(values: dict[str, Any], *, release: str = "t", namespace: str = "shop") -> Rendered:
-    """Render *values*; raises Refused with what Helm says."""
-    command = [tools()["helm"], "template", release, str(CHART), "--namespace", namespace]
+def render(values: dict[str, Any], *, release: str = "t", chart: Path = CHART) -> Rendered:
+    """Render *values* for the namespace `shop`; raises Refused with what Helm says."""
+    command = [tools()["helm"], "template", release, str(chart), "--namespace", "shop"]
     ended = subprocess.run(
         [*command, "--kube-version", KUBERNETES, "--values", "-"],
         input=json.dumps(values),

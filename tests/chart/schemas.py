@@ -15,7 +15,6 @@ from referencing import Registry, Resource
 from chart.rendering import Object, tools
 
 
-
 @cache
 def minors() -> list[str]:
     """Return the last three minor versions of Kubernetes that there are schemas of."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 
-from chart.rendering import SETS, containers, rendered
+from chart.rendering import CHART, CHECKOUT, SETS, containers, rendered
 
 #: Comes with another part of this release.
 _DOCTOR = "doctor"
@@ -69,7 +71,7 @@ def test_a_command_that_does_not_exist_is_found():
     with pytest.raises(click.UsageError):
         read(main, ["-A", "x", "dlq", "analyse"])
     with pytest.raises(click.UsageError):
-        read(main, ["-A", "x", "dashboard", "serve", "--hosts", "0.0.0.0"])
+        read(main, ["-A", "x", "dashboard", "serve", "--hosts", "x"])
 
 
 def test_an_option_that_celery_does_not_know_is_found():
@@ -106,3 +108,30 @@ def test_the_test_of_a_release_asks_the_doctor_and_the_fleet():
         ["doctor", "--fail-on", "error"],
         ["fleet", "list"],
     ]
+
+
+def told() -> set[str]:
+    """Return every command of ours that pages and alerts tell people to give."""
+    pages = [
+        CHECKOUT / "docs" / "runbooks" / "alerts.md",
+        CHECKOUT / "docs" / "how-to" / "deploy-with-helm.md",
+        CHART / "templates" / "NOTES.txt",
+        CHART / "files" / "alerts.yaml",
+    ]
+    found = re.findall(r"\bangzarr ((?:[a-z-]+ ?)+)", "\n".join(one.read_text() for one in pages))
+    return {one.strip() for one in found}
+
+
+def test_every_command_that_people_are_told_to_give_exists():
+    from angzarr.cli.main import _COMMANDS, main
+
+    said = {one for one in told() if one.split()[0] in _COMMANDS}
+    assert len(said) > 10
+    for line in said:
+        command: click.Command = main
+        for word in line.split():
+            if not isinstance(command, click.Group):
+                break
+            found = command.get_command(click.Context(command), word)
+            assert found is not None, line
+            command = found

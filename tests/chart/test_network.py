@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chart.rendering import rendered
+from chart.rendering import changed, render, rendered, values_of
 
 SET = "network-policy"
 
@@ -17,9 +17,7 @@ def policies():
 
 
 def ports_of(pod):
-    return {
-        port["name"] for one in pod["spec"]["containers"] for port in one.get("ports", [])
-    }
+    return {port["name"] for one in pod["spec"]["containers"] for port in one.get("ports", [])}
 
 
 def test_every_pod_of_the_release_is_closed_by_default():
@@ -99,3 +97,17 @@ def test_people_come_to_the_dashboard_by_the_names_it_knows():
     (rule,) = chart.one("Ingress")["spec"]["rules"]
     service = rule["http"]["paths"][0]["backend"]["service"]
     assert service["name"] == chart.one("Service", "-dashboard")["metadata"]["name"]
+
+
+def test_where_pods_have_ipv6_alone_it_is_listened_on():
+    chart = render(changed(values_of(SET), listenOn="::"))
+    told = [
+        one["value"]
+        for _, pod in chart.pod_templates()
+        for container in pod["spec"]["containers"]
+        for one in container["env"]
+        if one["name"] == "ANGZARR_HEALTH__HOST"
+    ]
+    assert set(told) == {"::"}
+    (container,) = chart.one("Deployment", "-dashboard")["spec"]["template"]["spec"]["containers"]
+    assert container["args"][container["args"].index("--host") + 1] == "::"

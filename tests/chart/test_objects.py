@@ -138,7 +138,9 @@ def test_secrets_come_from_secrets_that_exist_and_none_is_made(name):
 
 def test_a_secret_goes_to_the_roles_that_it_names_alone():
     chart = rendered("keda-redis-sentinel")
-    who = {name for name, pod in chart.pod_templates() if "ANGZARR_LEDGER" in env(containers(pod)[-1])}
+    who = {
+        name for name, pod in chart.pod_templates() if "ANGZARR_LEDGER" in env(containers(pod)[-1])
+    }
     assert who == {"t-angzarr-dlq-analysis", "t-angzarr-migrations", "t-angzarr-test"}
     (doctor, worker) = containers(dict(chart.pod_templates())["t-angzarr-worker-default"])
     assert "ANGZARR_LEDGER" not in env(doctor)

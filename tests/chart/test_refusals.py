@@ -1,4 +1,4 @@
-"""Each mistake is refused: by the schema with its place, or by one sentence that says what to do."""
+"""Each mistake is refused: by the schema with its place, or by a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -81,8 +81,14 @@ SENTENCES = [
     (
         "keda-redis",
         {"pools": scaled(extraTriggers=[{"type": "cron"}])},
-        "extraTriggers needs a name",
+        "a cron trigger in autoscaling.extraTriggers needs a name",
     ),
+    (
+        "keda-redis",
+        {"pools": scaled(extraTriggers=[{"type": "cron", "name": "morning"}])},
+        "say how in autoscaling.formula, e.g. max(queued, morning * 20)",
+    ),
+    ("beat", {"pools": [], "beat": {"enabled": False}}, "nothing would run"),
     ("minimal", {"beat": {"enabled": True, "terminationGracePeriodSeconds": 5,
                           "preStopSleepSeconds": 5}}, "beat: preStopSleepSeconds 5 is not below"),
     ("minimal", {"secretEnv__ANGZARR_LEDGER": None}, "the analysis worker needs a ledger"),
@@ -112,11 +118,11 @@ SENTENCES = [
     ("network-policy", {"networkPolicy__enabled": False}, "needs networkPolicy.enabled: true"),
     ("existing-secrets", {"serviceAccount__name": None}, "needs serviceAccount.name"),
     ("monitoring", {"monitoring__serviceMonitor": {"enabled": True}}, "enable one of them"),
-    ("spool", {"config__dlq__targets": ["kafka"]}, "set config.dlq.targets to your queue and spool"),
+    ("spool", {"config__dlq__targets": ["kafka"]}, "set config.dlq.targets to your queue"),
     ("spool", {"spool__enabled": False}, "set spool.enabled: true"),
     ("spool", {"config__dlq__spool": {"path": "/x"}}, "config.dlq.spool is said by spool.path"),
     ("spool", {"spool__size": "5Gi"}, "spool.maxBytes 5368709120 does not fit into spool.size 5Gi"),
-    ("minimal", {"secretEnv": {"X": {"name": "s"}}}, "secretEnv.X must say the name of an existing"),
+    ("minimal", {"secretEnv": {"X": {"name": "s"}}}, "secretEnv.X must say the name of"),
     (
         "minimal",
         {"secretEnv": {"ANGZARR_APP": {"name": "s", "key": "k"}}},
@@ -170,7 +176,9 @@ def test_the_pause_the_soft_time_out_and_the_rest_stay_below_the_grace_period(
     stop, soft, grace, fits
 ):
     pools = pool(
-        preStopSleepSeconds=stop, softShutdownTimeoutSeconds=soft, terminationGracePeriodSeconds=grace
+        preStopSleepSeconds=stop,
+        softShutdownTimeoutSeconds=soft,
+        terminationGracePeriodSeconds=grace,
     )
     if fits:
         found = render(changed(values_of("minimal"), pools=pools))
@@ -256,6 +264,20 @@ def test_a_password_in_values_is_refused_and_not_repeated(changes, variable):
     said = refusal("minimal", **changes)
     assert f"secretEnv.{variable}" in said
     assert "plain text" in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pools": pool(extraArgs=["--broker", f"redis://:{SECRET}@redis"])},
+        {"keda": {"redis": {"address": f"redis://:{SECRET}@redis:6379"}}},
+        {"defaults": {"podAnnotations": {"a": f"https://a:{SECRET}@b"}}},
+    ],
+)
+def test_a_password_in_an_argument_is_refused_and_not_repeated(changes):
+    said = refusal("minimal", **changes)
+    assert "is an address with a password" in said
     assert SECRET not in said
 
 

@@ -4,6 +4,9 @@
 {{- include "angzarr.checkApp" . -}}
 {{- include "angzarr.checkSecrets" . -}}
 {{- include "angzarr.checkEnv" . -}}
+{{- range $key := list "pools" "poolDefaults" "defaults" "analysis" "dashboard" "beat" "keda" -}}
+{{- include "angzarr.checkPlain" (dict "value" (get $.Values $key) "path" $key) -}}
+{{- end -}}
 {{- include "angzarr.checkPools" . -}}
 {{- range include "angzarr.roles" . | fromJsonArray -}}
 {{- include "angzarr.checkGrace" (dict "root" $ "role" .) -}}
@@ -43,7 +46,7 @@
 {{- if kindIs "map" .value -}}
 {{- range $key, $value := .value -}}
 {{- $here := printf "%s.%s" $path $key -}}
-{{- if and $value (or (regexMatch "(?i)(password|secret_access_key|session_token|session_key|sasl\\.jaas|private_key)" $key) (has $key (list "secrets" "signing_keys" "encryption_keys" "escalation_webhook_secrets"))) -}}
+{{- if and $value (hasPrefix "config." $here) (or (regexMatch "(?i)(password|secret_access_key|session_token|session_key|sasl\\.jaas|private_key)" $key) (has $key (list "secrets" "signing_keys" "encryption_keys" "escalation_webhook_secrets"))) -}}
 {{ fail (printf "%s is a secret, and values are stored in plain text: remove it, put it into a Secret and name that in secretEnv.%s" $here (include "angzarr.variable" $here)) }}
 {{- end -}}
 {{- include "angzarr.checkPlain" (dict "value" $value "path" $here) -}}
@@ -52,7 +55,8 @@
 {{- range $number, $value := .value }}{{ include "angzarr.checkPlain" (dict "value" $value "path" (printf "%s.%d" $path $number)) }}{{ end -}}
 {{- else if kindIs "string" .value -}}
 {{- if include "angzarr.hasPassword" .value -}}
-{{ fail (printf "%s is an address with a password, and values are stored in plain text: remove it, put it into a Secret and name that in secretEnv.%s" $path (include "angzarr.variable" $path)) }}
+{{- $where := ternary (printf "and name that in secretEnv.%s" (include "angzarr.variable" $path)) "that is read in its place" (hasPrefix "config." $path) -}}
+{{ fail (printf "%s is an address with a password, and values are stored in plain text: remove it, put it into a Secret %s" $path $where) }}
 {{- end -}}
 {{- end -}}
 {{- end }}
@@ -87,6 +91,7 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- end }}
 
 {{- define "angzarr.checkPools" -}}
+{{- if not (include "angzarr.roles" . | fromJsonArray) }}{{ fail "nothing would run: name a pool, or enable analysis, dashboard or beat" }}{{ end -}}
 {{- $seen := dict -}}
 {{- $alive := false -}}
 {{- range include "angzarr.pools" . | fromJsonArray -}}
@@ -178,7 +183,12 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- end -}}
 {{- end -}}
 {{- range $scaling.extraTriggers -}}
-{{- if not .name }}{{ fail (printf "%s: each of autoscaling.extraTriggers needs a name: they stand in a formula" $what) }}{{ end -}}
+{{- if not (has .type (list "cpu" "memory")) -}}
+{{- if not .name }}{{ fail (printf "%s: a %s trigger in autoscaling.extraTriggers needs a name, by which autoscaling.formula says how it counts" $what .type) }}{{ end -}}
+{{- if not (regexMatch (printf "\\b%s\\b" .name) $scaling.formula) -}}
+{{ fail (printf "%s: the trigger %s counts for nothing: say how in autoscaling.formula, e.g. max(queued, %s * %v)" $what .name .name $scaling.messagesPerReplica) }}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

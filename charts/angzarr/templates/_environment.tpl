@@ -55,7 +55,7 @@ envFrom:
 {{- define "angzarr.roleEnv" -}}
 {{- $own := list -}}
 {{- if eq .role.probes "health" -}}
-{{- $own = concat $own (list (dict "name" "ANGZARR_HEALTH__HOST" "value" "0.0.0.0") (dict "name" "ANGZARR_HEALTH__PORT" "value" "8081")) -}}
+{{- $own = concat $own (list (dict "name" "ANGZARR_HEALTH__HOST" "value" .root.Values.listenOn) (dict "name" "ANGZARR_HEALTH__PORT" "value" "8081")) -}}
 {{- end -}}
 {{- if eq .role.component "worker" -}}
 {{- $own = append $own (dict "name" "ANGZARR_SOFT_SHUTDOWN_TIMEOUT" "value" (toString .role.values.softShutdownTimeoutSeconds)) -}}

@@ -39,7 +39,7 @@
 
 {{- define "angzarr.dashboardRole" -}}
 {{- $filled := mergeOverwrite (deepCopy .Values.defaults) (deepCopy .Values.dashboard) -}}
-{{- $args := list "angzarr" "-A" .Values.app "dashboard" "serve" "--host" "0.0.0.0" "--port" (.Values.dashboard.port | int64 | toString) "--log-level" .Values.logLevel -}}
+{{- $args := list "angzarr" "-A" .Values.app "dashboard" "serve" "--host" .Values.listenOn "--port" (.Values.dashboard.port | int64 | toString) "--log-level" .Values.logLevel -}}
 {{- $role := dict "component" "dashboard" "pool" "" "values" $filled "what" "dashboard" "key" "dashboard" "kind" "Deployment" "probes" "dashboard" -}}
 {{- $_ := set $role "name" (include "angzarr.name" (list . "dashboard")) -}}
 {{- $_ := set $role "grace" (dict "seconds" 10 "name" "requests under way" "after" 0) -}}
