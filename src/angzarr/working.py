@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from angzarr import checks, fleet_wiring, health_wiring, wiring
-from angzarr.adapters.celery import decompression, safety
+from angzarr.adapters.celery import decompression, green_pauses, safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.movement import Movement
@@ -77,6 +77,7 @@ class Working(Ordered):
         self.finalize(auto=True)
         self._take_grace()
         decompression.bound()
+        green_pauses.mend()
         safety.check(self, transport_of(self))
         safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
         checks.check_servers(self)
