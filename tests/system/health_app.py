@@ -16,12 +16,25 @@ from typing import Any
 
 from celery.signals import worker_process_init, worker_ready
 from celery.worker.control import control_command
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
 from road_app import Thing, app, handle  # noqa: F401 - the site's
 
 health = app.settings.health.model_copy(
     update={"stalled_after": timedelta(seconds=float(os.environ["HEALTH_STALLED"]))}
 )
 app.settings = app.settings.model_copy(update={"health": health})
+
+
+def own_sdk() -> None:
+    """Set up an SDK, as an app may."""
+    set_meter_provider(MeterProvider())
+
+
+if os.environ.get("HEALTH_SDK") == "module":
+    own_sdk()
+elif os.environ.get("HEALTH_SDK") == "child":
+    worker_process_init.connect(lambda **_signal: own_sdk(), weak=False)
 
 
 @control_command()
