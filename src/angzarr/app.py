@@ -63,6 +63,7 @@ class Angzarr(Working, Projecting):
 
     task_cls = RoadTask
     amqp_cls = "angzarr.adapters.celery.amqp:RoadAMQP"
+    events_cls = "angzarr.adapters.celery.patient_events:PatientEvents"
     control_cls = "angzarr.adapters.celery.remote_control:Control"
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Health wiring: serves the probes of a process, where the settings name a port."""
+"""Health wiring: serves probes and metrics of a process, where the settings name a port."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from angzarr.adapters.http.health_server import Answer, HealthServer
 from angzarr.health_section import HealthSettings
+from angzarr.metrics_wiring import METRICS
 from angzarr.probes.report import Report
 
 
@@ -28,6 +29,7 @@ def open_health(settings: HealthSettings, health: Health) -> HealthServer | None
     answers = {
         "/livez": _answering(health.live),
         "/readyz": _answering(health.ready),
+        "/metrics": METRICS.answer,
     }
     return HealthServer(settings.host, settings.port, answers)
 

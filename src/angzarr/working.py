@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from angzarr import checks, fleet_wiring, health_wiring, wiring
-from angzarr.adapters.celery import decompression, safety
+from angzarr.adapters.celery import decompression, green_pauses, safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.movement import Movement
@@ -24,6 +24,7 @@ from angzarr.adapters.http.health_server import HealthServer
 from angzarr.delivery.salvage import damaged
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.events.message import Message
+from angzarr.metrics_wiring import METRICS
 from angzarr.ordered import Ordered
 from angzarr.per_process import OncePerProcess
 from angzarr.resilience.keys import owner_lease_key
@@ -76,7 +77,10 @@ class Working(Ordered):
         """
         self.finalize(auto=True)
         self._take_grace()
+        if self.settings.health.port is not None:
+            METRICS.begin()  # before anything measures
         decompression.bound()
+        green_pauses.mend()
         safety.check(self, transport_of(self))
         safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
         checks.check_servers(self)
@@ -158,6 +162,7 @@ class Working(Ordered):
         if self._health is not None:
             self._health.end()
             self._health = None
+            METRICS.end()
         self.stop_settling()
         if self._threads:
             for thread in self._threads:
@@ -190,3 +195,4 @@ class Working(Ordered):
         for made in (kept.forget() for kept in closed):
             if made is not None:
                 made.close()
+        METRICS.flush()

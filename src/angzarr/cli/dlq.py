@@ -24,6 +24,7 @@ from angzarr.cli.letters_move import export, move
 from angzarr.cli.log_level import LOG_LEVEL
 from angzarr.cli.spool import spool
 from angzarr.dead_letters.names import check_domains
+from angzarr.metrics_wiring import METRICS
 from angzarr.wiring import write_logs
 
 
@@ -61,6 +62,8 @@ for _command in (
 def analyze(app_name: str | None, domains: tuple[str, ...], log_level: int) -> None:
     """Run the analysis worker until it is stopped (SIGTERM or Ctrl-C)."""
     app = load_application(app_name)
+    if app.settings.health.port is not None:
+        METRICS.begin()  # before anything measures
     app.check_analysis()
     read = _domains(domains, app.dead_letter_domains())
     write_logs(log_level)
