@@ -53,9 +53,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from angzarr.testing.cloud import Aws
-    from angzarr.testing.letters import DeadLetters, Letter
     from angzarr.testing.facts_seen import FactsSeen
     from angzarr.testing.ledger_in_test import LedgerInTest
+    from angzarr.testing.letters import DeadLetters, Letter
     from angzarr.testing.settled import Settled
     from angzarr.testing.waiting import Waiting
     from angzarr.testing.worker import InProcessWorker, NotSettled

@@ -60,6 +60,7 @@ def where(frame: FrameType | None) -> str:
     stack = traceback.extract_stack(frame)
     for line in reversed(stack):
         parts = Path(line.filename).parts
-        if "lib" not in parts and not set(_OURS) & set(parts):
+        named = not line.filename.startswith("<")
+        if named and "lib" not in parts and not set(_OURS) & set(parts):
             return f"{line.filename}:{line.lineno} in {line.name}"
     return f"{stack[-1].filename}:{stack[-1].lineno} in {stack[-1].name}"

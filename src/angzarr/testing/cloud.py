@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -23,9 +22,12 @@ _PATIENCE: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aws:
-    """A stand-in for AWS at `endpoint_url`; keys are of no consequence there."""
+    """A stand-in for AWS; `endpoint_url` is None where it is boto3 in this process that is played.
 
-    endpoint_url: str
+    Keys are of no consequence there.
+    """
+
+    endpoint_url: str | None = None
     region: str = REGION
 
     @property
@@ -37,16 +39,6 @@ class Aws:
             "aws_options": {"aws_access_key_id": "test", "aws_secret_access_key": "test"},
         }
 
-    @property
-    def broker_url(self) -> str:
-        """The URL of a broker there, for ``Angzarr(broker=…)``."""
-        return f"sqs://test:test@{self.endpoint_url.partition('://')[2]}"
-
-    @property
-    def broker_transport_options(self) -> dict[str, Any]:
-        """What Celery's transport needs to find it."""
-        return {"region": self.region, "is_secure": False, "polling_interval": 0.05}
-
     def client(self, service: str) -> Any:
         """Return boto3's client of ``sqs``, ``sns`` or ``s3``."""
         import boto3
@@ -57,27 +49,20 @@ class Aws:
 
 @contextmanager
 def open_moto() -> Iterator[Aws]:
-    """Give an empty AWS on a free port of this machine; raises MissingExtra without moto."""
+    """Let boto3 in this process talk to an empty AWS that is none; raises MissingExtra.
+
+    Variables that would lead it to another address are not seen meanwhile.
+    """
     try:
-        from moto.server import ThreadedMotoServer
+        from moto import mock_aws
     except ModuleNotFoundError as error:
         raise MissingExtra("moto", "testing") from error
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    found = Aws(endpoint_url=f"http://{host}:{port}")
-    try:
-        _reset(found)
-        yield found
-        _reset(found)
-    finally:
-        server.stop()
-
-
-def _reset(found: Aws) -> None:
-    """Empty it: moto's servers of one process share what is in them."""
-    request = urllib.request.Request(f"{found.endpoint_url}/moto-api/reset", method="POST")  # noqa: S310 - our own server
-    urllib.request.urlopen(request, timeout=_PATIENCE).close()  # noqa: S310
+    with pytest.MonkeyPatch.context() as patches, mock_aws():
+        for name in list(os.environ):
+            if name.startswith("AWS_ENDPOINT_URL"):
+                patches.delenv(name)
+        patches.setenv("AWS_DEFAULT_REGION", REGION)
+        yield Aws()
 
 
 def localstack_address() -> str:
@@ -85,17 +70,17 @@ def localstack_address() -> str:
     named = next((name for name in VARIABLES if os.environ.get(name)), None)
     if named is None:
         _do_without(f"no LocalStack: start one and name it, {VARIABLES[0]}=http://localhost:4566")
-    address = os.environ[str(named)].rstrip("/")
+    address = os.environ[named].rstrip("/")
     if not address.startswith(("http://", "https://")):
         _do_without(f"{named} is no URL: {address}; e.g. http://localhost:4566")
     try:
         urllib.request.urlopen(f"{address}/_localstack/health", timeout=_PATIENCE).close()  # noqa: S310 - checked above
-    except (urllib.error.URLError, OSError) as error:
+    except OSError as error:
         _do_without(f"no LocalStack answers at {address} ({error}): start it, or unset {named}")
     return address
 
 
-def _do_without(reason: str) -> None:
+def _do_without(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason} (in CI it must be there)", pytrace=False)
     pytest.skip(reason)

@@ -16,9 +16,9 @@ from angzarr.testing.clock_by_hand import FakeClock
 if TYPE_CHECKING:
     from angzarr.app import Angzarr
     from angzarr.testing.cloud import Aws
-    from angzarr.testing.letters import DeadLetters
     from angzarr.testing.facts_seen import FactsSeen
     from angzarr.testing.ledger_in_test import LedgerInTest
+    from angzarr.testing.letters import DeadLetters
     from angzarr.testing.worker import InProcessWorker
 
 #: The ini option that names the app under test.
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def app_under_test(pytestconfig: pytest.Config) -> Angzarr:
-    """The app whose handlers are tested, as it is in production: override it, or set the option."""
+    """The app under test, as in production: override it, or set the ini option."""
     from angzarr.cli.application import load_application
 
     name = str(pytestconfig.getini(OPTION) or "")

@@ -69,7 +69,8 @@ class InProcess:
                     thread.join(_PATIENCE)
 
     def _queues(self) -> set[str]:
-        return self._app.replay_targets().queues - {outcomes_queue(self._app.settings.prefix)}
+        answers = outcomes_queue(self._app.settings.prefix)
+        return set(self._app.replay_targets().queues) - {answers}
 
     def _stop(self) -> None:
         self._app.stopping.close()
@@ -126,7 +127,9 @@ class InProcess:
 
         apply_target(watched, *args, **options)
 
-    def _at_once(self, _at: float, run: Callable[..., Any], args: Any = (), **_priority: Any) -> None:
+    def _at_once(
+        self, _at: float, run: Callable[..., Any], args: Any = (), **_priority: Any
+    ) -> None:
         """Run what Celery's timer was to: it came here because its time has come by our clock."""
         self._worker.consumer.call_soon(run, *args)
 

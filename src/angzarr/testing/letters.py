@@ -92,7 +92,8 @@ class DeadLetters(Sequence[Letter]):
 
     def only(self, **wanted: Any) -> Letter:
         """Return the one letter whose fields are as *wanted*; AssertionError if it is not one."""
-        return only(self.note(), ("dead letter", "dead letters"), wanted)
+        found: Letter = only(self.note(), ("dead letter", "dead letters"), wanted)
+        return found
 
     def __len__(self) -> int:
         return len(self.note())
@@ -111,7 +112,7 @@ class DeadLetters(Sequence[Letter]):
     def __eq__(self, other: object) -> bool:
         return self.note() == other
 
-    __hash__ = None  # type: ignore[assignment] 
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return repr(self.note())
@@ -131,7 +132,9 @@ def only(
     said = f" with {asked}" if asked else ""
     shown = fitting or found
     listed = "".join(f"\n  {show(one)}" for one in shown) or " none at all"
-    head = f"{len(fitting)} {what[1]}{said}, not one {what[0]}; " + ("they are:" if fitting else "there are:")
+    head = f"{len(fitting)} {what[1]}{said}, not one {what[0]}; " + (
+        "they are:" if fitting else "there are:"
+    )
     raise AssertionError(head + listed)
 
 

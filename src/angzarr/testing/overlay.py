@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from angzarr.dead_letter_section import SpoolSettings
 from angzarr.errors import ConfigurationError
 from angzarr.payload_section import PayloadSettings
-from angzarr.dead_letter_section import SpoolSettings
 from angzarr.settings import Settings
 
 #: Where everything is that a test must not share; kept apart from what users may say.
@@ -71,8 +71,10 @@ def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        nested = isinstance(value, Mapping) and isinstance(under, dict)
-        merged[key] = _merged(under, value) if nested else value
+        if isinstance(value, Mapping) and isinstance(under, dict):
+            merged[key] = _merged(under, value)
+        else:
+            merged[key] = value
     return merged
 
 

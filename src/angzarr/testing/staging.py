@@ -57,7 +57,9 @@ def staged(
         doors.enter_context(standing_in(clock))
         doors.enter_context(_without_environment())
         doors.enter_context(_configured(app, broker))
-        doors.enter_context(_attributes(app, settings=chosen, chance=chance, use_fast_trace_task=False))
+        doors.enter_context(
+            _attributes(app, settings=chosen, chance=chance, use_fast_trace_task=False)
+        )
         app.policy_rules = chosen.retry.policy_rules()
         app.now = lambda: clock.now().astimezone(app.timezone)
         yield broker
@@ -78,7 +80,7 @@ def _configured(app: Angzarr, broker: str) -> Iterator[None]:
     conf = app.conf
     _ = conf.broker_url  # what was lazy is read now
     changes = dict(conf.changes)
-    made = {name: app.__dict__.pop(name) for name in _MADE if name in app.__dict__}
+    made: dict[str, Any] = {name: app.__dict__.pop(name) for name in _MADE if name in app.__dict__}
     pool, app._pool = app._pool, None  # noqa: SLF001 - Celery's own attribute
     backend = _swap_backend(app, None)
     conf.update(

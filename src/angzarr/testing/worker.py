@@ -105,7 +105,10 @@ class InProcessWorker:
         return self._run(move_on, timeout)
 
     async def arun_until_settled(
-        self, *, timeout: float = TIMEOUT, within: timedelta = WITHIN
+        self,
+        *,
+        timeout: float = TIMEOUT,  # noqa: ASYNC109 - of the run, as in `run_until_settled`
+        within: timedelta = WITHIN,
     ) -> list[Settled]:
         """Do the same from a coroutine, on a thread of its own; the event loop goes on."""
         return await asyncio.to_thread(self.run_until_settled, timeout=timeout, within=within)
