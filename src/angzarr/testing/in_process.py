@@ -118,7 +118,9 @@ class InProcess:
 
         def watched(*given: Any, **named: Any) -> Any:
             try:
-                return target(*given, **named)
+                told = target(*given, **named)
+                self.broken_by = self.broken_by or _given_back_for(told)
+                return told
             except (Exception, WorkerShutdown, WorkerTerminate):
                 raise
             except BaseException as error:
@@ -132,6 +134,14 @@ class InProcess:
     ) -> None:
         """Run what Celery's timer was to: it came here because its time has come by our clock."""
         self._worker.consumer.call_soon(run, *args)
+
+
+def _given_back_for(told: Any) -> BaseException | None:
+    """Return what ended a task beside the main thread, where the road gives its message back."""
+    exception = getattr(told[1], "exception", None)
+    reason = getattr(getattr(exception, "exc", exception), "reason", None)
+    ends = isinstance(reason, BaseException) and not isinstance(reason, Exception)
+    return reason if ends else None
 
 
 @contextmanager

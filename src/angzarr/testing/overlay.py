@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -63,8 +63,9 @@ def _checked(before: Any, name: str, value: Any) -> Any:
     if isinstance(before, BaseModel) and isinstance(value, Mapping):
         return type(before).model_validate(_merged(before.model_dump(), value))
     field = Settings.model_fields[name]
-    annotation: Any = field.annotation
-    return TypeAdapter(annotation).validate_python(value)
+    checks: Any = (field.annotation, *field.metadata)
+    whole: Any = Annotated[checks] if field.metadata else field.annotation
+    return TypeAdapter(whole).validate_python(value)
 
 
 def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

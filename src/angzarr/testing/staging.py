@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kombu import pools
+from kombu.utils.collections import eqhash
 
 from angzarr.adapters.celery.memory_transport import forget_broker
 from angzarr.adapters.memory import dead_letters, facts
@@ -28,6 +29,8 @@ from angzarr.testing.overlay import embedded, overlaid
 _BROKERS: Final = ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL")
 #: What Celery makes once of an app's configuration.
 _MADE: Final = ("amqp", "control", "events")
+#: What an app makes once of its settings, or of its broker.
+_CACHED: Final = ("owner", "riding", "routes")
 _STAGED: set[int] = set()
 
 
@@ -117,9 +120,9 @@ def _swap_backend(app: Angzarr, backend: Any) -> Any:
 
 def _close_pools(app: Angzarr) -> None:
     """Close the connections to the broker of this stage; kombu would keep them for ever."""
-    connection = app.connection_for_write()
+    mine = eqhash(app.connection_for_write())
     for group in (pools.producers, pools.connections):
-        pool = group.pop(connection, None)
+        pool = group.pop(mine, None)
         if pool is not None:
             pool.force_close_all()
 
@@ -131,10 +134,10 @@ def _attributes(app: Angzarr, **given: Any) -> Iterator[None]:
         name: made.fresh() for name, made in vars(app).items() if isinstance(made, OncePerProcess)
     }
     before = dict(vars(app))
-    own = {*given, *fresh, "policy_rules", "hooks", "turns_by_hand", "now", "owner", "riding"}
+    own = {*given, *fresh, "policy_rules", "hooks", "turns_by_hand", "now", *_CACHED}
     for name, value in {**given, **fresh}.items():
         setattr(app, name, value)
-    for name in ("owner", "riding"):
+    for name in _CACHED:
         app.__dict__.pop(name, None)
     try:
         yield
