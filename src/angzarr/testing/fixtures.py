@@ -151,15 +151,15 @@ def ledger(
         yield opened
 
 
-@pytest.fixture(scope="session")
-def localstack() -> str:
-    """The address of a LocalStack that runs, from ANGZARR_TEST_SQS_ENDPOINT or AWS_ENDPOINT_URL.
+@pytest.fixture
+def localstack() -> Aws:
+    """An empty account of the LocalStack that ANGZARR_TEST_SQS_ENDPOINT or AWS_ENDPOINT_URL names.
 
     Without one the test is skipped; in CI it fails.
     """
-    from angzarr.testing.cloud import localstack_address
+    from angzarr.testing.cloud import open_localstack
 
-    return localstack_address()
+    return open_localstack()
 
 
 @pytest.fixture

@@ -119,13 +119,13 @@ class InProcess:
         def watched(*given: Any, **named: Any) -> Any:
             try:
                 told = target(*given, **named)
-                self.broken_by = self.broken_by or _given_back_for(told)
-                return told
             except (Exception, WorkerShutdown, WorkerTerminate):
                 raise
             except BaseException as error:
                 self.broken_by = error
                 raise
+            self.broken_by = self.broken_by or _given_back_for(told)
+            return told
 
         apply_target(watched, *args, **options)
 

@@ -45,9 +45,12 @@ class LedgerInTest(Sequence[Entry]):
         self._worker = worker
         self._letters = letters
 
-    def analyse(self) -> list[Entry]:
-        """File the letters that wait, decide on each, begin what is due; return all entries."""
-        self._step()
+    def analyse(self, *, wait: timedelta = timedelta(0)) -> list[Entry]:
+        """File the letters that wait, decide on each, begin what is due; return all entries.
+
+        *wait* for the first, on a real queue.
+        """
+        self._step(wait)
         return self._entries()
 
     def run_until_settled(self, *, within: timedelta = WITHIN) -> list[Entry]:
@@ -119,18 +122,18 @@ class LedgerInTest(Sequence[Entry]):
     def _entries(self) -> list[Entry]:
         return list(self._ledger.get_failed_events(status=None, limit=_MOST).entries)
 
-    def _step(self) -> bool:
+    def _step(self, wait: timedelta = timedelta(0)) -> bool:
         """Do rounds until one has nothing to do; tell whether any had."""
         worked = False
         for _ in range(_ROUNDS):
             self._letters.note()
-            done = self._analysis.step()
+            done = self._analysis.step(wait=wait)
             if done.away:
                 msg = f"the analysis worker could not do its work: {', '.join(done.away)}"
                 raise NotSettled(msg)
             if done.idle:
                 break
-            worked = True
+            worked, wait = True, timedelta(0)
         return worked
 
     def _next_wake(self) -> Entry | None:
