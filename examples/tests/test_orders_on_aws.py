@@ -29,9 +29,7 @@ class OnSqs:
         angzarr_worker.publish(CANCELLED, id="e-1")
         sqs = cloud.client("sqs")
         url = sqs.get_queue_url(QueueName="angzarr-dlq-order")["QueueUrl"]
-        reply = sqs.receive_message(
-            QueueUrl=url, MessageAttributeNames=["All"], WaitTimeSeconds=5
-        )
+        reply = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], WaitTimeSeconds=5)
         (message,) = reply["Messages"]
         assert "not ours to refund" in message["Body"]
         assert message["MessageAttributes"]["domain"]["StringValue"] == "order"

@@ -45,6 +45,7 @@ __all__ = [
     "dead_letters",
     "facts",
     "fake_clock",
+    "given",
     "ledger",
     "localstack",
     "pytest_addoption",
@@ -53,6 +54,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from angzarr.testing.cloud import Aws
+    from angzarr.testing.decisions import given
     from angzarr.testing.facts_seen import FactsSeen
     from angzarr.testing.ledger_in_test import LedgerInTest
     from angzarr.testing.letters import DeadLetters, Letter
@@ -66,6 +68,7 @@ else:  # imported when first used: pytest starts with this module
     _HOMES = {
         "angzarr.testing.cloud": ("Aws",),
         "angzarr.testing.letters": ("DeadLetters", "Letter"),
+        "angzarr.testing.decisions": ("given",),
         "angzarr.testing.facts_seen": ("FactsSeen",),
         "angzarr.testing.ledger_in_test": ("LedgerInTest",),
         "angzarr.testing.settled": ("Settled",),
