@@ -223,3 +223,14 @@ def test_the_file_that_is_there_can_be_read(capsys):
     assert main(["--dry-run"]) == 0
     assert "angzarr-dlq-order" in capsys.readouterr().out
     assert command.DEFAULT.is_file()
+
+
+def test_the_page_shows_what_a_dry_run_prints_and_the_file_that_is_there(capsys):
+    page = (DOCS / "how-to" / "use-localstack.md").read_text()
+    (shown,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert json.loads(shown) == json.loads(command.DEFAULT.read_text())
+    line, *told = re.findall(
+        r"^\$ python localstack/angzarr_aws (.*)\n((?:.+\n)+?)```", page, re.MULTILINE
+    )[0]
+    assert main(line.split()) == 0
+    assert capsys.readouterr().out.startswith(told[0])

@@ -30,8 +30,8 @@ def test_a_saga_seats_a_player_or_gives_his_funds_back(angzarr_worker, angzarr_a
     reserve = cards.ReserveFunds(reservation_id="r1", table_id="t", amount=30)
     angzarr_app.send_command(reserve, domain="player", root="ann")
     done = angzarr_worker.run_until_settled()
-    assert {one.outcome for one in done} == {"handled"}
+    assert {one.outcome for one in done} == {"handled", "skipped"}  # the table is not open
     shelves = angzarr_app.open_shelves()
     book = shelves.books.read(Address("player", "ann"), whole=True).book
     assert [event.type for event in book.events][:2] == ["Registered", "FundsReserved"]
-    assert len(book.events) == 3
+    assert [event.type for event in book.events][2:] == ["FundsReleased"]
