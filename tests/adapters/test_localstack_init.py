@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from angzarr import Angzarr
 from angzarr.adapters.s3.payloads import S3PayloadStore
 from angzarr.adapters.sqs.dead_letters import SnsSqsDeadLetterQueue, SqsDeadLetterQueue
+from angzarr.dead_letters.codec import encode
 from angzarr.testing.cloud import Aws
 from contracts.dead_letters import a_letter, take
 from polling import wait_until
@@ -69,6 +70,25 @@ def test_letters_go_through_the_topic_into_the_queue_that_was_made(make, aws, un
     assert queue.put([letter]) == [None]
     (receipt,) = take(queue, [unique_name], 1)
     assert receipt.letter == letter
+    queue.close()
+
+
+def test_what_sns_cannot_deliver_is_found_by_who_reads_the_domain_undelivered(
+    make, aws, unique_name
+):
+    assert make(topics=True) == 0
+    topic = f"arn:aws:sns:{aws.region}:000000000000:{names.letters(unique_name)}"
+    aws.client("sqs").delete_queue(QueueUrl=attributes(aws, names.letters(unique_name))[0])
+    letter = a_letter(unique_name)
+    encoded = encode(letter)
+    said = {"content_type": {"DataType": "String", "StringValue": encoded.content_type}}
+    aws.client("sns").publish(TopicArn=topic, Message=encoded.body.decode(), MessageAttributes=said)
+    queue = opened(aws, SqsDeadLetterQueue)
+    found = wait_until(
+        lambda: [one for one in take(queue, [names.UNDELIVERED], 1) if one.letter == letter],
+        "the letter is in the queue of what could not be delivered",
+    )
+    queue.done(found)
     queue.close()
 
 

@@ -278,7 +278,7 @@ def test_two_apps_of_one_session_have_brokers_of_their_own(angzarr_worker, tmp_p
 
     other = Angzarr("other", broker="memory://", set_as_current=False)
     taken = []
-    other.handler(Placed, domain="order", name="other.take")(_taker(taken))
+    other.handler(Placed, domain="order", name="other.take")(_noting(taken))
     angzarr_worker.app.publish(Placed(order_id="o-1"))
     clock = FakeClock()
     with (
@@ -293,8 +293,29 @@ def test_two_apps_of_one_session_have_brokers_of_their_own(angzarr_worker, tmp_p
     assert shop.asked == ["o-1"]
 
 
-def _taker(taken):
+# -- ordered handlers ------------------------------------------------------------------------
+
+
+class TestOrdered:
+    @pytest.fixture
+    def app_under_test(self):
+        app = Angzarr("lanes", broker="memory://", set_as_current=False)
+        self.seen = []
+        take = _noting(self.seen)
+        app.handler(Placed, domain="order", name="lanes.take", ordered_by="root")(take)
+        return app
+
+    def test_what_comes_early_waits_for_its_turn(self, angzarr_worker):
+        send = angzarr_worker.app.publish
+        send(Placed(order_id="second"), root="r", sequence=1)
+        assert [one.outcome for one in angzarr_worker.run_until_settled()] == ["parked"]
+        send(Placed(order_id="first"), root="r", sequence=0)
+        angzarr_worker.run_until_settled()
+        assert self.seen == ["first", "second"]
+
+
+def _noting(seen):
     def take(placed: Placed) -> None:
-        taken.append(placed.order_id)
+        seen.append(placed.order_id)
 
     return take
