@@ -117,6 +117,7 @@ format:
 types:
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing
+	MYPYPATH=localstack $(BIN)/mypy -p angzarr_aws
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases \
 		-p bare -p figures -p harness -p profiles -p workers
 

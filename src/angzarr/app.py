@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -64,6 +65,8 @@ class Angzarr(Working, Projecting):
     task_cls = RoadTask
     amqp_cls = "angzarr.adapters.celery.amqp:RoadAMQP"
     events_cls = "angzarr.adapters.celery.patient_events:PatientEvents"
+    #: What spreads waits and draws shares, in [0, 1).
+    chance: Callable[[], float] = staticmethod(random.random)
     control_cls = "angzarr.adapters.celery.remote_control:Control"
 
     def __init__(

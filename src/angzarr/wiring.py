@@ -182,7 +182,9 @@ def open_facts(settings: Settings, broker: str) -> FactLog:
     """Return the fact log: SQL where a URL is set or the broker is embedded, else log lines."""
     url = settings.facts.url or (EMBEDDED if is_embedded(broker) else None)
     sinks: list[FactLog] = []
-    if url:
+    if url and url.startswith("memory"):
+        sinks.append(importlib.import_module("angzarr.adapters.memory.facts").shared(url))
+    elif url:
         sql = importlib.import_module("angzarr.adapters.sql.facts")
         sinks.append(sql.SqlFactLog(sql_engine(url)))
     if settings.facts.log or (settings.facts.log is None and not sinks):

@@ -35,6 +35,9 @@ from angzarr.turn_thread import TurnThread
 class Working(Ordered):
     """What an app does in a worker's parent process."""
 
+    #: Whether whoever began the work takes the turns of its threads: a test, by its own clock.
+    turns_by_hand = False
+
     stopping: Stopping
     held_domains: HeldDomains
     movement: Movement
@@ -115,8 +118,14 @@ class Working(Ordered):
         keeper = self.open_keeper_thread(self._take_unreadable)
         others = (forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper)
         self._threads = [mover, *(thread for thread in others if thread is not None)]
+        if not self.turns_by_hand:
+            for thread in self._threads:
+                thread.start()
+
+    def take_turns(self) -> None:
+        """Do once what the threads of a worker's parent do in turns, for `turns_by_hand`."""
         for thread in self._threads:
-            thread.start()
+            thread.turn()
 
     def _serve_health(self, lease: LeaseKeeper) -> None:
         """Answer probes from now on, before any server is waited for."""
@@ -156,6 +165,12 @@ class Working(Ordered):
         """Settle what is due, then nothing more; what is unfinished goes back to the broker."""
         if (made := self._settlement.forget()) is not None:
             made.close(patience)
+
+    @property
+    def settles(self) -> bool:
+        """Whether this process has something to settle that no child will."""
+        made = self._settlement.made()
+        return made is not None and not made.idle
 
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""

@@ -20,6 +20,7 @@ _OTHERS: Final = {
     "amqp": "angzarr.adapters.rabbitmq.transport:Transport",
     "pyamqp": "angzarr.adapters.rabbitmq.transport:Transport",
     "amqps": "angzarr.adapters.rabbitmq.transport:TlsTransport",
+    "memory": "angzarr.adapters.celery.memory_transport:Transport",
     "sqs": "angzarr.adapters.sqs.transport:Transport",
 }
 

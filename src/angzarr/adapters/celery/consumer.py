@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from angzarr.adapters.celery.restarts import Restarts
 from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.adapters.celery.valve import Valve
+from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import DecodeError, text_of
 
@@ -222,7 +223,7 @@ class RoadConsumer(Consumer):
         try:
             check_headers(headers)
             due = maybe_make_aware(maybe_iso8601(headers["eta"]), self.app.timezone)
-            return due if due - datetime.now(UTC) > SLEPT else None
+            return due if due - SystemClock().now() > SLEPT else None
         except (InvalidTaskError, ValueError, TypeError, AttributeError, OverflowError):
             return None
 
