@@ -107,6 +107,7 @@ format:
 types:
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing
+	$(BIN)/mypy --explicit-package-bases -p release -p website
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases \
 		-p bare -p figures -p harness -p profiles -p workers
 
@@ -150,8 +151,16 @@ image: ## build the container image (needs a Docker engine)
 chart: ## lint and render the Helm chart (not there yet)
 	@echo "make chart is not there yet: the chart comes with issue 10 (shipping it)." >&2; exit 1
 
-docs: ## build the documentation site (not there yet)
-	@echo "make docs is not there yet: the site comes with issue 10; until then read docs/*.md." >&2; exit 1
+DOCS := build/docs/bin/python
+
+build/docs/.done: requirements/docs.txt
+	$(PYTHON) -m venv --clear build/docs
+	$(DOCS) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs: build/docs/.done ## build the documentation site into build/site and check every link of it
+	NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs build --strict
+	$(DOCS) -m website build/site
 
 clean: servers-down ## stop the servers and remove all that was built, the environment included
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
