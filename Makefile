@@ -24,7 +24,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify check unit bench chaos corpus corpus-score chart docs image clean \
+.PHONY: help demo test verify check unit bench chaos corpus corpus-score chart dist docs image clean \
 	browser env servers-up servers-down wire wire-check pins
 
 help: ## list the targets
@@ -56,6 +56,8 @@ pins: $(UV) ## write requirements/*.txt anew from pyproject.toml, every file wit
 	$(COMPILE) pyproject.toml --extra all -c requirements/dev.txt -o requirements/image.txt
 	$(COMPILE) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 	$(COMPILE) --upgrade requirements/localstack.in -o requirements/localstack.txt
+	$(COMPILE) --upgrade requirements/docs.in -o requirements/docs.txt
+	$(COMPILE) --upgrade requirements/release.in -c requirements/build.txt -o requirements/release.txt
 
 $(UV):
 	$(PYTHON) -m venv build/uv
@@ -84,9 +86,11 @@ test: env browser ## everything CI runs: lint, types, import rules, all tests on
 	@$(SERVERS) run $(MAKE) --no-print-directory verify
 
 # Every step runs, also after one that failed, so that one run tells all; the last line is the sum.
-verify: env
+verify: env $(UV)
 	@rm -rf build/reports; code=0; \
 	$(MAKE) --no-print-directory check || code=1; \
+	$(MAKE) --no-print-directory docs || code=1; \
+	$(MAKE) --no-print-directory dist || code=1; \
 	$(BIN)/pytest --ignore=tests/system -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
 	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
@@ -150,6 +154,17 @@ image: ## build the container image (needs a Docker engine)
 
 chart: ## lint and render the Helm chart (not there yet)
 	@echo "make chart is not there yet: the chart comes with issue 10 (shipping it)." >&2; exit 1
+
+RELEASE := build/release/bin/python
+
+build/release/.done: requirements/build.txt requirements/release.txt
+	$(PYTHON) -m venv --clear build/release
+	$(RELEASE) -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements/build.txt -r requirements/release.txt
+	@touch $@
+
+dist: env build/release/.done ## build wheel, sdist and bills of materials into dist/, and refuse what is unfit
+	@$(RELEASE) -m release --environment $(BIN)/python
 
 DOCS := build/docs/bin/python
 
