@@ -88,10 +88,13 @@ def _allowed(expression: str, package: str) -> bool:
         return found
 
     def one() -> bool:
-        word = tokens.pop() if tokens else ""
+        word = tokens.pop()
         if word == "(":
             found = either()
-            return found and bool(tokens) and tokens.pop() == ")"
+            return tokens.pop() == ")" and found
         return word in PERMISSIVE or (package, word) in LOOKED_AT
 
-    return either() and not tokens
+    try:
+        return either() and not tokens
+    except IndexError:  # it ends where more must follow
+        return False
