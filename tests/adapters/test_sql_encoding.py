@@ -12,9 +12,9 @@ from angzarr.adapters.sql.engine import build_engine, in_transaction
 @pytest.fixture(params=["SQL_ASCII", "LATIN1"])
 def url(request, postgresql_url, unique_name):
     server = postgresql_url.replace("+psycopg", "")
-    made = f"CREATE DATABASE \"{unique_name}\" TEMPLATE template0 LOCALE 'C' ENCODING {request.param!r}"
+    how = f"TEMPLATE template0 LOCALE 'C' ENCODING '{request.param}'"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(made)
+        connection.execute(f'CREATE DATABASE "{unique_name}" {how}')
     yield make_url(postgresql_url).set(database=unique_name).render_as_string(hide_password=False)
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE "{unique_name}" WITH (FORCE)')

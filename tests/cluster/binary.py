@@ -68,7 +68,9 @@ def _version_flags() -> str:
     """Return what tells the parts their release, which charts ask for."""
     major, minor, _ = _numbers()
     said = {"gitVersion": release(), "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-    return " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in said.items())
+    return " ".join(
+        f"-X k8s.io/component-base/version.{key}={value}" for key, value in said.items()
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The commands with which people work on a cluster, so that they reach this one.
 
-`kubectl` and `helm` are the real ones, called within the cluster's network. `docker build` and `kind
-load` need an engine elsewhere; here buildah builds and containerd is given what it built.
+`kubectl` and `helm` are the real ones, called within the cluster's network. `docker build` and
+`kind load` need an engine elsewhere; here buildah builds and containerd is given what it built.
 """
 
 from __future__ import annotations

@@ -95,7 +95,11 @@ def _kubelet(place: Layout) -> dict[str, object]:
         "clusterDomain": DOMAIN,
         "resolvConf": str(place.home / "resolv.conf"),
         # The machine's disk may be nearly full; images are not fetched, so none may be removed.
-        "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
+        "evictionHard": {
+            "memory.available": "50Mi",
+            "nodefs.available": "0%",
+            "imagefs.available": "0%",
+        },
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "shutdownGracePeriod": "0s",

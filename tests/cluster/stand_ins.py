@@ -58,4 +58,3 @@ def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 def _image(name: str, server: str) -> Image:
     return Image(name, {"Entrypoint": ["/stand-in"], "Env": [f"STAND_IN={server}", f"PATH={PATH}"]})
-

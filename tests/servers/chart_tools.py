@@ -42,6 +42,7 @@ def ensure() -> None:
 
 def helm() -> Path:
     """Return the program, built on first use."""
+
     def fill(folder: Path) -> None:
         environment = os.environ | {"GOBIN": str(folder), "GOFLAGS": "-trimpath"}
         _run_go(["install", HELM], environment)
