@@ -91,6 +91,29 @@ def chromium_path() -> str:
     )
 
 
+def _tool(path: str, target: str) -> Path:
+    found = CHECKOUT / path
+    return found if found.exists() else _do_without(f"no {path}: run `{target}`")
+
+
+@pytest.fixture(scope="session")
+def release_python() -> Path:
+    """The Python with what builds and checks a release."""
+    return _tool("build/release/bin/python", "make dist")
+
+
+@pytest.fixture(scope="session")
+def docs_python() -> Path:
+    """The Python with what builds the documentation site."""
+    return _tool("build/docs/bin/python", "make docs")
+
+
+@pytest.fixture(scope="session")
+def uv() -> Path:
+    """What makes an environment within a second."""
+    return _tool("build/uv/bin/uv", "make build/uv/bin/uv")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("server"):
         _address(marker.args[0])

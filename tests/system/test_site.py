@@ -1,0 +1,72 @@
+"""A page with a fault does not become a site: the build names it and fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """A copy of what the site is made of."""
+    for folder in ("docs", "website", "examples", "proto", "src/angzarr/analysis", "tests/unit"):
+        shutil.copytree(CHECKOUT / folder, tmp_path / folder)
+    for file in CHECKOUT.iterdir():
+        if file.is_file():
+            shutil.copy(file, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def build(checkout, docs_python):
+    def run():
+        done = subprocess.run(
+            [docs_python, "-m", "mkdocs", "build", "--strict"],
+            cwd=checkout, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            return done.stdout + done.stderr
+        checked = subprocess.run(
+            [docs_python, "-m", "website", "build/site"],
+            cwd=checkout, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return checked.stderr if checked.returncode else ""
+
+    return run
+
+
+def test_the_pages_as_they_are_make_a_site(build, checkout):
+    assert build() == ""
+    built = {page.relative_to(checkout / "build/site") for page in checkout.rglob("*.html")}
+    pages = [page.relative_to(checkout / "docs") for page in (checkout / "docs").rglob("*.md")]
+    assert [page for page in pages if page.with_suffix(".html") not in built] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("see [x](nowhere.md)\n", "nowhere.md"),
+        ("see [x](guarantees.md#no-such-heading)\n", "no-such-heading"),
+        ("see [x](../nowhere.py)\n", "nowhere.py cannot be shown"),
+        ("see [x](/why.html)\n", "/why.html"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n", "raw markup: | 3 | 4 |"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n## Gone\n", "raw markup: ## Gone"),
+        ('<img src="https://cdn.example/x.png">\n', "fetches https://cdn.example/x.png"),
+    ],
+)
+def test_a_fault_of_a_page_is_named_and_ends_the_build(build, checkout, text, said):
+    page = checkout / "docs" / "why.md"
+    page.write_text(page.read_text() + "\n" + text)
+    assert said in build()
+
+
+def test_a_page_that_the_index_does_not_list_ends_the_build(build, checkout):
+    (checkout / "docs" / "how-to" / "forgotten.md").write_text("# Forgotten\n")
+    assert "how-to/forgotten.md" in build()
