@@ -19,8 +19,13 @@ _HEALTH = {"ANGZARR_HEALTH__HOST", "ANGZARR_HEALTH__PORT", "ANGZARR_SOFT_SHUTDOW
 @cache
 def known_variables() -> set[str]:
     """Return every variable that begins with ANGZARR_ and is not refused as misspelt."""
-    found = {"ANGZARR_" + "__".join(path).upper() for path in _paths(Settings)}
-    return _OTHERS | found | (set() if "health" in Settings.model_fields else _HEALTH)
+    return setting_variables() | (set() if "health" in Settings.model_fields else _HEALTH)
+
+
+@cache
+def setting_variables() -> set[str]:
+    """Return the same as this very checkout takes them."""
+    return _OTHERS | {"ANGZARR_" + "__".join(path).upper() for path in _paths(Settings)}
 
 
 def _paths(model: type[BaseModel], parents: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
