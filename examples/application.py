@@ -8,4 +8,4 @@ from __future__ import annotations
 
 from angzarr import Angzarr
 
-app = Angzarr("examples", include=["orders", "poker", "anything"])
+app = Angzarr("examples", include=["orders", "poker", "anything", "stocktaking"])

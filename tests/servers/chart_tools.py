@@ -30,7 +30,7 @@ def ensure() -> None:
     """Have all tools, and say in build/chart/tools.json where; raises CannotStart."""
     packages.ensure("promtool", "prometheus")
     found = {
-        "helm": str(_helm() / "helm"),
+        "helm": str(helm()),
         "promtool": packages.find("promtool", ""),
         "kubernetes": str(_kubernetes() / "kubernetes_validate" / "kubernetes-json-schema"),
         "keda": str(_module("keda", KEDA, "config/crd/bases", "pkg/scalers")),
@@ -40,12 +40,14 @@ def ensure() -> None:
     (PLACE / "tools.json").write_text(json.dumps(found, indent=2) + "\n")
 
 
-def _helm() -> Path:
+def helm() -> Path:
+    """Return the program, built on first use."""
+
     def fill(folder: Path) -> None:
         environment = os.environ | {"GOBIN": str(folder)}
         _run_go(["install", HELM], environment)
 
-    return downloads.once("helm", HELM.encode(), fill)
+    return downloads.once("helm", HELM.encode(), fill) / "helm"
 
 
 def _kubernetes() -> Path:

@@ -19,6 +19,8 @@ MODULES = (
     "order_parts",
     "order_desk",
     "order_desk_day",
+    "stocktaking",
+    "application",
 )
 
 
