@@ -208,4 +208,4 @@ docs: build/docs/.done ## build the documentation site into build/site and check
 
 clean: servers-down ## stop the servers and remove all that was built, the environment included
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	find src tests benchmarks examples charts -name __pycache__ -prune -exec rm -rf {} +

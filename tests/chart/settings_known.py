@@ -12,15 +12,12 @@ from angzarr.settings import Settings
 
 #: Read by the app or the command line, not by the settings; see docs/reference/configuration.md.
 _OTHERS = {"ANGZARR_APP", "ANGZARR_CONFIG", "ANGZARR_RELEASE"}
-#: Come with the health endpoint; from then on the settings themselves say them.
-_HEALTH = {"ANGZARR_HEALTH__HOST", "ANGZARR_HEALTH__PORT", "ANGZARR_SOFT_SHUTDOWN_TIMEOUT"}
 
 
 @cache
 def known_variables() -> set[str]:
     """Return every variable that begins with ANGZARR_ and is not refused as misspelt."""
-    found = {"ANGZARR_" + "__".join(path).upper() for path in _paths(Settings)}
-    return _OTHERS | found | (set() if "health" in Settings.model_fields else _HEALTH)
+    return _OTHERS | {"ANGZARR_" + "__".join(path).upper() for path in _paths(Settings)}
 
 
 def _paths(model: type[BaseModel], parents: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

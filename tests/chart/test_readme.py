@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
 import re
@@ -10,6 +11,7 @@ import sys
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from chart.rendering import CHART, CHECKOUT
 
@@ -81,6 +83,36 @@ def test_every_default_is_named_by_the_schema():
         ".".join(path) for path, known in leaves(values, schema, schema["$defs"]) if not known
     ]
     assert unknown == []
+
+
+def nulled(values, schema, defs, path=()):
+    """Yield every value of *values* that has a default, as a path: what a user may empty."""
+    for key, value in values.items():
+        known = _properties(schema, defs)
+        if key in known and {"type": "null"} not in known[key].get("anyOf", []):
+            yield (*path, key)
+        if isinstance(value, dict) and key in known:
+            yield from nulled(value, known[key], defs, (*path, key))
+
+
+def test_a_value_that_is_emptied_is_told_and_no_template_stumbles():
+    """`key:` without a value takes the default away, and templates rely on it."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    validator = Draft202012Validator(schema)
+    assert list(validator.iter_errors(values)) == []
+    paths = list(nulled(values, schema, schema["$defs"]))
+    assert len(paths) > 150
+    for *parents, key in paths:
+        if parents[-2:-1] == ["probes"]:  # what is left out of a probe, Kubernetes chooses
+            continue
+        without = copy.deepcopy(values)
+        place = without
+        for parent in parents:
+            place = place[parent]
+        del place[key]
+        told = [error.message for error in validator.iter_errors(without)]
+        assert any(repr(key) in one for one in told), (parents, key)
 
 
 def test_the_chart_is_of_this_release():

@@ -351,3 +351,8 @@ def test_a_value_that_does_not_fit_is_told_with_its_place(changes, place):
     said = refusal("minimal", **changes)
     assert "values don't meet the specifications of the schema" in said
     assert place in said
+
+
+def test_a_value_that_was_emptied_is_told_by_its_name():
+    with pytest.raises(Refused, match="missing property 'secretEnv'"):
+        render(values_of("minimal") | {"secretEnv": None})

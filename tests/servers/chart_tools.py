@@ -44,7 +44,7 @@ def helm() -> Path:
     """Return the program, built on first use."""
 
     def fill(folder: Path) -> None:
-        environment = os.environ | {"GOBIN": str(folder), "GOFLAGS": "-trimpath"}
+        environment = os.environ | {"GOBIN": str(folder)}
         _run_go(["install", HELM], environment)
 
     return downloads.once("helm", HELM.encode(), fill) / "helm"
@@ -74,7 +74,7 @@ def _module(name: str, module: str, *parts: str) -> Path:
 def _run_go(arguments: list[str], environment: dict[str, str]) -> str:
     go = shutil.which("go") or "/usr/local/go/bin/go"
     if not Path(go).exists():
-        raise CannotStart("helm and the schemas come by Go, and there is none: install Go 1.24+")
+        raise CannotStart("helm and the schemas come by Go: install Go 1.26 or newer")
     result = subprocess.run(
         [go, *arguments], env=environment, cwd="/", capture_output=True, text=True, check=False
     )
