@@ -9,6 +9,7 @@ others: iloveitaly/celery-healthcheck#45).
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - first: see `guard`
 import logging
 import os
 import threading
@@ -50,5 +51,10 @@ def _before() -> None:
 
 @cache
 def guard() -> None:
-    """Guard all forks of this process from now on; hooks that are registered later run before."""
+    """Guard all forks of this process from now on; hooks that are registered later run before.
+
+    In a child they run in the order in which they were registered. OpenTelemetry's SDK uses a pool
+    of threads there, whose lock is free again only once the hook of its module has run: that
+    module is imported here, before most can set up an SDK.
+    """
     os.register_at_fork(before=_before)

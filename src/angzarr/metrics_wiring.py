@@ -5,7 +5,10 @@ from __future__ import annotations
 import atexit
 import importlib
 import json
+import logging
 import os
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from http import HTTPStatus
@@ -16,9 +19,13 @@ from angzarr.errors import MissingExtra
 from angzarr.per_process import OncePerProcess
 from angzarr.turn_thread import TurnThread
 
+_log = logging.getLogger("angzarr.health")
+
 _EXTRA: Final = "prometheus"
 #: How often a parent takes up what ended children left, also where nobody asks.
 _TAKEN_UP_EVERY: Final = timedelta(seconds=30)
+#: Seconds for which an answer is given again.
+TOLD_FOR: Final = 1.0
 _ELSEWHERE: Final = (
     "this app has set up an OpenTelemetry SDK of its own, which has all metrics: read them there"
 )
@@ -33,11 +40,16 @@ class Metrics:
         self._pid = 0
         self._here = OncePerProcess(self._measure)
         self._threads: list[TurnThread] = []
+        self._told: Answer | None = None
+        self._told_at = 0.0
+        self._lock = threading.Lock()
 
     # -- in the parent -------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Measure from now on, unless the app does or the extra is missing."""
+        if self._folder is not None:  # for another worker of this process
+            return
         self._pid = os.getpid()
         try:
             _adapter("text")
@@ -48,7 +60,12 @@ class Metrics:
         if _has_own_sdk():
             self._why_not = _ELSEWHERE
             return
-        self._folder = folder.Folder()
+        try:
+            self._folder = folder.Folder()
+        except OSError as error:
+            self._why_not = f"metrics need a folder, name one in TMPDIR: {error}"
+            _log.warning("metrics_not_measured: %s", self._why_not)
+            return
         atexit.register(self._folder.remove)
         self._here.get()  # now: a fork must not come amid it
         self._start("angzarr-metrics", _TakingUp(self._folder.total))
@@ -56,6 +73,7 @@ class Metrics:
     def end(self) -> None:
         """Measure no more; for tests and embedded workers."""
         folder, self._folder = self._folder, None
+        self._told = None
         self._here.forget()
         for thread in self._threads:
             thread.end()
@@ -65,7 +83,16 @@ class Metrics:
             folder.remove()
 
     def answer(self) -> Answer:
-        """Return what all processes have measured, as Prometheus reads it; or why not."""
+        """Return what all processes have measured, as Prometheus reads it; or why not.
+
+        It is made anew once a second at most.
+        """
+        with self._lock:
+            if self._told is None or time.monotonic() - self._told_at > TOLD_FOR:
+                self._told, self._told_at = self._answer(), time.monotonic()
+            return self._told
+
+    def _answer(self) -> Answer:
         folder = self._folder
         if folder is None or folder.is_elsewhere():
             said = {"error": _ELSEWHERE if folder is not None else self._why_not}

@@ -114,7 +114,7 @@ def test_garbage_ends_its_own_connection_only(ask, place, said):
             client.sendall(said)
             client.shutdown(socket.SHUT_WR)
             assert b" 200 " not in client.recv(4096)
-        except ConnectionError:
+        except OSError:  # it was cut off amid what it said
             pass
     assert ask("GET", "/livez").status == 200
 

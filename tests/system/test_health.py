@@ -116,6 +116,20 @@ def test_a_worker_whose_broker_is_cut_is_live_and_ready_again_when_it_is_back(
         site.wait_ran("handle")
 
 
+@pytest.mark.parametrize("broker", ["redis", "amqp"])
+def test_a_worker_whose_broker_is_mute_is_live(request, health_site, cable, broker):
+    proxy, through = cable(server(request, broker))
+    site = health_site(broker=through, HEALTH_STALLED="25", ROAD_HEARTBEAT="6")
+    with site.probed_worker():
+        proxy.stall()  # every connection stays open, and new ones are taken
+        wait_for(lambda: "broker" in site.broken("/readyz"), 60, "unready")
+        longer = site.app.movement.monotonic() + 35
+        while site.app.movement.monotonic() < longer:
+            assert site.broken("/livez") == set()
+        proxy.mend()
+        wait_for(site.is_ready, 60, "ready again")
+
+
 def test_a_worker_that_starts_while_its_servers_are_away_is_live_and_not_ready(
     health_site, cable, redis_url
 ):

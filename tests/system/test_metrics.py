@@ -50,8 +50,8 @@ class MeasuredSite(HealthSite):
 
 @pytest.fixture
 def measured(make_site, redis_url):
-    def make(**environment):
-        return make_site(make=MeasuredSite, broker=redis_url, **environment)
+    def make(broker=redis_url, **environment):
+        return make_site(make=MeasuredSite, broker=broker, **environment)
 
     return make
 
@@ -63,8 +63,9 @@ def children(process: subprocess.Popen) -> list[int]:
     return [int(pid) for pid in told.stdout.split()]
 
 
-def test_counts_add_up_after_children_were_killed(measured):
-    site = measured()
+@pytest.mark.parametrize("broker", ["redis", "amqp"])
+def test_counts_add_up_after_children_were_killed(request, measured, broker):
+    site = measured(broker=request.getfixturevalue(f"{broker}_url"))
     with site.probed_worker() as process:
         site.handle(20)
         site.wait_counted(20)

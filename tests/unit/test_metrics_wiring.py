@@ -56,3 +56,23 @@ def test_an_sdk_of_the_apps_own_is_left_alone(metrics, monkeypatch):
     assert metrics.provider() is None
     assert "OpenTelemetry SDK of its own" in refusal(metrics)
     assert metrics_wiring._has_own_sdk()
+
+
+def test_without_a_folder_it_says_what_to_name(metrics, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    metrics.begin()
+    assert "name one in TMPDIR" in refusal(metrics)
+    assert metrics.provider() is None
+
+
+def test_an_answer_is_made_anew_once_a_second_at_most(metrics, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("angzarr.metrics_wiring.time.monotonic", lambda: now[0])
+    metrics.begin()
+    done = metrics.provider().get_meter("x").create_counter("done")
+    done.add(1)
+    first = metrics.answer()
+    done.add(1)
+    assert metrics.answer() is first
+    now[0] += 1.1
+    assert b"done_total 2.0" in metrics.answer().body

@@ -1,8 +1,8 @@
 """HealthServer: answers probes beside everything else, on the standard library's server.
 
 Whoever asks may be slow or hostile: a request has a few seconds in all, few are served at a time
-(one more ends the oldest), headers are bounded by the standard library, bodies are not read, and
-every connection ends after its answer.
+(one more ends the oldest) and few in a second, headers are bounded by the standard library, bodies
+are not read, and every connection ends after its answer.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _log = logging.getLogger("angzarr.health")
 LONGEST: Final = 5.0
 #: Connections that are served at a time.
 MOST: Final = 16
+#: Seconds between two connections: whoever floods the port must not keep the worker busy.
+APART: Final = 0.01
 #: Seconds between two looks for connections that took too long.
 LOOKED_EVERY: Final = 0.5
 #: Characters of a path that is looked up.
@@ -118,6 +120,7 @@ class _Server(ThreadingHTTPServer):
         if oldest is not None:
             self._cut(oldest)
         super().process_request(request, client_address)
+        time.sleep(APART)
 
     def service_actions(self) -> None:
         """End what took too long; called every half second."""

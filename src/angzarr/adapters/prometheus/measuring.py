@@ -25,13 +25,24 @@ _log = logging.getLogger("angzarr.health")
 LEFT_EVERY: Final = timedelta(seconds=2)
 
 
+class OfOneProcess(MeterProvider):
+    """A provider that no child uses: there is nothing to renew after a fork.
+
+    The SDK would look for the child's resource on a pool of threads, in the middle of the fork: a
+    child hangs for ever if its parent imported `concurrent.futures.thread` after it made this.
+    """
+
+    def _handle_fork(self) -> None:
+        """Do nothing."""
+
+
 class Measuring:
     """One process's."""
 
     def __init__(self) -> None:
         self._reader = InMemoryMetricReader()
         # No resource: it would be found out in every child, and nothing of it is shown.
-        self.provider = MeterProvider(
+        self.provider = OfOneProcess(
             [self._reader], resource=Resource.get_empty(), shutdown_on_exit=False
         )
         self._seldom = Seldom()
