@@ -108,10 +108,18 @@ def angzarr_app(
 @pytest.fixture
 def angzarr_worker(angzarr_app: Angzarr, fake_clock: FakeClock) -> Iterator[InProcessWorker]:
     """A worker of the app, which handles what was published when the test says so."""
+    from angzarr.errors import ConfigurationError
     from angzarr.testing.worker import open_in_process
 
-    with open_in_process(angzarr_app, fake_clock) as worker:
+    opened = open_in_process(angzarr_app, fake_clock)
+    try:
+        worker = opened.__enter__()
+    except ConfigurationError as error:
+        pytest.fail(str(error), pytrace=False)
+    try:
         yield worker
+    finally:
+        opened.__exit__(None, None, None)
 
 
 @pytest.fixture
