@@ -173,7 +173,15 @@ def localstack() -> Aws:
 @pytest.fixture
 def aws() -> Iterator[Aws]:
     """SQS, SNS and S3 in this process, empty and of this test alone, with the clients of it."""
+    from angzarr.errors import MissingExtra
     from angzarr.testing.cloud import open_moto
 
-    with open_moto() as opened:
-        yield opened
+    opened = open_moto()
+    try:
+        found = opened.__enter__()
+    except MissingExtra as error:
+        pytest.fail(str(error), pytrace=False)
+    try:
+        yield found
+    finally:
+        opened.__exit__(None, None, None)

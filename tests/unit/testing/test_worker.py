@@ -241,6 +241,26 @@ def test_what_breaks_a_running_worker_is_raised_by_the_test(angzarr_worker):
         test()
 
 
+def test_a_running_worker_that_hangs_is_told_and_does_not_hang_the_test(
+    angzarr_worker, monkeypatch
+):
+    monkeypatch.setattr("angzarr.testing.worker.TIMEOUT", 0.3)
+    end = threading.Event()
+    shop.says.append(lambda: end.wait(60))
+
+    def test() -> None:
+        with angzarr_worker.running():
+            angzarr_worker.app.publish(Placed(order_id="o-1"), id="e-1")
+            wait_until(lambda: shop.asked)
+
+    with pytest.raises(NotSettled, match=r"^shop\.charge of event 'e-1' \(Placed\) did not return"):
+        test()
+    with pytest.raises(NotSettled, match=r"did not return within 0\.1 s"):
+        angzarr_worker.run_due(timeout=0.1)
+    end.set()
+    wait_until(lambda: len(angzarr_worker.settled) == 1)
+
+
 def test_a_test_that_is_a_coroutine_awaits_it(angzarr_worker):
     async def test() -> list[object]:
         angzarr_worker.app.publish(Paid(order_id="o-1"), id="e-1")
