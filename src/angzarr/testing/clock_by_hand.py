@@ -6,19 +6,17 @@ import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
 
-#: A time that is easy to read in a failed assertion.
-START = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
 
 class FakeClock:
     """What stands in for the machine's clock; safe from any thread.
 
-    It stands still between two words of `advance`, `move_to` and `sleep`, and never goes back.
+    It begins at *start*, by default the last whole second of the machine's clock, stands still
+    between two words of `advance`, `move_to` and `sleep`, and never goes back.
     """
 
-    def __init__(self, start: datetime = START) -> None:
+    def __init__(self, start: datetime | None = None) -> None:
         self._lock = threading.Lock()
-        self._now = start
+        self._now = (start or datetime.now(UTC).replace(microsecond=0)).astimezone(UTC)
 
     def now(self) -> datetime:
         """Return the time, UTC-aware."""

@@ -6,8 +6,9 @@ What is imported here is imported whenever pytest starts, so that it is little.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from angzarr.testing.ledger_in_test import LedgerInTest
     from angzarr.testing.letters import DeadLetters
     from angzarr.testing.worker import InProcessWorker
+
+T = TypeVar("T")
 
 #: The ini option that names the app under test.
 OPTION = "angzarr_app"
@@ -49,6 +52,16 @@ def app_under_test(pytestconfig: pytest.Config) -> Angzarr:
             raise
         pytest.fail(f"angzarr_app = {name}: {error.message}", pytrace=False)
     return _checked(found)
+
+
+def _enter(doors: ExitStack, context: AbstractContextManager[T]) -> T:
+    """Enter *context*; what a user must change is one sentence, without a traceback."""
+    from angzarr.errors import ConfigurationError
+
+    try:
+        return doors.enter_context(context)
+    except ConfigurationError as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 def _checked(app: object) -> Angzarr:
@@ -86,23 +99,14 @@ def angzarr_app(
     tmp_path: Path,
 ) -> Iterator[Angzarr]:
     """The app, with a broker, claims, books and dead letters of this test alone."""
-    from angzarr.errors import ConfigurationError
     from angzarr.testing.staging import staged
 
     app = _checked(app_under_test)
-    with pytest.MonkeyPatch.context() as patches:
-        patches.chdir(tmp_path)
-        try:
-            stage = staged(
-                app, tmp_path, fake_clock, settings=angzarr_settings, chance=angzarr_chance
-            )
-            stage.__enter__()
-        except ConfigurationError as error:
-            pytest.fail(str(error), pytrace=False)
-        try:
-            yield app
-        finally:
-            stage.__exit__(None, None, None)
+    stage = staged(app, tmp_path, fake_clock, settings=angzarr_settings, chance=angzarr_chance)
+    with ExitStack() as doors:
+        doors.enter_context(pytest.MonkeyPatch.context()).chdir(tmp_path)
+        _enter(doors, stage)
+        yield app
 
 
 @pytest.fixture
@@ -110,8 +114,8 @@ def angzarr_worker(angzarr_app: Angzarr, fake_clock: FakeClock) -> Iterator[InPr
     """A worker of the app, which handles what was published when the test says so."""
     from angzarr.testing.worker import open_in_process
 
-    with open_in_process(angzarr_app, fake_clock) as worker:
-        yield worker
+    with ExitStack() as doors:
+        yield _enter(doors, open_in_process(angzarr_app, fake_clock))
 
 
 @pytest.fixture
@@ -167,5 +171,5 @@ def aws() -> Iterator[Aws]:
     """SQS, SNS and S3 in this process, empty and of this test alone, with the clients of it."""
     from angzarr.testing.cloud import open_moto
 
-    with open_moto() as opened:
-        yield opened
+    with ExitStack() as doors:
+        yield _enter(doors, open_moto())

@@ -92,7 +92,7 @@ class InProcess:
         if (broken := self.broken_by) is not None:
             self.broken_by = None
             raise broken
-        return taken or self._waiting() > 0 or self._app.settles
+        return taken or self._waiting() > 0 or self._in_hand() > 0 or self._app.settles
 
     def _take(self) -> bool:
         consumer = self._worker.consumer
@@ -112,6 +112,11 @@ class InProcess:
     def _waiting(self) -> int:
         mine = {queue.name for queue in self._app.amqp.queues.consume_from.values()}
         return sum(kept.qsize() for name, kept in self._broker.queues.items() if name in mine)
+
+    def _in_hand(self) -> int:
+        """Return how many messages were taken and neither acknowledged nor given back."""
+        qos = self._worker.consumer.task_consumer.channel.qos
+        return len(qos._delivered) - len(qos._dirty)  # noqa: SLF001 - kombu counts them nowhere else
 
     def _apply(self, target: Callable[..., Any], *args: Any, **options: Any) -> None:
         """Run a task on this thread, as the solo pool does, and note what would end its worker."""

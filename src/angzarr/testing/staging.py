@@ -96,6 +96,7 @@ def _configured(app: Angzarr, broker: str) -> Iterator[None]:
         result_backend="cache+memory://" if conf.result_backend else None,
         task_always_eager=False,
         worker_soft_shutdown_timeout=0.0,
+        worker_disable_rate_limits=True,
         worker_enable_remote_control=False,
         worker_send_task_events=False,
     )

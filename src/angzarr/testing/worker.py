@@ -138,11 +138,13 @@ class InProcessWorker:
             thread.join(TIMEOUT)
         if failed:
             raise failed[0]
+        if thread.is_alive():
+            raise NotSettled(self._what_hangs(TIMEOUT, ""))
         self.run_until_settled()
 
     def _run(self, move_on: Callable[[], bool], timeout: float) -> list[Settled]:
         _refuse_in_a_loop()
-        with self._turn:
+        with self._my_turn(timeout):
             before = len(self.settled)
             deadline = time.monotonic() + timeout
             try:
@@ -152,6 +154,15 @@ class InProcessWorker:
             except Hangs as hung:
                 raise NotSettled(hung.told or tell("")) from None
             return self.settled[before:]
+
+    @contextmanager
+    def _my_turn(self, timeout: float) -> Iterator[None]:
+        if not self._turn.acquire(timeout=timeout):
+            raise NotSettled(self._what_hangs(timeout, ""))
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _until_idle(self, move_on: Callable[[], bool], deadline: float, before: int) -> None:
         while True:

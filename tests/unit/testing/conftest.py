@@ -6,6 +6,7 @@ import pytest
 from tests.unit.testing import shop
 
 from angzarr.testing import (  # noqa: F401 - fixtures
+    FakeClock,
     angzarr_app,
     angzarr_chance,
     angzarr_settings,
@@ -13,10 +14,15 @@ from angzarr.testing import (  # noqa: F401 - fixtures
     aws,
     dead_letters,
     facts,
-    fake_clock,
     ledger,
     running_worker,
 )
+
+
+@pytest.fixture
+def fake_clock():
+    """A time that is easy to read in a failed assertion."""
+    return FakeClock(shop.START)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel
 
@@ -18,6 +18,8 @@ app = Angzarr(
     dlq={"backend": "kafka", "kafka_brokers": "nowhere.invalid:9092"},
     set_as_current=False,
 )
+
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 #: What the handlers were asked, and what they do about it: the last says what happens ever after.
 asked: list[str] = []

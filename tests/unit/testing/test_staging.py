@@ -26,7 +26,7 @@ def test_the_app_is_afterwards_what_it_was(tmp_path, monkeypatch):
     app.finalize()
     before, changes, broker = dict(vars(app)), dict(app.conf.changes), app.broker_url
     before.pop("_after_fork_registered", None)  # Celery notes by the way that it listens for forks
-    clock = FakeClock()
+    clock = FakeClock(shop.START)
     with staged(app, tmp_path, clock, chance=lambda: 0.0), open_in_process(app, clock) as worker:
         assert app.broker_url.startswith("memory://")
         worker.publish(Placed(order_id="o-1"))

@@ -8,11 +8,10 @@ from datetime import timedelta
 
 import pytest
 from tests.unit.testing import shop
-from tests.unit.testing.shop import Paid, Placed, fails
+from tests.unit.testing.shop import START, Paid, Placed, fails
 
 from angzarr import Angzarr, GiveUp, Postpone, Skip
 from angzarr.testing import FakeClock, NotSettled
-from angzarr.testing.clock_by_hand import START
 from polling import wait_until
 
 HOUR = timedelta(hours=1)
@@ -242,6 +241,26 @@ def test_what_breaks_a_running_worker_is_raised_by_the_test(angzarr_worker):
         test()
 
 
+def test_a_running_worker_that_hangs_is_told_and_does_not_hang_the_test(
+    angzarr_worker, monkeypatch
+):
+    monkeypatch.setattr("angzarr.testing.worker.TIMEOUT", 0.3)
+    end = threading.Event()
+    shop.says.append(lambda: end.wait(60))
+
+    def test() -> None:
+        with angzarr_worker.running():
+            angzarr_worker.app.publish(Placed(order_id="o-1"), id="e-1")
+            wait_until(lambda: shop.asked)
+
+    with pytest.raises(NotSettled, match=r"^shop\.charge of event 'e-1' \(Placed\) did not return"):
+        test()
+    with pytest.raises(NotSettled, match=r"did not return within 0\.1 s"):
+        angzarr_worker.run_due(timeout=0.1)
+    end.set()
+    wait_until(lambda: len(angzarr_worker.settled) == 1)
+
+
 def test_a_test_that_is_a_coroutine_awaits_it(angzarr_worker):
     async def test() -> list[object]:
         angzarr_worker.app.publish(Paid(order_id="o-1"), id="e-1")
@@ -263,7 +282,7 @@ def test_handlers_run_on_the_thread_of_the_test(angzarr_worker):
 
 
 def test_the_clock_never_goes_back():
-    clock = FakeClock()
+    clock = FakeClock(START)
     with pytest.raises(ValueError, match="time does not go back"):
         clock.advance(seconds=-1)
     assert clock.move_to(START - HOUR) == START
@@ -291,6 +310,63 @@ def test_two_apps_of_one_session_have_brokers_of_their_own(angzarr_worker, tmp_p
     (mine,) = angzarr_worker.run_until_settled()
     assert mine.handler == "shop.charge"
     assert shop.asked == ["o-1"]
+
+
+# -- what an app may have that a worker in a test has not ------------------------------------
+
+
+@pytest.fixture
+def own_app():
+    """An app as Django configures it, with limits that a solo pool has not."""
+    app = Angzarr("limits", set_as_current=False)
+    conf = {"CELERY_BROKER_URL": "redis://nowhere.invalid", "CELERY_TASK_TIME_LIMIT": 30}
+    app.config_from_object(conf, namespace="CELERY")
+    return app
+
+
+class TestLimits:
+    @pytest.fixture
+    def app_under_test(self, own_app):
+        self.seen = []
+        options = {
+            "time_limit": 5,
+            "soft_time_limit": 4,
+            "rate_limit": "1/h",
+            "name": "limits.take",
+        }
+        own_app.handler(Placed, domain="order", **options)(_noting(self.seen))
+        return own_app
+
+    @pytest.fixture
+    def fake_clock(self):
+        return FakeClock()
+
+    def test_time_and_rate_limits_keep_no_test_from_running(self, angzarr_worker):
+        for number in range(3):
+            angzarr_worker.app.publish(Placed(order_id=f"o-{number}"))
+        angzarr_worker.run_until_settled()
+        assert self.seen == ["o-0", "o-1", "o-2"]
+
+    def test_what_has_expired_by_the_clock_is_a_letter(self, angzarr_worker, dead_letters):
+        publish = angzarr_worker.app.publish
+        publish(Placed(order_id="o-1"), id="e-1", expires=60)
+        angzarr_worker.run_until_settled()
+        assert self.seen == ["o-1"]
+        publish(Placed(order_id="o-2"), id="e-2", expires=60, countdown=3600)
+        angzarr_worker.run_until_settled()
+        assert dead_letters.only().event_id == "e-2"
+        assert self.seen == ["o-1"]
+
+
+class TestUnsafe:
+    @pytest.fixture
+    def app_under_test(self, own_app):
+        own_app.task(name="limits.unsafe", acks_late=False)(_noting([]))
+        return own_app
+
+    def test_an_app_that_loses_messages_is_refused_as_by_a_worker(self, request):
+        with pytest.raises(pytest.fail.Exception, match=r"limits\.unsafe has acks_late=False"):
+            request.getfixturevalue("angzarr_worker")
 
 
 # -- ordered handlers ------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.protocol_1 import upgraded
 from angzarr.adapters.celery.riding import RIDE, LeftToAck, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
+from angzarr.clock import SystemClock
 from angzarr.delivery.outcome import Outcome
 from angzarr.errors import DeliveryError, ExpiredError, RevokedError
 
@@ -90,6 +91,14 @@ class RoadRequest(Request):
         """
         if not self._decoded:
             self._body, self._content_type, self._content_encoding = self._payload, None, None
+
+    def maybe_expire(self) -> bool:
+        """Tell whether its deadline has passed, by the clock that all else goes by."""
+        deadline = self.expires
+        if deadline is None or SystemClock().now() <= deadline:
+            return False
+        state.revoked.add(self.id)
+        return True
 
     def on_failure(self, exc_info: Any, *args: Any, return_ok: bool = False) -> None:
         """Settle what ended outside its child: its process died, or was killed for its time."""
