@@ -113,7 +113,7 @@ def _amqp(patient: Patient) -> _Place:
         return found
 
     return _Place(
-        at=f"RabbitMQ at {cluster} (dead letters)",
+        at=f"RabbitMQ at {cluster}",
         look=look,
         make=lambda domain: adapter.make_letter_queue(cluster, domain, timeout),
         failures=link.FAILURES,

@@ -78,8 +78,12 @@ def _unknown_broker(patient: Patient) -> Iterator[Finding]:
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave out what two probes found alike: a server may be away for several of them."""
-    return list({(one.check.id, one.at, one.seen): one for one in findings}.values())
+    """Leave out what two probes found alike: a server is away once, for whatever it is used."""
+    once: dict[tuple[str, str, str], Finding] = {}
+    for one in findings:
+        seen = "" if one.check is server_rules.AWAY else one.seen
+        once.setdefault((one.check.id, one.at, seen), one)
+    return list(once.values())
 
 
 #: What `mend` may raise besides what servers' clients do.
