@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from celery import Celery
+from tests.conftest import manage
 
 from angzarr.doctor.finding import Finding
 from angzarr.doctor.report import Report
 from angzarr.examinations.patient import Patient
 from angzarr.examinations.whole import examine
-from conftest import manage
 
 
 def examined(app: Any, **known: Any) -> Report:

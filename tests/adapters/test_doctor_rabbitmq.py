@@ -9,6 +9,7 @@ import pytest
 from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
 )
+from tests.conftest import MANAGEMENT, _addresses, manage
 
 from angzarr.adapters.rabbitmq.management import Management
 from angzarr.adapters.rabbitmq.queue_arguments import drops
@@ -17,7 +18,6 @@ from angzarr.doctor.finding import Area
 from angzarr.examinations.patient import Patient
 from angzarr.examinations.whole import mend
 from apps import apps
-from conftest import MANAGEMENT, _addresses, manage
 from doctoring import examined, found, ids, stock_app, untold, virtual_host
 from polling import wait_until
 
