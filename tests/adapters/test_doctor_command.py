@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import sys
+import threading
 import types
 
 import pytest
@@ -149,3 +151,21 @@ def test_a_stock_app_writes_nothing_to_its_broker(make_redis, monkeypatch):
         run()
     with redis.Redis.from_url(server.url) as client:
         assert client.keys() == []
+
+
+def test_what_is_no_redis_is_told_as_a_server_that_is_away(monkeypatch):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Garbage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with stock_app(f"redis://127.0.0.1:{server.server_address[1]}/0") as app:
+            module = types.ModuleType("shop_for_doctor")
+            vars(module).update(app=app)
+            monkeypatch.setitem(sys.modules, "shop_for_doctor", module)
+            result = run("--only", "server-away", "--only", "look-failed")
+        server.shutdown()
+    assert "ERROR server-away Redis at 127.0.0.1" in result.stdout
+    assert "look-failed" not in result.stdout
+
+
+class Garbage(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n\x00\xff")

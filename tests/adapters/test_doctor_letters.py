@@ -14,11 +14,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 
 from angzarr.adapters.files.examination import file_system_of
-from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.names import EXCHANGE, queue_name
+from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.examinations.patient import Patient
 from angzarr.examinations.whole import mend
 from apps import apps
-from doctoring import examined, found, ids, stock_app
+from doctoring import examined, found, ids, stock_app, virtual_host
 from polling import wait_until
 
 
@@ -231,6 +232,23 @@ def test_a_queue_of_letters_that_loses_them_or_takes_none_is_told(
     channel.queue_declare(name, durable=False, auto_delete=True)
     assert of(examined(app), "dead-letter-queue-unfit", unique_name)
     channel.queue_delete(name)
+
+
+def test_what_cannot_be_made_is_no_success(make_app, amqp_url, unique_name):
+    """The exchange of the letters is another's: nothing was made, and the reason is told."""
+    with virtual_host(amqp_url, unique_name) as host:
+        app = make_app(backend="amqp", amqp_url=host)
+        fixes = [one.fix for one in examined(app).findings if one.fix and unique_name in one.at]
+        parts = urlsplit(host)
+        connection = amqp.Connection(
+            host=f"{parts.hostname}:{parts.port}", virtual_host=parts.path[1:]
+        )
+        connection.connect()
+        connection.channel().exchange_declare(EXCHANGE, "fanout", durable=True, auto_delete=False)
+        connection.close()
+        with pytest.raises(DeadLetterQueueUnavailable, match="is not as letters need it"):
+            mend(Patient(app=app), fixes[0])
+        assert "dead-letter-queue-unfit" in ids(examined(app), "error")
 
 
 def test_a_queue_that_nobody_is_to_make_is_an_error(make_app, amqp_url, unique_name):

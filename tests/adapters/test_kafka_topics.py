@@ -157,7 +157,7 @@ def test_letters_wait_for_no_look_at_their_topic(
     queue.put([a_letter(f"{domain}x")])
     looks: list[int] = []
     mute = lambda *_args, **_named: looks.append(1) or time.sleep(20)  # noqa: E731
-    monkeypatch.setattr("angzarr.adapters.kafka.topic_check.TopicCheck._found", mute)
+    monkeypatch.setattr("angzarr.adapters.kafka.topic_check.TopicCheck.found", mute)
     started = time.monotonic()
     assert queue.put([a_letter(domain)]) == [None]
     assert queue.put([a_letter(domain)]) == [None]

@@ -15,6 +15,7 @@ from angzarr.cli.spans import Seconds
 from angzarr.doctor.catalogue import CHECKS, IDS, misspelt
 from angzarr.doctor.finding import Finding, Fix, Severity
 from angzarr.doctor.report import Report, as_json
+from angzarr.errors import AngzarrError
 from angzarr.printable import printable
 
 _NEVER: Final = "never"
@@ -123,8 +124,9 @@ def _make(patient: Any, fix: Fix, *, yes: bool) -> dict[str, Any]:
     try:
         left = mend(patient, fix)
     except Exception as error:  # noqa: BLE001 - whatever a server's client raises, the others go on
-        click.echo(f"not done: {what}: {type(error).__name__}", err=True)
-        return {"what": fix.what, "done": False, "left": type(error).__name__}
+        why = str(error) if isinstance(error, AngzarrError) else type(error).__name__
+        click.echo(f"not done: {what}: {printable(why)}", err=True)
+        return {"what": fix.what, "done": False, "left": why}
     click.echo(f"done: {what}{f'; {printable(left)}' if left else ''}", err=True)
     return {"what": fix.what, "done": True, "left": left}
 

@@ -12,6 +12,7 @@ from angzarr.doctor import (
     letter_rules,
     rabbitmq_rules,
     redis_rules,
+    refusal_rules,
     server_rules,
     sqs_rules,
     stock_rules,
@@ -21,6 +22,7 @@ from angzarr.doctor.finding import Check
 
 CHECKS: Final[tuple[Check, ...]] = (
     *server_rules.CHECKS,
+    *refusal_rules.CHECKS,
     *celery_rules.CHECKS,
     *stock_rules.CHECKS,
     *time_rules.CHECKS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,82 +16,8 @@ OURS: Final = (
     " Angzarr; app = Angzarr(…)"
 )
 #: Tasks that one finding names.
-_NAMED: Final = 5
+NAMED: Final = 5
 
-ACKS_EARLY: Final = Check(
-    id="acks-early",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="task_acks_late, and acks_late of each task",
-    why="a worker that dies amid a task has acknowledged its message: it is gone",
-)
-CHILD_LOST: Final = Check(
-    id="lost-child-acked",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="task_reject_on_worker_lost, and that of each task",
-    why="the message of a child that was killed, say for its memory, is acknowledged: it is gone",
-)
-TIMEOUT_ACKED: Final = Check(
-    id="timeout-acked",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="task_acks_on_timeout, task_acks_on_failure_or_timeout",
-    why="a task that its hard time limit kills is acknowledged half done: it is gone",
-)
-FAILURE_REJECTED: Final = Check(
-    id="failure-rejected",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="task_acks_on_failure",
-    why="a failed task is rejected: gone on Redis and SQS, and on RabbitMQ without a dead-letter"
-    " exchange",
-)
-SERIALIZER: Final = Check(
-    id="unsafe-serializer",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="task_serializer, result_serializer, accept_content",
-    why="whoever may write to the broker has a worker run any code, with all messages in its reach",
-)
-UNCONFIRMED: Final = Check(
-    id="unconfirmed-publishes",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="broker_transport_options: confirm_publish (RabbitMQ)",
-    why="a publish returns before RabbitMQ has the message: one that was on its way is gone and"
-    " nobody is told",
-)
-DELAY_UNCONFIRMED: Final = Check(
-    id="delay-unconfirmed",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="broker_native_delayed_delivery_queue_type (RabbitMQ)",
-    why="a delayed message is handed from queue to queue without a confirm, and can vanish on its"
-    " way",
-)
-UNREADABLE_DROPPED: Final = Check(
-    id="unreadable-dropped",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="worker_consumer",
-    why="what Celery's consumer cannot read, or has no task for, is acknowledged or rejected: gone,"
-    " with a log line",
-)
-KAFKA_BROKER: Final = Check(
-    id="kafka-broker",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="broker_url",
-    why="an acknowledgement commits everything that was polled before it, also what still runs",
-)
-EAGER: Final = Check(
-    id="eager-tasks",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="task_always_eager",
-    why="tasks run in the process that publishes and are in no queue: what fails there is gone",
-)
 TRANSIENT: Final = Check(
     id="transient-messages",
     area=_APP,
@@ -161,28 +87,10 @@ CLASSIC_DEFAULT: Final = Check(
     why="a classic queue lives on one node: its messages are away, or gone, with that node",
 )
 
-#: Which check a setting that a worker refuses belongs to.
-_OF_SETTING: Final[Mapping[str, Check]] = {
-    "task_acks_late": ACKS_EARLY,
-    "acks_late": ACKS_EARLY,
-    "task_reject_on_worker_lost": CHILD_LOST,
-    "reject_on_worker_lost": CHILD_LOST,
-    "task_acks_on_timeout": TIMEOUT_ACKED,
-    "task_acks_on_failure": FAILURE_REJECTED,
-    "task_serializer": SERIALIZER,
-    "result_serializer": SERIALIZER,
-    "accept_content": SERIALIZER,
-    "broker_transport_options": UNCONFIRMED,
-    "broker_native_delayed_delivery_queue_type": DELAY_UNCONFIRMED,
-    "worker_consumer": UNREADABLE_DROPPED,
-    "broker_url": KAFKA_BROKER,
-    "task_always_eager": EAGER,
-}
 #: Seconds that a worker may wait for a result backend; ours waits 3 for an answer.
 _LONGEST_RESULT_WAIT: Final = 10.0
 _PERSISTENT: Final = 2
 CHECKS: Final = (
-    *dict.fromkeys(_OF_SETTING.values()),
     TRANSIENT,
     EMBEDDED,
     KOMBU_REDIS,
@@ -224,48 +132,10 @@ class CelerySeen:
 
 
 def findings(seen: CelerySeen) -> Iterator[Finding]:
-    """Return what the settings of an app lose."""
-    yield from _refused(seen)
+    """Return what the settings of an app cost, besides what `refusal_rules` tells."""
     yield from _transport(seen)
     yield from _worker(seen)
     yield from _results(seen)
-
-
-def _refused(seen: CelerySeen) -> Iterator[Finding]:
-    """Return what a worker of ours would refuse to start with, one finding for each setting."""
-    of_all = {_OF_SETTING[one.setting] for one in seen.unsafe if not one.task}
-    of_tasks: dict[str, list[Unsafe]] = {}
-    for one in seen.unsafe:
-        if not one.task:
-            yield _OF_SETTING[one.setting].found(
-                seen.at, one.problem, _change(seen, one), severity=_severity(seen, one)
-            )
-        elif _OF_SETTING[one.setting] not in of_all:
-            of_tasks.setdefault(one.setting, []).append(one)
-    for setting, those in of_tasks.items():
-        more = f" and {len(those) - _NAMED} more" if len(those) > _NAMED else ""
-        named = ", ".join(one.task for one in those[:_NAMED])
-        yield _OF_SETTING[setting].found(
-            f"{seen.at}, tasks {named}{more}",
-            f"{setting}=False",
-            f"remove {setting}=False from the tasks' decorators",
-        )
-
-
-def _severity(seen: CelerySeen, one: Unsafe) -> Severity | None:
-    """Return a milder severity where the setting matters to nothing that is seen; else None."""
-    idle = one.setting == "task_acks_on_timeout" and not seen.time_limited
-    return _WARNING if idle else None
-
-
-def _change(seen: CelerySeen, one: Unsafe) -> str:
-    """Return the line to write, as the settings have it."""
-    if one.setting == "worker_consumer" and not seen.ours:
-        return OURS
-    for said in ("set it to ", "set "):
-        if one.cure.startswith(said):
-            return f"set {one.setting} = {one.cure.removeprefix(said)}"
-    return one.cure if one.setting == "broker_url" else f"mend {one.setting}: {one.cure}"
 
 
 def _transport(seen: CelerySeen) -> Iterator[Finding]:
@@ -288,7 +158,7 @@ def _transport(seen: CelerySeen) -> Iterator[Finding]:
         )
     if seen.classic:
         yield CLASSIC_DEFAULT.found(
-            f"{seen.at}, queues {', '.join(seen.classic[:_NAMED])}",
+            f"{seen.at}, queues {', '.join(seen.classic[:NAMED])}",
             "declared as classic queues",
             'set task_default_queue_type = "quorum" and task_default_exchange_type = "topic", and'
             ' queue_arguments={"x-queue-type": "quorum"} for each of task_queues; a queue that'

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from angzarr import checks
 from angzarr.adapters.celery import examination
-from angzarr.doctor import celery_rules, letter_rules, stock_rules, time_rules
+from angzarr.doctor import celery_rules, letter_rules, refusal_rules, stock_rules, time_rules
 from angzarr.doctor.finding import Finding
 from angzarr.doctor.probe import refusing
 from angzarr.examinations.patient import Patient
@@ -16,7 +16,9 @@ from angzarr.ledger_wiring import ledger_url
 def findings(patient: Patient) -> Iterator[Finding]:
     """Return what the settings of *patient* lose, and what a worker would refuse."""
     app, at = patient.app, patient.at
-    yield from celery_rules.findings(examination.celery_seen(app, at, ours=patient.ours))
+    seen = examination.celery_seen(app, at, ours=patient.ours)
+    yield from refusal_rules.findings(seen)
+    yield from celery_rules.findings(seen)
     yield from time_rules.findings(
         examination.times_seen(
             app,

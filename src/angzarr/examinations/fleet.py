@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -30,20 +31,30 @@ def probes(patient: Patient) -> Iterator[Probe]:
     if not patient.ours:
         return
 
-    def look() -> Iterator[Finding]:
-        handlers = _handlers(patient)
-        yield from fleet_rules.findings(
-            FleetSeen(
-                at=_AT,
-                members=members(patient),
-                handlers=handlers,
-                waiting=_waiting(patient, sorted({*handlers.values(), *patient.app.amqp.queues})),
-            )
-        )
-
-    yield Probe(at=_AT, look=look)
+    yield Probe(at=_AT, look=lambda: _if_there(lambda: _fleet(patient)), **redis.failing(patient))
     if ordered := _ordered(patient):
-        yield Probe(at="event books", look=lambda: _over_history(patient, ordered))
+        look = partial(_over_history, patient, ordered)
+        yield Probe(at="event books", look=lambda: _if_there(look))
+
+
+def _if_there(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """Return what *look* finds; nothing where its server is away, of which another probe tells."""
+    try:
+        return list(look())
+    except Unavailable:
+        return []
+
+
+def _fleet(patient: Patient) -> Iterator[Finding]:
+    handlers = _handlers(patient)
+    yield from fleet_rules.findings(
+        FleetSeen(
+            at=_AT,
+            members=members(patient),
+            handlers=handlers,
+            waiting=_waiting(patient, sorted({*handlers.values(), *patient.app.amqp.queues})),
+        )
+    )
 
 
 def _handlers(patient: Patient) -> dict[str, str]:

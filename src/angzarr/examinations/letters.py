@@ -17,6 +17,7 @@ from angzarr.doctor import letter_rules
 from angzarr.doctor.finding import Finding, Fix
 from angzarr.doctor.letter_rules import LetterQueueSeen, LettersSeen
 from angzarr.doctor.probe import Probe
+from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.examinations import rabbitmq
 from angzarr.examinations.patient import Patient
 from angzarr.ledger_wiring import ledger_url
@@ -52,9 +53,11 @@ def probes(patient: Patient) -> Iterator[Probe]:
 
 
 def create(patient: Patient, fix: Fix) -> str:
-    """Make the queue of a domain; return why it could not be made, or an empty string."""
+    """Make the queue of a domain; raises DeadLetterQueueUnavailable where it cannot be made."""
     backend, domain = fix.arguments
-    return _PLACES[backend](patient).make(domain)
+    if why := _PLACES[backend](patient).make(domain):
+        raise DeadLetterQueueUnavailable(why)
+    return ""
 
 
 def _inside(patient: Patient, backend: str) -> Callable[[], Iterator[Finding]]:
@@ -113,7 +116,7 @@ def _amqp(patient: Patient) -> _Place:
         return found
 
     return _Place(
-        at=f"RabbitMQ at {cluster} (dead letters)",
+        at=f"RabbitMQ at {cluster}",
         look=look,
         make=lambda domain: adapter.make_letter_queue(cluster, domain, timeout),
         failures=link.FAILURES,

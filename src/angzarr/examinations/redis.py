@@ -21,9 +21,16 @@ _SPELT: Final = {"CERT_REQUIRED": "required", "CERT_OPTIONAL": "optional", "CERT
 def probes(patient: Patient) -> Iterator[Probe]:
     """Return a look at each Redis."""
     for at, (url, roles) in _servers(patient).items():
-        yield Probe(at=at, look=_look(patient, at, url, roles))
+        yield Probe(at=at, look=_look(patient, at, url, roles), **failing(patient))
     if patient.broker_url.startswith("sentinel"):
         yield _sentinel(patient)
+
+
+def failing(patient: Patient) -> dict[str, Any]:
+    """Return what a Redis client raises besides our own errors, where the app uses a Redis."""
+    if not _servers(patient):
+        return {}
+    return {"failures": wiring.redis_adapter("examination").FAILURES}
 
 
 def config_set(patient: Patient, fix: Fix) -> str:

@@ -16,7 +16,7 @@ from angzarr.doctor import letter_rules, rabbitmq_rules, redis_rules, server_rul
 from angzarr.doctor.finding import Finding, Fix
 from angzarr.doctor.probe import Probe, look_at_all
 from angzarr.doctor.report import Report, chosen
-from angzarr.errors import AngzarrError, ConfigurationError
+from angzarr.errors import ConfigurationError
 from angzarr.examinations import app, databases, fleet, letters, rabbitmq, redis, sqs
 from angzarr.examinations.patient import Patient
 from angzarr.wiring import is_amqp
@@ -53,7 +53,7 @@ def examine(patient: Patient, *, only: Collection[str] = (), skip: Collection[st
 
 
 def mend(patient: Patient, fix: Fix) -> str:
-    """Make *fix*; return what a person must still do. Raises what its server raises."""
+    """Make *fix*; return what a person must still do. Raises what its server raises, or refuses."""
     return _FIXERS[fix.kind](patient, fix)
 
 
@@ -66,6 +66,8 @@ def _probes(patient: Patient) -> tuple[list[Probe], list[Finding]]:
             probes.extend(part.probes(patient))
         except ConfigurationError as error:
             findings.append(server_rules.refused(patient.at, str(error)))
+        except Exception as error:  # noqa: BLE001 - an odd setting must not hide the other parts
+            findings.append(server_rules.look_failed(patient.at, type(error).__name__))
     return probes, findings
 
 
@@ -78,9 +80,9 @@ def _unknown_broker(patient: Patient) -> Iterator[Finding]:
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave out what two probes found alike: a server may be away for several of them."""
-    return list({(one.check.id, one.at, one.seen): one for one in findings}.values())
-
-
-#: What `mend` may raise besides what servers' clients do.
-FAILURES: Final = (AngzarrError, OSError)
+    """Leave out what two probes found alike: a server is away once, for whatever it is used."""
+    once: dict[tuple[str, str, str], Finding] = {}
+    for one in findings:
+        seen = "" if one.check is server_rules.AWAY else one.seen
+        once.setdefault((one.check.id, one.at, seen), one)
+    return list(once.values())

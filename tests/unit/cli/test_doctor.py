@@ -168,6 +168,17 @@ def test_a_module_celery_beside_the_name_is_looked_into(stock, monkeypatch):
     assert run("--fail-on", "never").exit_code == 0
 
 
+def test_a_part_that_cannot_even_be_set_up_hides_no_other(stock, monkeypatch):
+    def broken(_patient):
+        raise ValueError("hunter2")
+
+    monkeypatch.setattr("angzarr.examinations.redis.probes", broken)
+    told = found()
+    assert "look-failed" in by_severity(told, "error")
+    assert "acks-early" in by_severity(told, "critical")
+    assert "hunter2" not in json.dumps(told)
+
+
 def test_yes_is_an_answer_to_a_question_that_must_be_asked(stock):
     assert run("--yes").exit_code == 2
 

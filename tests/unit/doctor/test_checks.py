@@ -15,6 +15,7 @@ from angzarr.doctor import (
     letter_rules,
     rabbitmq_rules,
     redis_rules,
+    refusal_rules,
     server_rules,
     sqs_rules,
     stock_rules,
@@ -111,7 +112,8 @@ FLEET = fleet_rules.FleetSeen(
 
 
 def celery(**seen):
-    return list(celery_rules.findings(replace(APP, **seen)))
+    app = replace(APP, **seen)
+    return [*refusal_rules.findings(app), *celery_rules.findings(app)]
 
 
 def refused(setting, problem="it is so", cure="set it to True", task="", **seen):
@@ -417,6 +419,11 @@ def test_the_change_is_a_line_that_can_be_written():
         unsafe=[Unsafe("broker_transport_options", "lacks it", "set {'confirm_publish': True}")]
     )
     assert found.change == "set broker_transport_options = {'confirm_publish': True}"
+
+
+def test_what_is_only_for_tests_is_told_to_be_off():
+    (found,) = refused("task_always_eager", cure="it is for tests")
+    assert found.change == "set task_always_eager = False: it is for tests"
 
 
 def test_an_app_that_is_not_ours_is_not_told_to_derive_a_consumer_from_ours():

@@ -24,6 +24,8 @@ Ask = Callable[..., Any]
 _HELD: Final = 200
 #: Between a queue's name and a priority in the key of its list; kombu's.
 _PRIORITY: Final = "\x06\x16"
+#: What a server raises that speaks another protocol.
+FAILURES: Final = (RedisError,)
 #: What reading anything else than a message may raise.
 _ODD: Final = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError
