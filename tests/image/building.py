@@ -68,21 +68,21 @@ class Built:
 
 def build() -> Built:
     """Build the image, unless nothing that goes into it has changed; return what came out."""
-    key = _key()
-    if (built := current()) and built.key == key:
+    wanted = key()
+    if (built := current()) and built.key == wanted:
         return built
     for program in ("buildah", "mmdebstrap"):
         packages.ensure(program, program)
     if not _has(BASE):
         _import_base()
-    build_image(CHECKOUT, IMAGE, VERSION="checked", REVISION=key)
-    built = _brought_out(key)
+    build_image(CHECKOUT, IMAGE, VERSION="checked", REVISION=wanted)
+    built = _brought_out(wanted)
     _note().write_text(json.dumps(asdict(built)))
     return built
 
 
 def current() -> Built | None:
-    """Return what was built last; it may be of older sources."""
+    """Return what was built last; where its key is not `key()` it is of other sources."""
     if not _note().exists():
         return None
     told = json.loads(_note().read_text())
@@ -113,12 +113,12 @@ def config_of(tag: str) -> Mapping[str, Any]:
     return told["config"]
 
 
-def _brought_out(key: str) -> Built:
+def _brought_out(wanted: str) -> Built:
     root = HOME / "root"
     shutil.rmtree(root, ignore_errors=True)
     bring_out(IMAGE, root)
     return Built(
-        key=key,
+        key=wanted,
         root=str(root),
         config=config_of(IMAGE),
         size=_bytes(root),
@@ -196,7 +196,7 @@ def _files(root: Path) -> Iterator[os.stat_result]:
         yield from ((Path(folder) / name).lstat() for name in names)
 
 
-def _key() -> str:
+def key() -> str:
     """Return a name for the content of all that the image is made of."""
     told = hashlib.sha256()
     for path in sorted(_inputs()):
