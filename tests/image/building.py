@@ -6,6 +6,7 @@ official image's, made by mmdebstrap once a machine. All that is built lies in `
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -71,14 +72,22 @@ def build() -> Built:
     wanted = key()
     if (built := current()) and built.key == wanted:
         return built
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _note().unlink(missing_ok=True)  # until it is true again, whatever ends us meanwhile
+        built = _made(wanted)
+        _note().write_text(json.dumps(asdict(built)))
+    return built
+
+
+def _made(wanted: str) -> Built:
     for program in ("buildah", "mmdebstrap"):
         packages.ensure(program, program)
-    if not _has(BASE):
+    if not (_has(BASE) and _base_size().exists()):
         _import_base()
     build_image(CHECKOUT, IMAGE, VERSION="checked", REVISION=wanted)
-    built = _brought_out(wanted)
-    _note().write_text(json.dumps(asdict(built)))
-    return built
+    return _brought_out(wanted)
 
 
 def current() -> Built | None:
@@ -122,7 +131,7 @@ def _brought_out(wanted: str) -> Built:
         root=str(root),
         config=config_of(IMAGE),
         size=_bytes(root),
-        base_size=int((HOME / "base-size").read_text()),
+        base_size=int(_base_size().read_text()),
         layers=_layers(),
     )
 
@@ -153,7 +162,7 @@ def _import_base() -> None:
     root = HOME / "base"
     shutil.rmtree(root, ignore_errors=True)
     bring_out(BASE, root)
-    (HOME / "base-size").write_text(str(_bytes(root)))
+    _base_size().write_text(str(_bytes(root)))
     shutil.rmtree(root)
 
 
@@ -211,6 +220,10 @@ def _inputs() -> Iterator[Path]:
         place = CHECKOUT / name
         files = place.rglob("*") if place.is_dir() else [place]
         yield from (file for file in files if file.is_file() and "__pycache__" not in file.parts)
+
+
+def _base_size() -> Path:
+    return HOME / "base-size"
 
 
 def _note() -> Path:
