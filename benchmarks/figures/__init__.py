@@ -6,6 +6,7 @@ from figures import (
     analysis,
     breaker_admit,
     chaos,
+    chart,
     claims,
     classification,
     commands,
@@ -58,5 +59,6 @@ FIGURES = {
         *half_open.FIGURES,
         *dependency_outage.FIGURES,
         *imports.FIGURES,
+        *chart.FIGURES,
     )
 }

@@ -61,7 +61,7 @@ def open_webhooks(given: AlertSettings) -> dict[str, Sink]:
 @cache
 def meters() -> Any:
     """Return what counts this process's alerts."""
-    return importlib.import_module("angzarr.adapters.opentelemetry.alerts").AlertMeters()
+    return wiring.alert_meters()
 
 
 def route(given: AlertSettings) -> Callable[[Alert], tuple[str, ...]]:

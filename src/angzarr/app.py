@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -13,10 +14,12 @@ from angzarr import forks, wiring
 from angzarr.adapters.celery import safety
 from angzarr.adapters.celery.dropped import DroppedStep
 from angzarr.adapters.celery.held_domains import HeldDomains
+from angzarr.adapters.celery.movement import Movement
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.shutdown import ShutdownStep
 from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
+from angzarr.adapters.http.health_server import HealthServer
 from angzarr.assembly import (
     apply_broker_defaults,
     build_chains,
@@ -61,6 +64,9 @@ class Angzarr(Working, Projecting):
 
     task_cls = RoadTask
     amqp_cls = "angzarr.adapters.celery.amqp:RoadAMQP"
+    events_cls = "angzarr.adapters.celery.patient_events:PatientEvents"
+    #: What spreads waits and draws shares, in [0, 1).
+    chance: Callable[[], float] = staticmethod(random.random)
     control_cls = "angzarr.adapters.celery.remote_control:Control"
 
     def __init__(
@@ -76,6 +82,8 @@ class Angzarr(Working, Projecting):
         routes: Mapping[str, Any] | None = None,
         flow: Mapping[str, Any] | None = None,
         ordering: Mapping[str, Any] | None = None,
+        health: Mapping[str, Any] | None = None,
+        soft_shutdown_timeout: float | None = None,
         config: str | os.PathLike[str] | None = None,
         rules: Sequence[Rule] = (),
         verdicts: Sequence[VerdictRule] = (),
@@ -93,18 +101,22 @@ class Angzarr(Working, Projecting):
             "routes": routes and dict(routes),
             "flow": flow and dict(flow),
             "ordering": ordering and dict(ordering),
+            "health": health and dict(health),
+            "soft_shutdown_timeout": soft_shutdown_timeout,
         }
         self.settings: Settings = load(given, config)
         self.policy_rules = self.settings.retry.policy_rules()
         self.handlers = Handlers()
         self.stopping = Stopping()
         self.held_domains = HeldDomains()
+        self.movement = Movement()
         self.rules = tuple(rules)
         self.verdicts = tuple(verdicts)
         self.hooks = tuple(hooks)
         self._dlq_rules = []
         self._dlq_classifier = None
         self._lease: LeaseKeeper | None = None
+        self._health: HealthServer | None = None
         self._threads: list[TurnThread] = []
         self._schedule = OncePerProcess(lambda: open_schedule(self))
         self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))

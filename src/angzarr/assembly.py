@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import random
 import socket
 from dataclasses import replace
 from datetime import timedelta
@@ -66,7 +65,7 @@ def build_road(app: Any) -> Road:
 
 def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
     clock = SystemClock()
-    hold = hold_class(clock=clock, chance=random.random, stopping=app.stopping)
+    hold = hold_class(clock=clock, chance=app.chance, stopping=app.stopping)
     hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
     schedule = CelerySchedule(app, publisher, lambda: app.schedule, clock)
     ordering = Ordering(
@@ -147,7 +146,7 @@ def build_chains(app: Any) -> Chains:
             books=shelves.books,
             aggregates=app.aggregates,
             clock=clock,
-            chance=random.random,
+            chance=app.chance,
         ),
         compensating=Compensating(
             books=shelves.books,
@@ -155,7 +154,7 @@ def build_chains(app: Any) -> Chains:
             outbox=outbox,
             meters=meters,
             clock=clock,
-            chance=random.random,
+            chance=app.chance,
             fallback=given.fallback(),
             domain=given.fallback_domain,
             shown=app.without_secrets,
@@ -175,7 +174,7 @@ def build_relay(app: Any) -> Relay:
         books=shelves.books,
         publish=LoneEvents(app, LonePublisher(app)).publish,
         clock=SystemClock(),
-        chance=random.random,
+        chance=app.chance,
     )
 
 
@@ -212,13 +211,13 @@ def _pipeline(
             switching=Switching(
                 switches=app.flow.switches,
                 domain=judge.autopsy.domains.of_delivery,
-                chance=random.random,
+                chance=app.chance,
             ),
             breakers=app.flow.breakers,
             budgets=app.flow.budgets,
             limits=app.flow.limits,
             sleep=clock.sleep,
-            chance=random.random,
+            chance=app.chance,
         ),
         caller=Caller(results=results, judge=judge, hooks=hooks),
         results=results,
@@ -245,7 +244,7 @@ def build_judge(app: Any, clock: Clock) -> Judge:
     return Judge(
         autopsy=_autopsy(app, clock),
         clock=clock,
-        chance=random.random,
+        chance=app.chance,
         policies=app.policy_rules,
         rules=app.rules,
         verdicts=app.verdicts,

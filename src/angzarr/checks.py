@@ -19,16 +19,17 @@ def check_servers(app: Any) -> None:
     Connects to none but Redis; one that is away is not asked.
     """
     settings, broker = app.settings, app.broker_url
-    _check_configured(settings, broker)
+    check_configured(settings, broker)
+    _check_spool(settings)
     check_store(settings, broker)
     if transport_of(app) == "redis" and wiring.store_url(settings, broker) != broker:
         _eviction().check_broker(app.connection_for_write)
 
 
-def _check_configured(settings: Settings, broker: str) -> None:
+def check_configured(settings: Settings, broker: str) -> None:
+    """Refuse servers that settings cannot make one of, or that would lose messages; asks none."""
     wiring.open_claims(settings, broker)
     letter_wiring.open_letterbox(settings, broker).close()
-    _check_spool(settings)
     if wiring.is_embedded(broker):
         return
     if settings.dlq.backend == "channel":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from angzarr import letter_wiring, wiring
@@ -12,6 +11,7 @@ from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.adapters.memory.switches import InProcessSwitches
+from angzarr.clock import SystemClock
 from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.handlers import Handler
@@ -117,7 +117,7 @@ def guard_of(
         name = handler.name if handler is not None else ""
         running = RUNNING.get()
         type_ = running.event.type if running is not None else ""
-        seen = classify(error, *own, now=datetime.now(UTC), handler=name, event_type=type_)
+        seen = classify(error, *own, now=SystemClock().now(), handler=name, event_type=type_)
         return seen.category in ILLNESS
 
     return BreakerGuard(

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 from angzarr import payload_wiring, protection_wiring, wiring
 from angzarr.dead_letter_section import DeadLetterSettings
@@ -86,10 +87,18 @@ def open_backend(name: str, given: DeadLetterSettings, broker: str) -> DeadLette
     return payload_wiring.offloading(_BACKENDS[name](given, broker), given.payloads)
 
 
-def _channel(_given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+def _channel(_given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
     memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
-    queue: DeadLetterQueue = memory.MemoryDeadLetterQueue()
+    queue: DeadLetterQueue = memory.MemoryDeadLetterQueue(channel_of(broker))
     return queue
+
+
+def channel_of(broker: str) -> str:
+    """Return the name of the channel that has the letters of *broker*: its own, where it has one.
+
+    A broker in this process is named by the host of its URL.
+    """
+    return (wiring.is_embedded(broker) and urlsplit(broker).hostname) or "default"
 
 
 def _amqp(given: DeadLetterSettings, broker: str) -> DeadLetterQueue:

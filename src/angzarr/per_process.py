@@ -35,6 +35,10 @@ class OncePerProcess(Generic[T]):
                 self._made = (os.getpid(), made)
             return made
 
+    def fresh(self) -> OncePerProcess[T]:
+        """Return another that makes its value in the same way and has made none."""
+        return OncePerProcess(self._make)
+
     def made(self) -> T | None:
         """Return the value if this process made one."""
         made = self._made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from angzarr.adapters.celery.batch import send_batch
 from angzarr.adapters.celery.parcel import UNSENDABLE, Leg, Parcel, account
 from angzarr.adapters.celery.publisher import AWAY, refuses
 from angzarr.adapters.celery.sketch import json_of
+from angzarr.clock import SystemClock
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.fanout import (
     Subscription,
@@ -97,7 +98,7 @@ class Publishing(Celery):
             correlation_id=correlation_id, causation_id=causation_id, tenant_id=tenant_id,
             priority=priority, config_pins=config_pins, occurred_at=occurred_at,
         )  # fmt: skip
-        published = in_domain(said.as_event(_cause(), datetime.now(UTC)), self.handlers)
+        published = in_domain(said.as_event(_cause(), SystemClock().now()), self.handlers)
         found = self._subscriptions(published, allow_no_subscriber)
         if check:
             self._check_fit(published, is_bare=said.is_bare)
@@ -154,7 +155,7 @@ class Publishing(Celery):
         check: bool,  # noqa: FBT001 - the same
     ) -> Iterator[Parcel]:
         """Make and check every event; an error names the event by its number, from 0."""
-        cause, now = _cause(), datetime.now(UTC)
+        cause, now = _cause(), SystemClock().now()
         takers: dict[tuple[str, str | None], Sequence[Subscription]] = {}
         for number, given in enumerate(events):
             try:

@@ -22,6 +22,7 @@ from angzarr.analysis_section import AnalysisSettings
 from angzarr.dashboard_section import DashboardSettings
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.errors import ConfigurationError
+from angzarr.health_section import HealthSettings
 from angzarr.ordering_section import OrderingSettings
 from angzarr.saga_section import SECTION as SAGA
 from angzarr.saga_section import VARIABLES, SagaCompensationSettings, with_short
@@ -82,6 +83,12 @@ class Settings(BaseSettings):
     poison_wave: PoisonWaveSettings = PoisonWaveSettings()
     flow: FlowSettings = FlowSettings()
     saga_compensation: SagaCompensationSettings = SagaCompensationSettings()
+    health: HealthSettings = HealthSettings()
+    #: How long what runs may go on once a worker is told to stop; none: as Celery's setting
+    #: ``worker_soft_shutdown_timeout`` says.
+    soft_shutdown_timeout: Span | None = Field(
+        default=None, ge=timedelta(0), le=timedelta(hours=12)
+    )
     #: By event type, or ``order/*`` for all events of the domain order.
     routes: Annotated[dict[str, tuple[Route, ...]], AfterValidator(checked_routes)] = Field(
         default_factory=dict

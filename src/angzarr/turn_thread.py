@@ -44,11 +44,18 @@ class TurnThread:
         self._thread.start()
         atexit.register(self.end)
 
+    def turn(self) -> None:
+        """Take one turn here and now, for who does not start the thread."""
+        self._turns.turn()
+
     def end(self) -> None:
         """Take no more turns; one that takes too long is left to end with the process."""
         if self._ended.is_set() or os.getpid() != self._pid:
             return
         self._ended.set()
+        if self._thread.ident is None:  # never started: turns were taken by hand, if at all
+            self._turns.leave()
+            return
         atexit.unregister(self.end)
         self._thread.join(self._patience.total_seconds())
 

@@ -6,9 +6,9 @@ import importlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
+from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from celery import signals
 
@@ -18,6 +18,8 @@ from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
 from angzarr.facts import FactLog
 from angzarr.fleet import Fleet
+from angzarr.metrics_wiring import METRICS
+from angzarr.per_process import OncePerProcess
 from angzarr.resilience.completed_cache import CompletedCache
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
 from angzarr.settings import Settings
@@ -180,7 +182,9 @@ def open_facts(settings: Settings, broker: str) -> FactLog:
     """Return the fact log: SQL where a URL is set or the broker is embedded, else log lines."""
     url = settings.facts.url or (EMBEDDED if is_embedded(broker) else None)
     sinks: list[FactLog] = []
-    if url:
+    if url and url.startswith("memory"):
+        sinks.append(importlib.import_module("angzarr.adapters.memory.facts").shared(url))
+    elif url:
         sql = importlib.import_module("angzarr.adapters.sql.facts")
         sinks.append(sql.SqlFactLog(sql_engine(url)))
     if settings.facts.log or (settings.facts.log is None and not sinks):
@@ -220,30 +224,44 @@ def open_hooks(transport: str) -> list[Hook]:
     """Return the hooks that every app has: the log lines, and OpenTelemetry's API."""
     log = importlib.import_module("angzarr.adapters.structlog.hook")
     telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
-    return [log.LogHook(), telemetry.OpenTelemetryHook(broker=transport)]
+    measures = METRICS.provider()
+    return [log.LogHook(), telemetry.OpenTelemetryHook(broker=transport, meter_provider=measures)]
+
+
+def _meters(module: str, name: str) -> Any:
+    """Return instruments, of who measures in this process."""
+    adapter = importlib.import_module(f"angzarr.adapters.opentelemetry.{module}")
+    return getattr(adapter, name)(METRICS.provider())
+
+
+_LETTERS: Final = OncePerProcess(partial(_meters, "letters", "LetterMeters"))
+_SAGAS: Final = OncePerProcess(partial(_meters, "sagas", "SagaMeters"))
+_ORDERING: Final = OncePerProcess(partial(_meters, "ordering", "OrderingMeters"))
 
 
 def breaker_meters() -> Any:
     """Return what tells OpenTelemetry of breakers."""
-    return importlib.import_module("angzarr.adapters.opentelemetry.breakers").BreakerMeters()
+    return _meters("breakers", "BreakerMeters")
 
 
-@cache
+def alert_meters() -> Any:
+    """Return what tells OpenTelemetry of alerts."""
+    return _meters("alerts", "AlertMeters")
+
+
 def letter_meters() -> Any:
     """Return what counts where this process's letters go."""
-    return importlib.import_module("angzarr.adapters.opentelemetry.letters").LetterMeters()
+    return _LETTERS.get()
 
 
-@cache
 def saga_meters() -> Any:
     """Return what counts this process's rejections and compensations."""
-    return importlib.import_module("angzarr.adapters.opentelemetry.sagas").SagaMeters()
+    return _SAGAS.get()
 
 
-@cache
 def ordering_meters() -> Any:
     """Return what tells OpenTelemetry of this process's ordered handlers."""
-    return importlib.import_module("angzarr.adapters.opentelemetry.ordering").OrderingMeters()
+    return _ORDERING.get()
 
 
 def publishing_span(event: Event) -> AbstractContextManager[str | None]:

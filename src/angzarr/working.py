@@ -9,18 +9,22 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from angzarr import checks, fleet_wiring, wiring
-from angzarr.adapters.celery import decompression, safety
+from angzarr import checks, fleet_wiring, health_wiring, wiring
+from angzarr.adapters.celery import decompression, green_pauses, safety
 from angzarr.adapters.celery.amqp_queues import check_queues
 from angzarr.adapters.celery.held_domains import HeldDomains
+from angzarr.adapters.celery.movement import Movement
 from angzarr.adapters.celery.moving import MoverThread
 from angzarr.adapters.celery.publisher import LonePublisher, transport_of
 from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.worker import LeaseKeeper, Stopping
+from angzarr.adapters.celery.worker_health import WorkerHealth
+from angzarr.adapters.http.health_server import HealthServer
 from angzarr.delivery.salvage import damaged
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.events.message import Message
+from angzarr.metrics_wiring import METRICS
 from angzarr.ordered import Ordered
 from angzarr.per_process import OncePerProcess
 from angzarr.resilience.keys import owner_lease_key
@@ -31,9 +35,14 @@ from angzarr.turn_thread import TurnThread
 class Working(Ordered):
     """What an app does in a worker's parent process."""
 
+    #: Whether whoever began the work takes the turns of its threads: a test, by its own clock.
+    turns_by_hand = False
+
     stopping: Stopping
     held_domains: HeldDomains
+    movement: Movement
     _lease: LeaseKeeper | None
+    _health: HealthServer | None
     _threads: list[TurnThread]
     _schedule: OncePerProcess[OpenSchedule]
     _claims: OncePerProcess[wiring.Claims]
@@ -70,7 +79,11 @@ class Working(Ordered):
         Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
         """
         self.finalize(auto=True)
+        self._take_grace()
+        if self.settings.health.port is not None:
+            METRICS.begin()  # before anything measures
         decompression.bound()
+        green_pauses.mend()
         safety.check(self, transport_of(self))
         safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
         checks.check_servers(self)
@@ -79,6 +92,11 @@ class Working(Ordered):
         self.check_books()
         self.check_ordering()
         self.held_domains.begin(list(self.handlers.domains()))
+
+    def _take_grace(self) -> None:
+        """Let the setting win over what code gave to Celery: the environment may say it."""
+        if (grace := self.settings.soft_shutdown_timeout) is not None:
+            self.conf.worker_soft_shutdown_timeout = grace.total_seconds()
 
     def _is_async(self, task: Any) -> bool:
         handler = self.handlers.get(task.name)
@@ -92,15 +110,40 @@ class Working(Ordered):
         self.stopping.reset()
         membership = fleet_wiring.membership(self, pool)
         self._lease = LeaseKeeper(self.tenure, self.owner, self.claims.sweep, membership)
-        self._lease.start(self.stopping)
+        self._serve_health(self._lease)
+        self._lease.start(self._waits_no_longer)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
         forwarder = self.open_forwarder_thread()
         keeper = self.open_keeper_thread(self._take_unreadable)
         others = (forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper)
         self._threads = [mover, *(thread for thread in others if thread is not None)]
+        if not self.turns_by_hand:
+            for thread in self._threads:
+                thread.start()
+
+    def take_turns(self) -> None:
+        """Do once what the threads of a worker's parent do in turns, for `turns_by_hand`."""
         for thread in self._threads:
-            thread.start()
+            thread.turn()
+
+    def _serve_health(self, lease: LeaseKeeper) -> None:
+        """Answer probes from now on, before any server is waited for."""
+        self.movement.beat()
+        health = WorkerHealth(
+            self.movement,
+            stalled_after=self.settings.health.stalled_after.total_seconds(),
+            stopping=self.stopping,
+            lease_is_sure=lambda: self.tenure.is_sure(self.owner),
+            reaches_store=lambda: lease.reaches_store,
+        )
+        self._health = health_wiring.open_health(self.settings.health, health)
+        if self._health is not None:
+            self._health.start()
+
+    def _waits_no_longer(self) -> bool:
+        self.movement.beat()
+        return self.stopping()
 
     def _take_unreadable(self, raw: bytes, error: Exception) -> None:
         self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
@@ -123,8 +166,18 @@ class Working(Ordered):
         if (made := self._settlement.forget()) is not None:
             made.close(patience)
 
+    @property
+    def settles(self) -> bool:
+        """Whether this process has something to settle that no child will."""
+        made = self._settlement.made()
+        return made is not None and not made.idle
+
     def end_work(self) -> None:
         """End the owner lease; for tests and embedded workers, a process does it when it exits."""
+        if self._health is not None:
+            self._health.end()
+            self._health = None
+            METRICS.end()
         self.stop_settling()
         if self._threads:
             for thread in self._threads:
@@ -157,3 +210,4 @@ class Working(Ordered):
         for made in (kept.forget() for kept in closed):
             if made is not None:
                 made.close()
+        METRICS.flush()

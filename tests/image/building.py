@@ -38,7 +38,6 @@ _BASE_OPTIONS = (
     '--customize-hook=chroot "$1" python3 -m venv /usr/local',
     "trixie",
 )  # fmt: skip
-_MIRROR = "http://deb.debian.org/debian"
 _PATH = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Copies the files of image $1 to folder $2. In a mount namespace of its own, as is all that
@@ -81,11 +80,16 @@ def build() -> Built:
     return built
 
 
-def _made(wanted: str) -> Built:
+def ensure_base() -> None:
+    """Have buildah, and the base that images are built on."""
     for program in ("buildah", "mmdebstrap"):
         packages.ensure(program, program)
     if not (_has(BASE) and _base_size().exists()):
         _import_base()
+
+
+def _made(wanted: str) -> Built:
+    ensure_base()
     build_image(CHECKOUT, IMAGE, VERSION="checked", REVISION=wanted)
     return _brought_out(wanted)
 
@@ -114,6 +118,11 @@ def bring_out(tag: str, root: Path) -> None:
     """Copy the files of an image to *root*, which must not exist."""
     command = ["unshare", "--mount", "sh", "-euc", _EXPORT, "export", tag, str(root)]
     _run(command, {"BUILDAH": " ".join(_command())})
+
+
+def save(tag: str, archive: Path, name: str) -> None:
+    """Write an image to *archive*, a file as `docker save` writes it, under *name*."""
+    _buildah("push", "--quiet", tag, f"docker-archive:{archive}:{name}")
 
 
 def config_of(tag: str) -> Mapping[str, Any]:
@@ -167,7 +176,7 @@ def _import_base() -> None:
 
 
 def _fill_base(folder: Path) -> None:
-    downloads.run(["mmdebstrap", "--quiet", *_BASE_OPTIONS, folder / "base.tar", _MIRROR])
+    downloads.run(["mmdebstrap", "--quiet", *_BASE_OPTIONS, folder / "base.tar"])
 
 
 def _has(tag: str) -> bool:

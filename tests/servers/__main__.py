@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+import chart_tools
 import fleet
 import packages
 import processes
@@ -91,6 +92,16 @@ def _browser(_: argparse.Namespace) -> int:
     return 0
 
 
+def _chart_tools(_: argparse.Namespace) -> int:
+    """Have what the Helm chart is checked with; a laptop without Go goes without it."""
+    try:
+        chart_tools.ensure()
+    except CannotStart as problem:
+        print(f"  the chart's tools are missing: {problem}", file=sys.stderr)
+        return 1 if _servers_required() else 0
+    return 0
+
+
 def _kill(arguments: argparse.Namespace) -> int:
     fleet.kill(arguments.name)
     return 0
@@ -114,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         ("up", _up, "install and start what does not run yet"),
         ("down", _down, "stop what was started here"),
         ("browser", _browser, "install Chromium, unless it is there"),
+        ("chart-tools", _chart_tools, "have helm, promtool and the schemas for `make chart`"),
         ("env", _env, "print the addresses as shell exports"),
     ):
         commands.add_parser(name, help=meaning).set_defaults(action=action)

@@ -141,3 +141,10 @@ def test_a_queue_of_their_own_protects_letters_as_any_other():
     )
     assert isinstance(queue, ProtectedQueue)
     queue.close()
+
+
+def test_letters_in_memory_lie_with_their_broker():
+    assert (
+        letter_wiring.channel_of("memory://") == letter_wiring.channel_of("redis://h") == "default"
+    )
+    assert letter_wiring.channel_of("memory://a") == "a"

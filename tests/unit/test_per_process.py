@@ -60,3 +60,11 @@ def test_an_app_that_is_closed_lets_go_what_it_opened(make_app):
     assert not any(one is other for one, other in zip(opened, anew, strict=True))
     app.close()
     app.close()
+
+
+def test_a_fresh_one_has_made_nothing_and_makes_another():
+    kept = OncePerProcess(object)
+    first = kept.get()
+    assert kept.fresh().made() is None
+    assert kept.fresh().get() is not first
+    assert kept.get() is first

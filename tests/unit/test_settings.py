@@ -165,3 +165,49 @@ def test_what_is_decided_is_known_for_a_week_at_least(what):
     assert getattr(load({what: "P7D"}), what) == timedelta(days=7)
     with pytest.raises(ConfigurationError, match=what):
         load({what: 6 * 86_400})
+
+
+# -- health and grace ----------------------------------------------------------------------
+
+
+def test_nothing_is_served_unless_a_port_is_set(monkeypatch):
+    assert load({}).health.port is None
+    monkeypatch.setenv("ANGZARR_HEALTH__PORT", "8081")
+    monkeypatch.setenv("ANGZARR_HEALTH__HOST", "::")
+    found = load({"health": {"port": 1, "stalled_after": "PT2M"}}).health
+    assert (found.port, found.host, found.stalled_after) == (8081, "::", timedelta(minutes=2))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"port": 0},
+        {"port": 65536},
+        {"host": "http://a"},
+        {"host": ""},
+        {"host": "a b"},
+        {"stalled_after": 44},
+        {"stalled_after": 3601},
+    ],
+)
+def test_a_health_endpoint_that_cannot_work_is_refused(given):
+    with pytest.raises(ConfigurationError, match=f"health.{next(iter(given))}"):
+        load({"health": given})
+
+
+@pytest.mark.parametrize("given", [-1, 43_201, "soon"])
+def test_a_grace_without_bounds_is_refused(given):
+    with pytest.raises(ConfigurationError, match="soft_shutdown_timeout"):
+        load({"soft_shutdown_timeout": given})
+
+
+def test_the_grace_of_a_deployment_wins_over_code(monkeypatch, make_app):
+    app = make_app()
+    app.conf.worker_soft_shutdown_timeout = 5
+    app.check_worker("threads")
+    assert app.conf.worker_soft_shutdown_timeout == 5, "as the code says"
+    monkeypatch.setenv("ANGZARR_SOFT_SHUTDOWN_TIMEOUT", "PT1M50S")
+    app = make_app(soft_shutdown_timeout=20)
+    app.conf.worker_soft_shutdown_timeout = 5
+    app.check_worker("threads")
+    assert app.conf.worker_soft_shutdown_timeout == 110

@@ -55,3 +55,14 @@ def test_a_forked_child_ends_nothing(made, monkeypatch):
         patch.setattr(os, "getpid", lambda: thread._pid + 1)
         thread.end()
     assert not turns.stopping()
+
+
+def test_turns_can_be_taken_by_hand_and_are_left_without_a_thread(made):
+    thread, turns = made
+    thread.turn()
+    thread.turn()
+    assert turns.taken == 2
+    before = threading.active_count()
+    thread.end()
+    assert turns.left.is_set()
+    assert threading.active_count() == before

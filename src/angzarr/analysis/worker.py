@@ -6,13 +6,14 @@ what it says, and none may stop the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
 
 from angzarr.analysis.duty import Duty
 from angzarr.analysis.outages import Outages
+from angzarr.probes.pulse import Pulse
 
 #: How long a round waits for the first letter.
 POLL: Final = timedelta(seconds=1)
@@ -58,6 +59,10 @@ class AnalysisWorker:
     name: str
     chance: Callable[[], float]
     outages: Outages = field(default_factory=Outages)
+    #: Beaten before each duty and while it pauses.
+    pulse: Pulse = field(default_factory=Pulse)
+    #: What the last round met, by the name of the duty; None before its end.
+    failed: Mapping[str, Exception] | None = field(default=None, init=False)
 
     def run(self, stop: Stop) -> None:
         """Work until *stop* is set; what is in hand then goes back when the queues are closed."""
@@ -77,10 +82,13 @@ class AnalysisWorker:
         """Do one round of all duties, in order; the first that waits does so at most *wait*."""
         done, failed = Round(), dict[str, Exception]()
         for duty in self.duties:
+            self.pulse.beat()
             try:
                 done.done[duty.name] = duty.turn(wait)
             except Exception as error:  # noqa: BLE001 - the worker must outlive every error
                 failed[duty.name] = error
+        self.pulse.beat()
+        self.failed = failed
         done.away = list(failed)
         self.outages.hear(failed)
         return done

@@ -22,6 +22,7 @@ from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.editor import Editor
 from angzarr.analysis.forgotten_watches import ForgottenWatches
 from angzarr.analysis.gathering import Gathering
+from angzarr.analysis.health import AnalysisHealth
 from angzarr.analysis.intake import Intake
 from angzarr.analysis.job import ReplayJobs
 from angzarr.analysis.job_runner import JobRunner
@@ -36,6 +37,8 @@ from angzarr.cli.application import Application, JobStore
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.fleet import running_releases
+from angzarr.health_section import HealthSettings
+from angzarr.health_wiring import open_health
 from angzarr.openings import Openings
 from angzarr.pruning import Pruning
 
@@ -112,6 +115,17 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             name=name,
             chance=chance,
         )
+
+
+def serve_health(
+    settings: HealthSettings, worker: AnalysisWorker, stop: threading.Event, doors: ExitStack
+) -> None:
+    """Answer probes until *doors* close, where *settings* name a port."""
+    patience = settings.stalled_after.total_seconds()
+    health = AnalysisHealth(worker, stalled_after=patience, stopping=stop.is_set)
+    if (server := open_health(settings, health)) is not None:
+        server.start()
+        doors.callback(server.end)
 
 
 def _recovery(

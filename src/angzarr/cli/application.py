@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any, Final, Protocol
 
 import click
+from celery import Celery
 
 from angzarr.aggregates.aggregate import AggregateType
 from angzarr.analysis.alert import Alerts
@@ -47,6 +50,7 @@ from angzarr.turn_thread import TurnThread
 
 #: Looked for where -A names a module only; Celery's own habit.
 _NAMES = ("app", "celery")
+_UNNAMED: Final = "no app was named: give it with -A module:app, or in the variable ANGZARR_APP"
 
 
 class JobStore(ReplayJobs, JobWork, Protocol):
@@ -174,8 +178,7 @@ class Application(Protocol):
 def load_application(name: str | None) -> Application:
     """Return the app that *name* (``module`` or ``module:attribute``) names, else raise."""
     if not name:
-        msg = "no app was named: give it with -A module:app, or in the variable ANGZARR_APP"
-        raise click.UsageError(msg)
+        raise click.UsageError(_UNNAMED)
     module_name, _, attribute = name.partition(":")
     module = _import(module_name)
     names = (attribute,) if attribute else _NAMES
@@ -185,6 +188,36 @@ def load_application(name: str | None) -> Application:
             return found  # type: ignore[no-any-return]
     msg = f"module {module_name!r} has no Angzarr app called {' or '.join(map(repr, names))}"
     raise click.UsageError(msg)
+
+
+def load_celery(name: str | None) -> Any:
+    """Return the app that *name* names, be it ours or any Celery app, as `celery -A` finds it."""
+    if not name:
+        raise click.UsageError(_UNNAMED)
+    module_name, _, attribute = name.partition(":")
+    module = _import(module_name)
+    for one in (attribute,) if attribute else _NAMES:
+        found = getattr(module, one, None)
+        if isinstance(found, ModuleType):  # proj/celery.py, as Celery's own guide has it
+            found = getattr(found, "app", None) or getattr(found, "celery", None)
+        if isinstance(found, Celery):
+            return found
+    if not attribute and (inner := _inner(module_name)) is not None:
+        return inner
+    names = attribute or " or ".join(map(repr, _NAMES))
+    msg = f"module {module_name!r} has no Celery app called {names}"
+    raise click.UsageError(msg)
+
+
+def _inner(module_name: str) -> Any:
+    """Return the app of the package's module ``celery``; None where there is none."""
+    if importlib.util.find_spec(module_name).submodule_search_locations is None:  # type: ignore[union-attr]
+        return None
+    if importlib.util.find_spec(f"{module_name}.celery") is None:
+        return None
+    module = importlib.import_module(f"{module_name}.celery")
+    found = (getattr(module, one, None) for one in _NAMES)
+    return next((one for one in found if isinstance(one, Celery)), None)
 
 
 def _import(name: str) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import click
 
 from angzarr.cli.alerts import alerts
-from angzarr.cli.analyze import open_worker, stopped_by_signal
+from angzarr.cli.analyze import open_worker, serve_health, stopped_by_signal
 from angzarr.cli.application import load_application
 from angzarr.cli.brake import brake
 from angzarr.cli.compensate import compensate
@@ -23,6 +24,7 @@ from angzarr.cli.letters_move import export, move
 from angzarr.cli.log_level import LOG_LEVEL
 from angzarr.cli.spool import spool
 from angzarr.dead_letters.names import check_domains
+from angzarr.metrics_wiring import METRICS
 from angzarr.wiring import write_logs
 
 
@@ -60,10 +62,13 @@ for _command in (
 def analyze(app_name: str | None, domains: tuple[str, ...], log_level: int) -> None:
     """Run the analysis worker until it is stopped (SIGTERM or Ctrl-C)."""
     app = load_application(app_name)
+    if app.settings.health.port is not None:
+        METRICS.begin()  # before anything measures
     app.check_analysis()
     read = _domains(domains, app.dead_letter_domains())
     write_logs(log_level)
-    with open_worker(app, read) as worker, stopped_by_signal() as stop:
+    with open_worker(app, read) as worker, stopped_by_signal() as stop, ExitStack() as doors:
+        serve_health(app.settings.health, worker, stop, doors)
         click.echo(f"{worker.name} reads {', '.join(read)}", err=True)
         worker.run(stop)
     click.echo("stopped; what was in hand went back", err=True)

@@ -39,6 +39,17 @@ class Span(click.ParamType[timedelta]):
         return span
 
 
+class Seconds(Span):
+    """A span, or a number of seconds as Kubernetes has it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return the span that *value* names."""
+        text = str(value).strip()
+        return super().convert(f"{text}s" if text.isdecimal() else text, param, ctx)
+
+
 class Moment(click.ParamType[datetime]):
     """A moment as ISO 8601 has it, in local time unless it says its zone; *ago*: or a span ago."""
 

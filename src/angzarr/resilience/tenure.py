@@ -68,6 +68,15 @@ class Tenure:
             return until
         return self.renew(owner)
 
+    def sure_until(self, owner: str) -> float:
+        """Return until when *owner*'s lease runs at least, as far as is known; asks nobody."""
+        known, until = self._known
+        return until if known == owner else float("-inf")
+
+    def is_sure(self, owner: str) -> bool:
+        """Tell whether *owner*'s lease runs now, as far as is known; asks nobody."""
+        return not self.is_over(self.sure_until(owner))
+
     def claim(self, store: IdempotencyStore, claims: Sequence[Claim]) -> list[ClaimAnswer]:
         """Return *store*'s answers to *claims* of one owner, whose lease is secured before.
 

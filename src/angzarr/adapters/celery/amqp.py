@@ -11,7 +11,7 @@ from kombu import Queue
 from kombu.common import Broadcast
 
 from angzarr.adapters.celery.amqp_queues import RoadQueues, guard
-from angzarr.adapters.celery.connection import KombusRedisConnection, RoadConnection
+from angzarr.adapters.celery.connection import KombusRedisConnection, RoadConnection, client_of
 from angzarr.adapters.celery.riding import alight
 from angzarr.adapters.celery.sketch import Sketch
 from angzarr.dead_letters.names import dropped_queue
@@ -28,7 +28,14 @@ class RoadAMQP(AMQP):
     queues_cls = RoadQueues
 
     def Connection(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
-        """Return a broker connection; an app can have kombu's own transport for Redis."""
+        """Return a broker connection; an app can have kombu's own transport for Redis.
+
+        Raises MissingExtra where the transport's client is not installed.
+        """
+        with client_of(str(args[0] if args else options.get("hostname"))):
+            return self._connection(*args, **options)
+
+    def _connection(self, *args: Any, **options: Any) -> Any:
         if self.app.settings.redis_transport == "kombu":
             return KombusRedisConnection(*args, **options)
         ours = {

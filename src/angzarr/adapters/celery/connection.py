@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ssl as tls
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
+import click
 from kombu import Connection
 from kombu.connection import ConnectionPool, PooledConnection
 from kombu.transport import get_transport_cls
+
+from angzarr.errors import MissingExtra
 
 #: Scheme of a broker URL → the transport it gets here. Named, not imported: a client is an extra.
 _REDIS: Final = {
@@ -20,8 +24,35 @@ _OTHERS: Final = {
     "amqp": "angzarr.adapters.rabbitmq.transport:Transport",
     "pyamqp": "angzarr.adapters.rabbitmq.transport:Transport",
     "amqps": "angzarr.adapters.rabbitmq.transport:TlsTransport",
+    "memory": "angzarr.adapters.celery.memory_transport:Transport",
     "sqs": "angzarr.adapters.sqs.transport:Transport",
 }
+#: Scheme of a broker URL → the client that its transport needs, and the extra that brings it.
+_CLIENTS: Final = {
+    "redis": ("redis", "redis"),
+    "rediss": ("redis", "redis"),
+    "sentinel": ("redis", "redis"),
+    "sqs": ("boto3", "sqs"),
+}
+
+
+class MissingClient(MissingExtra, click.ClickException):
+    """A MissingExtra that ``celery worker`` prints as one sentence."""
+
+
+@contextmanager
+def client_of(broker: str) -> Iterator[None]:
+    """Turn what *broker*'s transport cannot import into MissingClient, which says what to install.
+
+    kombu's own transports import more than their client, so any module that is missing tells it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        client = _CLIENTS.get(broker.partition(":")[0])
+        if client is None:
+            raise
+        raise MissingClient(*client) from error
 
 
 class RoadConnection(Connection):

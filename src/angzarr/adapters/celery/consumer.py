@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from celery import signals
 from celery.exceptions import InvalidTaskError
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 from celery.worker.consumer import Consumer
+from celery.worker.state import maybe_shutdown
 from kombu.exceptions import OperationalError
 from kombu.pools import producers
 from kombu.utils.json import dumps
@@ -36,6 +37,7 @@ from angzarr.adapters.celery.restarts import Restarts
 from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.adapters.celery.valve import Valve
+from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import DecodeError, text_of
 
@@ -70,7 +72,7 @@ class RoadConsumer(Consumer):
             self, self.app.holding, stop=super().cancel_task_queue, resume=super().add_task_queue
         )
         self._valve_due = 0.0
-        self._restart_state = Restarts()
+        self._restart_state = Restarts(look=self._look)
         self.loop = partial(self._go_on_by, self.loop)
         if transport_of(self.app) == "amqp":
             self.app.control.mailbox.producer_pool = producers[self._unconfirmed()]
@@ -78,6 +80,20 @@ class RoadConsumer(Consumer):
     def connection_for_write(self, url: str | None = None, heartbeat: Any = None) -> Any:
         """Return the connection of events, which wait for no confirm: none is worth the loop."""
         return self.ensure_connected(self._unconfirmed(url=url, heartbeat=heartbeat))
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Return *conn*, connected; each try and each second between two shows that we move."""
+        ensure, beat = conn.ensure_connection, self.app.movement.beat
+
+        def trying(errback: Any, *args: Any, callback: Any, **options: Any) -> Any:
+            beat()
+            return ensure(errback, *args, callback=lambda: (beat(), callback()), **options)
+
+        conn.ensure_connection = trying
+        try:
+            return super().ensure_connected(conn)
+        finally:
+            del conn.ensure_connection
 
     def _go_on_by(self, loop: Callable[..., Any], *args: Any) -> None:
         """Run Celery's *loop*. From here on nothing that a broker says ends the worker.
@@ -87,12 +103,15 @@ class RoadConsumer(Consumer):
         """
         if ChannelError not in self.connection_errors:
             self.connection_errors = (*self.connection_errors, ChannelError)
+        self.app.movement.connect(pool=self.pool)
         try:
             loop(*args)
         except ChannelError as error:
             if isinstance(error, PreconditionFailed) and "acknowledgement" in str(error):
                 _log.error("delivery_timeout: %s", _HELD_TOO_LONG)
             raise RecoverableConnectionError(str(error)) from error
+        finally:
+            self.app.movement.disconnect()
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Bury what cannot be decoded; Celery would acknowledge it."""
@@ -139,13 +158,22 @@ class RoadConsumer(Consumer):
             self._valve_due = now + VALVE_EVERY
             self._turn_valve()
 
+    def _look(self) -> None:
+        """Look whether the worker stops, in the pause between two connections."""
+        self.app.movement.beat()
+        maybe_shutdown()
+
     def _turn_valve(self) -> None:
+        self._guarded(partial(self.app.movement.look, self), "movement_not_seen")
+        self._guarded(self._valve.turn, "valve_failed")
+
+    def _guarded(self, step: Callable[[], object], failed: str) -> None:
         try:
-            self._valve.turn()
+            step()
         except self._lost_connections():
             raise
         except Exception:  # noqa: BLE001 - it would end the worker, or the connection
-            _log.exception("valve_failed")
+            _log.exception(failed)
 
     def add_task_queue(self, queue: str, *args: Any, **options: Any) -> None:
         """Consume from *queue*: an operator's word, by remote control."""
@@ -195,7 +223,7 @@ class RoadConsumer(Consumer):
         try:
             check_headers(headers)
             due = maybe_make_aware(maybe_iso8601(headers["eta"]), self.app.timezone)
-            return due if due - datetime.now(UTC) > SLEPT else None
+            return due if due - SystemClock().now() > SLEPT else None
         except (InvalidTaskError, ValueError, TypeError, AttributeError, OverflowError):
             return None
 

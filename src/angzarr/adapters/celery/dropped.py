@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from amqp.exceptions import NotFound
@@ -21,6 +21,7 @@ from kombu import Consumer, Queue
 from angzarr.adapters.celery.dropped_hand import PREFETCH, Bury, Hand
 from angzarr.adapters.celery.dropped_message import to_come_back
 from angzarr.adapters.celery.publisher import transport_of
+from angzarr.clock import SystemClock
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.delivery.hold import LONGEST_WAIT
 from angzarr.delivery.schedule import put_arrived
@@ -92,7 +93,7 @@ class DroppedReader:
                 self._hand.turn()
 
     def _park(self, message: Message, wait: timedelta) -> None:
-        now = datetime.now(UTC)
+        now = SystemClock().now()
         put_arrived(self._app.schedule, to_come_back(message, self._name), now + wait, now)
 
     def _say(self, text: str, *values: object) -> None:

@@ -12,6 +12,7 @@ from kombu.utils.imports import symbol_by_name
 
 from angzarr.adapters.celery import result_backend
 from angzarr.adapters.celery.publisher import transport_of
+from angzarr.doctor.unsafe import Unsafe
 from angzarr.errors import UnsafeSetting
 
 _CONSUMER: Final = "angzarr.adapters.celery.consumer:RoadConsumer"
@@ -61,13 +62,22 @@ _DELAYS: Final = "broker_native_delayed_delivery_queue_type"
 
 def check(app: Any, transport: str) -> None:
     """Raise UnsafeSetting, naming every setting that would lose messages and its cure."""
-    problems = [*_settings(app, transport), *_tasks(app)]
+    problems = list(map(str, unsafe(app, transport)))
     if problems:
         msg = "angzarr refuses to start, messages would be lost: " + "; ".join(problems)
         raise UnsafeSetting(msg)
 
 
-def _settings(app: Any, transport: str) -> Iterator[str]:
+def unsafe(app: Any, transport: str) -> Iterator[Unsafe]:
+    """Return every setting, and every task's option, that would lose messages; of any Celery app.
+
+    A name that is not in force because another one is (`task_acks_on_failure_or_timeout`) is told.
+    """
+    yield from _settings(app, transport)
+    yield from _tasks(app)
+
+
+def _settings(app: Any, transport: str) -> Iterator[Unsafe]:
     conf = app.conf
     wanted: dict[str, Callable[[Any], bool]] = {
         "task_acks_late": bool,
@@ -76,29 +86,47 @@ def _settings(app: Any, transport: str) -> Iterator[str]:
         "task_acks_on_timeout": lambda value: not value,
     }
     for name, is_safe in wanted.items():
-        if not is_safe(conf[name]):
-            yield f"{name} is {conf[name]!r}: set it to {DEFAULTS[name]!r}"
+        if not is_safe(value := in_force(conf, name)):
+            yield Unsafe(name, f"{name} is {value!r}", f"set it to {DEFAULTS[name]!r}")
     for name in ("task_serializer", "result_serializer"):
         if conf[name] != "json":
-            yield f"{name} is {conf[name]!r}: set it to 'json', others can be made to run code"
+            cure = "set it to 'json', others can be made to run code"
+            yield Unsafe(name, f"{name} is {conf[name]!r}", cure)
     if extra := set(conf.accept_content or ()) - _JSON:
-        yield f"accept_content takes {', '.join(sorted(extra))}: set it to ['json']"
+        takes = f"accept_content takes {', '.join(sorted(extra))}"
+        yield Unsafe("accept_content", takes, "set it to ['json']")
     if transport == "amqp":
         yield from _amqp(conf)
     if transport in ("kafka", "confluentkafka"):
-        yield "a Kafka broker commits whole partitions: use Redis, RabbitMQ or SQS for tasks"
+        cure = "use Redis, RabbitMQ or SQS for tasks"
+        yield Unsafe("broker_url", "a Kafka broker commits whole partitions", cure)
     if not _is_ours(conf.worker_consumer):
-        yield f"worker_consumer is {conf.worker_consumer!r}: derive it from {_CONSUMER!r}"
+        problem = f"worker_consumer is {conf.worker_consumer!r}"
+        yield Unsafe("worker_consumer", problem, f"derive it from {_CONSUMER!r}")
     if conf.task_always_eager:
-        yield "task_always_eager is on: it is for tests, a worker never sees a task"
+        cure = "it is for tests, a worker never sees a task"
+        yield Unsafe("task_always_eager", "task_always_eager is on", cure)
 
 
-def _amqp(conf: Any) -> Iterator[str]:
+def in_force(conf: Any, name: str) -> Any:
+    """Return a setting, or where it is not set what Celery takes for it."""
+    value = conf[name]
+    if value is None and name in ("task_acks_on_failure", "task_acks_on_timeout"):
+        return conf.task_acks_on_failure_or_timeout
+    return value
+
+
+def _amqp(conf: Any) -> Iterator[Unsafe]:
     if not (conf.broker_transport_options or {}).get("confirm_publish"):
-        yield "broker_transport_options lacks confirm_publish: set {'confirm_publish': True}"
+        yield Unsafe(
+            "broker_transport_options",
+            "broker_transport_options lacks confirm_publish",
+            "set {'confirm_publish': True}",
+        )
     if (kind := conf[_DELAYS]) != "quorum":
         # kombu gives quorum queues alone a dead-lettering that waits for the next level's confirm.
-        yield f"{_DELAYS} is {kind!r}, a delay could vanish on its way: set it to 'quorum'"
+        problem = f"{_DELAYS} is {kind!r}, a delay could vanish on its way"
+        yield Unsafe(_DELAYS, problem, "set it to 'quorum'")
 
 
 def _is_ours(consumer: Any) -> bool:
@@ -106,14 +134,13 @@ def _is_ours(consumer: Any) -> bool:
     return bool(issubclass(symbol_by_name(consumer), ours))
 
 
-def _tasks(app: Any) -> Iterator[str]:
+def _tasks(app: Any) -> Iterator[Unsafe]:
     for name, task in sorted(app.tasks.items()):
         if name.startswith("celery."):
             continue
-        if not task.acks_late:
-            yield f"task {name} has acks_late=False: remove it"
-        if not task.reject_on_worker_lost:
-            yield f"task {name} has reject_on_worker_lost=False: remove it"
+        for option in ("acks_late", "reject_on_worker_lost"):
+            if not getattr(task, option):
+                yield Unsafe(option, f"task {name} has {option}=False", "remove it", task=name)
 
 
 POOLS_WITHOUT_TIME_LIMITS: Final = frozenset({"threads", "solo", "gevent", "eventlet"})

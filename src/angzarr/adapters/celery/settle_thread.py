@@ -68,6 +68,12 @@ class SettleThread:
         with self._changed:
             self._changed.wait_for(self._is_idle, patience)
 
+    @property
+    def empty(self) -> bool:
+        """Whether no step is being taken or waits, also one that is not due."""
+        with self._changed:
+            return not self._busy and not self._jobs
+
     def _is_idle(self) -> bool:
         now = time.monotonic()
         return not self._busy and all(job.due > now for job in self._jobs)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.publisher import LonePublisher
 from angzarr.adapters.celery.reading import delivery_of, message_of
 from angzarr.adapters.celery.settle_thread import SettleThread
+from angzarr.clock import SystemClock
 from angzarr.delivery.outcome import Outcome
 from angzarr.delivery.road import TOO_LARGE_WAIT, Road
 from angzarr.delivery.salvage import Salvage
@@ -65,7 +66,7 @@ class Settlement:
                 self._road.settler.ordering.bury(message, letter.id)
             except LetterTooLarge as large:
                 _log.critical("letter_too_large: tried again in %s: %s", TOO_LARGE_WAIT, large)
-                self._put(message, datetime.now(UTC) + TOO_LARGE_WAIT)
+                self._put(message, SystemClock().now() + TOO_LARGE_WAIT)
             then()
 
         self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
@@ -129,6 +130,11 @@ class Settlement:
             lambda: self._salvage.note_fenced(delivery), what=f"event {delivery.event.id!r}"
         )
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be settled or told, now or after a pause."""
+        return self._thread.empty and self._teller.empty
+
     def close(self, patience: float = 0.0) -> None:
         """Stop once what is due is done, or *patience* seconds are over.
 
@@ -142,7 +148,7 @@ class Settlement:
         self._publisher.close()
 
     def _put(self, message: Message, at: datetime) -> None:
-        put_arrived(self._road.settler.schedule, message, at, datetime.now(UTC))
+        put_arrived(self._road.settler.schedule, message, at, SystemClock().now())
 
     def _free(self, envelope: Envelope, *, counted: bool) -> None:
         delivery = delivery_of(self._app, envelope, (), {})

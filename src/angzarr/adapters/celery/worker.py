@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -114,6 +115,8 @@ class LeaseKeeper:
         self._pid = os.getpid()
         self._ended = threading.Event()
         self._seldom = Seldom()
+        #: Whether the store took the last renewal.
+        self.reaches_store = False
 
     def start(self, stopping: Callable[[], bool]) -> None:
         """Take the lease before the first message, however long the store is away.
@@ -159,7 +162,9 @@ class LeaseKeeper:
             self._membership.renew()
 
     def _renew(self) -> bool:
-        return self._try(lambda: self._tenure.renew(self._owner), "owner_lease_not_renewed")
+        renew = partial(self._tenure.renew, self._owner)
+        self.reaches_store = self._try(renew, "owner_lease_not_renewed")
+        return self.reaches_store
 
     def _try(self, step: Callable[[], object], failed: str) -> bool:
         """Return whether *step* worked; the thread must outlive whatever goes wrong in it."""

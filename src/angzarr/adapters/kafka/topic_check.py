@@ -84,7 +84,7 @@ class TopicCheck:
     def _look(self, names: list[str], created: frozenset[str]) -> None:
         try:
             admin = AdminClient(self._cluster.settings())
-            for topic in self._found(admin, names):
+            for topic in self.found(admin, names):
                 self._judge(admin, topic, created)
             self.say()
         except Exception as error:  # noqa: BLE001  no right to ask, or Kafka is away: not our road
@@ -114,7 +114,8 @@ class TopicCheck:
             return False
         return True
 
-    def _found(self, admin: Any, names: list[str]) -> list[Found]:
+    def found(self, admin: Any, names: list[str]) -> list[Found]:
+        """Return *names* as they are; those that are not there within the time-out are left out."""
         seen, replicas = self._seen(admin, names)
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in replicas]
         told = self._all(admin.describe_configs, asked)

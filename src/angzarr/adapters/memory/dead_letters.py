@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from angzarr.dead_letters.codec import Encoded, encode, read_receipt
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import RawLetter, Receipt
+from angzarr.dead_letters.queue import NAME_PREFIX, RawLetter, Receipt
 
 
 class _Taken(NamedTuple):
@@ -47,6 +47,12 @@ def channel(name: str) -> Channel:
         return _CHANNELS.setdefault(name, Channel())
 
 
+def forget_channel(name: str) -> None:
+    """Let the channel *name* go with all its letters."""
+    with _CHANNELS_LOCK:
+        _CHANNELS.pop(name, None)
+
+
 class MemoryDeadLetterQueue:
     """A dead-letter queue on a named channel of this process; safe from any thread."""
 
@@ -67,6 +73,15 @@ class MemoryDeadLetterQueue:
         """Count what nobody took (see CountsWaiting)."""
         with self._channel.changed:
             return {name: len(self._channel.queues.get(queue_name(name), ())) for name in domains}
+
+    def look(self) -> list[Receipt]:
+        """Return what nobody took, queue by queue; all of it stays where it is."""
+        with self._channel.changed:
+            found = [(name, one) for name, kept in self._channel.queues.items() for one in kept]
+        return [
+            read_receipt(name.removeprefix(NAME_PREFIX), one.body, one.content_type, None)
+            for name, one in found
+        ]
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters, one from each domain in turn."""

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from angzarr.facts import Fact, FactLog
 
@@ -32,6 +33,19 @@ class MemoryFactLog:
         """Return all facts, oldest first."""
         with self._lock:
             return list(self._by_id.values())
+
+
+_SHARED: Final[dict[str, MemoryFactLog]] = {}
+
+
+def shared(url: str) -> MemoryFactLog:
+    """Return the facts of this process that are kept under *url*, ``memory://`` and a name."""
+    return _SHARED.setdefault(url, MemoryFactLog())
+
+
+def forget(url: str) -> None:
+    """Let the facts under *url* go."""
+    _SHARED.pop(url, None)
 
 
 class FanOutFactLog:

@@ -62,6 +62,12 @@ class MemorySchedule:
             for one in self._held(token, ids):
                 one.token, one.due_at = "", self._clock.now() + pause
 
+    def waiting(self) -> list[tuple[Row, datetime]]:
+        """Return what waits, each row with its time, the earliest first."""
+        with self._lock:
+            found = sorted(self._waiting.values(), key=attrgetter("due_at"))
+            return [(one.row, one.due_at) for one in found]
+
     def close(self) -> None:
         """Keep what waits: there is no connection to close."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from opentelemetry import metrics
 from opentelemetry.metrics import MeterProvider
 
 from angzarr.adapters.opentelemetry.propagation import SCOPE
 from angzarr.sagas.log import Status
+
+_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14_400, 86_400)
 
 
 class SagaMeters:
@@ -32,6 +36,7 @@ class SagaMeters:
         self._latency = meter.create_histogram(
             "saga_compensation_latency_seconds",
             description="From the rejection of a command to the end of its compensation",
+            explicit_bucket_boundaries_advisory=_SECONDS,
         )
 
     def rejected(self, saga: str, domain: str) -> None:

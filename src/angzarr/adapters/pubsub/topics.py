@@ -87,7 +87,7 @@ class Topics:
         if name in self._judged:
             return
         self._judged.add(name)
-        if told := weaknesses(found, _longest()):
+        if told := weaknesses(found, longest_retention()):
             _LOG.warning("Pub/Sub could lose or move dead letters. %s: %s", name, ", ".join(told))
 
     def _found(self, name: str) -> Any:
@@ -129,6 +129,6 @@ class Topics:
         return made
 
 
-def _longest() -> timedelta:
+def longest_retention() -> timedelta:
     """Return how long a subscription can keep a letter: less on an emulator."""
     return RETENTIONS[-1] if os.environ.get("PUBSUB_EMULATOR_HOST") else RETENTIONS[0]

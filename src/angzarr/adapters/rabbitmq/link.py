@@ -92,14 +92,14 @@ class Link:
         )
         self.connection.connect()
         try:
-            self.channel = self._open_channel()
+            self.channel = self.open_channel()
         except FAILURES:
             self.connection.collect()
             raise
         self.topology = Topology(
-            self._open_channel,
+            self.open_channel,
             create=create_missing,
-            arguments=self._queue_arguments(),
+            arguments=self.queue_arguments(),
             check=check,
         )
 
@@ -129,12 +129,14 @@ class Link:
             transport.sock.close()
             transport.sock = None
 
-    def _open_channel(self) -> Any:
+    def open_channel(self) -> Any:
+        """Return a new channel."""
         channel = self.connection.channel()
         channel.auto_decode = False  # letters are bytes whatever their content encoding says
         return channel
 
-    def _queue_arguments(self) -> dict[str, Any]:
+    def queue_arguments(self) -> dict[str, Any]:
+        """Return how a queue of letters is declared."""
         arguments: dict[str, Any] = {"x-queue-type": "quorum"}
         version = str(self.connection.server_properties.get("version", ""))
         if int(version.partition(".")[0] or 0) >= _LIMITS_BY_DEFAULT:

@@ -71,23 +71,44 @@ def weaknesses(given: Mapping[str, Value], ours: Mapping[str, Value]) -> list[st
 
     *ours* is what we would have declared; it sets a delivery limit where RabbitMQ has one.
     """
-    told = []
-    if "x-message-ttl" in given:
-        told.append(f"x-message-ttl={given['x-message-ttl']} (leave it out)")
-    if "x-expires" in given:
-        told.append(f"x-expires={given['x-expires']} (leave it out)")
-    if given.get("x-overflow") not in _REJECTS:
-        told += [
-            f"{name}={given[name]} (leave it out, or add x-overflow=reject-publish)"
-            for name in ("x-max-length", "x-max-length-bytes")
-            if name in given
-        ]
+    told = [*_times(given), *_lengths(given)]
     if limit := _delivery_limit(given, ours):
         told.append(limit)
     if "x-dead-letter-exchange" in given:
         target = given["x-dead-letter-exchange"]
         told.append(f"what it gives up is moved to x-dead-letter-exchange={target} (leave it out)")
     return told
+
+
+def drops(given: Mapping[str, Value], *, limited: bool) -> list[str]:
+    """Return by which arguments a queue of tasks drops messages that nobody gets to see.
+
+    What it gives up into a dead-letter exchange is not dropped. *limited*: this RabbitMQ has a
+    delivery limit where a quorum queue says none.
+    """
+    if "x-dead-letter-exchange" in given:
+        return [one for one in _times(given) if one.startswith("x-expires")]
+    told = [*_times(given), *_lengths(given)]
+    limit = given.get(_LIMIT, _DEFAULT_LIMIT if limited else -1)
+    if given.get(_TYPE) == "quorum" and isinstance(limit, int) and limit >= 0:
+        cure = "set x-dead-letter-exchange to a queue that is read"
+        told.append(f"{_LIMIT}={limit} and nowhere to put what came so often ({cure})")
+    return told
+
+
+def _times(given: Mapping[str, Value]) -> list[str]:
+    names = ("x-message-ttl", "x-expires")
+    return [f"{name}={given[name]} (leave it out)" for name in names if name in given]
+
+
+def _lengths(given: Mapping[str, Value]) -> list[str]:
+    if given.get("x-overflow") in _REJECTS:
+        return []
+    return [
+        f"{name}={given[name]} (leave it out, or add x-overflow=reject-publish)"
+        for name in ("x-max-length", "x-max-length-bytes")
+        if name in given
+    ]
 
 
 def _delivery_limit(given: Mapping[str, Value], ours: Mapping[str, Value]) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import amqp
 
@@ -38,22 +38,14 @@ class QueueCheck:
 
         *ours* is how we declare. Raises what py-amqp raises, AccessRefused without `configure`.
         """
-        given = self._known.get(name, {**ours, **_MAKES_NOTHING})
-        for _ in range(_TRIES):
-            text = _refusal(channel, name, given)
-            if text is None:
-                break
-            difference = read_difference(text)
-            if difference is None:
-                _LOG.debug("the queue %s could not be looked at: %s", name, text)
-                return None
-            if difference.loses:
-                return unlike("queue", name, text)
-            before, given = given, corrected(given, difference)
-            if given == before:
-                break
-        self._known[name] = given
-        self._warn(name, weaknesses(given, ours))
+        found = learn(channel, name, self._known.get(name, ours))
+        if found.arguments is None:
+            if found.loses:
+                return unlike("queue", name, found.refusals[-1])
+            _LOG.debug("the queue %s could not be looked at: %s", name, found.refusals[-1])
+            return None
+        self._known[name] = found.arguments
+        self._warn(name, weaknesses(found.arguments, ours))
         return None
 
     def _warn(self, name: str, told: list[str]) -> None:
@@ -65,6 +57,38 @@ class QueueCheck:
                 name,
                 ", ".join(told),
             )
+
+
+class Learned(NamedTuple):
+    """How a queue was declared, as far as its refusals told it."""
+
+    #: None: it cannot be known.
+    arguments: Mapping[str, Value] | None
+    #: What RabbitMQ said that differs, the first difference first.
+    refusals: Sequence[str]
+    #: Whether what differs is how long the queue itself lives.
+    loses: bool = False
+
+
+def learn(channel: Any, name: str, ours: Mapping[str, Value]) -> Learned:
+    """Declare the queue *name*, which exists, until RabbitMQ agrees; makes and changes nothing.
+
+    *ours* is tried first. Raises what py-amqp raises, AccessRefused without `configure`.
+    """
+    given, refusals = {**ours, **_MAKES_NOTHING}, []
+    for _ in range(_TRIES):
+        text = _refusal(channel, name, given)
+        if text is None:
+            break
+        refusals.append(text)
+        difference = read_difference(text)
+        if difference is None or difference.loses:
+            return Learned(None, refusals, loses=difference is not None)
+        before, given = given, corrected(given, difference)
+        if given == before:
+            break
+    known = {key: value for key, value in given.items() if key not in _MAKES_NOTHING}
+    return Learned(known, refusals)
 
 
 def unlike(what: str, name: str, text: str) -> str:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from kombu.exceptions import KombuError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from angzarr.adapters.redis.client import RedisClient, is_not_now
 from angzarr.adapters.redis.server import UnfitServer
+from angzarr.doctor.redis_rules import NO_EVICTION, evicts
 from angzarr.errors import ConfigurationError, StoreUnavailable, UnsafeSetting
 
 _log = logging.getLogger("angzarr.worker")
-
-#: The policy under which a full Redis answers with an error and deletes nothing.
-SAFE: Final = "noeviction"
 
 #: Servers that need not be asked again, by address.
 _ASKED: set[str] = set()
@@ -33,7 +31,7 @@ def check_store(url: str) -> None:
     """Raise UnsafeSetting if the Redis at *url*, with claims and delays, may delete keys."""
     client = RedisClient(url)
     try:
-        _check(lambda: _fields(client.execute("INFO", "memory")), client.address)
+        _check(lambda: fields_of(client.execute("INFO", "memory")), client.address)
     finally:
         client.close()
 
@@ -58,20 +56,21 @@ def _check(ask: Callable[[], Told], where: str) -> None:
     try:
         told = ask()
     except (RedisError, StoreUnavailable) as error:
-        if not _may_not_be_asked(error):
+        if not may_not_be_asked(error):
             return  # it is away
         told = {}
     if "maxmemory" not in told or "maxmemory_policy" not in told:
         _log.warning(
             "eviction_unknown: Redis at %s does not tell its maxmemory-policy (INFO memory); make"
-            " sure that it is %s, or messages are lost when its memory is full", where, SAFE,
+            " sure that it is %s, or messages are lost when its memory is full", where, NO_EVICTION,
         )  # fmt: skip
-    elif int(told["maxmemory"]) > 0 and told["maxmemory_policy"] != SAFE:
+    elif evicts(int(told["maxmemory"]), told["maxmemory_policy"]):
         raise UnsafeSetting(_refusal(where, told))
     _ASKED.add(where)
 
 
-def _may_not_be_asked(error: Exception) -> bool:
+def may_not_be_asked(error: Exception) -> bool:
+    """Tell whether a server that says *error* is there, and forbids or lacks the command."""
     said = error.__cause__ if isinstance(error, StoreUnavailable) else error
     if isinstance(said, NoPermissionError):
         return True
@@ -83,11 +82,11 @@ def _refusal(where: str, told: Told) -> str:
         f"angzarr refuses to start, messages would be lost: Redis at {where} deletes keys when its"
         f" memory is full (maxmemory {told['maxmemory']}, maxmemory-policy"
         f" {told['maxmemory_policy']}), be it queues, delays or claims: set maxmemory-policy"
-        f" {SAFE} on that server"
+        f" {NO_EVICTION} on that server"
     )
 
 
-def _fields(text: str) -> dict[str, str]:
+def fields_of(text: str) -> dict[str, str]:
     """Return the fields of a reply to ``INFO``."""
     pairs = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
     return {name: value for name, colon, value in pairs if colon}

@@ -37,6 +37,11 @@ DAMPING, MOST_DAMPING = 0.001, 0.02
 #: Seconds that acknowledgements may wait for others while the consumer has enough to do.
 GATHERING = 0.005
 
+#: Seconds without an answer after which a fetcher that has room counts as not asking.
+LONGEST_SILENCE = 3 * SAFETY_LOOK
+#: Seconds within which one that was lost tries again, once Redis is known to be back.
+TRIED_WITHIN = 20 * RETRY
+
 #: Fetches of this process, counted: a tag's number tells how old it is.
 NUMBERS = itertools.count(1)
 
@@ -82,6 +87,7 @@ class Fetcher:
         self._misses = 0
         self._not_before = 0.0
         self._looked_at = 0.0
+        self._answered_at = time.monotonic()
         self._lost_at: float | None = None
         self._told_lost = False
         self._seldom = Seldom()
@@ -202,6 +208,23 @@ class Fetcher:
         """Whether Redis is away, as far as is known."""
         return self._lost_at is not None
 
+    def unserved(self) -> str:
+        """Say why Redis is not asked although it should be; empty: it is, or it is away.
+
+        For probes: what is said at two looks in a row is so.
+        """
+        if self.session is not None and not self.session.lives:
+            return "the thread that keeps its lease has ended"
+        now = time.monotonic()
+        if self._lost_at is not None:
+            tried = now - self._lost_at
+            waits = tried < TRIED_WITHIN or not self._is_back(now)
+            return "" if waits else f"Redis is back, and it was tried last {tried:.0f} s ago"
+        silent = now - self._answered_at
+        if silent < LONGEST_SILENCE or not self._consumer.room():
+            return ""
+        return f"Redis has answered no fetch for {silent:.0f} s"
+
     def overdue(self, seconds: float) -> bool:
         """Tell whether a reply has been missing for *seconds*: the other end may be gone."""
         return self._flight is not None and time.monotonic() - self._looked_at > seconds
@@ -270,6 +293,7 @@ class Fetcher:
 
     def _read(self, reply: list[Any], flight: _Flight) -> None:
         state, missing, fenced, kept, odd, *messages = reply
+        self._answered_at = time.monotonic()
         self._aftermath.tell(self.session, flight.done, missing, fenced, kept, odd)
         if state == b"no lease" and self.session is not None:
             self.session.renew()

@@ -54,6 +54,19 @@ class HoldingChannel(LinkedChannel):
         """Whether anybody consumes from a queue, fanout apart."""
         return self.fetcher is not None and bool(self._takers)
 
+    def unserved(self, queue: str) -> str:
+        """Say why nothing is fetched from *queue*; empty: it is, or Redis is away. For probes."""
+        if queue in self.active_fanout_queues:
+            return ""
+        if queue not in self._takers or self.fetcher is None:
+            return "nothing fetches from it"
+        return self.fetcher.unserved()
+
+    def away(self) -> str:
+        """Say that Redis is away and tried again; empty: it is not, as far as is known."""
+        lost = self.fetcher is not None and self.fetcher.is_lost
+        return "Redis is away, and tried again" if lost else ""
+
     def let_go(self, tag: str, ending: Ending | None = None) -> None:
         """Let go of a message: with the loop's next step, or now if there is none.
 

@@ -7,8 +7,8 @@ from typing import Any
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-#: Whose scripts may say that they run on a full server (Redis 7; Valkey starts at 7.2).
-OLDEST = (7, 0)
+from angzarr.doctor.redis_rules import unfitness
+
 #: Servers that were looked at, by address; a process has few.
 _SEEN: set[tuple[Any, ...]] = set()
 
@@ -36,17 +36,7 @@ def check_server(channel: Any) -> None:
 
 
 def _refuse_unfit(told: dict[str, Any]) -> None:
-    if told.get("cluster_enabled"):
-        msg = (
-            "Redis Cluster is not supported as a broker: the queues of one worker lie on several"
-            " nodes. Use a single Redis or Sentinel (sentinel://…) for broker_url; claims may"
-            " stay on the cluster"
-        )
-        raise UnfitServer(msg)
-    version = str(told.get("redis_version", ""))
-    if version and tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        msg = (
-            f"Redis {version} is too old for this transport, it needs Redis 7.0 or newer:"
-            " upgrade it, or set redis_transport: kombu to use kombu's own"
-        )
+    version, cluster = str(told.get("redis_version", "")), bool(told.get("cluster_enabled"))
+    if unfit := unfitness(version, cluster=cluster):
+        msg = ": ".join(unfit)
         raise UnfitServer(msg)

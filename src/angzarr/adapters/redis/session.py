@@ -101,6 +101,11 @@ class Session:
         self._thread = threading.Thread(target=self._keep, name="angzarr-session", daemon=True)
         self._thread.start()
 
+    @property
+    def lives(self) -> bool:
+        """Whether its thread does."""
+        return self._thread is not None and self._thread.is_alive()
+
     def renew(self) -> float:
         """Renew the lease and return in how many seconds the next of all leases ends."""
         milliseconds = round(self._span.total_seconds() * 1000)

@@ -230,7 +230,7 @@ def parsed_url(url: str) -> URL:
 
 
 def _postgresql_options(url: URL, seconds: float) -> dict[str, Any]:
-    """Bound connects, statements and dead peers, and ask for the primary.
+    """Bound connects, statements and dead peers, and ask for the primary and for text.
 
     What the address itself says wins (libpq).
     """
@@ -239,6 +239,8 @@ def _postgresql_options(url: URL, seconds: float) -> dict[str, Any]:
         **WANTED,
         "connect_timeout": max(round(seconds), 2),  # libpq's least
         "tcp_user_timeout": limit_ms,
+        # Of a database that says SQL_ASCII the driver would hand out bytes in place of text.
+        "client_encoding": "utf8",
         # A wait for a lock ends first, and is said to be one.
         "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms * 9 // 10 or 1}",
     }

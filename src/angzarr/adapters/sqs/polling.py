@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -49,6 +50,7 @@ class PollingChannel(stock.Channel):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._waits: dict[str, float] = {}
+        self._turned_at: dict[str, float] = {}
         self._seldom = Seldom()
 
     def asynsqs(self, queue: str | None = None) -> Any:
@@ -79,11 +81,28 @@ class PollingChannel(stock.Channel):
 
     def _schedule_queue(self, queue: str) -> None:
         """Poll *queue*; where that fails at once, try again later."""
+        self._turned_at[queue] = time.monotonic()
         try:
             super()._schedule_queue(queue)
         except (ClientError, BotoCoreError, *self.connection.channel_errors, OSError) as error:
             self._refused(queue, Refusal(code_of(error), str(error)))
             self._loop1(queue)
+
+    def unserved(self, queue: str) -> str:
+        """Say why *queue* is not polled; empty: it is its turn now and then. For probes."""
+        if self.hub is None:  # whoever drains polls
+            return ""
+        turned_at = self._turned_at.get(queue)
+        if turned_at is None:
+            return "it was never polled"
+        turned = time.monotonic() - turned_at
+        longest = self.wait_time_seconds + PATIENCE + 1.5 * LONGEST_WAIT
+        return "" if turned < longest else f"it was its turn to be polled {turned:.0f} s ago"
+
+    def away(self) -> str:
+        """Say which queues SQS does not let us read; empty: none. For probes."""
+        names = ", ".join(sorted(self._waits))
+        return f"SQS refuses {names}, and is asked again" if names else ""
 
     def _on_messages_ready(self, queue: str, qname: str, messages: Any) -> int:
         """Hand out *messages* and return how many they are; remember whether there were any."""

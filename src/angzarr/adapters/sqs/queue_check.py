@@ -45,11 +45,11 @@ def weaknesses(given: Mapping[str, str]) -> list[str]:
     if retention.isdecimal() and int(retention) < RETENTION:
         told.append(f"MessageRetentionPeriod={retention} (set it to {RETENTION})")
     if redrive := given.get("RedrivePolicy"):
-        told.append(f"{_moving(redrive)} (remove its redrive policy)")
+        told.append(f"{moving(redrive)} (remove its redrive policy)")
     return told
 
 
-def _moving(redrive: str) -> str:
+def moving(redrive: str) -> str:
     """Say what the redrive policy does; its text is another's, so it may be anything."""
     try:
         policy = json.loads(redrive)

@@ -27,10 +27,10 @@ def transport_of(connection):
         ("amqp://h", f"{AMQP}:Transport"),
         ("pyamqp://h", f"{AMQP}:Transport"),
         ("amqps://h", f"{AMQP}:TlsTransport"),
-        ("memory://", "kombu.transport.memory:Transport"),
+        ("memory://", "angzarr.adapters.celery.memory_transport:Transport"),
     ],
 )
-def test_redis_and_rabbitmq_get_our_transports_and_others_their_own(url, used):
+def test_brokers_get_our_transports(url, used):
     assert transport_of(RoadConnection(url)) == used
     assert transport_of(RoadConnection(url).clone()) == used
 

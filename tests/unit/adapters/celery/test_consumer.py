@@ -61,7 +61,9 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
 
     app.held_domains.begin(["order"])
     consumed = {"orders"}
-    consumer.task_consumer = SimpleNamespace(consuming_from=consumed.__contains__)
+    consumer.task_consumer = SimpleNamespace(
+        consuming_from=consumed.__contains__, channel=None, _active_tags={}
+    )
     consumer._valve = Valve(consumer, app.holding, stop=consumed.discard, resume=consumed.add)
 
     def turn():

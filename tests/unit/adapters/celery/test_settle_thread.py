@@ -52,3 +52,12 @@ def test_a_step_that_hangs_is_waited_for_no_longer_than_allowed(thread):
 
 def test_a_thread_that_was_never_needed_is_not_waited_for(thread):
     thread.finish(10)
+
+
+def test_it_is_empty_once_nothing_waits_not_even_for_later():
+    thread = SettleThread("test")
+    assert thread.empty
+    thread.submit(lambda: None, what="later", after=60)
+    assert not thread.empty
+    thread.stop()
+    assert thread.empty

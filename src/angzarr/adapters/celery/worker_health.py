@@ -1,0 +1,136 @@
+"""WorkerHealth: what a worker's parent process answers to probes (docs/adr/0058).
+
+It asks no server: it reads what the loop, the lease's thread and the pool have left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from angzarr.adapters.celery.movement import Movement
+from angzarr.probes.report import Condition, Report, since
+
+#: Seconds that a queue may go unserved, or a slot empty, before a worker is not ready. A child
+#: that ended is replaced within a second.
+SETTLED_WITHIN: Final = 10.0
+
+
+class WorkerHealth:
+    """Tells of one worker; asked from any thread.
+
+    *lease_is_sure* and *reaches_store* are the owner lease's, *stopping* the worker's.
+    """
+
+    def __init__(
+        self,
+        movement: Movement,
+        *,
+        stalled_after: float,
+        stopping: Callable[[], bool],
+        lease_is_sure: Callable[[], bool],
+        reaches_store: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._movement = movement
+        self._stalled_after = stalled_after
+        self._stopping = stopping
+        self._lease_is_sure = lease_is_sure
+        self._reaches_store = reaches_store
+        self._monotonic = monotonic
+        self._busy_at = float("-inf")
+
+    def live(self) -> Report:
+        """Tell whether it moves. A server that is away stops nothing: it is tried in turns."""
+        if self._stopping():
+            stopping = Condition(
+                "loop", holds=True, says="the worker stops, and ends within its grace"
+            )
+            return Report("live", [stopping])
+        found = [self._loop(), self._consuming(self._stalled_after)]
+        if self._movement.children is not None:
+            found.append(self._some_child())
+        return Report("live", found)
+
+    def ready(self) -> Report:
+        """Tell whether it takes messages and may run them."""
+        stops = self._stopping()
+        found = [
+            Condition(
+                "running",
+                holds=not stops,
+                says="the worker stops" if stops else "it is not stopping",
+            ),
+            self._broker(),
+            self._consuming(SETTLED_WITHIN, turned=True),
+            self._lease(),
+            self._store(),
+        ]
+        if self._movement.children is not None:
+            found.append(self._all_children())
+        return Report("ready", found)
+
+    # -- conditions ----------------------------------------------------------------------------
+
+    def _loop(self) -> Condition:
+        if self._movement.is_busy():
+            self._busy_at = self._monotonic()
+            return Condition("loop", holds=True, says="a task runs on it, as the solo pool does")
+        # Between two such tasks the loop has hardly turned.
+        still = min(self._movement.pulse.age(), self._monotonic() - self._busy_at)
+        return Condition(
+            "loop", holds=still <= self._stalled_after, says=f"it moved {since(still)} ago"
+        )
+
+    def _consuming(self, patience: float, *, turned: bool = False) -> Condition:
+        movement = self._movement
+        if not movement.is_connected or not movement.has_turned:
+            says = "it begins" if movement.is_connected else "it connects, in turns"
+            return Condition("consuming", holds=not turned, says=says)
+        now = self._monotonic()
+        late = {
+            queue: f"{queue}: {why}, for {since(now - at)}"
+            for queue, (at, why) in movement.unserved.items()
+        }
+        holds = all(now - at <= patience for at, _ in movement.unserved.values())
+        says = "; ".join(late.values()) or "the broker is asked for all queues that are not held"
+        return Condition("consuming", holds=holds, says=says)
+
+    def _some_child(self) -> Condition:
+        children = self._movement.children
+        assert children is not None  # noqa: S101 - asked before
+        gone = children.none_since
+        holds = gone is None or self._monotonic() - gone <= self._stalled_after
+        return Condition(
+            "processes", holds=holds, says=f"{children.up} of {children.wanted} are up"
+        )
+
+    def _all_children(self) -> Condition:
+        children = self._movement.children
+        assert children is not None  # noqa: S101 - asked before
+        short = children.short_since
+        settles = short is None or self._monotonic() - short <= SETTLED_WITHIN
+        says = f"{children.up} of {children.wanted} are up"
+        return Condition("processes", holds=children.up > 0 and settles, says=says)
+
+    def _broker(self) -> Condition:
+        movement = self._movement
+        lasted = since(self._monotonic() - movement.changed_at)
+        if not movement.is_connected:
+            return Condition(
+                "broker", holds=False, says=f"not connected for {lasted}, it is tried again"
+            )
+        return Condition(
+            "broker", holds=not movement.away, says=movement.away or f"connected for {lasted}"
+        )
+
+    def _lease(self) -> Condition:
+        sure = self._lease_is_sure()
+        says = "it runs" if sure else "it may have ended: the claim store did not renew it"
+        return Condition("lease", holds=sure, says=says)
+
+    def _store(self) -> Condition:
+        reached = self._reaches_store()
+        says = "it took the last renewal" if reached else "it took no renewal: it is tried again"
+        return Condition("store", holds=reached, says=says)

@@ -1,0 +1,69 @@
+"""Examination: what a Kafka tells of the topics of dead letters, for the doctor; only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from angzarr.adapters.kafka.client import Cluster
+from angzarr.adapters.kafka.durability import Found, is_worth_a_warning, weaknesses
+from angzarr.adapters.kafka.topic_check import TopicCheck
+from angzarr.adapters.kafka.topics import Topics
+from angzarr.dead_letters.names import queue_name
+from angzarr.doctor.letter_rules import LetterQueueSeen
+
+#: What the doctor's caller turns into one finding.
+FAILURES: Final = (KafkaException,)
+
+
+def letter_queues(
+    cluster: Cluster, domains: Sequence[str], group: str, *, create_missing: bool
+) -> list[LetterQueueSeen]:
+    """Return the topics of *domains*; raises KafkaException where no broker answers.
+
+    Others' topics are left out: nothing tells what of them somebody has read.
+    """
+    admin = AdminClient(cluster.settings())
+    there = admin.list_topics(timeout=cluster.timeout).topics
+    readers = _readers(admin, cluster, group)
+    names = {queue_name(domain): domain for domain in domains}
+    known = _judged(cluster, admin, sorted(names.keys() & there.keys()))
+    return [
+        LetterQueueSeen(
+            domain=domain,
+            name=name,
+            exists=name in there,
+            made_when_missing=create_missing,
+            weak=weaknesses(known[name]) if name in known else (),
+            mild=name in known and not is_worth_a_warning(known[name]),
+            readers=readers,
+        )
+        for name, domain in names.items()
+    ]
+
+
+def make_topic(cluster: Cluster, domain: str, *, partitions: int, replication: int) -> str:
+    """Make the topic of *domain*; return why it could not be made, or an empty string."""
+    topics = Topics(cluster, partitions=partitions, replication=replication)
+    name = queue_name(domain)
+    return topics.ensure({name}, Producer(cluster.settings())).get(name, "")
+
+
+def _judged(cluster: Cluster, admin: Any, names: list[str]) -> Mapping[str, Found]:
+    """Return settings and replicas of *names*; of none where they may not be asked for."""
+    try:
+        return {one.name: one for one in TopicCheck(cluster).found(admin, names)}
+    except KafkaException:
+        return {}
+
+
+def _readers(admin: Any, cluster: Cluster, group: str) -> int | None:
+    """Return how many consumers the *group* has; None where that is not told."""
+    try:
+        asked = admin.describe_consumer_groups([group], request_timeout=cluster.timeout)
+        return len(asked[group].result().members)
+    except (KafkaException, KeyError):
+        return None

@@ -1,0 +1,170 @@
+"""angzarr doctor: a set-up that runs, checked for what loses messages; of any Celery app."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from angzarr.cli.application import load_celery
+from angzarr.cli.entry_choice import YES
+from angzarr.cli.entry_json import print_json
+from angzarr.cli.spans import Seconds
+from angzarr.doctor.catalogue import CHECKS, IDS, misspelt
+from angzarr.doctor.finding import Finding, Fix, Severity
+from angzarr.doctor.report import Report, as_json
+from angzarr.printable import printable
+
+_NEVER: Final = "never"
+_FORMS: Final = ("text", "json")
+
+
+def _known(_ctx: click.Context, _option: click.Parameter, ids: tuple[str, ...]) -> Sequence[str]:
+    if wrong := misspelt(ids):
+        msg = f"there is no check {wrong[0]!r}; `angzarr doctor --list` names all {len(IDS)}"
+        raise click.BadParameter(msg)
+    return ids
+
+
+def _failing(_ctx: click.Context, _option: click.Parameter, said: str) -> Severity | None:
+    return None if said == _NEVER else Severity(said)
+
+
+@click.command()
+@click.option(
+    "--fail-on",
+    type=click.Choice([*(one.value for one in Severity), _NEVER]),
+    default=Severity.ERROR.value,
+    show_default=True,
+    callback=_failing,
+    help="Exit code 1 from this severity on.",
+)
+@click.option("--format", "form", type=click.Choice(_FORMS), default="text", show_default=True)
+@click.option("--only", multiple=True, metavar="ID", callback=_known, help="This check; again.")
+@click.option("--skip", multiple=True, metavar="ID", callback=_known, help="Not this check; again.")
+@click.option("--fix", is_flag=True, help="Offer to make the changes that can lose nothing.")
+@YES
+@click.option("--list", "listing", is_flag=True, help="Print all checks; no app is needed.")
+@click.option("--grace", type=Seconds(), help="terminationGracePeriodSeconds of the workers.")
+@click.option("--longest-delay", type=Seconds(), help="The longest countdown or eta, e.g. 2h.")
+@click.option(
+    "--management",
+    envvar="RABBITMQ_MANAGEMENT_URL",
+    metavar="URL",
+    help="RabbitMQ's, http://user:password@host:15672; guessed for a broker without TLS.",
+)
+@click.option(
+    "--timeout",
+    type=Seconds(),
+    default="4s",
+    show_default=True,
+    help="How long one server may take to answer.",
+)
+@click.pass_obj
+def doctor(app_name: str | None, /, *, listing: bool, form: str, **said: Any) -> None:
+    """Check a set-up for what loses messages: settings, brokers, stores, databases, letters.
+
+    The app may be an Angzarr or any Celery app. Nothing is changed without --fix.
+    Exit code 0: nothing is as bad as --fail-on; 1: something is; 2: wrong usage.
+    """
+    if listing:
+        _print_checks(form)
+        return
+    if said["yes"] and not said["fix"]:
+        msg = "--yes answers for --fix, which was not given"
+        raise click.UsageError(msg)
+    _examine(app_name, form, **said)
+
+
+def _examine(  # the options by their names
+    app_name: str | None,
+    form: str,
+    *,
+    fail_on: Severity | None,
+    only: Sequence[str],
+    skip: Sequence[str],
+    fix: bool,
+    yes: bool,
+    **known: Any,
+) -> None:
+    from angzarr.examinations.patient import Patient
+    from angzarr.examinations.whole import examine
+
+    patient = Patient(app=load_celery(app_name), **known)
+    report = examine(patient, only=only, skip=skip)
+    fixed = _mend(patient, report, yes=yes) if fix else []
+    if any(one["done"] for one in fixed):
+        report = examine(patient, only=only, skip=skip)
+    _print(report, form, fail_on, fixed)
+    if report.fails(fail_on):
+        sys.exit(1)
+
+
+def _mend(patient: Any, report: Report, *, yes: bool) -> list[dict[str, Any]]:
+    """Make the fixes that a person, or --yes, agrees to; tell on stderr what was done."""
+    fixes = {(one.kind, one.at, one.arguments): one for one in map(_fix_of, report.findings) if one}
+    if not fixes:
+        click.echo("nothing that was found can be mended by --fix", err=True)
+    return [_make(patient, one, yes=yes) for one in fixes.values()]
+
+
+def _fix_of(finding: Finding) -> Fix | None:
+    return finding.fix
+
+
+def _make(patient: Any, fix: Fix, *, yes: bool) -> dict[str, Any]:
+    from angzarr.examinations.whole import mend
+
+    what = printable(fix.what)
+    if not yes and not _agrees(what):
+        return {"what": fix.what, "done": False, "left": "not wanted"}
+    try:
+        left = mend(patient, fix)
+    except Exception as error:  # noqa: BLE001 - whatever a server's client raises, the others go on
+        click.echo(f"not done: {what}: {type(error).__name__}", err=True)
+        return {"what": fix.what, "done": False, "left": type(error).__name__}
+    click.echo(f"done: {what}{f'; {printable(left)}' if left else ''}", err=True)
+    return {"what": fix.what, "done": True, "left": left}
+
+
+def _agrees(what: str) -> bool:
+    """Ask; nobody who could answer means no."""
+    try:
+        return click.confirm(f"{what}?", default=False, err=True)
+    except click.Abort:
+        click.echo("no answer: nothing is changed (--yes does not ask)", err=True)
+        return False
+
+
+def _print(
+    report: Report, form: str, fail_on: Severity | None, fixed: Sequence[dict[str, Any]]
+) -> None:
+    if form == "json":
+        print_json(as_json(report, fail_on, fixed))
+        return
+    from angzarr.cli.doctor_view import print_report
+
+    print_report(report)
+
+
+def _print_checks(form: str) -> None:
+    if form == "json":
+        print_json(
+            [
+                {
+                    "id": one.id,
+                    "severity": one.severity.value,
+                    "area": one.area.value,
+                    "looks_at": one.looks_at,
+                    "why": one.why,
+                    "fixable": one.fixable,
+                }
+                for one in CHECKS
+            ]
+        )
+        return
+    from angzarr.cli.doctor_view import print_checks
+
+    print_checks(CHECKS)

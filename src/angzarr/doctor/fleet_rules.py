@@ -1,0 +1,143 @@
+"""What a fleet loses: releases side by side, handlers nobody runs, queues nobody reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from angzarr.doctor.finding import Area, Check, Finding, Severity
+from angzarr.doctor.rabbitmq_rules import UNREAD
+from angzarr.fleet import Member
+
+#: Names that one finding tells.
+_NAMED: Final = 5
+_FLEET, _WARNING = Area.FLEET, Severity.WARNING
+
+NOBODY: Final = Check(
+    id="no-workers",
+    area=_FLEET,
+    severity=_WARNING,
+    looks_at="the register of the fleet",
+    why="no worker runs: messages wait",
+)
+SKEW: Final = Check(
+    id="release-skew",
+    area=_FLEET,
+    severity=_WARNING,
+    looks_at="releases of all living workers",
+    why="a message that one release writes another one may not understand; it becomes a letter",
+)
+UNNAMED: Final = Check(
+    id="release-unnamed",
+    area=_FLEET,
+    severity=Severity.INFO,
+    looks_at="ANGZARR_RELEASE of all living workers",
+    why="nobody can tell which letters a new release has mended, so they are not replayed for it",
+)
+NOWHERE: Final = Check(
+    id="handler-nowhere",
+    area=_FLEET,
+    severity=_WARNING,
+    looks_at="handlers of this app against those of living workers",
+    why="messages for the handler wait in a queue, or become letters in a worker that lacks it",
+)
+UNKNOWN: Final = Check(
+    id="handler-unknown",
+    area=_FLEET,
+    severity=_WARNING,
+    looks_at="handlers of living workers against those of this app",
+    why="an analysis worker of this release knows no such task and holds its letters back",
+)
+HISTORY: Final = Check(
+    id="ordered-over-history",
+    area=_FLEET,
+    severity=_WARNING,
+    looks_at="ordered handlers that have handled nothing, and event books that have a history",
+    why="its lanes begin at the first event of each aggregate: what is published now is parked"
+    " behind all that was before",
+)
+CHECKS: Final = (NOBODY, SKEW, UNNAMED, NOWHERE, UNKNOWN, HISTORY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSeen:
+    """Who runs what, and what this app would run."""
+
+    at: str
+    members: Sequence[Member] = ()
+    #: Tasks of this app, with the queues that they are sent to.
+    handlers: Mapping[str, str] = field(default_factory=dict)
+    #: How many messages wait in which queue, where that is known.
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    #: Ordered handlers that have handled nothing, with the events that are in their books.
+    over_history: Mapping[str, int] = field(default_factory=dict)
+
+
+def findings(seen: FleetSeen) -> Iterator[Finding]:
+    """Return what is wrong with a fleet."""
+    if not seen.members:
+        yield NOBODY.found(seen.at, "no worker is registered", "start one: celery -A … worker")
+        return
+    yield from _releases(seen)
+    yield from _handlers(seen)
+    yield from _unread(seen)
+
+
+def _releases(seen: FleetSeen) -> Iterator[Finding]:
+    counts = Counter(member.release for member in seen.members)
+    if unnamed := counts.pop("", 0):
+        yield UNNAMED.found(
+            seen.at,
+            f"{unnamed} of {len(seen.members)} workers name none",
+            "set ANGZARR_RELEASE to the image's tag",
+        )
+    if len(counts) > 1:
+        told = ", ".join(f"{name}: {number}" for name, number in sorted(counts.items()))
+        yield SKEW.found(
+            seen.at, f"workers by release: {told}", "end the roll-out: angzarr fleet releases"
+        )
+
+
+def _handlers(seen: FleetSeen) -> Iterator[Finding]:
+    running = {name for member in seen.members for name in member.handlers}
+    if nowhere := sorted(seen.handlers.keys() - running):
+        yield NOWHERE.found(
+            seen.at,
+            f"no worker runs {_some(nowhere)}",
+            "roll the release out that has them, or import their module in the workers",
+        )
+    if unknown := sorted(running - seen.handlers.keys()):
+        yield UNKNOWN.found(
+            seen.at,
+            f"this app does not have {_some(unknown)}",
+            "let the analysis worker and this check run the workers' release (and their app)",
+        )
+
+
+def _unread(seen: FleetSeen) -> Iterator[Finding]:
+    read = {queue for member in seen.members for queue in member.queues}
+    for queue, number in sorted(seen.waiting.items()):
+        if number and queue not in read:
+            yield UNREAD.found(
+                f"{seen.at}, queue {queue}",
+                f"{number} messages, no worker consumes it",
+                f"start a worker for it: celery -A … worker -Q {queue}",
+            )
+
+
+def over_history(seen: FleetSeen) -> Iterator[Finding]:
+    """Return which ordered handlers begin at the start of what was long before them."""
+    for name, events in sorted(seen.over_history.items()):
+        yield HISTORY.found(
+            f"{seen.at}, {name}",
+            f"it has handled nothing, and {events} events or more are in the books before",
+            f"leave them: angzarr projection begin {name} --at-present; or handle them: angzarr"
+            f" projection rebuild {name}",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

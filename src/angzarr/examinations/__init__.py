@@ -1,0 +1,1 @@
+"""Examinations: what the doctor looks at, from an app and its settings to findings."""

@@ -1,0 +1,60 @@
+"""An SQS broker: its task queues, by the credentials and options that kombu would use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from angzarr import wiring
+from angzarr.doctor import sqs_rules
+from angzarr.doctor.finding import Finding, Fix
+from angzarr.doctor.probe import Probe
+from angzarr.examinations.patient import Patient
+
+
+def probes(patient: Patient) -> Iterator[Probe]:
+    """Return a look at the broker, if it is SQS."""
+    if not patient.broker_url.startswith("sqs"):
+        return
+    examination = wiring.adapter("sqs.examination", "boto3")
+    client = wiring.adapter("sqs.client", "boto3")
+    given, at = patient.app.conf.broker_transport_options or {}, _at(patient)
+    prefix = str(given.get("queue_name_prefix", ""))
+
+    def look() -> Iterator[Finding]:
+        names = [f"{prefix}{name}" for name in patient.app.amqp.queues]
+        seen = examination.task_queues(_service(patient), at, names, ours=patient.ours)
+        yield from sqs_rules.findings(seen)
+
+    yield Probe(at=at, look=look, failures=client.FAILURES, reason=client.reason_of)
+
+
+def create_queue(patient: Patient, fix: Fix) -> str:
+    """Create a task queue that is missing; raises what boto3 raises."""
+    (name,) = fix.arguments
+    wiring.adapter("sqs.examination", "boto3").make_task_queue(_service(patient), name)
+    return ""
+
+
+def _at(patient: Patient) -> str:
+    connection = patient.app.connection_for_write()
+    return f"SQS at {connection.hostname}:{connection.port}" if connection.hostname else "SQS"
+
+
+def _service(patient: Patient) -> Any:
+    """Return what kombu's transport would connect to."""
+    connection = patient.app.connection_for_write()
+    given = patient.app.conf.broker_transport_options or {}
+    login = {"aws_access_key_id": connection.userid, "aws_secret_access_key": connection.password}
+    endpoint = None
+    if connection.hostname:
+        scheme = "https" if given.get("is_secure") else "http"
+        port = f":{connection.port}" if connection.port else ""
+        endpoint = f"{scheme}://{connection.hostname}{port}"
+    return wiring.adapter("sqs.client", "boto3").Service(
+        region=given.get("region"),
+        endpoint_url=endpoint,
+        profile=None,
+        timeout=patient.timeout.total_seconds(),
+        options={name: value for name, value in login.items() if value},
+    )

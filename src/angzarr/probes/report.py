@@ -1,0 +1,43 @@
+"""Report: the conditions of a probe, and whether all of them hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+#: The most characters that a condition says.
+LONGEST: Final = 300
+
+
+class Condition(NamedTuple):
+    """One thing that must be so. What it *says* is shown to whoever asks: never a secret."""
+
+    name: str
+    holds: bool
+    says: str
+
+
+class Report(NamedTuple):
+    """What a probe found; it is about the whole process."""
+
+    #: ``live`` or ``ready``.
+    probe: str
+    conditions: Sequence[Condition]
+
+    @property
+    def holds(self) -> bool:
+        """Whether all conditions hold."""
+        return all(condition.holds for condition in self.conditions)
+
+    def body(self) -> bytes:
+        """Return it as JSON."""
+        told = {
+            name: {"ok": holds, "says": says[:LONGEST]} for name, holds, says in self.conditions
+        }
+        return json.dumps({"probe": self.probe, "ok": self.holds, "conditions": told}).encode()
+
+
+def since(seconds: float) -> str:
+    """Return a span as a probe says it."""
+    return f"{seconds:.1f} s"

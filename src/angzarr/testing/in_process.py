@@ -1,0 +1,167 @@
+"""InProcess: a Celery worker without a loop of its own, whose turns somebody takes by hand.
+
+It is the worker that `celery worker --pool solo` would be: the same consumer, road and settling.
+Only what would wait is left out: its event loop, its threads that look at the clock, its signals.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from celery import _state
+from celery.concurrency.base import apply_target
+from celery.exceptions import WorkerShutdown, WorkerTerminate
+from celery.worker import state
+
+from angzarr.adapters.celery.memory_transport import Broker
+from angzarr.app import Angzarr
+from angzarr.dead_letters.replay_outcome import outcomes_queue
+from angzarr.errors import ConfigurationError
+
+#: Seconds that a thread gets that was told to end.
+_PATIENCE: Final = 2.0
+
+
+class InProcess:
+    """One worker of *app*, which is staged on *broker*."""
+
+    def __init__(self, app: Angzarr, broker: Broker) -> None:
+        self._app = app
+        self._broker = broker
+        #: What a handler raised that is no Exception: the test's own, or an order to end.
+        self.broken_by: BaseException | None = None
+        self._worker: Any = None
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Start it and, when the block is left, stop it; raises ConfigurationError as a worker."""
+        before = set(threading.enumerate())
+        self._app.turns_by_hand = True
+        self._worker = worker = self._app.WorkController(
+            hostname="angzarr-testing@in-process",
+            pool="solo",
+            concurrency=1,
+            queues=sorted(self._queues()),
+            without_heartbeat=True,
+            without_mingle=True,
+            without_gossip=True,
+            quiet=True,
+        )
+        consumer = worker.consumer
+        consumer.loop = _begin
+        consumer.start = partial(consumer.blueprint.start, consumer)
+        worker.pool.on_apply = self._apply
+        worker.timer.call_at = self._at_once
+        worker.start()
+        if (code := worker.exitcode) is not None:
+            msg = f"the worker did not start (exit code {code}): its last log line says why"
+            raise ConfigurationError(msg)
+        try:
+            yield
+        finally:
+            self._stop()
+            for thread in set(threading.enumerate()) - before:
+                if thread.name.startswith("angzarr-lease"):
+                    thread.join(_PATIENCE)
+
+    def _queues(self) -> set[str]:
+        answers = outcomes_queue(self._app.settings.prefix)
+        return set(self._app.replay_targets().queues) - {answers}
+
+    def _stop(self) -> None:
+        self._app.stopping.close()
+        try:
+            self._worker.stop()
+        finally:
+            self._app.end_work()
+            state.should_stop = state.should_terminate = None
+            state.reset_state()
+
+    def step(self) -> bool:
+        """Take one message, if there is one, and every turn; tell whether there may be more.
+
+        Raises what a handler raised that is no Exception: its message goes back.
+        """
+        with _current(self._app):
+            self._app.take_turns()
+            taken = self._take()
+        if (broken := self.broken_by) is not None:
+            self.broken_by = None
+            raise broken
+        return taken or self._waiting() > 0 or self._app.settles
+
+    def _take(self) -> bool:
+        consumer = self._worker.consumer
+        consumer.perform_pending_operations()
+        try:
+            consumer.connection.drain_events(timeout=0)
+        except TimeoutError:
+            return False
+        finally:
+            consumer.perform_pending_operations()
+        return True
+
+    def renew(self) -> None:
+        """Keep the worker's lease, which a leap of time has ended."""
+        self._app.tenure.renew(self._app.owner)
+
+    def _waiting(self) -> int:
+        mine = {queue.name for queue in self._app.amqp.queues.consume_from.values()}
+        return sum(kept.qsize() for name, kept in self._broker.queues.items() if name in mine)
+
+    def _apply(self, target: Callable[..., Any], *args: Any, **options: Any) -> None:
+        """Run a task on this thread, as the solo pool does, and note what would end its worker."""
+
+        def watched(*given: Any, **named: Any) -> Any:
+            try:
+                told = target(*given, **named)
+            except (Exception, WorkerShutdown, WorkerTerminate):
+                raise
+            except BaseException as error:
+                self.broken_by = error
+                raise
+            self.broken_by = self.broken_by or _given_back_for(told)
+            return told
+
+        apply_target(watched, *args, **options)
+
+    def _at_once(
+        self, _at: float, run: Callable[..., Any], args: Any = (), **_priority: Any
+    ) -> None:
+        """Run what Celery's timer was to: it came here because its time has come by our clock."""
+        self._worker.consumer.call_soon(run, *args)
+
+
+def _given_back_for(told: Any) -> BaseException | None:
+    """Return what ended a task beside the main thread, where the road gives its message back."""
+    exception = getattr(told[1], "exception", None)
+    reason = getattr(getattr(exception, "exc", exception), "reason", None)
+    ends = isinstance(reason, BaseException) and not isinstance(reason, Exception)
+    return reason if ends else None
+
+
+@contextmanager
+def _current(app: Angzarr) -> Iterator[None]:
+    """Let *app* be Celery's current one on this thread, by which a task finds its own."""
+    before = _state.get_current_app()
+    app.set_current()
+    try:
+        yield
+    finally:
+        _state._set_current_app(before)  # noqa: SLF001 - Celery has no other way back
+
+
+def _begin(consumer: Any, _connection: Any, tasks: Any, *_others: Any) -> None:
+    """Begin as Celery's loops do, and return before the first turn."""
+    tasks.on_message = consumer.create_task_handler()
+    tasks.consume()
+    consumer.on_ready()
+
+
+def on_main_thread() -> bool:
+    """Tell whether this is the thread that signals interrupt."""
+    return threading.current_thread() is threading.main_thread()

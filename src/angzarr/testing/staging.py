@@ -1,0 +1,156 @@
+"""Staging: a user's app put on servers of this process, and back as it was.
+
+The app itself is used, not a copy: its handlers are its tasks. What it has opened elsewhere stays
+open and is its own again afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from kombu import pools
+from kombu.utils.collections import eqhash
+
+from angzarr.adapters.celery.memory_transport import forget_broker
+from angzarr.adapters.memory import dead_letters, facts
+from angzarr.app import Angzarr
+from angzarr.clock import Clock, standing_in
+from angzarr.errors import ConfigurationError
+from angzarr.letter_wiring import channel_of
+from angzarr.per_process import OncePerProcess
+from angzarr.testing.overlay import embedded, overlaid
+
+#: Variables by which Celery would find another broker than the one that it is told.
+_BROKERS: Final = ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL")
+#: What Celery makes once of an app's configuration.
+_MADE: Final = ("amqp", "control", "events")
+#: What an app makes once of its settings, or of its broker.
+_CACHED: Final = ("owner", "riding", "routes")
+_STAGED: set[int] = set()
+
+
+@contextmanager
+def staged(
+    app: Angzarr,
+    folder: Path,
+    clock: Clock,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    chance: Callable[[], float],
+) -> Iterator[str]:
+    """Let *app* be on servers of this process alone; give the URL of its broker.
+
+    Raises ConfigurationError for *settings* that are none, and for an app that is staged already.
+    """
+    if id(app) in _STAGED:
+        msg = f"the app {app.main!r} is on the stage of another fixture already: use that one"
+        raise ConfigurationError(msg)
+    broker = f"memory://angzarr-test-{uuid.uuid4().hex[:12]}"
+    chosen = embedded(app.settings, broker, f"sqlite:///{folder / 'ledger.db'}")
+    chosen = overlaid(chosen, settings or {})
+    with ExitStack() as doors:
+        _STAGED.add(id(app))
+        doors.callback(_STAGED.discard, id(app))
+        doors.callback(_forget, broker)
+        doors.enter_context(standing_in(clock))
+        doors.enter_context(_without_environment())
+        doors.enter_context(_configured(app, broker))
+        doors.enter_context(
+            _attributes(app, settings=chosen, chance=chance, use_fast_trace_task=False)
+        )
+        app.policy_rules = chosen.retry.policy_rules()
+        app.now = lambda: clock.now().astimezone(app.timezone)
+        yield broker
+
+
+@contextmanager
+def _without_environment() -> Iterator[None]:
+    kept = {name: os.environ.pop(name) for name in _BROKERS if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
+@contextmanager
+def _configured(app: Angzarr, broker: str) -> Iterator[None]:
+    """Put Celery's part of *app* on *broker*, and back."""
+    conf = app.conf
+    _ = conf.broker_url  # what was lazy is read now
+    changes = dict(conf.changes)
+    made: dict[str, Any] = {name: app.__dict__.pop(name) for name in _MADE if name in app.__dict__}
+    pool, app._pool = app._pool, None  # noqa: SLF001 - Celery's own attribute
+    backend = _swap_backend(app, None)
+    conf.update(
+        broker_url=broker,
+        broker_read_url=None,
+        broker_write_url=None,
+        broker_transport=None,
+        broker_use_ssl=None,
+        broker_transport_options={"polling_interval": 0.01},
+        result_backend="cache+memory://" if conf.result_backend else None,
+        task_always_eager=False,
+        worker_soft_shutdown_timeout=0.0,
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+    )
+    try:
+        yield
+    finally:
+        _close_pools(app)
+        conf.changes.clear()
+        conf.changes.update(changes)
+        for name in _MADE:
+            app.__dict__.pop(name, None)
+        app.__dict__.update(made)
+        app._pool = pool  # noqa: SLF001
+        _swap_backend(app, backend)
+
+
+def _swap_backend(app: Angzarr, backend: Any) -> Any:
+    before = app._backend_cache, getattr(app._local, "backend", None)  # noqa: SLF001
+    app._backend_cache, app._local.backend = backend or (None, None)  # noqa: SLF001
+    return before
+
+
+def _close_pools(app: Angzarr) -> None:
+    """Close the connections to the broker of this stage; kombu would keep them for ever."""
+    mine = eqhash(app.connection_for_write())
+    for group in (pools.producers, pools.connections):
+        pool = group.pop(mine, None)
+        if pool is not None:
+            pool.force_close_all()
+
+
+@contextmanager
+def _attributes(app: Angzarr, **given: Any) -> Iterator[None]:
+    """Give *app* other attributes, and connections of its own, until the block is left."""
+    fresh = {
+        name: made.fresh() for name, made in vars(app).items() if isinstance(made, OncePerProcess)
+    }
+    before = dict(vars(app))
+    own = {*given, *fresh, "policy_rules", "hooks", "turns_by_hand", "now", *_CACHED}
+    for name, value in {**given, **fresh}.items():
+        setattr(app, name, value)
+    for name in _CACHED:
+        app.__dict__.pop(name, None)
+    try:
+        yield
+    finally:
+        app.end_work()
+        for name in own:
+            app.__dict__.pop(name, None)
+            if name in before:
+                app.__dict__[name] = before[name]
+
+
+def _forget(broker: str) -> None:
+    name = channel_of(broker)
+    forget_broker(name)
+    dead_letters.forget_channel(name)
+    facts.forget(broker)

@@ -1,0 +1,209 @@
+"""InProcessWorker: handles what was published, on the thread of the test, until all is settled.
+
+Nothing waits for real: where all that is left is to come later, the clock is moved to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from angzarr.adapters.celery.memory_transport import broker
+from angzarr.adapters.memory.schedule import MemorySchedule
+from angzarr.app import Angzarr
+from angzarr.letter_wiring import channel_of
+from angzarr.testing.alarm import Hangs, alarm
+from angzarr.testing.clock_by_hand import FakeClock
+from angzarr.testing.in_process import InProcess, on_main_thread
+from angzarr.testing.settled import Recorder, Settled
+from angzarr.testing.waiting import Waiting, waiting_of
+
+#: Seconds of the machine that a run may take, and how much of the clock's time.
+TIMEOUT: Final = 10.0
+WITHIN: Final = timedelta(days=30)
+#: Deliveries of one run; more is a circle.
+MOST: Final = 1_000
+#: Seconds between two looks at what another thread settles.
+_LOOK: Final = 0.001
+
+
+class NotSettled(AssertionError):
+    """Something did not settle; says which event of which handler, and why."""
+
+
+class InProcessWorker:
+    """A worker of *app* in this process; one thread at a time takes its turns."""
+
+    def __init__(
+        self, app: Angzarr, clock: FakeClock, engine: InProcess, recorder: Recorder
+    ) -> None:
+        self.app = app
+        self.clock = clock
+        self._engine = engine
+        self._recorder = recorder
+        self._turn = threading.RLock()
+
+    @property
+    def settled(self) -> list[Settled]:
+        """How every delivery of this test ended so far, oldest first."""
+        return self._recorder.all()
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """What waits for its time, the earliest first."""
+        schedule: Any = self.app.schedule
+        rows = schedule.waiting() if isinstance(schedule, MemorySchedule) else []
+        return waiting_of(rows, self.settled)
+
+    def waits(self, event_id: str | None = None, handler: str | None = None) -> list[timedelta]:
+        """Return how long each retry waited, of *event_id* and *handler* or of all."""
+        return [
+            one.delay
+            for one in self.settled
+            if one.outcome == "retried" and one.delay is not None
+            if event_id in (None, one.event_id) and handler in (None, one.handler)
+        ]
+
+    def publish(
+        self, event: object, *, timeout: float = TIMEOUT, within: timedelta = WITHIN, **said: Any
+    ) -> list[Settled]:
+        """Publish *event* as `app.publish` does and return how all of it ended, retries too."""
+        self.app.publish(event, **said)
+        return self.run_until_settled(timeout=timeout, within=within)
+
+    def run_due(self, *, timeout: float = TIMEOUT) -> list[Settled]:
+        """Handle what is due now and return how it ended; what is to come later waits on."""
+        return self._run(lambda: False, timeout)
+
+    def run_until_settled(
+        self, *, timeout: float = TIMEOUT, within: timedelta = WITHIN
+    ) -> list[Settled]:
+        """Handle everything, whenever it is due, and return how it ended; moves the clock.
+
+        Raises NotSettled if it takes longer than *timeout*, in seconds of the machine, more than
+        1,000 deliveries, or longer than *within* by the clock.
+        """
+        until = self.clock.now() + within
+
+        def move_on() -> bool:
+            due = self.waiting
+            if not due:
+                return False
+            if due[0].due_at > until:
+                msg = f"not settled within {within}: {due[0]}{_and_others(len(due) - 1)}"
+                raise NotSettled(msg)
+            self.clock.move_to(due[0].due_at)
+            self._engine.renew()
+            return True
+
+        return self._run(move_on, timeout)
+
+    async def arun_until_settled(
+        self,
+        *,
+        timeout: float = TIMEOUT,  # noqa: ASYNC109 - of the run, as in `run_until_settled`
+        within: timedelta = WITHIN,
+    ) -> list[Settled]:
+        """Do the same from a coroutine, on a thread of its own; the event loop goes on."""
+        return await asyncio.to_thread(self.run_until_settled, timeout=timeout, within=within)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Handle whatever is published while the block runs, on a thread, all of it at once.
+
+        What goes wrong there is raised when the block is left.
+        """
+        ended, failed = threading.Event(), list[BaseException]()
+
+        def work() -> None:
+            while not ended.is_set() and not failed:
+                try:
+                    self.run_until_settled()
+                except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
+                    failed.append(error)
+                ended.wait(_LOOK)
+
+        thread = threading.Thread(target=work, name="angzarr-testing-worker", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(TIMEOUT)
+        if failed:
+            raise failed[0]
+        self.run_until_settled()
+
+    def _run(self, move_on: Callable[[], bool], timeout: float) -> list[Settled]:
+        _refuse_in_a_loop()
+        with self._turn:
+            before = len(self.settled)
+            deadline = time.monotonic() + timeout
+            try:
+                tell = partial(self._what_hangs, timeout)
+                with alarm(timeout, tell) if on_main_thread() else nullcontext():
+                    self._until_idle(move_on, deadline, before)
+            except Hangs as hung:
+                raise NotSettled(hung.told or tell("")) from None
+            return self.settled[before:]
+
+    def _until_idle(self, move_on: Callable[[], bool], deadline: float, before: int) -> None:
+        while True:
+            while self._engine.step() or self._is_due():
+                if time.monotonic() > deadline:
+                    raise Hangs("")
+                if (done := len(self.settled) - before) > MOST:
+                    msg = f"{done} deliveries and no end: is there a circle? {self.settled[-1]}"
+                    raise NotSettled(msg)
+                if self.app.settles:
+                    time.sleep(_LOOK)
+            if not move_on():
+                return
+
+    def _is_due(self) -> bool:
+        due = self.waiting
+        return bool(due) and due[0].due_at <= self.clock.now()
+
+    def _what_hangs(self, timeout: float, where: str) -> str:
+        running = self._recorder.running
+        if running is not None:
+            at = f": it is at {where}" if where else ""
+            return (
+                f"{running.handler} of event {running.event.id!r} ({running.event.type})"
+                f" did not return within {timeout:g} s{at}"
+            )
+        told = [*map(str, self.waiting), f"the worker is at {where or 'an unknown place'}"]
+        return f"not settled within {timeout:g} s: {'; '.join(told[:3])}"
+
+
+def _and_others(count: int) -> str:
+    return f", and {count} more wait" if count > 0 else ""
+
+
+def _refuse_in_a_loop() -> None:
+    """Refuse to run coroutines of handlers in a thread whose event loop runs already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    msg = "an event loop runs on this thread: await arun_until_settled() instead"
+    raise RuntimeError(msg)
+
+
+@contextmanager
+def open_in_process(app: Angzarr, clock: FakeClock) -> Iterator[InProcessWorker]:
+    """Give a worker of *app*, which is staged; stop it when the block is left."""
+    recorder = Recorder()
+    before, app.hooks = app.hooks, (*app.hooks, recorder)
+    engine = InProcess(app, broker(channel_of(app.broker_url)))
+    try:
+        with engine.open():
+            yield InProcessWorker(app, clock, engine, recorder)
+    finally:
+        app.hooks = before

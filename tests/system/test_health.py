@@ -1,0 +1,295 @@
+"""Probes of real workers: what an outage does not change, and what only a restart mends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from functools import partial
+from urllib.parse import urlsplit
+
+import pytest
+
+from redis_servers import free_port
+from system.conftest import HERE, PATH, Site, stop, wait_for
+
+pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
+
+#: Seconds after which a worker of these tests counts as stalled: more than a try to connect takes.
+STALLED = 8.0
+
+
+class HealthSite(Site):
+    """A site whose worker answers probes and takes harm."""
+
+    name = "health_app"
+
+    def __init__(self, folder, environment, monkeypatch):
+        sys.modules.pop("road_app", None)
+        self.port = free_port()
+        super().__init__(
+            folder,
+            {
+                "ANGZARR_HEALTH__PORT": str(self.port),
+                "HEALTH_STALLED": str(STALLED),
+                **environment,
+            },
+            monkeypatch,
+        )
+        self.host = f"h{self.port}@here"
+
+    def close(self):
+        super().close()
+        sys.modules.pop("road_app", None)
+
+    def probe(self, path: str) -> tuple[int, dict]:
+        """Return status and conditions; (0, {}) where nobody answers."""
+        request = f"http://127.0.0.1:{self.port}{path}"
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.status, json.loads(answer.read())["conditions"]
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())["conditions"]
+        except OSError:
+            return 0, {}
+
+    def broken(self, path: str) -> set[str]:
+        """Return the conditions that do not hold."""
+        return {name for name, one in self.probe(path)[1].items() if not one["ok"]}
+
+    def is_ready(self) -> bool:
+        return self.probe("/readyz")[0] == 200
+
+    @contextmanager
+    def probed_worker(self, *options: str, **more: str):
+        with self.begun_worker("--hostname", self.host, *options, **more) as process:
+            wait_for(lambda: process.poll() is not None or self.is_ready(), 40, "ready")
+            assert process.poll() is None, self.text()[-3000:]
+            yield process
+
+    def harm(self, how: str, **arguments: object) -> None:
+        self.app.control.broadcast(how, arguments=arguments, destination=[self.host])
+
+    def ask(self, probe: str) -> tuple[int, str]:
+        """Run the command as an image's health check does."""
+        done = subprocess.run(
+            [sys.executable, "-m", "angzarr", "health", probe],
+            env={**os.environ, "PYTHONPATH": PATH, "ANGZARR_HEALTH__PORT": str(self.port)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def health_site(make_site):
+    return partial(make_site, make=HealthSite)
+
+
+def server(request, broker: str) -> str:
+    """Return the URL of the broker under test."""
+    return request.getfixturevalue(f"{broker}_url")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
+@pytest.mark.parametrize("broker", ["redis", "amqp"])
+def test_a_worker_whose_broker_is_cut_is_live_and_ready_again_when_it_is_back(
+    request, health_site, cable, broker, pool
+):
+    proxy, through = cable(server(request, broker))
+    site = health_site(broker=through)
+    with site.probed_worker(pool=pool):
+        proxy.cut()
+        wait_for(lambda: "broker" in site.broken("/readyz"), 30, "unready")
+        longer = site.app.movement.monotonic() + 1.5 * STALLED
+        while site.app.movement.monotonic() < longer:
+            assert site.probe("/livez")[0] == 200, site.probe("/livez")
+        proxy.mend()
+        wait_for(site.is_ready, 60, "ready again")
+        with site.app.connection_for_write() as _:
+            site.app.publish(site.module.Thing(n=1), root="1")
+        site.wait_ran("handle")
+
+
+def test_a_worker_that_starts_while_its_servers_are_away_is_live_and_not_ready(
+    health_site, cable, redis_url
+):
+    proxy, through = cable(redis_url)
+    proxy.cut()
+    site = health_site(broker=through, store=through)
+    with site.begun_worker("--hostname", site.host) as process:
+        wait_for(lambda: site.probe("/livez")[0] == 200, 40, "live")
+        assert {"broker", "lease", "store"} <= site.broken("/readyz")
+        assert process.poll() is None
+        proxy.mend()
+        wait_for(site.is_ready, 60, "ready")
+
+
+def test_a_worker_whose_store_is_away_is_live_and_not_ready(health_site, cable, redis_url):
+    proxy, through = cable(redis_url)
+    site = health_site(store=through)
+    with site.probed_worker():
+        proxy.cut()
+        wait_for(lambda: {"store", "lease"} <= site.broken("/readyz"), 30, "unready")
+        assert site.broken("/livez") == set()
+        proxy.mend()
+        wait_for(site.is_ready, 30, "ready again")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_loop_that_is_blocked_is_dead(health_site, pool):
+    site = health_site()
+    with site.probed_worker(pool=pool):
+        site.harm("block", seconds=3 * STALLED)
+        wait_for(lambda: site.broken("/livez") == {"loop"}, 2 * STALLED + 10, "dead")
+        code, said = site.ask("live")
+        assert (code, said[:25]) == (1, "Error: not live: loop: it")
+
+
+def test_a_stopped_process_answers_nothing(health_site):
+    site = health_site()
+    with site.probed_worker(pool="threads") as process:
+        assert site.ask("live")[0] == 0
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            code, said = site.ask("live")
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        assert (code, said) == (
+            1, f"Error: 127.0.0.1 port {site.port} did not answer within 3 s\n"
+        )  # fmt: skip
+
+
+def test_a_queue_that_is_deleted_is_consumed_again(health_site):
+    site = health_site()
+    with site.probed_worker():
+        with site.app.connection_for_write() as connection:
+            connection.default_channel.queue_delete(site.app.conf.task_default_queue)
+        wait_for(lambda: site.text().count("Connection to broker lost") > 0, 30, "the cancel")
+        assert site.broken("/livez") == set()
+        wait_for(site.is_ready, 40, "ready again")
+        site.app.publish(site.module.Thing(n=1), root="1")
+        site.wait_ran("handle")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_a_fetcher_that_asks_no_more_is_dead(health_site, redis_url, pool):
+    site = health_site(broker=redis_url)
+    with site.probed_worker(pool=pool):
+        site.harm("deafen")
+        wait_for(lambda: site.broken("/livez") == {"consuming"}, 60, "dead")
+
+
+@pytest.mark.server("localstack")
+def test_a_queue_that_is_polled_no_more_is_dead(request, health_site):
+    made = request.getfixturevalue("sqs_site_environment")
+    site = health_site(broker=made.pop("ROAD_BROKER"), **made)
+    with site.probed_worker(pool="threads"):
+        # SQS carries no remote control: the harm comes with a message.
+        site.app.send_task("health_app.unpoll")
+        wait_for(lambda: site.broken("/livez") == {"consuming"}, 100, "dead")
+
+
+def test_a_solo_worker_is_live_while_a_long_task_runs(health_site):
+    site = health_site()
+    with site.probed_worker(pool="solo"):
+        site.app.publish(site.module.Thing(n=1, fate="gated"), root="1")
+        site.wait_ran("handle")
+        said = site.probe("/livez")[1]["loop"]["says"]
+        assert said == "a task runs on it, as the solo pool does"
+        later = site.app.movement.monotonic() + STALLED + 2
+        while site.app.movement.monotonic() < later:
+            assert site.broken("/livez") == set()
+        site.journal.with_name("gate").touch()
+        wait_for(lambda: "moved" in site.probe("/livez")[1]["loop"]["says"], 20, "turns")
+        assert site.broken("/livez") == set()
+
+
+def test_a_worker_without_children_is_dead(health_site):
+    site = health_site()
+    with site.probed_worker():
+        site.journal.with_name("hang").touch()
+        site.harm("kill_children")
+        wait_for(lambda: site.broken("/readyz") == {"processes"}, 30, "unready")
+        wait_for(lambda: site.broken("/livez") == {"processes"}, 30, "dead")
+        site.journal.with_name("hang").unlink()
+        wait_for(site.is_ready, 30, "ready: a child that hung is killed, and the next is up")
+
+
+def test_a_worker_that_cannot_fork_ends(health_site):
+    site = health_site()
+    with site.probed_worker() as process:
+        site.harm("unfork")
+        assert process.wait(40) != 0, "whoever started it sees that it failed"
+
+
+def test_a_worker_that_stops_is_not_ready_and_live_to_its_end(health_site):
+    site = health_site(ANGZARR_SOFT_SHUTDOWN_TIMEOUT="6", ROAD_GRACE="60")
+    with site.probed_worker() as process:
+        site.app.publish(site.module.Thing(n=1, fate="gated"), root="1")
+        site.wait_ran("handle")
+        process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "running" in site.broken("/readyz"), 5, "unready")
+        while (found := site.probe("/livez")[0]) != 0:
+            assert found == 200
+        assert process.wait(15) == 0, "within the grace that the environment says, not the code's"
+
+
+def test_a_worker_whose_port_is_taken_refuses_to_start(health_site):
+    site = health_site()
+    with site.probed_worker(), site.begun_worker() as second:
+        assert second.wait(40) == 1
+        assert f"health.port {site.port} on 127.0.0.1 cannot be listened on" in site.text()
+
+
+def test_a_killed_workers_port_is_free_for_its_successor(health_site):
+    site = health_site()
+    with site.probed_worker() as process:
+        os.kill(process.pid, signal.SIGKILL)  # its children end later
+        with site.probed_worker() as second:
+            assert second.poll() is None
+
+
+def test_an_analysis_worker_is_ready_while_its_servers_are_there(
+    health_site, cable, postgresql_url, amqp_url
+):
+    ledger, to_ledger = cable(postgresql_url)
+    broker, to_broker = cable(amqp_url)
+    site = health_site(broker=to_broker, letters=to_broker, ANGZARR_LEDGER=to_ledger)
+    with site.log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "angzarr", "-A", site.name, "dlq", "analyze"],
+            cwd=HERE, stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, **site.environment, "PYTHONPATH": PATH},
+        )  # fmt: skip
+    try:
+        wait_for(site.is_ready, 60, "ready")
+        ledger.cut()
+        wait_for(lambda: "ledger" in site.broken("/readyz"), 30, "no ledger")
+        assert site.broken("/livez") == set()
+        ledger.mend()
+        wait_for(site.is_ready, 60, "ready again")
+        broker.cut()
+        wait_for(lambda: {"dead_letters", "broker"} <= site.broken("/readyz"), 40, "no broker")
+        assert site.broken("/livez") == set()
+        broker.mend()
+        wait_for(site.is_ready, 60, "ready again")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        stop(process)
+
+
+def test_secrets_stay_out_of_what_is_told(health_site, redis_url):
+    secret = "hunter2-never-shown"
+    broken = urlsplit(redis_url)._replace(netloc=f":{secret}@127.0.0.1:{free_port()}").geturl()
+    site = health_site(store=broken)
+    with site.begun_worker("--hostname", site.host):
+        wait_for(lambda: "store" in site.broken("/readyz"), 40, "unready")
+        assert secret not in str((site.probe("/readyz"), site.probe("/livez")))
+        assert secret not in "".join(site.ask("ready")[1])

@@ -1,0 +1,125 @@
+"""/metrics of real workers: what all their processes did, whatever became of these."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from system.conftest import HERE, PATH, stop, wait_for
+from system.test_health import HealthSite
+
+pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
+
+
+class MeasuredSite(HealthSite):
+    def metrics(self) -> dict[str, float]:
+        """Return the sum of each sample over its labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        found: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found[sample.name] = found.get(sample.name, 0.0) + sample.value
+        return found
+
+    def refusal(self) -> tuple[int, str]:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10).close()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        return 200, ""
+
+    def handle(self, count: int, start: int = 0) -> None:
+        for n in range(start, start + count):
+            self.app.publish(self.module.Thing(n=n), root=str(n))
+
+    def wait_counted(self, count: int) -> None:
+        name = "event_handler_success_total"
+        wait_for(lambda: self.metrics().get(name, 0) >= count, 40, f"{count} to be counted")
+        assert self.metrics()[name] == count
+        assert self.metrics()["event_handler_duration_ms_count"] == count
+
+
+@pytest.fixture
+def measured(make_site, redis_url):
+    def make(**environment):
+        return make_site(make=MeasuredSite, broker=redis_url, **environment)
+
+    return make
+
+
+def children(process: subprocess.Popen) -> list[int]:
+    told = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
+    )
+    return [int(pid) for pid in told.stdout.split()]
+
+
+def test_counts_add_up_after_children_were_killed(measured):
+    site = measured()
+    with site.probed_worker() as process:
+        site.handle(20)
+        site.wait_counted(20)
+        before = children(process)
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: len(set(children(process)) - set(before)) == 2, 30, "new children")
+        assert site.metrics()["event_handler_success_total"] == 20, "no count goes backwards"
+        site.handle(10, start=20)
+        site.wait_counted(30)
+
+
+def test_children_that_are_recycled_take_no_count_with_them(measured):
+    site = measured()
+    with site.probed_worker("--max-tasks-per-child", "3"):
+        site.handle(31)
+        site.wait_counted(31)
+
+
+@pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
+def test_one_process_counts_for_itself(measured, pool):
+    site = measured()
+    with site.probed_worker(pool=pool):
+        site.handle(10)
+        site.wait_counted(10)
+
+
+@pytest.mark.parametrize("where", ["module", "child"])
+def test_an_sdk_of_the_apps_own_is_left_alone(measured, where):
+    site = measured(HEALTH_SDK=where)
+    with site.probed_worker():
+        site.handle(1)
+        site.wait_ran("handle")
+        wait_for(lambda: site.refusal()[0] == 501, 20, "the reason")
+        assert "OpenTelemetry SDK of its own" in site.refusal()[1]
+        assert "Overriding of current" not in site.text()
+
+
+def test_an_analysis_worker_tells_of_open_entries(measured, postgresql_url):
+    site = measured(ANGZARR_LEDGER=postgresql_url)
+    with site.probed_worker(pool="threads"):
+        site.app.publish(site.module.Thing(n=1, fate="give up"), root="1")
+        site.wait_ran("handle")
+        wait_for(lambda: site.metrics().get("event_handler_dlq_total") == 1, 20, "the letter")
+    with site.log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "angzarr", "-A", site.name, "dlq", "analyze"],
+            cwd=HERE, stdout=log, stderr=log, start_new_session=True,
+            env={
+                **os.environ, **site.environment, "PYTHONPATH": PATH,
+                "ANGZARR_ANALYSIS__ALERTS__LOOK_EVERY": "1",
+            },
+        )  # fmt: skip
+    try:
+        wait_for(site.is_ready, 60, "ready")
+        wait_for(lambda: site.metrics().get("dlq_open_entries", 0) >= 1, 60, "the entry")
+    finally:
+        stop(process)
