@@ -46,7 +46,7 @@ RUN apt-get update \
  && mkdir /app \
  && groupadd --gid 10001 angzarr \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /app --shell /usr/sbin/nologin angzarr \
- && python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/(test|idlelib|site-packages)/' \
+ && python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/(tests?|idlelib|site-packages)/' \
       "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=dependencies /opt/angzarr /opt/angzarr
 COPY --from=package /package/opt/angzarr /opt/angzarr

@@ -9,22 +9,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what tests import by bare names
 
+from tests.conftest import servers_required
 from tests.image.building import Built, CannotStart, build
 
 MEGABYTE = 1_000_000
 
 
 def main() -> int:
-    """Return 0 when the image is there; 1 when it cannot be built here."""
-    if os.geteuid():
-        print("image: only root can build and run it without an engine", file=sys.stderr)
-        return 1
+    """Return 0 when the image is there; where it cannot be built 1 in CI, where it must be."""
     began = time.monotonic()
     try:
+        if os.geteuid():
+            raise CannotStart("only root can build and run it without an engine")
         built = build()
     except CannotStart as problem:
-        print(f"image: {problem}", file=sys.stderr)
-        return 1
+        print(f"  the image is missing: {problem}", file=sys.stderr)
+        return 1 if servers_required() else 0
     for line in told(built):
         print(f"  {line}")
     print(f"  image there in {time.monotonic() - began:.1f} s")

@@ -6,6 +6,7 @@ official image's, made by mmdebstrap once a machine. All that is built lies in `
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -67,13 +68,15 @@ class Built:
 
 def build() -> Built:
     """Build the image, unless nothing that goes into it has changed; return what came out."""
-    key = _key()
-    if (built := current()) and built.key == key:
+    wanted = key()
+    if (built := current()) and built.key == wanted:
         return built
-    ensure_base()
-    build_image(CHECKOUT, IMAGE, VERSION="checked", REVISION=key)
-    built = _brought_out(key)
-    _note().write_text(json.dumps(asdict(built)))
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _note().unlink(missing_ok=True)  # until it is true again, whatever ends us meanwhile
+        built = _made(wanted)
+        _note().write_text(json.dumps(asdict(built)))
     return built
 
 
@@ -81,12 +84,18 @@ def ensure_base() -> None:
     """Have buildah, and the base that images are built on."""
     for program in ("buildah", "mmdebstrap"):
         packages.ensure(program, program)
-    if not _has(BASE):
+    if not (_has(BASE) and _base_size().exists()):
         _import_base()
 
 
+def _made(wanted: str) -> Built:
+    ensure_base()
+    build_image(CHECKOUT, IMAGE, VERSION="checked", REVISION=wanted)
+    return _brought_out(wanted)
+
+
 def current() -> Built | None:
-    """Return what was built last; it may be of older sources."""
+    """Return what was built last; where its key is not `key()` it is of other sources."""
     if not _note().exists():
         return None
     told = json.loads(_note().read_text())
@@ -122,16 +131,16 @@ def config_of(tag: str) -> Mapping[str, Any]:
     return told["config"]
 
 
-def _brought_out(key: str) -> Built:
+def _brought_out(wanted: str) -> Built:
     root = HOME / "root"
     shutil.rmtree(root, ignore_errors=True)
     bring_out(IMAGE, root)
     return Built(
-        key=key,
+        key=wanted,
         root=str(root),
         config=config_of(IMAGE),
         size=_bytes(root),
-        base_size=int((HOME / "base-size").read_text()),
+        base_size=int(_base_size().read_text()),
         layers=_layers(),
     )
 
@@ -162,7 +171,7 @@ def _import_base() -> None:
     root = HOME / "base"
     shutil.rmtree(root, ignore_errors=True)
     bring_out(BASE, root)
-    (HOME / "base-size").write_text(str(_bytes(root)))
+    _base_size().write_text(str(_bytes(root)))
     shutil.rmtree(root)
 
 
@@ -205,7 +214,7 @@ def _files(root: Path) -> Iterator[os.stat_result]:
         yield from ((Path(folder) / name).lstat() for name in names)
 
 
-def _key() -> str:
+def key() -> str:
     """Return a name for the content of all that the image is made of."""
     told = hashlib.sha256()
     for path in sorted(_inputs()):
@@ -220,6 +229,10 @@ def _inputs() -> Iterator[Path]:
         place = CHECKOUT / name
         files = place.rglob("*") if place.is_dir() else [place]
         yield from (file for file in files if file.is_file() and "__pycache__" not in file.parts)
+
+
+def _base_size() -> Path:
+    return HOME / "base-size"
 
 
 def _note() -> Path:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.image.building import Built, current
+from tests.image.building import Built, current, key
 from tests.image.container import Container
 
 from programs import lacking
@@ -24,7 +24,10 @@ TESTS = Path(__file__).resolve().parents[1]
 def image() -> Built:
     if os.geteuid():
         lacking("only root can run an image without an engine")
-    return current() or lacking("there is no image: run `make image-check`")
+    built = current()
+    if built is None or built.key != key():
+        lacking("there is no image of these sources: run `make image-check`")
+    return built
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def make(image: Built) -> Iterator[Callable[..., Container]]:
 def run(make) -> Callable[..., str]:
     """Run *command* in a container to its end and return what it said; it must not fail."""
 
-    def ran(*command: str, seconds: float = 60, **more) -> str:
+    def ran(*command: str, seconds: float = 90, **more) -> str:
         code, said = make(*command, **more).finished(seconds)
         assert code == 0, said
         return said

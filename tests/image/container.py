@@ -116,7 +116,7 @@ class Container:
             self.outside.kill()
             return 128 + signal.SIGKILL
 
-    def finished(self, seconds: float = 60) -> tuple[int, str]:
+    def finished(self, seconds: float = 90) -> tuple[int, str]:
         """Wait for its end and return exit code and what it said."""
         said, _ = self.outside.communicate(timeout=seconds)
         return self.outside.returncode, said

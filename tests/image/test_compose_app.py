@@ -17,12 +17,11 @@ import pytest
 from tests.image import project
 from tests.image.test_compose import seconds
 
-from angzarr.cli.main import _COMMANDS
 from polling import wait_until
 
 EXAMPLES = project.CHECKOUT / "examples"
-#: Services whose health check Compose asks; `angzarr health` is that of two of them.
-CHECKED = ("dashboard", "worker", "analysis") if "health" in _COMMANDS else ("dashboard",)
+#: Services whose health check Compose asks.
+CHECKED = ("dashboard", "worker", "analysis")
 #: What somebody tries who reads docs/how-to/deploy.md: a parcel-less order shows a bug of `pack`.
 PUBLISH = """
 from application import app

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.cli.main import _COMMANDS
 from polling import wait_until
-
-pytestmark = pytest.mark.skipif(
-    "health" not in _COMMANDS, reason="there is no `angzarr health` yet"
-)
 
 ROLES = {"worker": (), "analysis": ("angzarr", "dlq", "analyze", "--domain", "thing")}
 
