@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 #: Suffixes of files in the package; one that is not listed was left there by mistake.
-KINDS = frozenset({".py", ".pyi", ".typed", ".lua", ".yaml", ".html", ".css", ".js", ".svg"})
+KINDS = frozenset(
+    {".py", ".pyi", ".typed", ".lua", ".yaml", ".html", ".css", ".js", ".svg", ".ini"}
+)
 #: Files of the sdist beside src/, examples/ and proto/.
 ROOT = frozenset(
     {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "PKG-INFO", ".gitignore"}

@@ -26,6 +26,7 @@ from angzarr.analysis_section import AutomaticSettings
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
 from angzarr.errors import BrokerUnavailable
+from angzarr.health_section import HealthSettings
 
 
 class FakeOutcomes:
@@ -92,6 +93,7 @@ class FakeApp:
                 approvals=types.SimpleNamespace(jobs_over=None, edits=False),
                 letter_grouping=Grouping,
             ),
+            health=HealthSettings(),
             dlq=types.SimpleNamespace(payloads=types.SimpleNamespace(largest_opened=1_000_000)),
         )
         self.queue = MemoryDeadLetterQueue(str(folder))

@@ -5,9 +5,6 @@ It is nobody's global provider: an SDK that the app sets up, now or later, is le
 
 from __future__ import annotations
 
-# Before the first MeterProvider: that starts a thread pool in every child right after the fork, and
-# where this module comes later its lock is still held there: the child hangs and handles nothing.
-import concurrent.futures.thread  # noqa: F401
 import logging
 import threading
 from collections.abc import Callable
