@@ -74,8 +74,14 @@ def _up(_: argparse.Namespace) -> int:
     parts.write(place, programs)
     _save_kernel(place)
     _await(place, _spawn(place))
-    commands.write(place, _first_process(place))
     print(f"  Kubernetes {binary.release()}: ready in {time.monotonic() - began:.1f} s")
+    return 0
+
+
+def _commands(_: argparse.Namespace) -> int:
+    place = layout()
+    commands.write(place)
+    print(place.commands)
     return 0
 
 
@@ -156,13 +162,11 @@ def _first_process(place: Layout) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run a command in the cluster's network, with its kubectl and helm, and return its code."""
+    """Become a command in the cluster's network, which is told where the cluster is."""
     place = layout()
     inside = ["nsenter", "--target", str(_first_process(place)), "--net", "--"]
-    path = f"{place.commands}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        [*inside, *arguments.command], env={**os.environ, "PATH": path}, check=False
-    ).returncode
+    environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig)}
+    os.execvpe(inside[0], [*inside, *arguments.command], environment)  # noqa: S606 - that is meant
 
 
 def _servers(_: argparse.Namespace) -> int:
@@ -185,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     known = parser.add_subparsers(required=True)
     for name, action, meaning in (
         ("build", _build, "build Kubernetes, unless that was done"),
+        ("commands", _commands, "write kubectl, helm, docker and kind, and print where"),
         ("up", _up, "start the cluster, unless it is up"),
         ("servers", _servers, "give it stand-ins for the images of servers"),
         ("down", _down, "stop it and remove what it left"),

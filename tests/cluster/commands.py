@@ -13,22 +13,21 @@ from pathlib import Path
 import chart_tools
 from layout import Layout
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+CLUSTER = HERE
 
 
-def write(place: Layout, first_process: int) -> None:
-    """Write them; *first_process* is that of the cluster's namespaces."""
-    place.commands.mkdir()
-    real = {"kubectl": place.programs / "kubectl", "helm": chart_tools.helm()}
-    inside = f"nsenter --target {first_process} --net --"
-    for name, program in real.items():
-        _write(place, name, f"KUBECONFIG={place.kubeconfig} exec {inside} {program}")
-    for name in ("docker", "kind"):
-        stand_in = Path(__file__).with_name(f"{name}_stand_in.py")
-        _write(place, name, f"exec {shlex.quote(sys.executable)} {shlex.quote(str(stand_in))}")
-
-
-def _write(place: Layout, name: str, beginning: str) -> None:
-    script = place.commands / name
-    script.write_text(f'#!/bin/sh\n{beginning} "$@"\n')
-    script.chmod(0o755)
+def write(place: Layout) -> None:
+    """Write them; the real ones answer while a cluster is up."""
+    place.commands.mkdir(parents=True, exist_ok=True)
+    called = {
+        "kubectl": [CLUSTER, "run", place.programs / "kubectl"],
+        "helm": [CLUSTER, "run", chart_tools.helm()],
+        "docker": [HERE / "docker_stand_in.py"],
+        "kind": [HERE / "kind_stand_in.py"],
+    }
+    for name, command in called.items():
+        script = place.commands / name
+        words = shlex.join(str(word) for word in (sys.executable, *command))
+        script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        script.chmod(0o755)

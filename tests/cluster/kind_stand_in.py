@@ -32,7 +32,10 @@ def main() -> int:
 
 
 def _create(_: argparse.Namespace) -> int:
-    return subprocess.run([*CLUSTER, "up"], check=False).returncode
+    for verb in ("up", "servers"):
+        if code := subprocess.run([*CLUSTER, verb], check=False).returncode:
+            return code
+    return 0
 
 
 def _load(asked: argparse.Namespace) -> int:

@@ -36,8 +36,8 @@ class Layout:
 
     @property
     def commands(self) -> Path:
-        """The commands of people, as they are called from the machine."""
-        return self.home / "bin"
+        """The commands of people, as they are called from the machine; they outlive a cluster."""
+        return self.home.with_name("cluster-commands")
 
     @property
     def kubeconfig(self) -> Path:

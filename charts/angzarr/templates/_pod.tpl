@@ -136,6 +136,7 @@ metadata:
   labels:
     {{- mergeOverwrite (deepCopy $values.podLabels) (include "angzarr.podLabels" . | fromYaml) | toYaml | nindent 4 }}
   annotations:
+    kubectl.kubernetes.io/default-container: {{ $role.component }}
     checksum/config: {{ $root.Values.config | toJson | sha256sum }}
     {{- with $values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
