@@ -181,12 +181,15 @@ def test_all_addresses_of_both_kinds_are_listened_on(answers):
 
 def test_a_forked_child_keeps_no_port_and_ends_no_server(server, place, ask, answers):
     reader, writer = os.pipe()
+    up, running = os.pipe()
     child = os.fork()
     if child == 0:
         server.end()
+        os.write(running, b"x")
         os.read(reader, 1)
         os._exit(0)
     try:
+        os.read(up, 1)  # a busy machine may let it begin late
         assert ask("GET", "/livez").status == 200
         server.end()
         successor = HealthServer(*place, answers)
@@ -196,5 +199,5 @@ def test_a_forked_child_keeps_no_port_and_ends_no_server(server, place, ask, ans
     finally:
         os.write(writer, b"x")
         os.waitpid(child, 0)
-        os.close(reader)
-        os.close(writer)
+        for end in (reader, writer, up, running):
+            os.close(end)

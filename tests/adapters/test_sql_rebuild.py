@@ -962,7 +962,10 @@ def test_what_is_parked_while_waiting_events_are_counted_is_counted(postgresql, 
             lane_waiting.park(amid[0], LaneMoving(world.engine), early_of(lane, 2), 10)
 
     def blocked():
-        return world.rows("SELECT 1 FROM pg_locks WHERE NOT granted")
+        return world.rows(
+            "SELECT 1 FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
 
     try:
         with ThreadPoolExecutor(1) as pool:
