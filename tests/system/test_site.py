@@ -15,7 +15,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def checkout(tmp_path) -> Path:
     """A copy of what the site is made of."""
-    for folder in ("docs", "website", "examples", "proto", "src/angzarr/analysis", "tests/unit"):
+    for folder in (
+        "charts", "docs", "website", "examples", "proto", "src/angzarr/analysis", "tests/unit"
+    ):  # fmt: skip
         shutil.copytree(CHECKOUT / folder, tmp_path / folder)
     for file in CHECKOUT.iterdir():
         if file.is_file():
