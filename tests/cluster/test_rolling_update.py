@@ -41,7 +41,7 @@ def shell(commands, tmp_path) -> Iterator[Shell]:
     shell.run("kubectl delete secret rolling")
 
 
-def test_a_roll_out_under_load_loses_nothing_and_runs_nothing_twice(shell, record_property):
+def test_a_roll_out_under_load_loses_nothing_and_runs_nothing_twice(shell, record):
     image = "--image=rolling:1 --restart=Never"
     shell.run(f"kubectl run publisher {image} --overrides='{publisher()}'")
     enough = 10 * RATE
@@ -70,9 +70,7 @@ def test_a_roll_out_under_load_loses_nothing_and_runs_nothing_twice(shell, recor
         "rate_during": rate(moments, began, ended),
         "lowest_second": lowest(moments, began, ended),
     }
-    for name, value in told.items():
-        record_property(name, str(value))
-    print(json.dumps(told))
+    record(told)
     shell.run("kubectl delete pod publisher --wait")
 
 

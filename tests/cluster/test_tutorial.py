@@ -54,7 +54,7 @@ def test_the_page_shows_the_files_that_it_uses(language, name):
     assert (SHOP / name).read_text() in blocks(language)
 
 
-def test_every_command_of_the_tutorial_does_what_the_page_says(commands, tmp_path, record_property):
+def test_every_command_of_the_tutorial_does_what_the_page_says(commands, tmp_path, record):
     for name in NEEDED:
         copy(CHECKOUT / name, tmp_path / name)
     shell = Shell(tmp_path, commands)
@@ -66,9 +66,7 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(commands, tmp_pat
     for step in [*repaired, *replay, *clean]:
         take(shell, step)
     shell.run_until("kubectl get all --no-headers", nothing_is_left)
-    for command, seconds in shell.took:
-        record_property(command, f"{seconds:.1f}")
-    print(f"commands took {sum(seconds for _, seconds in shell.took):.0f} s")
+    record({command: round(seconds, 1) for command, seconds in shell.took})
 
 
 def nothing_is_left(said: str) -> bool:
