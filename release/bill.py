@@ -19,9 +19,9 @@ from release.problem import NotFit
 
 Json = dict[str, Any]
 #: Hosts that only say where a file was downloaded from, which is another one for everybody.
-_REGISTRIES = re.compile(r"(^|\.)(pypi\.org|pythonhosted\.org|pypi\.python\.org)$")
+_REGISTRIES = re.compile(r"(^|\.)(pypi|pythonhosted)\.")
 #: What a bill must not say: folders of a machine, and registries.
-UNSAID = re.compile(r'file:|"(?:/[\w.-]+){2,}|pythonhosted|pypi\.org|pypi\.python', re.IGNORECASE)
+UNSAID = re.compile(r'file:|"(?:/[\w.-]+){2,}|pythonhosted|pypi\.', re.IGNORECASE)
 #: The bill's own name space for the numbers that are made from what it holds.
 _SPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:angzarr:bill")
 

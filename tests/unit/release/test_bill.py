@@ -21,7 +21,7 @@ TOLD = {
             "licenses": [{"license": {"id": "MIT", "acknowledgement": "declared"}}],
             "externalReferences": [
                 {"type": "distribution", "url": "file:///home/me/x", "comment": "Local"},
-                {"type": "website", "url": "https://pypi.org/project/big-lib"},
+                {"type": "website", "url": "https://pypi.example/project/big-lib"},
                 {"type": "vcs", "url": "https://example.com/big", "comment": "c"},
             ],
         },
@@ -76,7 +76,8 @@ def test_it_names_no_folder_and_no_registry():
 
 
 @pytest.mark.parametrize(
-    "said", ['"file:x"', '"/home/me"', '"https://files.pythonhosted.org/a"', '"x (pypi.org)"']
+    "said",
+    ['"file:x"', '"/home/me"', '"https://files.pythonhosted.example/a"', '"x (pypi.example)"'],
 )
 def test_what_must_not_be_said_is_found(said):
     assert UNSAID.search(f'{{"url": {said}}}')
