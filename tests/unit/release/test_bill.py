@@ -77,7 +77,7 @@ def test_it_names_no_folder_and_no_registry():
 
 @pytest.mark.parametrize(
     "said",
-    ['"file:x"', '"/home/me"', '"https://files.pythonhosted.example/a"', '"x (pypi.example)"'],
+    ['"file:x"', '"/home/me"', '"https://pythonhosted.example/a"', '"x (pypi.example)"'],
 )
 def test_what_must_not_be_said_is_found(said):
     assert UNSAID.search(f'{{"url": {said}}}')
