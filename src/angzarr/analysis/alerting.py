@@ -120,6 +120,8 @@ class Alerting:
     #: The last subject looked at of those whose cause may be gone.
     _settled: str = field(default="", init=False)
     _slow_at: datetime | None = field(default=None, init=False)
+    #: When the oldest open entry failed first, as of the last look at it.
+    _oldest_at: datetime | None = field(default=None, init=False)
     _storms: Storms = field(init=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +152,10 @@ class Alerting:
             sightings += self._see_oldest(now)
             self.alerts.forget(now - self.keep, limit=FORGOTTEN)
             self._slow_at = now + SLOW_EVERY
+        elif any(self._sweep.counted.values()) == (self._oldest_at is None):
+            # The first of them, or the last one gone: nobody waits a minute to be shown that.
+            sightings += self._see_oldest(now)
+        self.meters.show(Depth(self._sweep.counted, self._oldest_at))
         raised = [
             alert
             for at in range(0, len(sightings), STORED)
@@ -287,8 +293,7 @@ class Alerting:
 
     def _see_oldest(self, now: datetime) -> list[Sighting]:
         entries = self.ledger.oldest_open(limit=OLDEST)
-        oldest_at = entries[0].first_failed_at if entries else None
-        self.meters.show(Depth(self._sweep.counted, oldest_at))
+        self._oldest_at = entries[0].first_failed_at if entries else None
         told = self._too_old(entries, now)
         if muted := self._muted({one.fingerprint for one in told}, now):
             # Behind them older ones of others may hide.

@@ -26,6 +26,7 @@ from angzarr.analysis.alerting import JOB_PAGES, JOBS, LOOKED_INTO, OLDEST, SETT
 from angzarr.analysis.forgotten_watches import ForgottenWatches
 from angzarr.analysis.group import Amendment, GroupStatus
 from angzarr.analysis.job import JobStatus
+from angzarr.analysis.verb import Act, Verb
 from angzarr.errors import LedgerUnavailable
 
 
@@ -437,6 +438,25 @@ def test_the_depth_of_all_groups_is_shown_after_each_sweep(site):
     site.clock.sleep(MINUTE)
     worker.look()
     assert worker.meters.depth.oldest_at == START - 5 * MINUTE
+
+
+def test_the_first_open_entry_and_the_last_one_gone_are_shown_by_the_next_look(site):
+    worker = site.worker()
+    worker.look()
+    assert not any(worker.meters.depth.open_entries.values())
+    site.ledger.add_failed_event(letter_of())
+    site.groups.put(group_of("f1"))
+    site.clock.sleep(timedelta(seconds=5))
+    worker.look()
+    assert worker.meters.depth.open_entries == {("order", ""): 3}
+    assert worker.meters.depth.oldest_at == START - 5 * MINUTE
+    (entry,) = site.ledger.get_failed_events(limit=1).entries
+    done = Act(entry_id=entry.id, revision=entry.revision, verb=Verb.RESOLVE)
+    assert site.ledger.act([done], by="ann") == [True]
+    site.groups.put(group_of("f1", open_entries=0))
+    site.clock.sleep(timedelta(seconds=5))
+    worker.look()
+    assert worker.meters.depth.oldest_at is None
 
 
 def test_old_alerts_are_forgotten(site):
