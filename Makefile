@@ -104,6 +104,7 @@ verify: env $(UV)
 	$(BIN)/pytest $(APART:%=--ignore=tests/%) -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
 	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(MAKE) --no-print-directory image-check || code=1; \
+	$(MAKE) --no-print-directory cluster-check || code=1; \
 	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 
