@@ -317,3 +317,18 @@ class AdapterCount:
         if self.untested():
             names = ", ".join(self.untested())
             terminalreporter.write_line(f"not tested on a real server: {names}", red=True)
+
+
+# -- what was measured -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], None]:
+    """Keep what a test measured in build/reports, under its name, for benchmarks/ to read."""
+
+    def keep(measured: dict[str, Any]) -> None:
+        reports = CHECKOUT / "build" / "reports"
+        reports.mkdir(parents=True, exist_ok=True)
+        (reports / f"{request.node.name}.json").write_text(json.dumps(measured, indent=2))
+
+    return keep

@@ -26,6 +26,7 @@ from figures import (
     rebuilds,
     replays,
     sagas,
+    shipping,
     shutdown,
     throughput,
     transport,
@@ -60,5 +61,6 @@ FIGURES = {
         *dependency_outage.FIGURES,
         *imports.FIGURES,
         *chart.FIGURES,
+        *shipping.FIGURES,
     )
 }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -66,19 +64,6 @@ class Shell:
         except pytest.fail.Exception as late:
             pytest.fail(f"{late}\n{said[0]}")
         return said[0]
-
-
-@pytest.fixture
-def record(request) -> Callable[[dict[str, Any]], None]:
-    """Keep what a test measured beside the reports, under its name, and show it."""
-
-    def keep(measured: dict[str, Any]) -> None:
-        reports = CHECKOUT / "build" / "reports"
-        reports.mkdir(parents=True, exist_ok=True)
-        (reports / f"{request.node.name}.json").write_text(json.dumps(measured, indent=2))
-        print(json.dumps(measured))
-
-    return keep
 
 
 @pytest.fixture(scope="session")

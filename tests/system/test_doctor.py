@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -88,11 +89,12 @@ def table():
 
 @pytest.mark.parametrize("environment", BROKERS, indirect=True)
 @pytest.mark.parametrize("side", SIDES)
-def test_the_page_shows_what_is_found(side, environment, request, tmp_path):
+def test_the_page_shows_what_is_found(side, environment, request, tmp_path, record):
     broker = request.node.callspec.params["environment"]
     with worker(side, environment, tmp_path / "worker.log"):
         found = examined(side, environment)
     assert found == table()[side, broker]
+    record(dict(Counter(found.values())))
 
 
 @pytest.mark.parametrize("environment", BROKERS, indirect=True)
