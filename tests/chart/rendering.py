@@ -94,9 +94,11 @@ class Rendered:
         return named + [(one["metadata"]["name"], one) for one in self.all("Pod")]
 
 
-def render(values: dict[str, Any], *, release: str = "t", chart: Path = CHART) -> Rendered:
-    """Render *values* for the namespace `shop`; raises Refused with what Helm says."""
-    command = [tools()["helm"], "template", release, str(chart), "--namespace", "shop"]
+def render(
+    values: dict[str, Any], *, release: str = "t", namespace: str = "shop", chart: Path = CHART
+) -> Rendered:
+    """Render *values* as one release; raises Refused with what Helm says."""
+    command = [tools()["helm"], "template", release, str(chart), "--namespace", namespace]
     ended = subprocess.run(
         [*command, "--kube-version", KUBERNETES, "--values", "-"],
         input=json.dumps(values),

@@ -26,18 +26,21 @@
 {{- end }}
 {{- range $variable, $from := $root.Values.secretEnv }}
 {{- if or (not $from.roles) (has $key $from.roles) }}
-- name: {{ $variable }}
+- name: {{ $variable | quote }}
   valueFrom:
     secretKeyRef:
-      name: {{ $from.name }}
-      key: {{ $from.key }}
+      name: {{ $from.name | quote }}
+      key: {{ $from.key | quote }}
 {{- end }}
 {{- end }}
-{{- with .own }}
-{{ toYaml . }}
+{{- $names := list }}
+{{- range .own }}{{ $names = append $names .name }}
+- {{ toYaml . | nindent 2 | trim }}
 {{- end }}
-{{- with $root.Values.extraEnv }}
-{{ toYaml . }}
+{{- range $root.Values.extraEnv }}
+{{- if not (has .name $names) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -46,7 +49,7 @@
 envFrom:
   {{- range . }}
   - secretRef:
-      name: {{ .name }}
+      name: {{ .name | quote }}
   {{- end }}
 {{- end }}
 {{- end }}

@@ -136,17 +136,14 @@ metadata:
   labels:
     {{- mergeOverwrite (deepCopy $values.podLabels) (include "angzarr.podLabels" . | fromYaml) | toYaml | nindent 4 }}
   annotations:
-    kubectl.kubernetes.io/default-container: {{ $role.component }}
-    checksum/config: {{ $root.Values.config | toJson | sha256sum }}
-    {{- with $values.podAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $told := dict "kubectl.kubernetes.io/default-container" $role.component "checksum/config" ($root.Values.config | toJson | sha256sum) }}
+    {{- mergeOverwrite (deepCopy $values.podAnnotations) $told | toYaml | nindent 4 }}
 spec:
-  serviceAccountName: {{ include "angzarr.serviceAccount" $root }}
+  serviceAccountName: {{ include "angzarr.serviceAccount" $root | quote }}
   {{- include "angzarr.podBasics" $root | nindent 2 }}
   terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
   {{- with $values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with $values.nodeSelector }}
   nodeSelector:
