@@ -1,5 +1,17 @@
-{{/* Environment of a container: (dict "root" … "key" role "own" list of further variables). */}}
+{{/* Environment of a container: (dict "root" … "key" role "own" list of further variables). Of two
+with one name the API server takes the last, or none at all: it depends on who applies them. */}}
 {{- define "angzarr.env" -}}
+{{- $made := include "angzarr.variables" . -}}
+{{- $seen := dict -}}
+{{- range $made | fromYamlArray -}}
+{{- if hasKey $seen .name }}{{ fail (printf "%s would be set twice in one container, by the chart, secretEnv, extraEnv or env: keep one of them" .name) }}{{ end -}}
+{{- $_ := set $seen .name true -}}
+{{- end -}}
+{{ $made }}
+{{- end }}
+
+{{/* A role's own wins over what is said for all. */}}
+{{- define "angzarr.variables" -}}
 {{- $root := .root -}}
 {{- $key := .key -}}
 - name: ANGZARR_APP
