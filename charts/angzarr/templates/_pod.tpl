@@ -164,7 +164,7 @@ spec:
   initContainers:
     - name: doctor
       {{- include "angzarr.container" . | nindent 6 }}
-      args: [angzarr, -A, {{ $root.Values.app | quote }}, doctor, --fail-on, {{ $root.Values.doctor.failOn }}{{ range $root.Values.doctor.skip }}, --skip, {{ . | quote }}{{ end }}]
+      args: [angzarr, -A, {{ $root.Values.app | quote }}, doctor, --fail-on, {{ $root.Values.doctor.failOn }}{{ range $root.Values.doctor.skip }}, --skip, {{ . | quote }}{{ end }}{{ if eq $role.component "worker" }}, --grace, {{ $values.terminationGracePeriodSeconds }}s{{ end }}]
       env:
         {{- include "angzarr.env" (dict "root" $root "key" $role.key "own" $own) | nindent 8 }}
       {{- with include "angzarr.envFrom" $root }}
