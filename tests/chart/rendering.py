@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -94,9 +95,11 @@ class Rendered:
         return named + [(one["metadata"]["name"], one) for one in self.all("Pod")]
 
 
-def render(values: dict[str, Any], *, release: str = "t", chart: Path = CHART) -> Rendered:
-    """Render *values* for the namespace `shop`; raises Refused with what Helm says."""
-    command = [tools()["helm"], "template", release, str(chart), "--namespace", "shop"]
+def render(
+    values: dict[str, Any], *, release: str = "t", namespace: str = "shop", chart: Path = CHART
+) -> Rendered:
+    """Render *values* as one release; raises Refused with what Helm says."""
+    command = [tools()["helm"], "template", release, str(chart), "--namespace", namespace]
     ended = subprocess.run(
         [*command, "--kube-version", KUBERNETES, "--values", "-"],
         input=json.dumps(values),
@@ -125,3 +128,18 @@ def containers(template: Object) -> list[Object]:
 def env(container: Object) -> dict[str, Any]:
     """Return what a container's variables are: text, or where they come from."""
     return {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}
+
+
+def pool(**changes: Any) -> list[dict[str, Any]]:
+    """Return pools of which there is one."""
+    return [{"name": "default", "queues": ["celery"], **changes}]
+
+
+def refusal(name: str, **changes: Any) -> str:
+    """Return what is said against a set with *changes*, without Helm's own words around it."""
+    try:
+        render(changed(values_of(name), **changes))
+    except Refused as refused:
+        found = re.search(r"execution error at \([^)]*\): (.*)", str(refused))
+        return found.group(1) if found else str(refused)
+    raise AssertionError(f"{name} with {changes} is rendered")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from chart.rendering import SETS, Refused, changed, render, rendered, values_of
+from chart.rendering import SETS, Refused, changed, refusal, render, rendered, values_of
 
 
 def triggers(chart, part="worker-default"):
@@ -182,6 +182,51 @@ def test_an_authentication_that_is_named_is_there(name):
 def test_rabbitmq_is_reached_by_the_brokers_own_secret():
     found = rendered("keda-rabbitmq").one("TriggerAuthentication")["spec"]
     assert found["secretTargetRef"] == [{"parameter": "host", "name": "orders", "key": "broker"}]
+
+
+LETTERS = {"name": "orders", "key": "letters"}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "host"),
+    [
+        # Letters on a RabbitMQ of their own, beside a broker that is another, or none.
+        ("keda-rabbitmq", {"secretEnv__ANGZARR_DLQ__AMQP_URL": LETTERS}, LETTERS),
+        ("keda-redis", {}, LETTERS),
+        ("keda-redis", {"keda__rabbitmq__hostSecret": {"name": "k", "key": "host"}},
+         {"name": "k", "key": "host"}),
+        ("keda-rabbitmq", {}, {"name": "orders", "key": "broker"}),
+    ],
+)  # fmt: skip
+def test_letters_on_rabbitmq_are_measured_on_the_server_where_they_are(name, changes, host):
+    values = changed(
+        values_of(name),
+        analysis={"autoscaling": {"kind": "keda", "source": "rabbitmq", "domains": ["order"]}},
+        **{key: value for key, value in changes.items() if not key.startswith("secretEnv")},
+    )
+    for key in [one for one in changes if one.startswith("secretEnv")]:
+        values["secretEnv"][key.removeprefix("secretEnv__")] = changes[key]
+    chart = render(values)
+    (one,) = triggers(chart, "dlq-analysis")
+    logins = {each["metadata"]["name"]: each for each in chart.all("TriggerAuthentication")}
+    (ref,) = logins[one["authenticationRef"]["name"]]["spec"]["secretTargetRef"]
+    assert ref == {"parameter": "host"} | host
+    pools = triggers(chart)
+    assert all(each.get("authenticationRef") != one["authenticationRef"] for each in pools) == (
+        host != {"name": "orders", "key": "broker"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "remedy"),
+    [
+        ("keda-kafka", {"analysis__autoscaling__source": "rabbitmq"},
+         " or keda.rabbitmq.hostSecret"),
+        ("keda-rabbitmq", {"config__dlq": {"amqp_url": "amqp://letters:5672"}}, ""),
+    ],
+)  # fmt: skip
+def test_the_brokers_address_is_not_taken_for_that_of_the_letters(name, changes, remedy):
+    assert refusal(name, **changes).endswith(f"set secretEnv.ANGZARR_DLQ__AMQP_URL{remedy}")
 
 
 def test_on_aws_the_pods_role_is_used():

@@ -111,3 +111,20 @@ def test_where_pods_have_ipv6_alone_it_is_listened_on():
     assert set(told) == {"::"}
     (container,) = chart.one("Deployment", "-dashboard")["spec"]["template"]["spec"]["containers"]
     assert container["args"][container["args"].index("--host") + 1] == "::"
+
+
+def test_several_namespaces_are_let_in_and_those_of_the_defaults_are_not():
+    """Maps would be merged: one namespace would have to bear both labels, and none does."""
+    namespaces = [{"matchLabels": {"team": "watch"}}, {"matchLabels": {"team": "pager"}}]
+    chart = render(changed(values_of(SET), networkPolicy__monitoringNamespaces=namespaces))
+    (rule,) = chart.one("NetworkPolicy", "-health")["spec"]["ingress"]
+    assert [one["namespaceSelector"] for one in rule["from"][:2]] == namespaces
+    assert len(rule["from"]) == 3
+
+
+def test_where_nobody_is_named_nobody_comes_in():
+    """A rule whose list of sources is empty lets everybody in."""
+    closed = {"monitoringNamespaces": [], "ingressNamespaces": [], "nodeCIDRs": []}
+    values = changed(values_of(SET), **{f"networkPolicy__{key}": closed[key] for key in closed})
+    for one in render(values).all("NetworkPolicy"):
+        assert one["spec"]["ingress"] == []

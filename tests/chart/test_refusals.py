@@ -6,20 +6,7 @@ import re
 
 import pytest
 
-from chart.rendering import Refused, changed, render, values_of
-
-
-def refusal(name, **changes):
-    """Return what is said against a set with *changes*, without Helm's own words around it."""
-    with pytest.raises(Refused) as refused:
-        render(changed(values_of(name), **changes))
-    said = str(refused.value)
-    found = re.search(r"execution error at \([^)]*\): (.*)", said)
-    return found.group(1) if found else said
-
-
-def pool(**changes):
-    return [{"name": "default", "queues": ["celery"], **changes}]
+from chart.rendering import Refused, changed, pool, refusal, render, values_of
 
 
 def scaled(**changes):

@@ -12,6 +12,7 @@
 {{- include "angzarr.checkGrace" (dict "root" $ "role" .) -}}
 {{- include "angzarr.checkScaling" (dict "root" $ "role" .) -}}
 {{- end -}}
+{{- include "angzarr.checkPods" . -}}
 {{- include "angzarr.checkAnalysis" . -}}
 {{- include "angzarr.checkDashboard" . -}}
 {{- include "angzarr.checkMigrations" . -}}
@@ -79,7 +80,8 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- if not .name }}{{ fail "an environment variable in extraEnv or env has no name: {name: …, value: …}" }}{{ end -}}
 {{- if has .name $own }}{{ fail (printf "%s is set by the chart: remove it from extraEnv or env, and use the value that says it" .name) }}{{ end -}}
 {{- if hasKey $.Values.secretEnv .name }}{{ fail (printf "%s stands in secretEnv and in extraEnv or env: keep one of them" .name) }}{{ end -}}
-{{- if .value -}}
+{{- if and .value .valueFrom }}{{ fail (printf "%s has a value and a valueFrom in extraEnv or env: keep one of them" .name) }}{{ end -}}
+{{- if and .value (not (regexMatch "_(FILE|PATH|DIR|NAME|ARN)$" .name)) -}}
 {{- if or (include "angzarr.hasPassword" (toString .value)) (regexMatch "(?i)(PASSWORD|SECRET|SIGNING_KEYS|ENCRYPTION_KEYS|SESSION_KEY)" .name) -}}
 {{ fail (printf "%s holds a secret, and values are stored in plain text: put it into a Secret and name that in secretEnv.%s" .name .name) }}
 {{- end -}}
@@ -168,12 +170,21 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- if not $source }}{{ fail "analysis.autoscaling: say where letters wait: source: kafka, rabbitmq or sqs" }}{{ end -}}
 {{- if not $scaling.domains }}{{ fail "analysis.autoscaling: name the domains whose queues are looked at: domains: [order]" }}{{ end -}}
 {{- end -}}
+{{- range $kind, $login := .root.Values.keda -}}
+{{- range $key, $ref := $login -}}
+{{- if and (hasSuffix "Secret" $key) $ref (not (and $ref.name $ref.key)) -}}
+{{ fail (printf "keda.%s.%s must say the name of an existing Secret and its key: {name: …, key: …}" $kind $key) }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- with .root.Values -}}
 {{- if and (eq $source "redis") (not .keda.redis.address) -}}
 {{ fail (printf "%s: KEDA cannot read Redis addresses out of a Secret: set keda.redis.address to host:port" $what) }}
 {{- end -}}
-{{- if and (eq $source "rabbitmq") (not .keda.rabbitmq.hostSecret) (not .secretEnv.CELERY_BROKER_URL) -}}
-{{ fail (printf "%s: KEDA needs the address of RabbitMQ: set secretEnv.CELERY_BROKER_URL or keda.rabbitmq.hostSecret" $what) }}
+{{- if and (eq $source "rabbitmq") (not (include "angzarr.authentication" (dict "root" $.root "login" (include "angzarr.login" $)))) -}}
+{{- $variable := ternary "ANGZARR_DLQ__AMQP_URL" "CELERY_BROKER_URL" (eq $.role.component "dlq-analysis") -}}
+{{- $or := ternary "" " or keda.rabbitmq.hostSecret" (and (eq (include "angzarr.login" $) "letters") (eq .broker.type "rabbitmq")) -}}
+{{ fail (printf "%s: KEDA needs the address of RabbitMQ: set secretEnv.%s%s" $what $variable $or) }}
 {{- end -}}
 {{- if and (eq $source "sqs") (not (and .keda.sqs.queueURLPrefix .keda.sqs.region)) -}}
 {{ fail (printf "%s: KEDA needs to know the queues: set keda.sqs.queueURLPrefix (https://sqs.REGION.amazonaws.com/ACCOUNT) and keda.sqs.region" $what) }}
@@ -182,9 +193,15 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{ fail (printf "%s: KEDA needs the brokers: set config.dlq.kafka_brokers or keda.kafka.bootstrapServers" $what) }}
 {{- end -}}
 {{- end -}}
+{{- $names := list "queued" -}}
 {{- range $scaling.extraTriggers -}}
 {{- if not (has .type (list "cpu" "memory")) -}}
 {{- if not .name }}{{ fail (printf "%s: a %s trigger in autoscaling.extraTriggers needs a name, by which autoscaling.formula says how it counts" $what .type) }}{{ end -}}
+{{- if not (regexMatch "^[A-Za-z][A-Za-z0-9_]*$" .name) -}}
+{{ fail (printf "%s: the trigger %q cannot stand in autoscaling.formula: name it with letters, digits and _ alone" $what .name) }}
+{{- end -}}
+{{- if or (has .name $names) (regexMatch "^q[0-9]+(_[0-9]+)?$" .name) }}{{ fail (printf "%s: another trigger is called %s already: give each a name of its own" $what .name) }}{{ end -}}
+{{- $names = append $names .name -}}
 {{- if not (regexMatch (printf "\\b%s\\b" .name) $scaling.formula) -}}
 {{ fail (printf "%s: the trigger %s counts for nothing: say how in autoscaling.formula, e.g. max(queued, %s * %v)" $what .name .name $scaling.messagesPerReplica) }}
 {{- end -}}
@@ -254,21 +271,13 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{ fail "spool.enabled makes volumes that nothing is written to: set config.dlq.targets to your queue and spool, e.g. [kafka, spool]" }}
 {{- end -}}
 {{- if dig "dlq" "spool" dict .Values.config }}{{ fail "config.dlq.spool is said by spool.path and spool.maxBytes: remove it" }}{{ end -}}
-{{- $size := include "angzarr.bytes" .Values.spool.size | float64 -}}
+{{- $size := include "angzarr.quantity" .Values.spool.size | float64 -}}
 {{- if ge (.Values.spool.maxBytes | float64) $size -}}
 {{ fail (printf "spool.maxBytes %.0f does not fit into spool.size %v: raise the size, or lower maxBytes" (.Values.spool.maxBytes | float64) .Values.spool.size) }}
 {{- end -}}
 {{- else if has "spool" $targets -}}
 {{ fail "config.dlq.targets has a spool, and pods have no disk that outlives them: set spool.enabled: true" }}
 {{- end -}}
-{{- end }}
-
-{{/* A quantity of storage in bytes. */}}
-{{- define "angzarr.bytes" -}}
-{{- $unit := regexFind "[A-Za-z]*$" (toString .) -}}
-{{- $number := trimSuffix $unit (toString .) | float64 -}}
-{{- $factor := get (dict "" 1.0 "k" 1e3 "Ki" 1024.0 "M" 1e6 "Mi" 1048576.0 "G" 1e9 "Gi" 1073741824.0 "T" 1e12 "Ti" 1099511627776.0) $unit -}}
-{{ printf "%.0f" (mulf $number $factor) }}
 {{- end }}
 
 {{- define "angzarr.checkOthers" -}}

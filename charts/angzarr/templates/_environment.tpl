@@ -1,5 +1,17 @@
-{{/* Environment of a container: (dict "root" … "key" role "own" list of further variables). */}}
+{{/* Environment of a container: (dict "root" … "key" role "own" list of further variables). Of two
+with one name the API server takes the last, or none at all: it depends on who applies them. */}}
 {{- define "angzarr.env" -}}
+{{- $made := include "angzarr.variables" . -}}
+{{- $seen := dict -}}
+{{- range $made | fromYamlArray -}}
+{{- if hasKey $seen .name }}{{ fail (printf "%s would be set twice in one container, by the chart, secretEnv, extraEnv or env: keep one of them" .name) }}{{ end -}}
+{{- $_ := set $seen .name true -}}
+{{- end -}}
+{{ $made }}
+{{- end }}
+
+{{/* A role's own wins over what is said for all. */}}
+{{- define "angzarr.variables" -}}
 {{- $root := .root -}}
 {{- $key := .key -}}
 - name: ANGZARR_APP
@@ -26,18 +38,21 @@
 {{- end }}
 {{- range $variable, $from := $root.Values.secretEnv }}
 {{- if or (not $from.roles) (has $key $from.roles) }}
-- name: {{ $variable }}
+- name: {{ $variable | quote }}
   valueFrom:
     secretKeyRef:
-      name: {{ $from.name }}
-      key: {{ $from.key }}
+      name: {{ $from.name | quote }}
+      key: {{ $from.key | quote }}
 {{- end }}
 {{- end }}
-{{- with .own }}
-{{ toYaml . }}
+{{- $names := list }}
+{{- range .own }}{{ $names = append $names .name }}
+- {{ toYaml . | nindent 2 | trim }}
 {{- end }}
-{{- with $root.Values.extraEnv }}
-{{ toYaml . }}
+{{- range $root.Values.extraEnv }}
+{{- if not (has .name $names) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -46,7 +61,7 @@
 envFrom:
   {{- range . }}
   - secretRef:
-      name: {{ .name }}
+      name: {{ .name | quote }}
   {{- end }}
 {{- end }}
 {{- end }}

@@ -41,7 +41,7 @@ KEDA by itself would scale by the longest queue alone, so a formula stands above
 {{- end -}}
 {{- else if eq $source "rabbitmq" -}}
 {{- $metadata := dict "protocol" "amqp" "queueName" $queue "mode" "QueueLength" "value" $each -}}
-{{- with $root.Values.keda.rabbitmq.vhostName }}{{ $_ := set $metadata "vhostName" . }}{{ end -}}
+{{- if ne (include "angzarr.login" $) "letters" }}{{ with $root.Values.keda.rabbitmq.vhostName }}{{ $_ := set $metadata "vhostName" . }}{{ end }}{{ end -}}
 {{- $made = append $made (dict "type" "rabbitmq" "name" (printf "q%d" $number) "metadata" $metadata) -}}
 {{- else if eq $source "sqs" -}}
 {{- $sqs := $root.Values.keda.sqs -}}
@@ -58,22 +58,40 @@ KEDA by itself would scale by the longest queue alone, so a formula stands above
 {{ $made | toJson }}
 {{- end }}
 
-{{/* The spec of the TriggerAuthentication for a source, or nothing: (dict "root" … "source" …). */}}
+{{/* Which TriggerAuthentication a role needs: one for each source, and one for letters on a RabbitMQ
+that need not be the broker: (dict "root" … "role" …). */}}
+{{- define "angzarr.login" -}}
+{{- $given := .root.Values -}}
+{{- if ne .role.component "dlq-analysis" -}}
+{{ $given.broker.type }}
+{{- else if ne .role.values.autoscaling.source "rabbitmq" -}}
+{{ .role.values.autoscaling.source }}
+{{- else if and $given.keda.rabbitmq.hostSecret (ne $given.broker.type "rabbitmq") -}}
+rabbitmq
+{{- else if or $given.secretEnv.ANGZARR_DLQ__AMQP_URL (dig "dlq" "amqp_url" "" $given.config) (ne $given.broker.type "rabbitmq") -}}
+letters
+{{- else -}}
+rabbitmq
+{{- end -}}
+{{- end }}
+
+{{/* The spec of a TriggerAuthentication, or nothing: (dict "root" … "login" …). */}}
 {{- define "angzarr.authentication" -}}
 {{- $keda := .root.Values.keda -}}
 {{- $refs := list -}}
-{{- if eq .source "redis" -}}
+{{- if eq .login "redis" -}}
 {{- range $parameter, $ref := dict "username" $keda.redis.usernameSecret "password" $keda.redis.passwordSecret -}}
 {{- if $ref }}{{ $refs = append $refs (merge (dict "parameter" $parameter) $ref) }}{{ end -}}
 {{- end -}}
-{{- else if eq .source "rabbitmq" -}}
+{{- else if has .login (list "rabbitmq" "letters") -}}
 {{- $ref := default .root.Values.secretEnv.CELERY_BROKER_URL $keda.rabbitmq.hostSecret -}}
-{{- $refs = append $refs (dict "parameter" "host" "name" $ref.name "key" $ref.key) -}}
-{{- else if eq .source "kafka" -}}
+{{- if eq .login "letters" }}{{ $ref = .root.Values.secretEnv.ANGZARR_DLQ__AMQP_URL }}{{ end -}}
+{{- with $ref }}{{ $refs = append $refs (dict "parameter" "host" "name" .name "key" .key) }}{{ end -}}
+{{- else if eq .login "kafka" -}}
 {{- range $parameter, $ref := dict "username" $keda.kafka.usernameSecret "password" $keda.kafka.passwordSecret "ca" $keda.kafka.caSecret -}}
 {{- if $ref }}{{ $refs = append $refs (merge (dict "parameter" $parameter) $ref) }}{{ end -}}
 {{- end -}}
-{{- else if eq .source "sqs" -}}
+{{- else if eq .login "sqs" -}}
 podIdentity:
   provider: aws
   identityOwner: {{ $keda.sqs.identityOwner }}

@@ -35,8 +35,8 @@ bear. A longer one keeps its head and gets a digest, so that two never become th
 
 {{/* What selects the pods of this release. */}}
 {{- define "angzarr.releaseLabels" -}}
-app.kubernetes.io/name: {{ include "angzarr.appName" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "angzarr.appName" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* What selects the pods of one role: the role as `angzarr.role` makes it. */}}
@@ -44,7 +44,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "angzarr.releaseLabels" .root }}
 app.kubernetes.io/component: {{ .component }}
 {{- if .pool }}
-angzarr.io/pool: {{ .pool }}
+angzarr.io/pool: {{ .pool | quote }}
 {{- end }}
 {{- end }}
 
@@ -54,9 +54,14 @@ angzarr.io/pool: {{ .pool }}
 {{ include "angzarr.releaseLabels" $root }}
 app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/part-of: angzarr
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service | quote }}
 app.kubernetes.io/version: {{ include "angzarr.version" $root }}
 helm.sh/chart: {{ include "angzarr.chart" $root }}
+{{- end }}
+
+{{/* The same, and the user's: (list root "component" labels). The chart's stay what they are. */}}
+{{- define "angzarr.labelsWith" -}}
+{{ mergeOverwrite (deepCopy (index . 2)) (include "angzarr.labels" . | fromYaml) | toYaml }}
 {{- end }}
 
 {{/* The version of the user's code. */}}

@@ -136,17 +136,14 @@ metadata:
   labels:
     {{- mergeOverwrite (deepCopy $values.podLabels) (include "angzarr.podLabels" . | fromYaml) | toYaml | nindent 4 }}
   annotations:
-    kubectl.kubernetes.io/default-container: {{ $role.component }}
-    checksum/config: {{ $root.Values.config | toJson | sha256sum }}
-    {{- with $values.podAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $told := dict "kubectl.kubernetes.io/default-container" $role.component "checksum/config" ($root.Values.config | toJson | sha256sum) }}
+    {{- mergeOverwrite (deepCopy $values.podAnnotations) $told | toYaml | nindent 4 }}
 spec:
-  serviceAccountName: {{ include "angzarr.serviceAccount" $root }}
+  serviceAccountName: {{ include "angzarr.serviceAccount" $root | quote }}
   {{- include "angzarr.podBasics" $root | nindent 2 }}
   terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
   {{- with $values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with $values.nodeSelector }}
   nodeSelector:
@@ -167,7 +164,7 @@ spec:
   initContainers:
     - name: doctor
       {{- include "angzarr.container" . | nindent 6 }}
-      args: [angzarr, -A, {{ $root.Values.app | quote }}, doctor, --fail-on, {{ $root.Values.doctor.failOn }}{{ range $root.Values.doctor.skip }}, --skip, {{ . | quote }}{{ end }}]
+      args: [angzarr, -A, {{ $root.Values.app | quote }}, doctor, --fail-on, {{ $root.Values.doctor.failOn }}{{ range $root.Values.doctor.skip }}, --skip, {{ . | quote }}{{ end }}{{ if eq $role.component "worker" }}, --grace, {{ $values.terminationGracePeriodSeconds }}s{{ end }}]
       env:
         {{- include "angzarr.env" (dict "root" $root "key" $role.key "own" $own) | nindent 8 }}
       {{- with include "angzarr.envFrom" $root }}

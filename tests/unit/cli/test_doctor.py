@@ -111,6 +111,22 @@ def test_how_long_a_pod_has_to_end_is_compared(stock):
     assert run("--grace", "soon").exit_code == 2
 
 
+def test_the_grace_of_our_setting_is_compared_and_not_that_of_the_code(monkeypatch):
+    """A deployment says its own by ANGZARR_SOFT_SHUTDOWN_TIMEOUT, which wins in a worker."""
+    from angzarr import Angzarr
+
+    with Angzarr("shop", broker="memory://", dlq={"backend": "channel"}) as app:
+        app.conf.worker_soft_shutdown_timeout = 1
+        serve(monkeypatch, app=app)
+        only = ["--only", "grace-period", "--grace", "30s"]
+        assert found(*only, code=0)["findings"] == []
+    with Angzarr(
+        "shop", broker="memory://", dlq={"backend": "channel"}, soft_shutdown_timeout=28
+    ) as app:
+        serve(monkeypatch, app=app)
+        assert by_severity(found(*only), "error") == {"grace-period"}
+
+
 def test_all_checks_are_listed_without_an_app():
     result = CliRunner().invoke(main, ["doctor", "--list", "--format", "json"])
     assert result.exit_code == 0

@@ -92,8 +92,18 @@ def times_seen(
         consumer_timeout=CONSUMER_TIMEOUT if transport == "amqp" else None,
         longest_run=timedelta(seconds=max(limits)) if limits and all(limits) else None,
         longest_delay=longest_delay if held else None,
-        soft_shutdown=timedelta(seconds=float(app.conf.worker_soft_shutdown_timeout or 0)),
+        soft_shutdown=_soft_shutdown(app, ours=ours),
         grace=grace,
+    )
+
+
+def _soft_shutdown(app: Any, *, ours: bool) -> timedelta:
+    """Return how long what runs has after SIGTERM; our setting wins over the app's code."""
+    set_: timedelta | None = app.settings.soft_shutdown_timeout if ours else None
+    return (
+        timedelta(seconds=float(app.conf.worker_soft_shutdown_timeout or 0))
+        if set_ is None
+        else set_
     )
 
 
