@@ -22,6 +22,10 @@ Json = dict[str, Any]
 _REGISTRIES = re.compile(r"(^|\.)(pypi|pythonhosted)\.")
 #: What a bill must not say: folders of a machine, and registries.
 UNSAID = re.compile(r'file:|"(?:/[\w.-]+){2,}|pythonhosted|pypi\.', re.IGNORECASE)
+#: What is a URL at first sight (RFC 3986), and so the IRI that the schema asks for.
+PLAIN_URL = re.compile(
+    r"https?://[\w.-]+(:\d+)?(/[\w.~/+@:-]*)?(\?[\w.~=&/+@:-]*)?(#[\w.~/+@:-]*)?", re.ASCII
+)
 #: The bill's own name space for the numbers that are made from what it holds.
 _SPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:angzarr:bill")
 

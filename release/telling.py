@@ -10,8 +10,9 @@ from typing import Any
 
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from jsonschema import Draft7Validator
 
-from release.bill import UNSAID
+from release.bill import PLAIN_URL, UNSAID
 from release.problem import NotFit
 
 
@@ -33,6 +34,7 @@ def told_of(python: Path) -> dict[str, Any]:
 
 def checked(made: dict[str, Any]) -> str:
     """Return *made* as text; raises NotFit unless it fits its schema and names no machine."""
+    _know_plain_urls()
     text = json.dumps(made, indent=2, sort_keys=True) + "\n"
     version = SchemaVersion.from_version(made["specVersion"])
     error = JsonStrictValidator(version).validate_str(text)
@@ -41,3 +43,15 @@ def checked(made: dict[str, Any]) -> str:
     if said := UNSAID.search(text):
         raise NotFit(f"the bill of materials names a folder or a registry: {said[0]}")
     return text
+
+
+def _know_plain_urls() -> None:
+    """Spare plain URLs the schema's parser of IRIs: 20 ms each were most of `make dist`."""
+    formats: dict[str, Any] = Draft7Validator.FORMAT_CHECKER.checkers
+    parsed, raises = formats["iri-reference"]
+
+    def fits(value: object) -> bool:
+        plain = isinstance(value, str) and PLAIN_URL.fullmatch(value)
+        return bool(plain or parsed(value))
+
+    formats["iri-reference"] = (fits, raises)

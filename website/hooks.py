@@ -50,8 +50,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(text: str, page: Page, **_: object) -> str:
     """Make GitHub's Markdown the site's."""
     here = page.file.src_uri
+    if markdown.drawn_elsewhere(text):
+        _log.warning("%s has a Mermaid diagram, which nobody draws here: draw it as text", here)
     text = outside.rewrite(text, _SOURCES.get(here, f"docs/{here}"), here)
-    return markdown.show_diagrams_as_text(markdown.widen_lists(text))
+    return markdown.widen_lists(text)
 
 
 #: Page that shows a file outside docs/ → that file, from the root of the project.

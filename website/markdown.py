@@ -65,9 +65,9 @@ def widen_lists(text: str) -> str:
     return "\n".join(lines)
 
 
-def show_diagrams_as_text(text: str) -> str:
-    """Leave Mermaid's diagrams as text: drawing them would fetch a program from elsewhere."""
-    return _PICTURE.sub(r"\1```text", text)
+def drawn_elsewhere(text: str) -> bool:
+    """Tell whether *text* has a Mermaid diagram: a program of another host would draw it."""
+    return bool(_PICTURE.search(text))
 
 
 def as_page(title: str, code: str, language: str) -> str:

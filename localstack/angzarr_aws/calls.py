@@ -14,7 +14,8 @@ Reply = Mapping[str, Any]
 GONE = frozenset(
     {
         "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NotFound",
-        "NotFoundException", "404", "NoSuchBucket",
+        "NotFoundException", "404", "NoSuchBucket", "NoSuchPublicAccessBlockConfiguration",
+        "ServerSideEncryptionConfigurationNotFoundError", "NoSuchLifecycleConfiguration",
     }
 )  # fmt: skip
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "AuthorizationError", "403"})

@@ -36,6 +36,8 @@ def _run(given: argparse.Namespace) -> int:
     wanted = _description(given)
     region = _region(given)
     if given.policies:
+        if given.account == ACCOUNT and not given.endpoint_url:
+            raise Mistake("--policies name your account: say --account, twelve digits")
         _out(json.dumps(of_roles(wanted, region, given.account), indent=2))
         return 0
     call = (

@@ -161,6 +161,9 @@ class Creating:
         ]
         if "RedrivePolicy" in found and "RedrivePolicy" not in wanted:
             other.append(f"RedrivePolicy={found['RedrivePolicy']} (wanted: none)")
+        self._differs(what, other)
+
+    def _differs(self, what: str, other: list[str]) -> None:
         if other:
             self.differences += 1
             self._tell(f"{what} is there and was not changed: {'; '.join(other)}")
@@ -170,6 +173,8 @@ class Creating:
             self._call("s3", "head_bucket", Bucket=bucket.name)
         except Missing:
             self._make_bucket(bucket)
+        else:
+            self._compare_bucket(bucket)
 
     def _make_bucket(self, bucket: Bucket) -> None:
         default = self._region == "us-east-1"
@@ -177,24 +182,42 @@ class Creating:
             {} if default else {"CreateBucketConfiguration": {"LocationConstraint": self._region}}
         )
         self._call("s3", "create_bucket", Bucket=bucket.name, **place)
+        for setting, parameter, wanted in self._settings(bucket):
+            self._call("s3", f"put_{setting}", Bucket=bucket.name, **{parameter: wanted})
+
+    def _compare_bucket(self, bucket: Bucket) -> None:
+        """Tell what the bucket lacks: one whose making broke off may be open and keep all."""
+        other = []
+        for setting, parameter, wanted in self._settings(bucket):
+            try:
+                reply = self._call("s3", f"get_{setting}", Bucket=bucket.name)
+                found = reply.get(parameter) or {"Rules": reply.get("Rules", [])}
+            except Missing:
+                found = None
+            if not _holds(found, wanted):
+                told = json.dumps(found, default=str) if found else "nothing"
+                other.append(f"{setting}={told} (wanted: {json.dumps(wanted)})")
+        self._differs(f"the bucket {bucket.name}", other)
+
+    def _settings(self, bucket: Bucket) -> list[tuple[str, str, dict[str, Any]]]:
+        """Return what a bucket is given: the name of its calls, their parameter, its value."""
         closed = (
-            "BlockPublicAcls",
-            "IgnorePublicAcls",
-            "BlockPublicPolicy",
-            "RestrictPublicBuckets",
-        )
-        self._call(
-            "s3", "put_public_access_block", Bucket=bucket.name,
-            PublicAccessBlockConfiguration=dict.fromkeys(closed, True),
+            "BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"
         )  # fmt: skip
-        self._call(
-            "s3", "put_bucket_encryption", Bucket=bucket.name,
-            ServerSideEncryptionConfiguration={"Rules": [self._at_rest()]},
-        )  # fmt: skip
-        self._call(
-            "s3", "put_bucket_lifecycle_configuration", Bucket=bucket.name,
-            LifecycleConfiguration={"Rules": [_lifecycle(bucket)]},
-        )  # fmt: skip
+        return [
+            (
+                "public_access_block", "PublicAccessBlockConfiguration",
+                dict.fromkeys(closed, True),
+            ),
+            (
+                "bucket_encryption", "ServerSideEncryptionConfiguration",
+                {"Rules": [self._at_rest()]},
+            ),
+            (
+                "bucket_lifecycle_configuration", "LifecycleConfiguration",
+                {"Rules": [_lifecycle(bucket)]},
+            ),
+        ]  # fmt: skip
 
     def _at_rest(self) -> dict[str, Any]:
         key = self._key("KMSMasterKeyID")
@@ -231,6 +254,19 @@ def _equal(name: str, wanted: str, found: str | None) -> bool:
         return bool(_plain(json.loads(wanted)) == _plain(json.loads(found)))
     except ValueError:
         return False
+
+
+def _holds(found: Any, wanted: Any) -> bool:
+    """Tell whether *found* has all that is *wanted*; AWS and others may have added to it."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            _holds(found.get(key), one) for key, one in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(found, list) and all(
+            any(_holds(one, each) for one in found) for each in wanted
+        )
+    return bool(found == wanted)
 
 
 def _plain(value: Any) -> Any:

@@ -81,7 +81,7 @@ def checked(given: Any) -> Description:
         raise Mistake("task_queues must be an object, by queue")
     known["task_queues"] = {name: _queue(name, one) for name, one in queues.items()}
     if known.get("bucket") is not None:
-        known["bucket"] = Bucket(**_fields(known["bucket"], "bucket", Bucket))
+        known["bucket"] = Bucket(**{"name": "", **_fields(known["bucket"], "bucket", Bucket)})
     domains = known.get("domains")
     if not isinstance(domains, list) or not domains:
         raise Mistake('domains must be a list, e.g. ["order", "unknown"]')
@@ -120,6 +120,8 @@ def _check(made: Description) -> None:
     for flag in ("fifo", "topics"):
         if not isinstance(getattr(made, flag), bool):
             raise Mistake(f"{flag} must be true or false")
+    if not isinstance(made.task_queue_prefix, str):
+        raise Mistake("task_queue_prefix must be a text")
     if not isinstance(made.encryption, str) or not made.encryption:
         raise Mistake("encryption must be sse-sqs, none, or the id, ARN or alias of a KMS key")
     if made.topics and made.encryption == "alias/aws/sqs":
@@ -131,6 +133,8 @@ def _check(made: Description) -> None:
 def _check_bucket(bucket: Bucket) -> None:
     if not isinstance(bucket.name, str) or not _BUCKET.fullmatch(bucket.name):
         raise Mistake(f"bucket.name: {bucket.name!r} is none, 3 to 63 of a-z, 0-9, - and .")
+    if not isinstance(bucket.prefix, str):
+        raise Mistake("bucket.prefix must be a text")
     if bucket.keep_days is not None:
         _whole("bucket.keep_days", bucket.keep_days, 36_500)
 

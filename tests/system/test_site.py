@@ -60,6 +60,7 @@ def test_the_pages_as_they_are_make_a_site(build, checkout):
         ("see [x](/why.html)\n", "/why.html"),
         ("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n", "raw markup: | 3 | 4 |"),
         ("| a | b |\n|---|---|\n| 1 | 2 |\n## Gone\n", "raw markup: ## Gone"),
+        ("```mermaid\ngraph LR\n```\n", "why.md has a Mermaid diagram"),
         ('<img src="https://cdn.example/x.png">\n', "fetches https://cdn.example/x.png"),
     ],
 )

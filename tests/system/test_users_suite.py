@@ -72,3 +72,4 @@ def test_an_app_that_cannot_be_tested_is_one_sentence(suite, option, said):
     assert told.returncode == 1
     assert said in told.stdout
     assert "Traceback" not in told.stdout
+    assert "During handling" not in told.stdout

@@ -5,6 +5,7 @@ The signal is that of pytest-timeout's `signal` method; its timer is kept and ru
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 import traceback
@@ -56,11 +57,36 @@ def alarm(seconds: float, tell: Callable[[str], str]) -> Iterator[None]:
 
 
 def where(frame: FrameType | None) -> str:
-    """Return the line of the user's code that *frame* is at or was called by, the innermost."""
-    stack = traceback.extract_stack(frame)
+    """Return the line of the user's code that *frame* is at or was called by, the innermost.
+
+    Where this thread only waits for coroutines, that is the line at which one of them waits.
+    """
+    stack = [*traceback.extract_stack(frame), *_awaited()]
     for line in reversed(stack):
         parts = Path(line.filename).parts
         named = not line.filename.startswith("<")
         if named and "lib" not in parts and not set(_OURS) & set(parts):
             return f"{line.filename}:{line.lineno} in {line.name}"
     return f"{stack[-1].filename}:{stack[-1].lineno} in {stack[-1].name}"
+
+
+def _awaited() -> list[traceback.FrameSummary]:
+    """Return where this thread's loop waits: the longest chain of coroutines that await another.
+
+    Nothing where no loop runs here, and where one of its coroutines does: the stack tells that.
+    """
+    try:
+        if asyncio.current_task() is not None:
+            return []
+        tasks = asyncio.all_tasks()
+    except RuntimeError:  # no loop
+        return []
+    return max((_chain(one.get_coro()) for one in tasks), key=len, default=[])
+
+
+def _chain(awaited: Any) -> list[traceback.FrameSummary]:
+    lines = []
+    while (frame := getattr(awaited, "cr_frame", None)) is not None:
+        lines += traceback.extract_stack(frame)[-1:]
+        awaited = awaited.cr_await
+    return lines

@@ -85,8 +85,10 @@ def localstack_address() -> str:
     try:
         urllib.request.urlopen(f"{address}/_localstack/health", timeout=_PATIENCE).close()  # noqa: S310 - checked above
     except OSError as error:
-        _do_without(f"no LocalStack answers at {address} ({error}): start it, or unset {named}")
-    return address
+        why = f"no LocalStack answers at {address} ({error}): start it, or unset {named}"
+    else:
+        return address
+    return _do_without(why)
 
 
 def _do_without(reason: str) -> NoReturn:

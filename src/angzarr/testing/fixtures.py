@@ -45,12 +45,15 @@ def app_under_test(pytestconfig: pytest.Config) -> Angzarr:
             " or override the fixture app_under_test",
             pytrace=False,
         )
+    why = ""
     try:
         found: Any = load_application(name)
     except Exception as error:
         if not hasattr(error, "message"):
             raise
-        pytest.fail(f"angzarr_app = {name}: {error.message}", pytrace=False)
+        why = error.message
+    if why:  # out of the except, or pytest would show the sentence once more as the cause
+        pytest.fail(f"angzarr_app = {name}: {why}", pytrace=False)
     return _checked(found)
 
 
@@ -61,7 +64,9 @@ def _enter(doors: ExitStack, context: AbstractContextManager[T]) -> T:
     try:
         return doors.enter_context(context)
     except ConfigurationError as error:
-        pytest.fail(str(error), pytrace=False)
+        why = str(error)
+    # Out of the except, or pytest would show the sentence once more for each of its causes.
+    pytest.fail(why, pytrace=False)
 
 
 def _checked(app: object) -> Angzarr:

@@ -40,6 +40,7 @@ class InProcess:
     def open(self) -> Iterator[None]:
         """Start it and, when the block is left, stop it; raises ConfigurationError as a worker."""
         before = set(threading.enumerate())
+        may_not_join = _state.task_join_will_block()
         self._app.turns_by_hand = True
         self._worker = worker = self._app.WorkController(
             hostname="angzarr-testing@in-process",
@@ -57,6 +58,8 @@ class InProcess:
         worker.pool.on_apply = self._apply
         worker.timer.call_at = self._at_once
         worker.start()
+        # Celery's worker forbids `result.get()` in its whole process, in which the test runs too.
+        _state._set_task_join_will_block(may_not_join)  # noqa: SLF001 - Celery's own does the same
         if (code := worker.exitcode) is not None:
             msg = f"the worker did not start (exit code {code}): its last log line says why"
             raise ConfigurationError(msg)

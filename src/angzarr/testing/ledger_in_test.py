@@ -94,12 +94,12 @@ class LedgerInTest(Sequence[Entry]):
         return detail
 
     def where(self, **wanted: Any) -> list[Entry]:
-        """Return the entries whose fields are as *wanted*."""
-        return where(self._entries(), wanted)
+        """Return the entries whose fields are as *wanted*; TypeError for a field they lack."""
+        return where(Entry, self._entries(), wanted)
 
     def only(self, **wanted: Any) -> Entry:
         """Return the one entry whose fields are as *wanted*; AssertionError if it is not one."""
-        found: Entry = only(self._entries(), ("entry", "entries"), wanted, shown)
+        found: Entry = only(Entry, self._entries(), ("entry", "entries"), wanted, shown)
         return found
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, overload
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
@@ -88,11 +88,11 @@ class DeadLetters(Sequence[Letter]):
 
         Raises TypeError for a field that letters do not have.
         """
-        return where(self.note(), wanted)
+        return where(Letter, self.note(), wanted)
 
     def only(self, **wanted: Any) -> Letter:
         """Return the one letter whose fields are as *wanted*; AssertionError if it is not one."""
-        found: Letter = only(self.note(), ("dead letter", "dead letters"), wanted)
+        found: Letter = only(Letter, self.note(), ("dead letter", "dead letters"), wanted)
         return found
 
     def __len__(self) -> int:
@@ -119,13 +119,14 @@ class DeadLetters(Sequence[Letter]):
 
 
 def only(
+    kind: type[Any],
     found: Sequence[Any],
     what: tuple[str, str],
     wanted: dict[str, Any],
     show: Callable[[Any], str] = repr,
 ) -> Any:
     """Return the one of *found* that is as *wanted*; else AssertionError lists what there is."""
-    fitting = where(found, wanted)
+    fitting = where(kind, found, wanted)
     if len(fitting) == 1:
         return fitting[0]
     asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items())
@@ -138,15 +139,20 @@ def only(
     raise AssertionError(head + listed)
 
 
-def where(found: Sequence[Any], wanted: dict[str, Any]) -> list[Any]:
-    """Return those of *found* that are as *wanted*."""
+def where(kind: type[Any], found: Sequence[Any], wanted: dict[str, Any]) -> list[Any]:
+    """Return those of *found*, each a *kind*, that are as *wanted*; TypeError for no field of it.
+
+    Also where nothing was found: ``where(reson="refused") == []`` would hold for ever.
+    """
+    known = {one.name for one in fields(kind)} | set(vars(kind))
+    for name in wanted:
+        if name not in known:
+            msg = f"{kind.__name__} has no field {name!r}"
+            raise TypeError(msg)
     return [one for one in found if all(_fits(one, *field) for field in wanted.items())]
 
 
 def _fits(one: Any, name: str, wanted: Any) -> bool:
-    if not hasattr(one, name):
-        msg = f"a {type(one).__name__} has no field {name!r}"
-        raise TypeError(msg)
     value = getattr(one, name)
     if callable(wanted):
         return bool(wanted(value))

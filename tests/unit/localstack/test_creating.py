@@ -80,7 +80,11 @@ def test_the_second_run_changes_nothing(file, capsys):
     assert main([file]) == 0
     said(capsys)
     assert main([file]) == 0
-    made = [line for line in said(capsys) if re.search(r" (create_queue|subscribe|put|set)", line)]
+    made = [
+        line
+        for line in said(capsys)
+        if re.search(r" (create_queue|create_bucket|subscribe|put|set)", line)
+    ]
     assert made == []
 
 
@@ -95,6 +99,35 @@ def test_what_is_there_and_otherwise_is_told_and_left(aws, tmp_path, capsys):
     assert "MessageRetentionPeriod=345600 (wanted: 1209600)" in err
     kept = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     assert kept["MessageRetentionPeriod"] == "345600"
+
+
+def test_a_bucket_whose_making_broke_off_is_told(aws, tmp_path, capsys):
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket="angzarr-letters")
+    assert main([written(tmp_path, WANTED)]) == DIFFERS
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("the bucket angzarr-letters is there and was not changed: ")
+    assert "public_access_block=nothing (wanted: " in line
+    assert "bucket_lifecycle_configuration=nothing (wanted: " in line
+
+
+def test_a_bucket_that_lets_bodies_expire_sooner_is_told_and_more_rules_are_not(
+    aws, tmp_path, capsys
+):
+    assert main([written(tmp_path, WANTED)]) == 0
+    s3 = aws.client("s3")
+    rules = s3.get_bucket_lifecycle_configuration(Bucket="angzarr-letters")["Rules"]
+    theirs = {
+        "ID": "t", "Status": "Enabled", "Filter": {"Prefix": "tmp/"}, "Expiration": {"Days": 1},
+    }  # fmt: skip
+    changed = {"Bucket": "angzarr-letters", "LifecycleConfiguration": {"Rules": [*rules, theirs]}}
+    s3.put_bucket_lifecycle_configuration(**changed)
+    assert main([written(tmp_path, WANTED)]) == 0
+    rules[0]["Expiration"]["Days"] = 3
+    s3.put_bucket_lifecycle_configuration(**changed)
+    capsys.readouterr()
+    assert main([written(tmp_path, WANTED)]) == DIFFERS
+    assert '"Days": 3' in capsys.readouterr().err
 
 
 def test_what_is_made_is_nothing_that_the_code_would_warn_of(aws, tmp_path):
@@ -169,6 +202,13 @@ def test_buckets_tasks_and_keys_bring_the_rights_to_them_alone():
 def test_policies_are_printed_as_json(file, capsys):
     assert main([file, "--policies", "--account", "1"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"worker", "analysis"}
+
+
+def test_policies_of_no_account_are_not_printed(file, capsys):
+    assert main([file, "--policies"]) == MISTAKE
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert "say --account" in told.err
 
 
 def test_domains_of_the_environment_stand_in_for_the_files(tmp_path, monkeypatch, capsys):

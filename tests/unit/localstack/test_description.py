@@ -74,6 +74,9 @@ def test_a_redriven_fifo_queue_is_fifo():
             "task_queues.q.max_receives must be a whole number from 1 to 1000",
         ),
         ({"domains": ["a"], "bucket": {"name": "A_b"}}, "bucket.name: 'A_b' is none"),
+        ({"domains": ["a"], "bucket": {}}, "bucket.name: '' is none"),
+        ({"domains": ["a"], "bucket": {"name": "a-b", "prefix": 1}}, "bucket.prefix must be a"),
+        ({"domains": ["a"], "task_queue_prefix": 5}, "task_queue_prefix must be a text"),
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_key(given, said):

@@ -6,7 +6,7 @@ import copy
 import json
 
 import pytest
-from release.bill import UNSAID, Pin, bill, licences, numbered, within
+from release.bill import PLAIN_URL, UNSAID, Pin, bill, licences, numbered, within
 from release.problem import NotFit
 
 TOLD = {
@@ -117,3 +117,20 @@ def test_an_image_holds_the_wheel_and_what_it_needs():
     assert image["metadata"]["component"]["bom-ref"] == "image@1"
     assert image["components"][0] == ROOT
     assert image["dependencies"][0] == {"ref": "image@1", "dependsOn": ["pkg:pypi/mine@1"]}
+
+
+@pytest.mark.parametrize(
+    ("url", "plain"),
+    [
+        ("https://github.com/a/b_c-d.git", True),
+        ("http://example.com:80/x?tab=y&z=1#readme", True),
+        ("https://example.com/a b", False),
+        ("https://example.com/<x>", False),
+        ("https://example.com/100%", False),
+        ("https://example.com/#a#b", False),
+        ("https://example.com/x\n", False),
+        ("https://", False),
+    ],
+)
+def test_only_what_is_surely_a_url_is_spared_the_parser(url, plain):
+    assert bool(PLAIN_URL.fullmatch(url)) == plain

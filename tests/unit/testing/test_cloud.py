@@ -26,8 +26,9 @@ def test_aws_is_empty_in_each_test_and_leads_nowhere_else(aws, number):
 
 def test_without_moto_it_is_said_what_to_install(request, monkeypatch):
     monkeypatch.setitem(sys.modules, "moto", None)
-    with pytest.raises(pytest.fail.Exception, match=r"angzarr-workers\[testing\]"):
+    with pytest.raises(pytest.fail.Exception, match=r"angzarr-workers\[testing\]") as raised:
         request.getfixturevalue("aws")
+    assert raised.value.__context__ is None, "pytest would show the sentence once for each"
 
 
 def test_without_localstack_a_test_is_skipped_with_a_sentence(nowhere):

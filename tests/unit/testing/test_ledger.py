@@ -44,6 +44,8 @@ def test_what_cannot_be_replayed_says_why(angzarr_worker, ledger):
 def test_an_entry_is_found_or_the_failure_lists_all(angzarr_worker, ledger):
     with pytest.raises(AssertionError, match="0 entries, not one entry"):
         ledger.only()
+    with pytest.raises(TypeError, match="Entry has no field 'state'"):
+        ledger.where(state="held")
     shop.says.append(fails(GiveUp("no")))
     angzarr_worker.publish(Placed(order_id="o-1"), id="e-1")
     ledger.analyse()

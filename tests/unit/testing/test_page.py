@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import angzarr.testing
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -35,6 +37,17 @@ def test_every_sample_of_the_page_runs_as_it_stands(tmp_path):
     )  # fmt: skip
     assert told.returncode == 0, told.stdout
     assert f"{len(re.findall(r'def test_', ''.join(tests)))} passed" in told.stdout
+
+
+@pytest.mark.parametrize("page", [PAGE, CHECKOUT / "README.md"], ids=["page", "readme"])
+def test_what_the_samples_import_is_installed_by_the_pages_own_command(page):
+    ours = {"angzarr", "orders", "pydantic", "pytest"}  # ours, and what we bring
+    imported = re.findall(
+        r"^(?:from|import) (\w+)", "\n".join(blocks(page, "python")), re.MULTILINE
+    )
+    others = set(imported) - ours - set(sys.stdlib_module_names)
+    (command,) = re.findall(r"^pip install .*", page.read_text(), re.MULTILINE)
+    assert others <= set(command.partition("#")[0].split()), others
 
 
 def test_every_fixture_and_verb_is_on_the_page():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import threading
 import time
@@ -77,6 +78,16 @@ def test_plain_tasks_run_and_chains_go_on(angzarr_worker):
     assert [one.value for one in done] == [2, 3]
 
 
+def test_the_test_may_ask_for_a_result(angzarr_worker):
+    result = shop.plain.delay(1)
+    angzarr_worker.run_until_settled()
+    assert result.get(timeout=1) == 2
+
+
+def test_code_that_waits_for_a_result_finds_it_with_a_running_worker(running_worker):
+    assert shop.plain.delay(1).get(timeout=10) == 2
+
+
 def test_skipped_postponed_and_duplicate_events_are_told_as_such(angzarr_worker):
     shop.says[:] = [fails(Skip("a guest"))]
     (one,) = angzarr_worker.publish(Placed(order_id="o-1"), id="e-1")
@@ -104,6 +115,8 @@ def test_letters_are_found_by_their_fields_or_the_failure_lists_them(angzarr_wor
     assert dead_letters == []
     with pytest.raises(AssertionError, match=r"^0 dead letters, not one dead letter; .* none at"):
         dead_letters.only()
+    with pytest.raises(TypeError, match="Letter has no field 'resaon'"):
+        dead_letters.where(resaon="refused")  # else this would be empty, and a test content
     shop.says.append(fails(GiveUp("no")))
     for number in (1, 2):
         angzarr_worker.publish(Placed(order_id=f"o-{number}"), id=f"e-{number}")
@@ -111,8 +124,6 @@ def test_letters_are_found_by_their_fields_or_the_failure_lists_them(angzarr_wor
     assert dead_letters.only(event_id=lambda found: found.endswith("1")).attempts == 1
     with pytest.raises(AssertionError, match=r"^2 dead letters with reason='refused', not one"):
         dead_letters.only(reason="refused")
-    with pytest.raises(TypeError, match="a Letter has no field 'resaon'"):
-        dead_letters.where(resaon="refused")
     assert [one.event_id for one in dead_letters[:1]] == ["e-1"]
 
 
@@ -163,8 +174,19 @@ def test_a_coroutine_that_hangs_is_named_too(angzarr_worker):
     angzarr_worker.publish(Paid(order_id="warm"), id="e-0")
     shop.says.append(lambda: asyncio.sleep(60))
     angzarr_worker.app.publish(Paid(order_id="o-1"), id="e-1")
-    with pytest.raises(NotSettled, match=r"^shop\.mail of event 'e-1' \(Paid\) did not return"):
+    with pytest.raises(NotSettled, match=r"^shop\.mail of event 'e-1' \(Paid\) did not ") as raised:
         angzarr_worker.run_until_settled(timeout=0.3)
+    assert re.search(r"it is at \S+shop\.py:\d+ in mail$", str(raised.value))
+
+
+def test_a_coroutine_that_blocks_its_loop_is_named_with_what_it_called(angzarr_worker):
+    async def blocks():
+        time.sleep(60)  # noqa: ASYNC251 - the mistake it is about
+
+    angzarr_worker.publish(Paid(order_id="warm"), id="e-0")
+    shop.says.append(blocks)
+    with pytest.raises(NotSettled, match=r"test_worker\.py:\d+ in blocks$"):
+        angzarr_worker.publish(Paid(order_id="o-1"), timeout=0.3)
 
 
 def test_what_waits_beyond_the_span_is_named_with_its_reason(angzarr_worker):

@@ -6,9 +6,9 @@ import pytest
 from website.markdown import (
     as_page,
     blank_code,
+    drawn_elsewhere,
     links,
     relink,
-    show_diagrams_as_text,
     slug,
     widen_lists,
 )
@@ -64,8 +64,9 @@ def test_code_that_looks_like_a_list_is_left_alone():
     assert widen_lists(text) == text
 
 
-def test_a_diagram_is_shown_as_text():
-    assert show_diagrams_as_text("```mermaid\nx\n```") == "```text\nx\n```"
+def test_a_diagram_that_a_program_would_draw_is_seen():
+    assert drawn_elsewhere("a\n\n  ```mermaid\n  x\n  ```")
+    assert not drawn_elsewhere("```text\nmermaid\n```")
 
 
 def test_a_file_with_fences_in_it_is_shown_whole():
