@@ -44,6 +44,8 @@ NAMESPACES = ("--mount", "--net", "--pid")
 KERNEL = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
 #: Seconds until the node must be ready.
 PATIENCE = 120.0
+#: Leads to the home of the machine's one cluster.
+CURRENT = Path("/run/angzarr-cluster")
 
 
 def main() -> int:
@@ -64,13 +66,16 @@ def _build(_: argparse.Namespace) -> int:
 
 def _up(_: argparse.Namespace) -> int:
     place = layout()
-    if _running(place):
+    if node := _running(place):
+        _await(place, node)
         print("  the cluster is up")
         return 0
     _install()
+    _refuse_another(place)
     programs = binary.folder()
     began = time.monotonic()
     _drop_groups()
+    _restore_kernel(place)
     parts.write(place, programs)
     _save_kernel(place)
     _await(place, _spawn(place))
@@ -93,7 +98,16 @@ def _spawn(place: Layout) -> processes.Process:
         env={"PYTHONPATH": str(SERVERS)},
     )
     place.node.write_text(json.dumps(asdict(started)))
+    CURRENT.unlink(missing_ok=True)
+    CURRENT.symlink_to(place.home)
     return started
+
+
+def _refuse_another(place: Layout) -> None:
+    """A kubelet removes control groups of pods that it does not know: those of another, too."""
+    other = Layout(CURRENT.resolve(), place.short)
+    if other.home != place.home.resolve() and _running(other):
+        raise CannotStart(f"another cluster is up, of {other.home}: end it first, by `down` there")
 
 
 def _install() -> None:
@@ -121,9 +135,11 @@ def _down(_: argparse.Namespace) -> int:
     node = _running(place)
     if node is not None:
         processes.stop([node], patience=10)
-        _restore_kernel(place)
+    _restore_kernel(place)
     _drop_groups()
-    shutil.rmtree(place.short, ignore_errors=True)
+    # What it said stays, to be read; its images are gigabytes.
+    for folder in (place.short, place.home / "containerd", place.home / "etcd"):
+        shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
@@ -141,13 +157,18 @@ def _save_kernel(place: Layout) -> None:
 
 
 def _restore_kernel(place: Layout) -> None:
-    for name, value in json.loads((place.home / "kernel.json").read_text()).items():
-        Path("/proc/sys", name).write_text(value)
+    """Set back what a cluster changed, also one that was killed."""
+    saved = place.home / "kernel.json"
+    if saved.exists():
+        for name, value in json.loads(saved.read_text()).items():
+            Path("/proc/sys", name).write_text(value)
+        saved.unlink()
 
 
 def _drop_groups() -> None:
     """Remove the control groups that containers left; one in use is left alone."""
-    for top in Path("/sys/fs/cgroup").glob("*/kubepods"):
+    groups = Path("/sys/fs/cgroup")
+    for top in (groups / "kubepods", *groups.glob("*/kubepods")):
         for folder, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(OSError):
                 Path(folder).rmdir()
@@ -170,7 +191,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _servers(_: argparse.Namespace) -> int:
-    """Give the node what stands in for the images of servers."""
+    """Give the node what stands in for the images of servers, unless it has it."""
+    listed = subprocess.run(
+        [*parts.images(layout()), "list", "-q"], capture_output=True, text=True, check=False
+    )
+    if set(stand_ins.SERVERS) <= set(listed.stdout.split()):
+        return 0
     archive = layout().home / "stand-ins.tar"
     stand_ins.write(archive)
     code = _load(argparse.Namespace(archive=archive))
@@ -181,7 +207,9 @@ def _servers(_: argparse.Namespace) -> int:
 def _load(arguments: argparse.Namespace) -> int:
     """Give the node the images of an archive, as `docker save` writes them."""
     place = layout()
-    return subprocess.run([*parts.importing(place), arguments.archive], check=False).returncode
+    return subprocess.run(
+        [*parts.images(place), "import", arguments.archive], check=False
+    ).returncode
 
 
 def _parser() -> argparse.ArgumentParser:

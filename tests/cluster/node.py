@@ -65,7 +65,7 @@ def _start(place: Layout) -> dict[str, Started]:
         running[part] = _spawn(command, place.log(part))
         _await(part, ready.get(part, lambda: True))
         if part == "containerd":
-            _run(*parts.importing(place), str(write_pause(place)))
+            _run(*parts.images(place), "import", str(write_pause(place)))
     return running
 
 

@@ -189,9 +189,9 @@ def commands(place: Layout) -> dict[str, list[str]]:
     return {part: [_program(place, part), *rest] for part, rest in started.items()}
 
 
-def importing(place: Layout) -> list[str]:
-    """Return the command that gives the node the images of the archives behind it."""
-    return ["ctr", "--address", str(place.runtime), "--namespace", "k8s.io", "images", "import"]
+def images(place: Layout) -> list[str]:
+    """Return the command that asks about the node's images, or gives it some."""
+    return ["ctr", "--address", str(place.runtime), "--namespace", "k8s.io", "images"]
 
 
 def _program(place: Layout, part: str) -> str:
