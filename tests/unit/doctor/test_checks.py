@@ -394,6 +394,23 @@ def test_a_queue_of_a_topic_that_needs_more_than_itself_is_not_offered_to_be_mad
     assert found.fix is None
 
 
+def test_a_cache_of_results_may_be_meant_to_evict_and_is_not_offered_to_be_changed():
+    found = redis(policy="allkeys-lru", append_only=False, save="", roles=["results"])
+    assert [(one.severity, one.fix) for one in found] == [(WARNING, None)] * 2
+
+
+@pytest.mark.parametrize("told", ["snapshots_work", "appends_work"])
+def test_a_disk_that_fails_is_told_by_the_field_that_says_so(told):
+    (found,) = redis(**{"snapshots_work": None, "appends_work": None, told: False})
+    assert (
+        found.seen
+        == {
+            "snapshots_work": "err: rdb_last_bgsave_status",
+            "appends_work": "err: aof_last_write_status",
+        }[told]
+    )
+
+
 def test_many_tasks_with_one_fault_are_one_finding_that_names_some():
     unsafe = [
         Unsafe("acks_late", f"task t{n} has acks_late=False", "remove it", f"t{n}")

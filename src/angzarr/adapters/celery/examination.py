@@ -37,6 +37,12 @@ def transport_name(app: Any) -> str:
             " celery[redis] or celery[sqs], or correct the address"
         )
         raise ConfigurationError(msg) from error
+    except ValueError:  # its text may have a part of the password
+        msg = (
+            "broker_url cannot be read: write it as scheme://user:password@host:port/…, a / of a"
+            " password as %2F"
+        )
+        raise ConfigurationError(msg) from None
 
 
 def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
