@@ -149,6 +149,38 @@ def test_task_queues_on_sqs_are_looked_at_and_made(sqs, sqs_endpoint, redis_url,
         assert {"sqs-retention", "sqs-redrive"} <= ids(examined(app), "warning")
 
 
+def test_a_task_queue_that_is_made_hides_messages_as_long_as_a_worker_would_have_it(
+    sqs, sqs_endpoint, monkeypatch, unique_name
+):
+    """Workers ask SQS for no time of their own: with its default, 30 s, longer tasks run twice."""
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)  # then kombu has one
+    name = f"{unique_name}.urgent"  # kombu writes its dots as dashes
+    with stock_app(sqs_broker(sqs_endpoint), task_default_queue=name) as app:
+        app.conf.broker_transport_options = {"visibility_timeout": 900}
+        (told,) = found(examined(app), "queue-missing")
+        assert told.at.endswith(f"{unique_name}-urgent")
+        mend(Patient(app=app), told.fix)
+        url = sqs.get_queue_url(QueueName=f"{unique_name}-urgent")["QueueUrl"]
+        given = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        assert (given["VisibilityTimeout"], given["MessageRetentionPeriod"]) == ("900", "1209600")
+        assert not {"queue-missing", "sqs-visibility", "server-away"} & ids(examined(app))
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "30"})
+        (told,) = found(examined(app), "sqs-visibility")
+        assert told.change.endswith("VisibilityTimeout=900")
+
+
+def test_a_predefined_queue_is_looked_at_by_its_address(sqs, sqs_endpoint, unique_name):
+    url = sqs.create_queue(QueueName=f"other-{unique_name}")["QueueUrl"]
+    with stock_app(sqs_broker(sqs_endpoint), task_default_queue=unique_name) as app:
+        app.conf.broker_transport_options = {"predefined_queues": {unique_name: {"url": url}}}
+        report = examined(app)
+        assert "sqs-visibility" in ids(report)
+        assert "queue-missing" not in ids(report)
+        sqs.delete_queue(QueueUrl=url)
+        (told,) = found(examined(app), "queue-missing")
+        assert told.fix is None
+
+
 def test_what_celery_rejects_on_sqs_is_deleted(sqs, sqs_endpoint, unique_name):
     sqs.create_queue(QueueName=unique_name)
     with stock_app(sqs_broker(sqs_endpoint), task_default_queue=unique_name) as app:

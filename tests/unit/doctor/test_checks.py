@@ -78,7 +78,14 @@ RABBIT = rabbitmq_rules.RabbitSeen(
     alarms={"rabbit@m": []},
     nodes=3,
 )
-SQS = sqs_rules.SqsQueueSeen(at="SQS", name="shop", retention=timedelta(days=14))
+SQS = sqs_rules.SqsQueueSeen(
+    at="SQS",
+    name="shop",
+    made_with={"VisibilityTimeout": "1800"},
+    retention=timedelta(days=14),
+    visibility=seconds(1800),
+    wanted_visibility=seconds(1800),
+)
 LETTER = letter_rules.LetterQueueSeen(
     domain="order", name="angzarr-dlq-order", waiting=2, readers=1
 )
@@ -270,6 +277,7 @@ BAD = [
     ("sqs-retention", sqs(retention=timedelta(days=4)), INFO),
     ("sqs-redrive", sqs(moving="moved to x"), WARNING),
     ("sqs-rejects-delete", sqs(ours=False), CRITICAL),
+    ("sqs-visibility", sqs(visibility=seconds(30)), ERROR),
     ("letters-discarded", letters(backend="none", queues=[]), CRITICAL),
     ("letters-discarded", letters(backend="channel", queues=[]), CRITICAL),
     ("dead-letter-queue-missing", letter(exists=False), WARNING),
@@ -392,6 +400,25 @@ def test_no_fix_removes_anything():
 def test_a_queue_of_a_topic_that_needs_more_than_itself_is_not_offered_to_be_made():
     (found,) = letters(backend="pubsub", queues=[replace(LETTER, exists=False)])
     assert found.fix is None
+
+
+@pytest.mark.parametrize(
+    ("hours", "change"),
+    [(1, "'visibility_timeout': 7200}"), (8, "'visibility_timeout': 43200}"), (12, "shorter")],
+)
+def test_no_longer_visibility_timeout_is_asked_for_than_a_broker_has(hours, change):
+    twelve, span = timedelta(hours=12), timedelta(hours=hours)
+    given = {"most_visibility": twelve, "consumer_timeout": None}
+    (found,) = times(longest_run=span, visibility=min(span, twelve), **given)
+    assert change in found.change
+    (found,) = times(longest_run=timedelta(hours=12), consumer_timeout=None)
+    assert "86400" in found.change
+
+
+def test_a_queue_that_the_app_never_makes_is_not_offered_to_be_made():
+    (found,) = sqs(exists=False, made_with={})
+    assert found.fix is None
+    assert "predefined_queues" in found.change
 
 
 def test_a_cache_of_results_may_be_meant_to_evict_and_is_not_offered_to_be_changed():

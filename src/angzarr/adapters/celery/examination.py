@@ -15,6 +15,8 @@ from angzarr.errors import ConfigurationError
 
 #: Seconds that kombu's transports leave a message with a worker, where nothing is said.
 _VISIBILITY: Final = {"redis": 3600, "sqs": 1800}
+#: What SQS takes at most.
+_MOST_VISIBILITY: Final = {"sqs": timedelta(hours=12)}
 _MODES: Final = {"transient": 1, "persistent": 2}
 
 
@@ -95,6 +97,7 @@ def times_seen(
     return TimesSeen(
         at=at,
         visibility=visibility(app, transport),
+        most_visibility=_MOST_VISIBILITY.get(transport),
         consumer_timeout=CONSUMER_TIMEOUT if transport == "amqp" else None,
         longest_run=timedelta(seconds=max(limits)) if limits and all(limits) else None,
         longest_delay=longest_delay if held else None,
