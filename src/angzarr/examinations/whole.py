@@ -12,7 +12,14 @@ from types import ModuleType
 from typing import Final
 
 from angzarr.adapters.celery import examination
-from angzarr.doctor import letter_rules, rabbitmq_rules, redis_rules, server_rules, sqs_rules
+from angzarr.doctor import (
+    delay_rules,
+    letter_rules,
+    rabbitmq_rules,
+    redis_rules,
+    server_rules,
+    sqs_rules,
+)
 from angzarr.doctor.finding import Finding, Fix
 from angzarr.doctor.probe import Probe, look_at_all
 from angzarr.doctor.report import Report, chosen
@@ -32,7 +39,7 @@ _KNOWN: Final = ("redis", "rediss", "sentinel", "sqs", "memory", "filesystem")
 _FIXERS: Final[Mapping[str, Callable[[Patient, Fix], str]]] = {
     redis_rules.CONFIG_SET: redis.config_set,
     rabbitmq_rules.DECLARE_QUEUE: rabbitmq.declare_queue,
-    rabbitmq_rules.DECLARE_DELAYS: rabbitmq.declare_delay_queues,
+    delay_rules.DECLARE_DELAYS: rabbitmq.declare_delay_queues,
     sqs_rules.CREATE_QUEUE: sqs.create_queue,
     letter_rules.CREATE: letters.create,
 }

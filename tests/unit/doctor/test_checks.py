@@ -11,6 +11,7 @@ import pytest
 from angzarr.doctor import (
     celery_rules,
     database_rules,
+    delay_rules,
     fleet_rules,
     letter_rules,
     rabbitmq_rules,
@@ -74,7 +75,7 @@ QUEUE = rabbitmq_rules.QueueSeen(
 RABBIT = rabbitmq_rules.RabbitSeen(
     at="RabbitMQ at m:5672",
     queues=[QUEUE],
-    delays=rabbitmq_rules.DelaysSeen(used=True, messages=4, bound=1),
+    delays=delay_rules.DelaysSeen(used=True, messages=4, bound=1),
     alarms={"rabbit@m": []},
     nodes=3,
 )
@@ -222,6 +223,7 @@ BAD = [
     ("result-backend-wait", celery(result_backend="redis", result_wait=None), WARNING),
     ("result-backend-rpc", celery(result_backend="rpc"), WARNING),
     ("classic-by-default", celery(transport="amqp", classic=["celery"]), WARNING),
+    ("transient-control-queues", celery(transport="amqp", transient=["event"]), WARNING),
     ("no-dead-letters", stock(dead_letter_exchange=False), CRITICAL),
     ("retry-drops", stock(retrying=["shop.pay"]), CRITICAL),
     ("poison-loops", stock(reject_on_worker_lost=True), WARNING),
@@ -265,6 +267,7 @@ BAD = [
     ("queue-not-durable", queue(differs="inequivalent arg 'durable'", fleeting=True), CRITICAL),
     ("queue-drops", queue(drops=["x-message-ttl=5 (leave it out)"]), CRITICAL),
     ("queue-classic", queue(kind="classic"), CRITICAL),
+    ("queue-classic", queue(kind="classic", mirrored=True), WARNING),
     ("queue-unread", queue(consumers=0), WARNING),
     ("queue-unread", fleet(waiting={"bulk": 5}), WARNING),
     ("rabbitmq-alarm", rabbit(alarms={"rabbit@m": ["memory"]}), ERROR),
@@ -320,6 +323,7 @@ UNTOLD = [
     ("redis-evicts", redis(policy=None)),
     ("redis-not-persistent", redis(append_only=None)),
     ("rabbitmq-alarm", rabbit(alarms=None)),
+    ("queue-drops", queue(limit_untold=True)),
     ("delay-queues-orphaned", delays(used=False, bound=None)),
     ("consumer-timeout", times(longest_run=None, visibility=None)),
     ("not-looked-at", [server_rules.not_looked_at("x", "no right to", "look")]),
@@ -353,7 +357,7 @@ def test_nothing_is_found_where_nothing_applies():
     assert delays(used=False, missing=["celery_delayed_0"], messages=0) == []
     assert delays(used=False, weak="classic", messages=0) == []
     assert celery(result_backend="db+postgresql", result_wait=120.0) == []
-    assert celery(transport="redis", delivery_mode=1) == []
+    assert celery(transport="redis", delivery_mode=1, transient=["event"]) == []
     assert redis(roles=["results"], version="6.0.1") == []
     assert sqs(ours=False, moving="moved to x") == []
     assert queue(kind=None, consumers=None) == []
@@ -389,7 +393,7 @@ def test_no_fix_removes_anything():
     assert kinds == {
         redis_rules.CONFIG_SET,
         rabbitmq_rules.DECLARE_QUEUE,
-        rabbitmq_rules.DECLARE_DELAYS,
+        delay_rules.DECLARE_DELAYS,
         sqs_rules.CREATE_QUEUE,
         letter_rules.CREATE,
     }
@@ -419,6 +423,14 @@ def test_a_queue_that_the_app_never_makes_is_not_offered_to_be_made():
     (found,) = sqs(exists=False, made_with={})
     assert found.fix is None
     assert "predefined_queues" in found.change
+
+
+@pytest.mark.parametrize("seen", [{"exists": False}, {"consumers": 0}])
+def test_nobody_is_told_to_run_what_rabbitmq_gave_up_as_tasks(seen):
+    (found,) = queue(of_all=True, **seen)
+    assert "-Q" not in found.change
+    (found,) = queue(**seen)
+    assert found.change.endswith("worker -Q shop")
 
 
 def test_a_cache_of_results_may_be_meant_to_evict_and_is_not_offered_to_be_changed():

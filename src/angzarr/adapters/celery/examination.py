@@ -64,6 +64,7 @@ def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
         or int(conf.task_default_delivery_mode),
         result_backend=str(conf.result_backend or "").partition(":")[0],
         result_wait=conf.redis_socket_timeout,
+        transient=[kind for kind in ("control", "event") if _is_transient(conf, kind)],
         classic=list(_classic(app)) if transport == "amqp" else (),
     )
 
@@ -152,6 +153,10 @@ def _classic(app: Any) -> Iterator[str]:
     for name, queue in app.amqp.queues.items():
         if (queue.queue_arguments or {}).get("x-queue-type", "classic") == "classic":
             yield str(name)
+
+
+def _is_transient(conf: Any, kind: str) -> bool:
+    return not (conf[f"{kind}_queue_exclusive"] or conf[f"{kind}_queue_durable"])
 
 
 def _ours(app: Any) -> bool:
