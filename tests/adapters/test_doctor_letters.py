@@ -14,6 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 
 from angzarr.adapters.files.examination import file_system_of
+from angzarr.adapters.sqs.client import Service
+from angzarr.adapters.sqs.queue_policy import policy_for
+from angzarr.adapters.sqs.topics import Topics
 from angzarr.dead_letters.names import EXCHANGE, queue_name
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.examinations.patient import Patient
@@ -122,6 +125,61 @@ def test_letters_of_a_domain_that_nobody_reads_are_told(on_sqs, sqs, unique_name
     (told,) = of(examined(on_sqs), "letters-unread", other)
     assert f"dlq.domains: [{other}]" in told.change
     sqs.delete_queue(QueueUrl=url)
+
+
+# -- SNS ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_sns(make_app, sqs_endpoint):
+    return make_app(backend="sns_sqs", aws_endpoint_url=sqs_endpoint, aws_region="us-east-1")
+
+
+@pytest.fixture
+def sns(sqs_endpoint):
+    return boto3.client("sns", endpoint_url=sqs_endpoint, region_name="us-east-1")
+
+
+def test_a_queue_that_letters_cannot_come_to_by_its_topic_is_told_and_nothing_is_made(
+    on_sns, sqs, sns, unique_name
+):
+    name = queue_name(unique_name)
+    url = sqs.create_queue(QueueName=name)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
+    assert missing(on_sns, unique_name) == "the SNS topic of its name does not exist"
+    topic = sns.create_topic(Name=name)["TopicArn"]
+    assert missing(on_sns, unique_name) == "it is not subscribed to the SNS topic of its name"
+    assert sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"] == []
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    assert "has no policy" in missing(on_sns, unique_name)
+    refusing = policy_for(arn, f"{topic}-other")
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": refusing})
+    (told,) = of(examined(on_sns), "dead-letter-queue-unfit", unique_name)
+    assert "does not let the topic send to it" in told.seen
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy_for(arn, topic)})
+    report = examined(on_sns)
+    assert not of(report, "dead-letter-queue-unfit", unique_name)
+    (told,) = of(report, "dead-letter-topic-unlike", unique_name)
+    assert "RawMessageDelivery=true" in told.seen
+
+
+def missing(app, name):
+    (told,) = of(examined(app), "dead-letter-queue-missing", name)
+    assert told.fix is None, "whoever puts a letter makes topic, queue and subscription"
+    return told.seen
+
+
+def test_a_topic_as_letters_make_it_is_well(on_sns, sqs_endpoint, unique_name):
+    service = Service(
+        region="us-east-1", endpoint_url=sqs_endpoint, profile=None, timeout=5, options={}
+    )
+    topics = Topics(service, fifo=False, create_missing=True, sleep=lambda _seconds: None)
+    topics.ready(unique_name)
+    topics.close()
+    told = {one.check.id for one in examined(on_sns).findings if queue_name(unique_name) in one.at}
+    assert told == set()
 
 
 def sqs_broker(endpoint):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from angzarr.doctor import delay_rules
@@ -129,7 +129,7 @@ class RabbitSeen:
 
     at: str
     queues: Sequence[QueueSeen] = ()
-    delays: DelaysSeen = DelaysSeen()
+    delays: DelaysSeen = field(default_factory=DelaysSeen)
     #: Alarms by node; None: the management interface does not answer.
     alarms: Mapping[str, Sequence[str]] | None = None
     #: Nodes of the cluster, as far as they can be counted.

@@ -90,6 +90,7 @@ SQS = sqs_rules.SqsQueueSeen(
 LETTER = letter_rules.LetterQueueSeen(
     domain="order", name="angzarr-dlq-order", waiting=2, readers=1
 )
+NO_TOPIC = replace(LETTER, lacks="the SNS topic of its name does not exist")
 LETTERS = letter_rules.LettersSeen(at="RabbitMQ at m:5672", backend="amqp", queues=[LETTER])
 SPOOL = letter_rules.SpoolSeen(at="spool at /var", file_system="ext4", free=100, most=50)
 DATABASE = database_rules.DatabaseSeen(
@@ -285,6 +286,8 @@ BAD = [
     ("letters-discarded", letters(backend="channel", queues=[]), CRITICAL),
     ("dead-letter-queue-missing", letter(exists=False), WARNING),
     ("dead-letter-queue-missing", letter(exists=False, made_when_missing=False), ERROR),
+    ("dead-letter-queue-missing", letters(backend="sns_sqs", queues=[NO_TOPIC]), WARNING),
+    ("dead-letter-topic-unlike", letter(topic=["no raw delivery (set it)"]), WARNING),
     ("dead-letter-queue-loses", letter(weak=["x-message-ttl=5"]), CRITICAL),
     ("dead-letter-queue-loses", letter(weak=["one replica"], mild=True), WARNING),
     ("dead-letter-queue-loses", letter(weak=["a letter is moved to x"]), WARNING),

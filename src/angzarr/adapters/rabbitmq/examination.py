@@ -25,8 +25,8 @@ from angzarr.adapters.rabbitmq.queue_arguments import (
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck, learn
 from angzarr.dead_letters.names import EXCHANGE, queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX
-from angzarr.doctor.letter_rules import LetterQueueSeen
 from angzarr.doctor.delay_rules import DelaysSeen
+from angzarr.doctor.letter_rules import LetterQueueSeen
 from angzarr.doctor.rabbitmq_rules import QueueSeen, RabbitSeen
 
 #: The exchange at the end of RabbitMQ's own delays, and the queues before it; kombu's names.

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import boto3
 from kombu.transport.SQS import Channel
 
-from angzarr.adapters.sqs.client import FAILURES, Service, is_gone
+from angzarr.adapters.sqs import fan_out
+from angzarr.adapters.sqs.client import FAILURES, Client, Service, is_gone
+from angzarr.adapters.sqs.fan_out import Found
 from angzarr.adapters.sqs.queue_check import RETENTION, moving, weaknesses
 from angzarr.adapters.sqs.queues import FIFO_SUFFIX, Queues
+from angzarr.adapters.sqs.subscriptions import Subscriptions
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX
 from angzarr.doctor.letter_rules import LetterQueueSeen
 from angzarr.doctor.sqs_rules import SqsQueueSeen
+from angzarr.errors import DeadLetterQueueUnavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -82,9 +86,12 @@ def make_task_queue(service: Service, queue: Wanted) -> None:
 
 
 def letter_queues(
-    service: Service, domains: Sequence[str], *, fifo: bool, create_missing: bool
+    service: Service, domains: Sequence[str], *, fifo: bool, create_missing: bool, topics: bool
 ) -> list[LetterQueueSeen]:
-    """Return the queues of *domains*, and others that hold letters; raises what boto3 raises."""
+    """Return the queues of *domains*, and others that hold letters; raises what boto3 raises.
+
+    *topics*: letters come to them by topics of SNS, which are looked at too.
+    """
     client: SQSClient = service.connect("sqs")
     suffix = FIFO_SUFFIX if fifo else ""
     names = {queue_name(domain, suffix): domain for domain in domains}
@@ -101,6 +108,8 @@ def letter_queues(
                 waiting=_waiting(given),
             )
         )
+    if topics:
+        seen = [_with_topic(client, service, one) if one.exists else one for one in seen]
     return [*seen, *_others(client, names.keys())]
 
 
@@ -112,6 +121,32 @@ def make_letter_queue(service: Service, domain: str, *, fifo: bool) -> str:
     finally:
         queues.close()
     return ""
+
+
+def _with_topic(client: SQSClient, service: Service, seen: LetterQueueSeen) -> LetterQueueSeen:
+    """Return *seen* with what the topic before the queue lacks; makes none of it."""
+    url = client.get_queue_url(QueueName=seen.name)["QueueUrl"]
+    reply: Any = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+    queue, sns = dict(reply["Attributes"]), Client(service, "sns")
+    arn = fan_out.topic_beside(queue["QueueArn"])
+    try:
+        topic = sns.get().get_topic_attributes(TopicArn=arn)["Attributes"]
+        subscriptions = Subscriptions(sns, create_missing=False)
+        subscription = subscriptions.find(seen.name, arn, queue["QueueArn"]).attributes
+    except DeadLetterQueueUnavailable:
+        return replace(seen, lacks="it is not subscribed to the SNS topic of its name")
+    except FAILURES as error:
+        if not is_gone(error):
+            raise
+        return replace(seen, lacks="the SNS topic of its name does not exist")
+    finally:
+        sns.close()
+    if seen.made_when_missing and not queue.get("Policy"):
+        return replace(seen, lacks="it has no policy that lets the SNS topic of its name send")
+    found = Found(
+        name=seen.name, topic_arn=arn, topic=topic, queue=queue, subscription=subscription
+    )
+    return replace(seen, unfit="; ".join(fan_out.lacks(found)), topic=fan_out.warnings(found))
 
 
 def _others(client: SQSClient, known: Any) -> list[LetterQueueSeen]:
