@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 
 from angzarr.adapters.files.examination import file_system_of
+from angzarr.adapters.s3.examination import deleting
 from angzarr.adapters.sqs.client import Service
 from angzarr.adapters.sqs.queue_policy import policy_for
 from angzarr.adapters.sqs.topics import Topics
@@ -367,6 +368,63 @@ def test_the_spool_of_this_machine_is_looked_at_and_left_alone(make_app, amqp_ur
     assert not path.exists()
     much = make_app(**given, spool={**spool, "max_bytes": 2**60})
     assert "spool-without-room" in ids(examined(much), "warning")
+
+
+# -- payloads -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def make_with(make_app, amqp_url):
+    return lambda **given: make_app(backend="amqp", amqp_url=amqp_url, payloads=given)
+
+
+def of_payloads(app):
+    found = examined(app).findings
+    return {one.check.id: one.seen for one in found if one.at.startswith("payloads at ")}
+
+
+def test_a_bucket_that_is_missing_or_deletes_payloads_is_told(make_with, sqs_endpoint, unique_name):
+    bucket = unique_name.replace("_", "-")
+    given = {"endpoint_url": sqs_endpoint, "region": "us-east-1"}
+    app = make_with(url=f"s3://{bucket}/letters", **given)
+    assert of_payloads(app) == {"payload-store-missing": "the bucket does not exist"}
+    s3 = boto3.client("s3", endpoint_url=sqs_endpoint, region_name="us-east-1")
+    s3.create_bucket(Bucket=bucket)
+    assert of_payloads(app) == {}
+    rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 7}}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+    assert of_payloads(app) == {"payloads-deleted": "the rule 'old' deletes all* after 7 days"}
+    assert s3.list_objects_v2(Bucket=bucket).get("Contents", []) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"Prefix": "letters/old/"}, True),
+        ({"Filter": {"And": {"Prefix": "l", "ObjectSizeGreaterThan": 5}}}, True),
+        ({"Filter": {"Prefix": "logs/"}}, False),
+        ({"Filter": {"Prefix": "letters-old/"}}, False),
+        ({"Filter": {"Tag": {"Key": "a", "Value": "b"}}}, False),
+        ({"Status": "Disabled"}, False),
+        ({"Expiration": {"ExpiredObjectDeleteMarker": True}}, False),
+    ],
+)
+def test_only_rules_that_meet_payloads_count(rule, told):
+    rules = [{"Status": "Enabled", "Expiration": {"Days": 1}, **rule}]
+    assert bool(list(deleting(rules, "letters/"))) is told
+
+
+def test_an_s3_that_is_away_is_one_finding(make_with):
+    app = make_with(url="s3://bucket/x", endpoint_url="http://127.0.0.1:9", region="us-east-1")
+    assert set(of_payloads(app)) == {"server-away"}
+
+
+def test_a_folder_of_payloads_is_looked_at_and_not_made(make_with, tmp_path):
+    folder = tmp_path / "payloads"
+    assert set(of_payloads(make_with(url=folder.as_uri()))) <= {"payload-store-not-durable"}
+    assert not folder.exists()
+    folder.write_text("no folder")
+    assert set(of_payloads(make_with(url=(folder / "x").as_uri()))) == {"payload-store-missing"}
 
 
 MOUNTS = """\

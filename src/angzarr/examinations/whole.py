@@ -24,14 +24,14 @@ from angzarr.doctor.finding import Finding, Fix
 from angzarr.doctor.probe import Probe, look_at_all
 from angzarr.doctor.report import Report, chosen
 from angzarr.errors import ConfigurationError
-from angzarr.examinations import app, databases, fleet, letters, rabbitmq, redis, sqs
+from angzarr.examinations import app, databases, fleet, letters, payloads, rabbitmq, redis, sqs
 from angzarr.examinations.patient import Patient
 from angzarr.wiring import is_amqp
 
 #: How much longer than one answer all of them together may take: connects, second tries and many
 #: questions, on a machine that has other work. A client ends its own waits much sooner.
 _ROOM: Final = timedelta(seconds=16)
-_PARTS: Final[tuple[ModuleType, ...]] = (redis, rabbitmq, sqs, letters, databases, fleet)
+_PARTS: Final[tuple[ModuleType, ...]] = (redis, rabbitmq, sqs, letters, payloads, databases, fleet)
 #: Brokers of which something is known.
 _KNOWN: Final = ("redis", "rediss", "sentinel", "sqs", "memory", "filesystem")
 

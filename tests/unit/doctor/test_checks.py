@@ -14,6 +14,7 @@ from angzarr.doctor import (
     delay_rules,
     fleet_rules,
     letter_rules,
+    payload_rules,
     rabbitmq_rules,
     redis_rules,
     refusal_rules,
@@ -93,6 +94,7 @@ LETTER = letter_rules.LetterQueueSeen(
 NO_TOPIC = replace(LETTER, lacks="the SNS topic of its name does not exist")
 LETTERS = letter_rules.LettersSeen(at="RabbitMQ at m:5672", backend="amqp", queues=[LETTER])
 SPOOL = letter_rules.SpoolSeen(at="spool at /var", file_system="ext4", free=100, most=50)
+PAYLOADS = payload_rules.PayloadsSeen(at="payloads at s3://b/", file_system="nfs4")
 DATABASE = database_rules.DatabaseSeen(
     at="PostgreSQL at p/angzarr",
     settings={
@@ -167,6 +169,10 @@ def letter(**seen):
 
 def spool(**seen):
     return list(letter_rules.spool_findings(replace(SPOOL, **seen)))
+
+
+def payloads(**seen):
+    return list(payload_rules.findings(replace(PAYLOADS, **seen)))
 
 
 def database(**seen):
@@ -299,6 +305,9 @@ BAD = [
     ("spool-not-durable", spool(file_system="tmpfs"), CRITICAL),
     ("spool-without-room", spool(free=49), WARNING),
     ("spool-waiting", spool(waiting=1), WARNING),
+    ("payload-store-missing", payloads(problem="there is none", cure="make it"), ERROR),
+    ("payloads-deleted", payloads(deletes="a rule"), CRITICAL),
+    ("payload-store-not-durable", payloads(file_system="overlay"), CRITICAL),
     ("postgresql-synchronous-commit", setting(synchronous_commit="off"), CRITICAL),
     ("postgresql-fsync", setting(fsync="off"), CRITICAL),
     ("postgresql-fsync", setting(full_page_writes="off"), CRITICAL),
@@ -326,6 +335,7 @@ UNTOLD = [
     ("redis-evicts", redis(policy=None)),
     ("redis-not-persistent", redis(append_only=None)),
     ("rabbitmq-alarm", rabbit(alarms=None)),
+    ("payloads-deleted", payloads(deletes=None)),
     ("queue-drops", queue(limit_untold=True)),
     ("delay-queues-orphaned", delays(used=False, bound=None)),
     ("consumer-timeout", times(longest_run=None, visibility=None)),
@@ -346,7 +356,7 @@ def test_what_cannot_be_told_is_unknown_and_says_what_to_look_at(check, found):
 
 @pytest.mark.parametrize(
     "well",
-    [celery, stock, times, redis, rabbit, sqs, letters, spool, database, fleet],
+    [celery, stock, times, redis, rabbit, sqs, letters, spool, payloads, database, fleet],
     ids=lambda well: well.__name__,
 )
 def test_nothing_is_found_where_all_is_well(well):
