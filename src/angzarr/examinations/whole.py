@@ -82,7 +82,9 @@ def _unknown_broker(patient: Patient) -> Iterator[Finding]:
     scheme = patient.broker_url.split(":", 1)[0]
     if scheme not in _KNOWN and not is_amqp(patient.broker_url):
         yield server_rules.not_looked_at(
-            f"the {scheme} broker", "nothing is known of such brokers", "use Redis, RabbitMQ or SQS"
+            f"the {scheme} broker",
+            "nothing is known of brokers that are named so",
+            "use Redis, RabbitMQ or SQS, by redis://, amqp:// or sqs://",
         )
 
 
