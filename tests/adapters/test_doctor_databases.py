@@ -10,11 +10,13 @@ from sqlalchemy import create_engine, text
 from tests.contracts.event_store import event, fill
 
 from angzarr import Projection, handles
+from angzarr.adapters.sql import examination
 from angzarr.aggregates.book import Address
 from angzarr.fleet import Member
 from angzarr.ordering.lane import Lane, Step
 from apps import apps
 from doctoring import examined, found, ids
+from polling import wait_until
 
 
 class OrderPlaced(BaseModel):
@@ -55,10 +57,30 @@ def test_a_database_that_forgets_commits_is_told_until_it_does_not(make_app, sai
     name = postgresql_url.rpartition("/")[2]
     said(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
     try:
-        told = ids(examined(app), "critical")
+        report = examined(app)
     finally:
         said(f'ALTER DATABASE "{name}" RESET synchronous_commit')
-    assert {"postgresql-synchronous-commit", "postgresql-fsync"} <= told, "tests have no fsync"
+    (told,) = found(report, "postgresql-synchronous-commit")
+    assert "ALTER DATABASE" in told.change, "which ALTER SYSTEM would not mend"
+    assert "postgresql-fsync" in ids(report, "critical"), "tests have no fsync"
+
+
+def test_only_connections_that_a_limit_counts_are_counted(postgresql_url):
+    """PostgreSQL lists half a dozen processes of its own beside its clients."""
+    engine = create_engine(postgresql_url)
+    counted = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+
+    def alike():
+        with engine.connect() as one:
+            before = one.scalar(text(counted))
+            used = examination.examine(
+                postgresql_url, ["ledger"], timeout=timedelta(seconds=5)
+            ).used
+            after = one.scalar(text(counted))
+        return used is not None and min(before, after) <= used <= max(before, after) + 1
+
+    wait_until(alike, "a moment in which few others connect", 20)
+    engine.dispose()
 
 
 def test_a_password_in_an_address_is_shown_to_nobody(make_app):

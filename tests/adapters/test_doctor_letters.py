@@ -14,6 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 
 from angzarr.adapters.files.examination import file_system_of
+from angzarr.adapters.s3.examination import deleting
+from angzarr.adapters.sqs.client import Service
+from angzarr.adapters.sqs.queue_policy import policy_for
+from angzarr.adapters.sqs.topics import Topics
 from angzarr.dead_letters.names import EXCHANGE, queue_name
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.examinations.patient import Patient
@@ -124,6 +128,61 @@ def test_letters_of_a_domain_that_nobody_reads_are_told(on_sqs, sqs, unique_name
     sqs.delete_queue(QueueUrl=url)
 
 
+# -- SNS ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_sns(make_app, sqs_endpoint):
+    return make_app(backend="sns_sqs", aws_endpoint_url=sqs_endpoint, aws_region="us-east-1")
+
+
+@pytest.fixture
+def sns(sqs_endpoint):
+    return boto3.client("sns", endpoint_url=sqs_endpoint, region_name="us-east-1")
+
+
+def test_a_queue_that_letters_cannot_come_to_by_its_topic_is_told_and_nothing_is_made(
+    on_sns, sqs, sns, unique_name
+):
+    name = queue_name(unique_name)
+    url = sqs.create_queue(QueueName=name)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
+    assert missing(on_sns, unique_name) == "the SNS topic of its name does not exist"
+    topic = sns.create_topic(Name=name)["TopicArn"]
+    assert missing(on_sns, unique_name) == "it is not subscribed to the SNS topic of its name"
+    assert sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"] == []
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    assert "has no policy" in missing(on_sns, unique_name)
+    refusing = policy_for(arn, f"{topic}-other")
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": refusing})
+    (told,) = of(examined(on_sns), "dead-letter-queue-unfit", unique_name)
+    assert "does not let the topic send to it" in told.seen
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy_for(arn, topic)})
+    report = examined(on_sns)
+    assert not of(report, "dead-letter-queue-unfit", unique_name)
+    (told,) = of(report, "dead-letter-topic-unlike", unique_name)
+    assert "RawMessageDelivery=true" in told.seen
+
+
+def missing(app, name):
+    (told,) = of(examined(app), "dead-letter-queue-missing", name)
+    assert told.fix is None, "whoever puts a letter makes topic, queue and subscription"
+    return told.seen
+
+
+def test_a_topic_as_letters_make_it_is_well(on_sns, sqs_endpoint, unique_name):
+    service = Service(
+        region="us-east-1", endpoint_url=sqs_endpoint, profile=None, timeout=5, options={}
+    )
+    topics = Topics(service, fifo=False, create_missing=True, sleep=lambda _seconds: None)
+    topics.ready(unique_name)
+    topics.close()
+    told = {one.check.id for one in examined(on_sns).findings if queue_name(unique_name) in one.at}
+    assert told == set()
+
+
 def sqs_broker(endpoint):
     address = endpoint.removeprefix("http://")
     return f"sqs://{os.environ['AWS_ACCESS_KEY_ID']}:test@{address}"
@@ -147,6 +206,38 @@ def test_task_queues_on_sqs_are_looked_at_and_made(sqs, sqs_endpoint, redis_url,
         changed = {"MessageRetentionPeriod": "3600", "RedrivePolicy": redrive}
         sqs.set_queue_attributes(QueueUrl=url, Attributes=changed)
         assert {"sqs-retention", "sqs-redrive"} <= ids(examined(app), "warning")
+
+
+def test_a_task_queue_that_is_made_hides_messages_as_long_as_a_worker_would_have_it(
+    sqs, sqs_endpoint, monkeypatch, unique_name
+):
+    """Workers ask SQS for no time of their own: with its default, 30 s, longer tasks run twice."""
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)  # then kombu has one
+    name = f"{unique_name}.urgent"  # kombu writes its dots as dashes
+    with stock_app(sqs_broker(sqs_endpoint), task_default_queue=name) as app:
+        app.conf.broker_transport_options = {"visibility_timeout": 900}
+        (told,) = found(examined(app), "queue-missing")
+        assert told.at.endswith(f"{unique_name}-urgent")
+        mend(Patient(app=app), told.fix)
+        url = sqs.get_queue_url(QueueName=f"{unique_name}-urgent")["QueueUrl"]
+        given = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        assert (given["VisibilityTimeout"], given["MessageRetentionPeriod"]) == ("900", "1209600")
+        assert not {"queue-missing", "sqs-visibility", "server-away"} & ids(examined(app))
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "30"})
+        (told,) = found(examined(app), "sqs-visibility")
+        assert told.change.endswith("VisibilityTimeout=900")
+
+
+def test_a_predefined_queue_is_looked_at_by_its_address(sqs, sqs_endpoint, unique_name):
+    url = sqs.create_queue(QueueName=f"other-{unique_name}")["QueueUrl"]
+    with stock_app(sqs_broker(sqs_endpoint), task_default_queue=unique_name) as app:
+        app.conf.broker_transport_options = {"predefined_queues": {unique_name: {"url": url}}}
+        report = examined(app)
+        assert "sqs-visibility" in ids(report)
+        assert "queue-missing" not in ids(report)
+        sqs.delete_queue(QueueUrl=url)
+        (told,) = found(examined(app), "queue-missing")
+        assert told.fix is None
 
 
 def test_what_celery_rejects_on_sqs_is_deleted(sqs, sqs_endpoint, unique_name):
@@ -277,6 +368,63 @@ def test_the_spool_of_this_machine_is_looked_at_and_left_alone(make_app, amqp_ur
     assert not path.exists()
     much = make_app(**given, spool={**spool, "max_bytes": 2**60})
     assert "spool-without-room" in ids(examined(much), "warning")
+
+
+# -- payloads -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def make_with(make_app, amqp_url):
+    return lambda **given: make_app(backend="amqp", amqp_url=amqp_url, payloads=given)
+
+
+def of_payloads(app):
+    found = examined(app).findings
+    return {one.check.id: one.seen for one in found if one.at.startswith("payloads at ")}
+
+
+def test_a_bucket_that_is_missing_or_deletes_payloads_is_told(make_with, sqs_endpoint, unique_name):
+    bucket = unique_name.replace("_", "-")
+    given = {"endpoint_url": sqs_endpoint, "region": "us-east-1"}
+    app = make_with(url=f"s3://{bucket}/letters", **given)
+    assert of_payloads(app) == {"payload-store-missing": "the bucket does not exist"}
+    s3 = boto3.client("s3", endpoint_url=sqs_endpoint, region_name="us-east-1")
+    s3.create_bucket(Bucket=bucket)
+    assert of_payloads(app) == {}
+    rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 7}}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+    assert of_payloads(app) == {"payloads-deleted": "the rule 'old' deletes all* after 7 days"}
+    assert s3.list_objects_v2(Bucket=bucket).get("Contents", []) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"Prefix": "letters/old/"}, True),
+        ({"Filter": {"And": {"Prefix": "l", "ObjectSizeGreaterThan": 5}}}, True),
+        ({"Filter": {"Prefix": "logs/"}}, False),
+        ({"Filter": {"Prefix": "letters-old/"}}, False),
+        ({"Filter": {"Tag": {"Key": "a", "Value": "b"}}}, False),
+        ({"Status": "Disabled"}, False),
+        ({"Expiration": {"ExpiredObjectDeleteMarker": True}}, False),
+    ],
+)
+def test_only_rules_that_meet_payloads_count(rule, told):
+    rules = [{"Status": "Enabled", "Expiration": {"Days": 1}, **rule}]
+    assert bool(list(deleting(rules, "letters/"))) is told
+
+
+def test_an_s3_that_is_away_is_one_finding(make_with):
+    app = make_with(url="s3://bucket/x", endpoint_url="http://127.0.0.1:9", region="us-east-1")
+    assert set(of_payloads(app)) == {"server-away"}
+
+
+def test_a_folder_of_payloads_is_looked_at_and_not_made(make_with, tmp_path):
+    folder = tmp_path / "payloads"
+    assert set(of_payloads(make_with(url=folder.as_uri()))) <= {"payload-store-not-durable"}
+    assert not folder.exists()
+    folder.write_text("no folder")
+    assert set(of_payloads(make_with(url=(folder / "x").as_uri()))) == {"payload-store-missing"}
 
 
 MOUNTS = """\

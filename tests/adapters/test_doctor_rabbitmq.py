@@ -11,8 +11,9 @@ from kombu.transport.native_delayed_delivery import (
 )
 from tests.conftest import MANAGEMENT, _addresses, manage
 
+from angzarr.adapters.rabbitmq.examination import _release
 from angzarr.adapters.rabbitmq.management import Management
-from angzarr.adapters.rabbitmq.queue_arguments import drops
+from angzarr.adapters.rabbitmq.queue_arguments import drops, in_force
 from angzarr.dead_letters.names import dropped_queue, queue_name
 from angzarr.doctor.finding import Area
 from angzarr.examinations.patient import Patient
@@ -170,6 +171,80 @@ def eventually(look):
 )
 def test_a_delivery_limit_drops_where_nothing_takes_what_it_gives_up(arguments, limited, dropped):
     assert bool(drops(arguments, limited=limited)) is dropped
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "both"),
+    [
+        ({"x-delivery-limit": 5}, {"x-delivery-limit": -1}, {"x-delivery-limit": 5}),
+        ({"x-delivery-limit": -1}, {"x-delivery-limit": 7}, {"x-delivery-limit": 7}),
+        ({"x-delivery-limit": 5}, {"x-delivery-limit": 7}, {"x-delivery-limit": 5}),
+        ({"x-dead-letter-exchange": "a"}, {"x-dead-letter-exchange": "b"}, None),
+        ({"x-max-length": 3}, {}, {"x-max-length": 3}),
+    ],
+)
+def test_what_holds_of_a_policy_and_arguments_is_as_rabbitmq_has_it(policy, given, both):
+    assert in_force(policy, given) == (given if both is None else both)
+
+
+def test_a_policy_may_have_a_quorum_queue_drop_what_its_arguments_would_refuse():
+    given = {"x-queue-type": "quorum", "x-max-length": 9, "x-overflow": "reject-publish"}
+    assert not drops(in_force({}, given), limited=False)
+    assert drops(in_force({"x-overflow": "drop-head"}, given), limited=False)
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("4.1.0", 4), ("3.13.7", 3), ("", 0), ("x.1", 0), ("²", 0)]
+)
+def test_a_server_may_say_any_version(version, release):
+    assert _release({"version": version}) == release
+    assert _release({}) == 0
+
+
+def test_a_default_limit_is_critical_only_where_policies_are_known(
+    vhost, channel, management, monkeypatch
+):
+    """The shared server has none by default, so it says here that it is a RabbitMQ 4."""
+    monkeypatch.setattr("angzarr.adapters.rabbitmq.examination._release", lambda _told: 4)
+    quorum = {"x-queue-type": "quorum"}
+    channel.queue_declare("celery", durable=True, auto_delete=False, arguments=quorum)
+    with stock_app(vhost) as app:
+        blind = examined(app, management="http://127.0.0.1:9")
+        assert "queue-drops" in untold(blind)
+        assert not found(blind, "queue-drops")
+        (told,) = eventually(lambda: found(examined(app, management=management), "queue-drops"))
+    assert "x-delivery-limit=20" in told.seen
+
+
+def test_a_mirrored_queue_is_told_to_have_no_future(vhost, channel, management):
+    channel.queue_declare("celery", durable=True, auto_delete=False)
+    policy = {"pattern": ".*", "definition": {"ha-mode": "all"}, "apply-to": "queues"}
+    manage("PUT", f"policies/{urlsplit(vhost).path[1:]}/mirrors", policy)
+
+    def mirrored():
+        told = found(examined(app, management=management), "queue-classic")
+        return [one for one in told if "ha-mode" in one.seen]
+
+    with stock_app(vhost) as app:
+        assert eventually(mirrored)[0].severity == "warning"
+
+
+def test_a_policy_that_deletes_letters_is_told(make_app, vhost, management):
+    app = make_app()
+    for finding in examined(app).findings:
+        if finding.check.id == "dead-letter-queue-missing":
+            mend(Patient(app=app), finding.fix)
+    assert not found(examined(app, management=management), "dead-letter-queue-loses")
+    policy = {
+        "pattern": "^angzarr-dlq-",
+        "definition": {"message-ttl": 3_600_000},
+        "apply-to": "queues",
+    }
+    manage("PUT", f"policies/{urlsplit(vhost).path[1:]}/short", policy)
+    told = eventually(
+        lambda: found(examined(app, management=management), "dead-letter-queue-loses")
+    )
+    assert all("x-message-ttl=3600000" in one.seen for one in told)
 
 
 def test_messages_that_nobody_takes_are_told(vhost, channel):

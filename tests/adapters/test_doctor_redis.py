@@ -148,6 +148,40 @@ def test_what_workers_hold_beyond_the_visibility_timeout_is_found(make_redis):
         assert not found(examined(app), "redis-delays-beyond-visibility")
 
 
+def test_keys_that_are_not_what_they_should_be_hide_nothing(make_redis):
+    """Whoever may write to the broker must not blind who looks at it."""
+    server = make_redis()
+    client = server.client()
+    with stock_app(server.url) as app:
+        client.zadd("unacked_index", {b"\xff\xfe\x1b[31m": 1.0, "a": float("inf")})
+        client.set("unacked", "no hash")
+        assert_only_persistence_is_found(app)
+        client.delete("unacked_index", "unacked")
+        client.set("unacked_index", "no set")
+        assert_only_persistence_is_found(app)
+        client.delete("unacked_index")
+        client.zadd("unacked_index", {"a": 1.0})
+        client.set("unacked", "no hash")
+        assert_only_persistence_is_found(app)
+
+
+def assert_only_persistence_is_found(app):
+    report = examined(app)
+    assert {one for one in ids(report) if one.startswith("redis-")} == {"redis-not-persistent"}
+    assert not {"server-away", "look-failed"} & ids(report)
+
+
+def test_queues_that_are_none_hide_no_fleet(make_redis, make_app):
+    server = make_redis(durable=True)
+    app = make_app(broker=server.url)
+    app.claims.leases.renew("web:1", timedelta(minutes=5))
+    enter(app, queues=("other",), release="")
+    server.client().set(app.conf.task_default_queue, b"\xff")
+    told = ids(examined(app))
+    assert "release-unnamed" in told
+    assert not {"server-away", "look-failed"} & told
+
+
 def test_messages_that_no_worker_of_the_fleet_reads_are_found(make_redis, make_app):
     server = make_redis(durable=True)
     app = make_app(broker=server.url)

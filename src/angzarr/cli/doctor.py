@@ -15,7 +15,7 @@ from angzarr.cli.spans import Seconds
 from angzarr.doctor.catalogue import CHECKS, IDS, misspelt
 from angzarr.doctor.finding import Finding, Fix, Severity
 from angzarr.doctor.report import Report, as_json
-from angzarr.errors import AngzarrError
+from angzarr.errors import AngzarrError, ConfigurationError
 from angzarr.printable import printable
 
 _NEVER: Final = "never"
@@ -31,6 +31,17 @@ def _known(_ctx: click.Context, _option: click.Parameter, ids: tuple[str, ...]) 
 
 def _failing(_ctx: click.Context, _option: click.Parameter, said: str) -> Severity | None:
     return None if said == _NEVER else Severity(said)
+
+
+def _address(_ctx: click.Context, _option: click.Parameter, said: str | None) -> str | None:
+    if said:
+        from angzarr.adapters.rabbitmq.management import Management
+
+        try:
+            Management(said, "/", timeout=1)
+        except ConfigurationError as error:
+            raise click.BadParameter(str(error)) from error
+    return said or None
 
 
 @click.command()
@@ -54,6 +65,7 @@ def _failing(_ctx: click.Context, _option: click.Parameter, said: str) -> Severi
     "--management",
     envvar="RABBITMQ_MANAGEMENT_URL",
     metavar="URL",
+    callback=_address,
     help="RabbitMQ's, http://user:password@host:15672; guessed for a broker without TLS.",
 )
 @click.option(

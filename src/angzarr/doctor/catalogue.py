@@ -10,6 +10,7 @@ from angzarr.doctor import (
     database_rules,
     fleet_rules,
     letter_rules,
+    payload_rules,
     rabbitmq_rules,
     redis_rules,
     refusal_rules,
@@ -30,6 +31,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *rabbitmq_rules.CHECKS,
     *sqs_rules.CHECKS,
     *letter_rules.CHECKS,
+    *payload_rules.CHECKS,
     *database_rules.CHECKS,
     *fleet_rules.CHECKS,
 )

@@ -86,6 +86,14 @@ CLASSIC_DEFAULT: Final = Check(
     looks_at="task_default_queue_type, task_queues (RabbitMQ)",
     why="a classic queue lives on one node: its messages are away, or gone, with that node",
 )
+REFUSED_QUEUES: Final = Check(
+    id="transient-control-queues",
+    area=_APP,
+    severity=_WARNING,
+    looks_at="control_queue_exclusive, event_queue_exclusive (RabbitMQ)",
+    why="RabbitMQ 4.3 refuses queues that are neither durable nor exclusive: no worker starts"
+    " there, and messages wait",
+)
 
 #: Seconds that a worker may wait for a result backend; ours waits 3 for an answer.
 _LONGEST_RESULT_WAIT: Final = 10.0
@@ -100,6 +108,7 @@ CHECKS: Final = (
     RESULT_WAIT,
     RESULT_RPC,
     CLASSIC_DEFAULT,
+    REFUSED_QUEUES,
 )
 
 
@@ -127,6 +136,8 @@ class CelerySeen:
     result_backend: str = ""
     #: Seconds; None: as long as the kernel does.
     result_wait: float | None = 3.0
+    #: ``control`` and ``event``, as their queues are neither durable nor exclusive.
+    transient: Sequence[str] = ()
     #: Names of the queues that would be declared as classic ones; of RabbitMQ only.
     classic: Sequence[str] = ()
 
@@ -163,6 +174,13 @@ def _transport(seen: CelerySeen) -> Iterator[Finding]:
             'set task_default_queue_type = "quorum" and task_default_exchange_type = "topic", and'
             ' queue_arguments={"x-queue-type": "quorum"} for each of task_queues; a queue that'
             " exists must be emptied and deleted first",
+        )
+
+    for kind in seen.transient if seen.transport == "amqp" else ():
+        yield REFUSED_QUEUES.found(
+            seen.at,
+            f"{kind}_queue_exclusive and {kind}_queue_durable are False",
+            f"set {kind}_queue_exclusive = True, its default",
         )
 
 

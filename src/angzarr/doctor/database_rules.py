@@ -119,7 +119,8 @@ def _durability(seen: DatabaseSeen) -> Iterator[Finding]:
         yield SYNCHRONOUS.found(
             seen.at,
             "synchronous_commit is off",
-            "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();",
+            "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf(); and where psql's"
+            " \\drds lists it: ALTER DATABASE or ALTER ROLE … RESET synchronous_commit;",
         )
     for name in ("fsync", "full_page_writes"):
         if given.get(name) == "off":

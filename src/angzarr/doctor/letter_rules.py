@@ -24,7 +24,7 @@ NOT_TAKEN: Final = Check(
     id="dead-letter-queue-missing",
     area=_LETTERS,
     severity=_WARNING,
-    looks_at="the queue, topic or subscription of each domain",
+    looks_at="the queue, topic and subscription of each domain",
     why="the first letter of the domain finds no queue: it is made then, or where"
     " dlq.create_missing is off the message is held and comes round until it is",
     fixable=True,
@@ -42,6 +42,14 @@ UNFIT: Final = Check(
     severity=_ERROR,
     looks_at="exchange, queues and subscriptions that letters are refused by",
     why="no letter is taken: messages that fail are held by their workers, and hold up others",
+)
+TOPIC: Final = Check(
+    id="dead-letter-topic-unlike",
+    area=_LETTERS,
+    severity=_WARNING,
+    looks_at="raw delivery, policy and key between letters' topics and their queues (SNS)",
+    why="SNS confirms a letter before it is in the queue: one that it wraps has less room there,"
+    " and one that it may not send is lost",
 )
 UNREAD: Final = Check(
     id="letters-unread",
@@ -90,6 +98,7 @@ CHECKS: Final = (
     NOT_TAKEN,
     WEAK,
     UNFIT,
+    TOPIC,
     UNREAD,
     NO_ANALYSIS,
     NO_LEDGER,
@@ -110,6 +119,10 @@ class LetterQueueSeen:
     exists: bool = True
     #: Whether whoever puts a letter makes it.
     made_when_missing: bool = True
+    #: What is missing before it that letters come by, in words.
+    lacks: str = ""
+    #: By what the topic before it is unlike ours, each with what to do.
+    topic: Sequence[str] = ()
     #: By what it loses letters, each with what to do.
     weak: Sequence[str] = ()
     #: Whether that is only the one replica of a single broker, or what an admin may have chosen.
@@ -159,15 +172,17 @@ def _queue(seen: LettersSeen, queue: LetterQueueSeen, at: str) -> Iterator[Findi
     if queue.unfit:
         yield UNFIT.found(at, queue.unfit, "mend it as it says, or delete it once it is empty")
         return
-    if not queue.exists:
+    if not queue.exists or queue.lacks:
         yield NOT_TAKEN.found(
             at,
-            "it does not exist",
+            queue.lacks or "it does not exist",
             "create it, or let the first letter do so (dlq.create_missing: true)",
             severity=_WARNING if queue.made_when_missing else _ERROR,
             fix=_create(seen, queue),
         )
         return
+    if queue.topic:
+        yield TOPIC.found(at, ", ".join(queue.topic), "change it as it says in brackets")
     if queue.weak:
         only_moved = all("is moved to" in one for one in queue.weak)
         severity = _WARNING if queue.mild or only_moved else _CRITICAL

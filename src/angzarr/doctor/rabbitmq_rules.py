@@ -1,18 +1,17 @@
-"""What a RabbitMQ loses: queues that drop, exchanges that lead elsewhere, delays without an end."""
+"""What a RabbitMQ loses: queues that drop, exchanges that lead elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from angzarr.doctor import delay_rules
+from angzarr.doctor.delay_rules import MANAGEMENT, DelaysSeen
 from angzarr.doctor.finding import Area, Check, Finding, Fix, Severity
 
-#: The fixes: declares a task queue as the app would, or the queues of RabbitMQ's own delays.
+#: The fix: declares a task queue as the app would.
 DECLARE_QUEUE: Final = "rabbitmq-declare-queue"
-DECLARE_DELAYS: Final = "rabbitmq-declare-delays"
-#: How RabbitMQ's management interface is named to the doctor.
-MANAGEMENT: Final = "--management http://user:password@host:15672"
 _RABBITMQ, _CRITICAL, _ERROR = Area.RABBITMQ, Severity.CRITICAL, Severity.ERROR
 _WARNING = Severity.WARNING
 _ANEW: Final = "let its messages be handled and delete it, so that it is declared anew"
@@ -82,28 +81,6 @@ NODES: Final = Check(
     looks_at="members of quorum queues that are online",
     why="when one more node goes the queue has no majority: nothing is taken or handed out",
 )
-NO_DELAYS: Final = Check(
-    id="delay-queues-missing",
-    area=_RABBITMQ,
-    severity=_ERROR,
-    looks_at="the queues celery_delayed_0 to 27, where the app uses RabbitMQ's own delays",
-    why="a message that is published with a countdown before the first worker ran is refused",
-    fixable=True,
-)
-WEAK_DELAYS: Final = Check(
-    id="delay-queues-weak",
-    area=_RABBITMQ,
-    severity=_CRITICAL,
-    looks_at="types and arguments of celery_delayed_0 to 27",
-    why="a delayed message is handed on without a confirm, and can vanish between two queues",
-)
-ORPHANED: Final = Check(
-    id="delay-queues-orphaned",
-    area=_RABBITMQ,
-    severity=_CRITICAL,
-    looks_at="messages in celery_delayed_0 to 27, and who is bound to celery_delayed_delivery",
-    why="a delayed message whose time comes is for no queue: RabbitMQ drops it",
-)
 CHECKS: Final = (
     MISSING,
     DIFFERS,
@@ -114,9 +91,7 @@ CHECKS: Final = (
     UNREAD,
     ALARM,
     NODES,
-    NO_DELAYS,
-    WEAK_DELAYS,
-    ORPHANED,
+    *delay_rules.CHECKS,
 )
 
 
@@ -126,13 +101,19 @@ class QueueSeen:
 
     name: str
     exists: bool = True
+    #: Whether every worker of the app reads it, whatever its queues are.
+    of_all: bool = False
     #: How it differs from what the app declares, in RabbitMQ's words.
     differs: str = ""
     #: Whether that is how long the queue itself lives.
     fleeting: bool = False
     kind: str | None = None
+    #: Whether a policy has a classic queue mirrored, and this RabbitMQ does so.
+    mirrored: bool = False
     #: By what it loses messages, each with what to do.
     drops: Sequence[str] = ()
+    #: Whether RabbitMQ's own delivery limit holds unless a policy, which nobody saw, has another.
+    limit_untold: bool = False
     messages: int = 0
     consumers: int | None = None
     #: Members and those of them that are online, of a quorum queue.
@@ -143,26 +124,12 @@ class QueueSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DelaysSeen:
-    """The queues in which RabbitMQ itself holds delayed messages."""
-
-    #: Whether the app sends messages there.
-    used: bool = False
-    missing: Sequence[str] = ()
-    #: How one of them differs from what it takes to lose nothing.
-    weak: str = ""
-    messages: int = 0
-    #: Queues that are bound to the end of the chain; None: that could not be seen.
-    bound: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RabbitSeen:
     """A RabbitMQ as it is."""
 
     at: str
     queues: Sequence[QueueSeen] = ()
-    delays: DelaysSeen = DelaysSeen()
+    delays: DelaysSeen = field(default_factory=DelaysSeen)
     #: Alarms by node; None: the management interface does not answer.
     alarms: Mapping[str, Sequence[str]] | None = None
     #: Nodes of the cluster, as far as they can be counted.
@@ -181,15 +148,21 @@ def findings(seen: RabbitSeen) -> Iterator[Finding]:
                 " or delete the exchange once nothing publishes to it",
             )
         yield from _queue(seen, queue, at) if queue.exists else _missing(seen, queue, at)
-    yield from _delays(seen)
+    yield from delay_rules.findings(seen.at, seen.delays)
     yield from _nodes(seen)
+
+
+def _start(queue: QueueSeen) -> str:
+    if queue.of_all:  # with -Q they would be taken for tasks
+        return "start a worker of this app, on whatever queues: each reads it"
+    return f"start a worker for it: celery -A … worker -Q {queue.name}"
 
 
 def _missing(seen: RabbitSeen, queue: QueueSeen, at: str) -> Iterator[Finding]:
     yield MISSING.found(
         at,
         "it does not exist",
-        f"start a worker for it: celery -A … worker -Q {queue.name}",
+        _start(queue),
         fix=Fix(
             kind=DECLARE_QUEUE,
             at=seen.at,
@@ -210,18 +183,21 @@ def _queue(seen: RabbitSeen, queue: QueueSeen, at: str) -> Iterator[Finding]:
         )
     if queue.drops:
         yield DROPS.found(at, ", ".join(queue.drops), f"change its policy; or {_ANEW}")
-    if queue.kind == "classic":
-        yield CLASSIC.found(
+    elif queue.limit_untold:
+        yield DROPS.unknown(
             at,
-            "a classic queue" + (f" on one of {seen.nodes} nodes" if (seen.nodes or 1) > 1 else ""),
-            f'set task_default_queue_type = "quorum"; {_ANEW}',
-            severity=_CRITICAL if (seen.nodes or 1) > 1 else _WARNING,
+            "no x-delivery-limit, which RabbitMQ takes for 20 unless a policy has another, and its"
+            " policies are not known",
+            f"name {MANAGEMENT}; or see that rabbitmqctl list_queues name policy"
+            " effective_policy_definition has a dead-letter-exchange or delivery-limit -1",
         )
+    if queue.kind == "classic":
+        yield _classic(queue, at, seen.nodes or 1)
     if queue.messages and queue.consumers == 0:
         yield UNREAD.found(
             at,
             f"{queue.messages} messages, no consumer",
-            f"start a worker for it: celery -A … worker -Q {queue.name}",
+            _start(queue),
         )
     if queue.online < queue.members:
         yield NODES.found(
@@ -232,49 +208,24 @@ def _queue(seen: RabbitSeen, queue: QueueSeen, at: str) -> Iterator[Finding]:
         )
 
 
-def _delays(seen: RabbitSeen) -> Iterator[Finding]:
-    at, delays = f"{seen.at}, celery_delayed_*", seen.delays
-    if delays.used and delays.missing:
-        yield NO_DELAYS.found(
-            at,
-            f"{len(delays.missing)} of 28 queues do not exist",
-            "start a worker, which declares them",
-            fix=Fix(
-                kind=DECLARE_DELAYS,
-                at=seen.at,
-                what=f"declare RabbitMQ's delay queues on {seen.at}, as a worker does",
-            ),
-        )
-    if delays.weak and (delays.used or delays.messages):
-        yield WEAK_DELAYS.found(
-            at,
-            delays.weak,
-            "set broker_native_delayed_delivery_queue_type to 'quorum', let them run empty and"
-            " delete celery_delayed_0 to celery_delayed_27",
-        )
-    if not delays.messages:
-        return
-    if delays.bound == 0:
-        yield ORPHANED.found(
-            at,
-            f"{delays.messages} messages wait, and no queue is bound to celery_delayed_delivery",
-            "start the workers whose queues they are for before their time comes: they bind them",
-        )
-    elif delays.bound is None and not delays.used:
-        yield ORPHANED.unknown(
-            at,
-            f"{delays.messages} messages wait, and this app does not use these queues",
-            f"see that another app does (or name {MANAGEMENT}): rabbitmqctl list_bindings | grep"
-            " celery_delayed_delivery",
-        )
+def _classic(queue: QueueSeen, at: str, nodes: int) -> Finding:
+    told, severity = "a classic queue", _WARNING
+    if queue.mirrored:
+        told = "a classic queue that ha-mode mirrors, which RabbitMQ 4 does not do any more"
+    elif nodes > 1:
+        told, severity = f"a classic queue on one of {nodes} nodes", _CRITICAL
+    change = f'set task_default_queue_type = "quorum"; {_ANEW}'
+    return CLASSIC.found(at, told, change, severity=severity)
 
 
 def _nodes(seen: RabbitSeen) -> Iterator[Finding]:
     if seen.alarms is None:
         yield ALARM.unknown(
             seen.at,
-            "its management interface does not answer: no alarms, policies and nodes are known",
-            f"name it: {MANAGEMENT}; or see rabbitmq-diagnostics alarms",
+            "its management interface does not answer, or not to this user: no alarms, policies and"
+            " nodes are known",
+            f"name it and a user with the tag monitoring: {MANAGEMENT}; or see"
+            " rabbitmq-diagnostics alarms",
         )
         return
     for node, alarms in seen.alarms.items():

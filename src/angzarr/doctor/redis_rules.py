@@ -156,8 +156,9 @@ def findings(seen: RedisSeen) -> Iterator[Finding]:
 
 
 def _for_results(one: Finding) -> Finding:
+    """Return it milder and without its fix: a cache that evicts may be meant to."""
     milder = max(one.severity, _WARNING, key=lambda severity: severity.rank)
-    return one.check.found(one.at, one.seen, one.change, severity=milder, fix=one.fix)
+    return one.check.found(one.at, one.seen, one.change, severity=milder)
 
 
 def _memory(seen: RedisSeen) -> Iterator[Finding]:
@@ -216,10 +217,15 @@ def _persistence(seen: RedisSeen) -> Iterator[Finding]:
             "redis.conf: appendfsync always, where a power cut may lose nothing",
             severity=_INFO if seen.fsync == "everysec" else _WARNING,
         )
-    if seen.snapshots_work is False or seen.appends_work is False:
-        failing = "rdb_last_bgsave_status" if seen.appends_work else "aof_last_write_status"
+    works = {
+        "rdb_last_bgsave_status": seen.snapshots_work,
+        "aof_last_write_status": seen.appends_work,
+    }
+    if failing := [name for name, well in works.items() if well is False]:
         yield DISK.found(
-            seen.at, f"{failing} is err", "make room on its disk, and see its log for the reason"
+            seen.at,
+            f"err: {' and '.join(failing)}",
+            "make room on its disk, and see its log for the reason",
         )
 
 

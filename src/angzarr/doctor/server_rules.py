@@ -16,7 +16,7 @@ AWAY: Final = Check(
     id="server-away",
     area=Area.ANY,
     severity=Severity.ERROR,
-    looks_at="whether each server answers within a few seconds",
+    looks_at="whether each server lets the app in and answers within a few seconds",
     why="messages wait until it is back; nothing more of it could be checked",
 )
 NOT_LOOKED_AT: Final = Check(
@@ -51,8 +51,10 @@ CHECKS: Final = (AWAY, NOT_LOOKED_AT, LOOK_FAILED, CLOCK, REFUSED)
 
 
 def away(at: str, reason: str) -> Finding:
-    """Return that a server does not answer."""
-    return AWAY.found(at, reason, "start it, or mend its address or the network between")
+    """Return that a server does not answer, or lets nobody in."""
+    return AWAY.found(
+        at, reason, "start it, or mend its address, user and password, or the network between"
+    )
 
 
 def not_looked_at(at: str, reason: str, by_hand: str) -> Finding:

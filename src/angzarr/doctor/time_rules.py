@@ -55,6 +55,8 @@ class TimesSeen:
     at: str
     #: After what a broker hands a message out again that nobody let go; None: it does not.
     visibility: timedelta | None = None
+    #: The longest that this can be set to; None: any time.
+    most_visibility: timedelta | None = None
     #: Whether RabbitMQ is the broker.
     consumer_timeout: timedelta | None = None
     #: The longest hard time limit; None: some task has none.
@@ -82,8 +84,7 @@ def _visibility(seen: TimesSeen, visible: timedelta) -> Iterator[Finding]:
             yield VISIBILITY.found(
                 seen.at,
                 f"visibility_timeout {_said(visible)}, the longest {what} {_said(span)}",
-                "set broker_transport_options = {'visibility_timeout':"
-                f" {round(span.total_seconds() * 2)}}}, on all workers alike",
+                _longer(what, span, seen.most_visibility),
             )
     if seen.longest_run is None:
         yield VISIBILITY.found(
@@ -92,6 +93,15 @@ def _visibility(seen: TimesSeen, visible: timedelta) -> Iterator[Finding]:
             "set task_time_limit below it, or a visibility_timeout beyond the longest task",
             severity=Severity.WARNING,
         )
+
+
+def _longer(what: str, span: timedelta, most: timedelta | None) -> str:
+    if most is not None and span >= most:
+        return f"make the {what} shorter: {_said(most)} is the most that the broker waits"
+    seconds = round(min(span * 2, most or timedelta.max).total_seconds())
+    return (
+        f"set broker_transport_options = {{'visibility_timeout': {seconds}}}, on all workers alike"
+    )
 
 
 def _consumer(seen: TimesSeen, patience: timedelta) -> Iterator[Finding]:

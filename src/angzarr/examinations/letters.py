@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -149,7 +150,7 @@ def _kafka(patient: Patient) -> _Place:
     )
 
 
-def _sqs(patient: Patient) -> _Place:
+def _sqs(patient: Patient, *, topics: bool = False) -> _Place:
     given = patient.settings.dlq
     adapter = wiring.adapter("sqs.examination", "boto3")
     client = wiring.adapter("sqs.client", "boto3")
@@ -157,7 +158,11 @@ def _sqs(patient: Patient) -> _Place:
     return _Place(
         at=f"SQS in {given.aws_region or 'the default region'} (dead letters)",
         look=lambda domains: adapter.letter_queues(
-            service, domains, fifo=given.aws_fifo, create_missing=given.create_missing
+            service,
+            domains,
+            fifo=given.aws_fifo,
+            create_missing=given.create_missing,
+            topics=topics,
         ),
         make=lambda domain: adapter.make_letter_queue(service, domain, fifo=given.aws_fifo),
         failures=client.FAILURES,
@@ -201,7 +206,7 @@ _PLACES: Final[dict[str, Callable[[Patient], _Place]]] = {
     "amqp": _amqp,
     "kafka": _kafka,
     "sqs": _sqs,
-    "sns_sqs": _sqs,
+    "sns_sqs": partial(_sqs, topics=True),
     "pubsub": _pubsub,
 }
 

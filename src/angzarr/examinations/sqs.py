@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from angzarr import wiring
+from angzarr.adapters.celery.examination import visibility
 from angzarr.doctor import sqs_rules
 from angzarr.doctor.finding import Finding, Fix
 from angzarr.doctor.probe import Probe
@@ -18,12 +19,16 @@ def probes(patient: Patient) -> Iterator[Probe]:
         return
     examination = wiring.adapter("sqs.examination", "boto3")
     client = wiring.adapter("sqs.client", "boto3")
-    given, at = patient.app.conf.broker_transport_options or {}, _at(patient)
-    prefix = str(given.get("queue_name_prefix", ""))
+    at = _at(patient)
 
     def look() -> Iterator[Finding]:
-        names = [f"{prefix}{name}" for name in patient.app.amqp.queues]
-        seen = examination.task_queues(_service(patient), at, names, ours=patient.ours)
+        seen = examination.task_queues(
+            _service(patient),
+            at,
+            _wanted(patient),
+            ours=patient.ours,
+            visibility=visibility(patient.app, "sqs"),
+        )
         yield from sqs_rules.findings(seen)
 
     yield Probe(at=at, look=look, failures=client.FAILURES, reason=client.reason_of)
@@ -32,8 +37,18 @@ def probes(patient: Patient) -> Iterator[Probe]:
 def create_queue(patient: Patient, fix: Fix) -> str:
     """Create a task queue that is missing; raises what boto3 raises."""
     (name,) = fix.arguments
-    wiring.adapter("sqs.examination", "boto3").make_task_queue(_service(patient), name)
+    (queue,) = (one for one in _wanted(patient) if one.name == name)
+    wiring.adapter("sqs.examination", "boto3").make_task_queue(_service(patient), queue)
     return ""
+
+
+def _wanted(patient: Patient) -> list[Any]:
+    """Return the task queues, two names of one only once."""
+    given = patient.app.conf.broker_transport_options or {}
+    found = wiring.adapter("sqs.examination", "boto3").wanted(
+        patient.app.amqp.queues, given, visibility(patient.app, "sqs")
+    )
+    return list({one.name: one for one in found}.values())
 
 
 def _at(patient: Patient) -> str:
@@ -52,7 +67,7 @@ def _service(patient: Patient) -> Any:
         port = f":{connection.port}" if connection.port else ""
         endpoint = f"{scheme}://{connection.hostname}{port}"
     return wiring.adapter("sqs.client", "boto3").Service(
-        region=given.get("region"),
+        region=wiring.adapter("sqs.examination", "boto3").region_of(given),
         endpoint_url=endpoint,
         profile=None,
         timeout=patient.timeout.total_seconds(),

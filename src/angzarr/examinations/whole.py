@@ -12,19 +12,26 @@ from types import ModuleType
 from typing import Final
 
 from angzarr.adapters.celery import examination
-from angzarr.doctor import letter_rules, rabbitmq_rules, redis_rules, server_rules, sqs_rules
+from angzarr.doctor import (
+    delay_rules,
+    letter_rules,
+    rabbitmq_rules,
+    redis_rules,
+    server_rules,
+    sqs_rules,
+)
 from angzarr.doctor.finding import Finding, Fix
 from angzarr.doctor.probe import Probe, look_at_all
 from angzarr.doctor.report import Report, chosen
 from angzarr.errors import ConfigurationError
-from angzarr.examinations import app, databases, fleet, letters, rabbitmq, redis, sqs
+from angzarr.examinations import app, databases, fleet, letters, payloads, rabbitmq, redis, sqs
 from angzarr.examinations.patient import Patient
 from angzarr.wiring import is_amqp
 
 #: How much longer than one answer all of them together may take: connects, second tries and many
 #: questions, on a machine that has other work. A client ends its own waits much sooner.
 _ROOM: Final = timedelta(seconds=16)
-_PARTS: Final[tuple[ModuleType, ...]] = (redis, rabbitmq, sqs, letters, databases, fleet)
+_PARTS: Final[tuple[ModuleType, ...]] = (redis, rabbitmq, sqs, letters, payloads, databases, fleet)
 #: Brokers of which something is known.
 _KNOWN: Final = ("redis", "rediss", "sentinel", "sqs", "memory", "filesystem")
 
@@ -32,7 +39,7 @@ _KNOWN: Final = ("redis", "rediss", "sentinel", "sqs", "memory", "filesystem")
 _FIXERS: Final[Mapping[str, Callable[[Patient, Fix], str]]] = {
     redis_rules.CONFIG_SET: redis.config_set,
     rabbitmq_rules.DECLARE_QUEUE: rabbitmq.declare_queue,
-    rabbitmq_rules.DECLARE_DELAYS: rabbitmq.declare_delay_queues,
+    delay_rules.DECLARE_DELAYS: rabbitmq.declare_delay_queues,
     sqs_rules.CREATE_QUEUE: sqs.create_queue,
     letter_rules.CREATE: letters.create,
 }
@@ -75,7 +82,9 @@ def _unknown_broker(patient: Patient) -> Iterator[Finding]:
     scheme = patient.broker_url.split(":", 1)[0]
     if scheme not in _KNOWN and not is_amqp(patient.broker_url):
         yield server_rules.not_looked_at(
-            f"the {scheme} broker", "nothing is known of such brokers", "use Redis, RabbitMQ or SQS"
+            f"the {scheme} broker",
+            "nothing is known of brokers that are named so",
+            "use Redis, RabbitMQ or SQS, by redis://, amqp:// or sqs://",
         )
 
 

@@ -212,3 +212,29 @@ def test_a_broker_whose_client_is_missing_or_unknown_is_told(monkeypatch):
     assert result.exit_code == 1
     assert "the transport of broker_url cannot be had" in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "broker",
+    ["redis://:hun/ter2@h:x/0", "amqp://jo:hun/ter2@h//", "redis://:hunter2@h:99999/0"],
+)
+def test_a_broker_url_that_cannot_be_read_is_told_without_its_password(broker, monkeypatch):
+    with stock_app(broker) as app:
+        serve(monkeypatch, app=app)
+        result = run()
+    assert result.exit_code == 1
+    assert "broker_url cannot be read" in result.output
+    assert "hun" not in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("address", ["rabbit:15672", "http://u:hunter2@h:port", "ftp://h"])
+def test_an_address_of_the_management_interface_that_is_none_is_wrong_usage(stock, address):
+    for result in (
+        run("--management", address),
+        run(env={"RABBITMQ_MANAGEMENT_URL": address}),
+    ):
+        assert result.exit_code == 2
+        assert "must read http://user:password@host:15672" in result.output
+        assert "hunter2" not in result.output
+    assert run("--fail-on", "never", env={"RABBITMQ_MANAGEMENT_URL": ""}).exit_code == 0

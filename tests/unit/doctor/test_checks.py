@@ -11,8 +11,10 @@ import pytest
 from angzarr.doctor import (
     celery_rules,
     database_rules,
+    delay_rules,
     fleet_rules,
     letter_rules,
+    payload_rules,
     rabbitmq_rules,
     redis_rules,
     refusal_rules,
@@ -74,16 +76,25 @@ QUEUE = rabbitmq_rules.QueueSeen(
 RABBIT = rabbitmq_rules.RabbitSeen(
     at="RabbitMQ at m:5672",
     queues=[QUEUE],
-    delays=rabbitmq_rules.DelaysSeen(used=True, messages=4, bound=1),
+    delays=delay_rules.DelaysSeen(used=True, messages=4, bound=1),
     alarms={"rabbit@m": []},
     nodes=3,
 )
-SQS = sqs_rules.SqsQueueSeen(at="SQS", name="shop", retention=timedelta(days=14))
+SQS = sqs_rules.SqsQueueSeen(
+    at="SQS",
+    name="shop",
+    made_with={"VisibilityTimeout": "1800"},
+    retention=timedelta(days=14),
+    visibility=seconds(1800),
+    wanted_visibility=seconds(1800),
+)
 LETTER = letter_rules.LetterQueueSeen(
     domain="order", name="angzarr-dlq-order", waiting=2, readers=1
 )
+NO_TOPIC = replace(LETTER, lacks="the SNS topic of its name does not exist")
 LETTERS = letter_rules.LettersSeen(at="RabbitMQ at m:5672", backend="amqp", queues=[LETTER])
 SPOOL = letter_rules.SpoolSeen(at="spool at /var", file_system="ext4", free=100, most=50)
+PAYLOADS = payload_rules.PayloadsSeen(at="payloads at s3://b/", file_system="nfs4")
 DATABASE = database_rules.DatabaseSeen(
     at="PostgreSQL at p/angzarr",
     settings={
@@ -160,6 +171,10 @@ def spool(**seen):
     return list(letter_rules.spool_findings(replace(SPOOL, **seen)))
 
 
+def payloads(**seen):
+    return list(payload_rules.findings(replace(PAYLOADS, **seen)))
+
+
 def database(**seen):
     return list(database_rules.findings(replace(DATABASE, **seen)))
 
@@ -215,6 +230,7 @@ BAD = [
     ("result-backend-wait", celery(result_backend="redis", result_wait=None), WARNING),
     ("result-backend-rpc", celery(result_backend="rpc"), WARNING),
     ("classic-by-default", celery(transport="amqp", classic=["celery"]), WARNING),
+    ("transient-control-queues", celery(transport="amqp", transient=["event"]), WARNING),
     ("no-dead-letters", stock(dead_letter_exchange=False), CRITICAL),
     ("retry-drops", stock(retrying=["shop.pay"]), CRITICAL),
     ("poison-loops", stock(reject_on_worker_lost=True), WARNING),
@@ -258,6 +274,7 @@ BAD = [
     ("queue-not-durable", queue(differs="inequivalent arg 'durable'", fleeting=True), CRITICAL),
     ("queue-drops", queue(drops=["x-message-ttl=5 (leave it out)"]), CRITICAL),
     ("queue-classic", queue(kind="classic"), CRITICAL),
+    ("queue-classic", queue(kind="classic", mirrored=True), WARNING),
     ("queue-unread", queue(consumers=0), WARNING),
     ("queue-unread", fleet(waiting={"bulk": 5}), WARNING),
     ("rabbitmq-alarm", rabbit(alarms={"rabbit@m": ["memory"]}), ERROR),
@@ -270,10 +287,13 @@ BAD = [
     ("sqs-retention", sqs(retention=timedelta(days=4)), INFO),
     ("sqs-redrive", sqs(moving="moved to x"), WARNING),
     ("sqs-rejects-delete", sqs(ours=False), CRITICAL),
+    ("sqs-visibility", sqs(visibility=seconds(30)), ERROR),
     ("letters-discarded", letters(backend="none", queues=[]), CRITICAL),
     ("letters-discarded", letters(backend="channel", queues=[]), CRITICAL),
     ("dead-letter-queue-missing", letter(exists=False), WARNING),
     ("dead-letter-queue-missing", letter(exists=False, made_when_missing=False), ERROR),
+    ("dead-letter-queue-missing", letters(backend="sns_sqs", queues=[NO_TOPIC]), WARNING),
+    ("dead-letter-topic-unlike", letter(topic=["no raw delivery (set it)"]), WARNING),
     ("dead-letter-queue-loses", letter(weak=["x-message-ttl=5"]), CRITICAL),
     ("dead-letter-queue-loses", letter(weak=["one replica"], mild=True), WARNING),
     ("dead-letter-queue-loses", letter(weak=["a letter is moved to x"]), WARNING),
@@ -285,6 +305,9 @@ BAD = [
     ("spool-not-durable", spool(file_system="tmpfs"), CRITICAL),
     ("spool-without-room", spool(free=49), WARNING),
     ("spool-waiting", spool(waiting=1), WARNING),
+    ("payload-store-missing", payloads(problem="there is none", cure="make it"), ERROR),
+    ("payloads-deleted", payloads(deletes="a rule"), CRITICAL),
+    ("payload-store-not-durable", payloads(file_system="overlay"), CRITICAL),
     ("postgresql-synchronous-commit", setting(synchronous_commit="off"), CRITICAL),
     ("postgresql-fsync", setting(fsync="off"), CRITICAL),
     ("postgresql-fsync", setting(full_page_writes="off"), CRITICAL),
@@ -312,6 +335,8 @@ UNTOLD = [
     ("redis-evicts", redis(policy=None)),
     ("redis-not-persistent", redis(append_only=None)),
     ("rabbitmq-alarm", rabbit(alarms=None)),
+    ("payloads-deleted", payloads(deletes=None)),
+    ("queue-drops", queue(limit_untold=True)),
     ("delay-queues-orphaned", delays(used=False, bound=None)),
     ("consumer-timeout", times(longest_run=None, visibility=None)),
     ("not-looked-at", [server_rules.not_looked_at("x", "no right to", "look")]),
@@ -331,7 +356,7 @@ def test_what_cannot_be_told_is_unknown_and_says_what_to_look_at(check, found):
 
 @pytest.mark.parametrize(
     "well",
-    [celery, stock, times, redis, rabbit, sqs, letters, spool, database, fleet],
+    [celery, stock, times, redis, rabbit, sqs, letters, spool, payloads, database, fleet],
     ids=lambda well: well.__name__,
 )
 def test_nothing_is_found_where_all_is_well(well):
@@ -345,7 +370,7 @@ def test_nothing_is_found_where_nothing_applies():
     assert delays(used=False, missing=["celery_delayed_0"], messages=0) == []
     assert delays(used=False, weak="classic", messages=0) == []
     assert celery(result_backend="db+postgresql", result_wait=120.0) == []
-    assert celery(transport="redis", delivery_mode=1) == []
+    assert celery(transport="redis", delivery_mode=1, transient=["event"]) == []
     assert redis(roles=["results"], version="6.0.1") == []
     assert sqs(ours=False, moving="moved to x") == []
     assert queue(kind=None, consumers=None) == []
@@ -381,7 +406,7 @@ def test_no_fix_removes_anything():
     assert kinds == {
         redis_rules.CONFIG_SET,
         rabbitmq_rules.DECLARE_QUEUE,
-        rabbitmq_rules.DECLARE_DELAYS,
+        delay_rules.DECLARE_DELAYS,
         sqs_rules.CREATE_QUEUE,
         letter_rules.CREATE,
     }
@@ -392,6 +417,50 @@ def test_no_fix_removes_anything():
 def test_a_queue_of_a_topic_that_needs_more_than_itself_is_not_offered_to_be_made():
     (found,) = letters(backend="pubsub", queues=[replace(LETTER, exists=False)])
     assert found.fix is None
+
+
+@pytest.mark.parametrize(
+    ("hours", "change"),
+    [(1, "'visibility_timeout': 7200}"), (8, "'visibility_timeout': 43200}"), (12, "shorter")],
+)
+def test_no_longer_visibility_timeout_is_asked_for_than_a_broker_has(hours, change):
+    twelve, span = timedelta(hours=12), timedelta(hours=hours)
+    given = {"most_visibility": twelve, "consumer_timeout": None}
+    (found,) = times(longest_run=span, visibility=min(span, twelve), **given)
+    assert change in found.change
+    (found,) = times(longest_run=timedelta(hours=12), consumer_timeout=None)
+    assert "86400" in found.change
+
+
+def test_a_queue_that_the_app_never_makes_is_not_offered_to_be_made():
+    (found,) = sqs(exists=False, made_with={})
+    assert found.fix is None
+    assert "predefined_queues" in found.change
+
+
+@pytest.mark.parametrize("seen", [{"exists": False}, {"consumers": 0}])
+def test_nobody_is_told_to_run_what_rabbitmq_gave_up_as_tasks(seen):
+    (found,) = queue(of_all=True, **seen)
+    assert "-Q" not in found.change
+    (found,) = queue(**seen)
+    assert found.change.endswith("worker -Q shop")
+
+
+def test_a_cache_of_results_may_be_meant_to_evict_and_is_not_offered_to_be_changed():
+    found = redis(policy="allkeys-lru", append_only=False, save="", roles=["results"])
+    assert [(one.severity, one.fix) for one in found] == [(WARNING, None)] * 2
+
+
+@pytest.mark.parametrize("told", ["snapshots_work", "appends_work"])
+def test_a_disk_that_fails_is_told_by_the_field_that_says_so(told):
+    (found,) = redis(**{"snapshots_work": None, "appends_work": None, told: False})
+    assert (
+        found.seen
+        == {
+            "snapshots_work": "err: rdb_last_bgsave_status",
+            "appends_work": "err: aof_last_write_status",
+        }[told]
+    )
 
 
 def test_many_tasks_with_one_fault_are_one_finding_that_names_some():

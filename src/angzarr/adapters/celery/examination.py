@@ -15,6 +15,8 @@ from angzarr.errors import ConfigurationError
 
 #: Seconds that kombu's transports leave a message with a worker, where nothing is said.
 _VISIBILITY: Final = {"redis": 3600, "sqs": 1800}
+#: What SQS takes at most.
+_MOST_VISIBILITY: Final = {"sqs": timedelta(hours=12)}
 _MODES: Final = {"transient": 1, "persistent": 2}
 
 
@@ -37,6 +39,12 @@ def transport_name(app: Any) -> str:
             " celery[redis] or celery[sqs], or correct the address"
         )
         raise ConfigurationError(msg) from error
+    except ValueError:  # its text may have a part of the password
+        msg = (
+            "broker_url cannot be read: write it as scheme://user:password@host:port/…, a / of a"
+            " password as %2F"
+        )
+        raise ConfigurationError(msg) from None
 
 
 def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
@@ -56,6 +64,7 @@ def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
         or int(conf.task_default_delivery_mode),
         result_backend=str(conf.result_backend or "").partition(":")[0],
         result_wait=conf.redis_socket_timeout,
+        transient=[kind for kind in ("control", "event") if _is_transient(conf, kind)],
         classic=list(_classic(app)) if transport == "amqp" else (),
     )
 
@@ -89,6 +98,7 @@ def times_seen(
     return TimesSeen(
         at=at,
         visibility=visibility(app, transport),
+        most_visibility=_MOST_VISIBILITY.get(transport),
         consumer_timeout=CONSUMER_TIMEOUT if transport == "amqp" else None,
         longest_run=timedelta(seconds=max(limits)) if limits and all(limits) else None,
         longest_delay=longest_delay if held else None,
@@ -153,6 +163,10 @@ def _classic(app: Any) -> Iterator[str]:
     for name, queue in app.amqp.queues.items():
         if (queue.queue_arguments or {}).get("x-queue-type", "classic") == "classic":
             yield str(name)
+
+
+def _is_transient(conf: Any, kind: str) -> bool:
+    return not (conf[f"{kind}_queue_exclusive"] or conf[f"{kind}_queue_durable"])
 
 
 def _ours(app: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Examination: on what the spool of this machine lies, for the doctor; only reads."""
+"""Examination: on what spool and payloads of this machine lie, for the doctor; only reads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ _MOUNTS: Final = Path("/proc/self/mounts")
 
 def examine(path: Path, most: int) -> SpoolSeen:
     """Return what is known of the folder; it need not be there yet."""
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    there, file_system = ground(path)
     names = [one.name for one in path.iterdir()] if path.is_dir() else []
     return SpoolSeen(
         at=f"spool at {path}",
-        file_system=_file_system(there),
+        file_system=file_system,
         free=shutil.disk_usage(there).free,
         most=most,
         waiting=len(list(letters_among(names))),
     )
+
+
+def ground(path: Path) -> tuple[Path, str | None]:
+    """Return the nearest thing to *path* that is there, and the type of its file system."""
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    return there, _file_system(there)
 
 
 def _file_system(path: Path) -> str | None:

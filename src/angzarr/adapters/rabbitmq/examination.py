@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import amqp
@@ -14,17 +15,25 @@ import amqp
 from angzarr.adapters.rabbitmq.address import Cluster
 from angzarr.adapters.rabbitmq.link import Link, connect
 from angzarr.adapters.rabbitmq.management import Management, policy_arguments
-from angzarr.adapters.rabbitmq.queue_arguments import Value, drops, weaknesses
+from angzarr.adapters.rabbitmq.queue_arguments import (
+    Value,
+    drops,
+    has_default_limit,
+    in_force,
+    weaknesses,
+)
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck, learn
 from angzarr.dead_letters.names import EXCHANGE, queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX
+from angzarr.doctor.delay_rules import DelaysSeen
 from angzarr.doctor.letter_rules import LetterQueueSeen
-from angzarr.doctor.rabbitmq_rules import DelaysSeen, QueueSeen, RabbitSeen
+from angzarr.doctor.rabbitmq_rules import QueueSeen, RabbitSeen
 
 #: The exchange at the end of RabbitMQ's own delays, and the queues before it; kombu's names.
 _DELIVERY: Final = "celery_delayed_delivery"
 _LEVELS: Final = 28
-#: The first release whose quorum queues drop a message after 20 returns unless told otherwise.
+#: The first release whose quorum queues drop a message after 20 returns unless told otherwise, and
+#: that has no mirrored queues any more.
 _LIMITS_BY_DEFAULT: Final = 4
 
 
@@ -70,15 +79,20 @@ def examine(
     alarms = management.alarms() if management else None
     told = management.queues() if management and alarms is not None else {}
     channel = link.open_channel()
-    version = str(link.connection.server_properties.get("version", ""))
-    limited = int(version.partition(".")[0] or 0) >= _LIMITS_BY_DEFAULT
+    release = _release(link.connection.server_properties)
     return RabbitSeen(
         at=at,
-        queues=[_queue(channel, one, told.get(one.name, {}), limited=limited) for one in wanted],
+        queues=[_queue(channel, one, told.get(one.name), release) for one in wanted],
         delays=_delays(channel, used=delays, management=management if told else None),
         alarms=alarms,
         nodes=len(alarms) if alarms is not None else None,
     )
+
+
+def _release(properties: Mapping[str, Any]) -> int:
+    """Return the first number of the server's version; 0 where it tells none."""
+    number = str(properties.get("version", "")).partition(".")[0]
+    return int(number) if number.isascii() and number.isdecimal() else 0
 
 
 def letter_queues(
@@ -92,9 +106,12 @@ def letter_queues(
     """Return the dead-letter queues of *domains*, and others that hold letters if that is told."""
     channel = link.open_channel()
     unfit = _exchange(channel, EXCHANGE, "topic") or ""
-    seen = [_letters(channel, domain, ours, made=create_missing, unfit=unfit) for domain in domains]
-    known = {one.name for one in seen}
     told = management.queues() if management else {}
+    seen = [
+        _letters(channel, domain, ours, told, made=create_missing, unfit=unfit)
+        for domain in domains
+    ]
+    known = {one.name for one in seen}
     others = (
         LetterQueueSeen(
             domain=name.removeprefix(NAME_PREFIX),
@@ -119,7 +136,13 @@ def make_letter_queue(cluster: Cluster, domain: str, timeout: float) -> str:
 
 
 def _letters(
-    channel: Any, domain: str, ours: Mapping[str, Value], *, made: bool, unfit: str
+    channel: Any,
+    domain: str,
+    ours: Mapping[str, Value],
+    told: Mapping[str, Mapping[str, Any]],
+    *,
+    made: bool,
+    unfit: str,
 ) -> LetterQueueSeen:
     name = queue_name(domain)
     found = _passive(channel, name)
@@ -131,7 +154,8 @@ def _letters(
     with contextlib.suppress(amqp.exceptions.AccessRefused):
         learned = learn(channel, name, ours)
         if learned.arguments is not None:
-            weak = weaknesses(learned.arguments, ours)
+            policy = policy_arguments(told.get(name, {}))
+            weak = weaknesses(in_force(policy, learned.arguments), ours)
         elif learned.loses:
             unfit = unfit or learned.refusals[-1]
     return LetterQueueSeen(
@@ -144,43 +168,43 @@ def _letters(
     )
 
 
-def _queue(channel: Any, one: Wanted, told: Mapping[str, Any], *, limited: bool) -> QueueSeen:
+def _queue(channel: Any, one: Wanted, told: Mapping[str, Any] | None, release: int) -> QueueSeen:
     exchange = _exchange_of(channel, one) if one.exchange else None
+    seen = QueueSeen(name=one.name, of_all=not one.strict, exchange=exchange or "")
     found = _passive(channel, one.name)
     if found is None:
-        return QueueSeen(name=one.name, exists=False, exchange=exchange or "")
-    members, online = told.get("members"), told.get("online")
-    seen = QueueSeen(
-        name=one.name,
+        return replace(seen, exists=False)
+    members, online = (told or {}).get("members"), (told or {}).get("online")
+    seen = replace(
+        seen,
         messages=found.messages,
         consumers=found.consumers,
-        exchange=exchange or "",
         members=len(members) if isinstance(members, list) else 0,
         online=len(online) if isinstance(online, list) else 0,
     )
-    return _compared(channel, one, seen, policy_arguments(told), limited=limited)
+    return _compared(channel, one, seen, told, release)
 
 
 def _compared(
-    channel: Any, one: Wanted, seen: QueueSeen, policy: Mapping[str, Value], *, limited: bool
+    channel: Any, one: Wanted, seen: QueueSeen, told: Mapping[str, Any] | None, release: int
 ) -> QueueSeen:
     """Return *seen* with what its arguments are, as far as they may be asked for."""
     try:
         learned = learn(channel, seen.name, one.arguments)
     except (amqp.exceptions.AccessRefused, amqp.exceptions.ResourceLocked):
         return seen
-    given = learned.arguments
-    return QueueSeen(
-        name=seen.name,
-        messages=seen.messages,
-        consumers=seen.consumers,
-        exchange=seen.exchange,
-        members=seen.members,
-        online=seen.online,
+    given, policy = learned.arguments, policy_arguments(told or {})
+    both = in_force(policy, given or {})
+    limited = release >= _LIMITS_BY_DEFAULT
+    unsure = limited and told is None and has_default_limit(both)
+    return replace(
+        seen,
         differs=learned.refusals[0] if learned.refusals and (one.strict or learned.loses) else "",
         fleeting=learned.loses,
         kind=None if given is None else str(given.get("x-queue-type", "classic")),
-        drops=drops({**policy, **(given or {})}, limited=limited),
+        mirrored=release < _LIMITS_BY_DEFAULT and "x-ha-mode" in policy,
+        drops=drops(both, limited=limited and not unsure),
+        limit_untold=unsure,
     )
 
 

@@ -80,6 +80,22 @@ def weaknesses(given: Mapping[str, Value], ours: Mapping[str, Value]) -> list[st
     return told
 
 
+def in_force(policy: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what holds of a queue that has arguments and a policy (rabbit_quorum_queue, 4.1).
+
+    Of two numbers the lower holds; -1, no delivery limit, yields to any. Else the argument does,
+    but for x-overflow of a quorum queue.
+    """
+    both = {**policy, **given}
+    for name in policy.keys() & given.keys():
+        one, other = policy[name], given[name]
+        if isinstance(one, int) and isinstance(other, int):
+            both[name] = max(one, other) if min(one, other) < 0 else min(one, other)
+    if "x-overflow" in policy and given.get(_TYPE) == "quorum":
+        both["x-overflow"] = policy["x-overflow"]
+    return both
+
+
 def drops(given: Mapping[str, Value], *, limited: bool) -> list[str]:
     """Return by which arguments a queue of tasks drops messages that nobody gets to see.
 
@@ -94,6 +110,12 @@ def drops(given: Mapping[str, Value], *, limited: bool) -> list[str]:
         cure = "set x-dead-letter-exchange to a queue that is read"
         told.append(f"{_LIMIT}={limit} and nowhere to put what came so often ({cure})")
     return told
+
+
+def has_default_limit(given: Mapping[str, Value]) -> bool:
+    """Tell whether a queue goes by RabbitMQ's own delivery limit, if it has one, and then drops."""
+    none = _LIMIT not in given and "x-dead-letter-exchange" not in given
+    return given.get(_TYPE) == "quorum" and none
 
 
 def _times(given: Mapping[str, Value]) -> list[str]:

@@ -76,7 +76,7 @@ def held_longer(ask: Ask, visibility: timedelta, held: str, index: str) -> int:
     taken = {_text(tag): float(score) for tag, score in _pairs(flat)}
     if not taken:
         return 0
-    ends = ((began, _eta(partial(ask, "HGET", held, tag))) for tag, began in taken.items())
+    ends = ((began, _eta(partial(_asked, ask, "HGET", held, tag))) for tag, began in taken.items())
     return sum(eta is not None and eta - began >= visibility.total_seconds() for began, eta in ends)
 
 
@@ -91,9 +91,11 @@ def config_set(ask: Ask, name: str, value: str) -> str:
 
 
 def _asked(ask: Ask, *command: Any) -> Any:
-    """Return the reply; None where the server may not be asked this."""
+    """Return the reply; None where the server may not be asked this, or says what is no text."""
     try:
         return ask(*command)
+    except UnicodeDecodeError:
+        return None
     except (RedisError, StoreUnavailable) as error:
         if not may_not_be_asked(error):
             raise

@@ -25,7 +25,7 @@ from angzarr.payloads import (
     verified,
 )
 
-_FAILURES: Final = (BotoCoreError, ClientError)
+FAILURES: Final = (BotoCoreError, ClientError)
 
 
 class S3PayloadStore:
@@ -51,7 +51,7 @@ class S3PayloadStore:
         self._settings = {
             "region_name": region,
             "endpoint_url": endpoint_url,
-            "config": _config(timeout.total_seconds(), path_style=endpoint_url is not None),
+            "config": config_of(timeout.total_seconds(), path_style=endpoint_url is not None),
             **(options or {}),
         }
         self._clock = clock or SystemClock()
@@ -124,12 +124,13 @@ class S3PayloadStore:
     def _told(self, verb: str) -> Iterator[None]:
         try:
             yield
-        except _FAILURES as error:
-            msg = f"the payload store {self} does not {verb} payloads: {_reason_of(error)}"
+        except FAILURES as error:
+            msg = f"the payload store {self} does not {verb} payloads: {reason_of(error)}"
             raise PayloadStoreUnavailable(msg) from error
 
 
-def _config(timeout: float, *, path_style: bool) -> Config:
+def config_of(timeout: float, *, path_style: bool) -> Config:
+    """Return how boto3 is to wait and try; *timeout* is seconds."""
     return Config(
         connect_timeout=timeout,
         read_timeout=timeout,
@@ -139,7 +140,7 @@ def _config(timeout: float, *, path_style: bool) -> Config:
     )
 
 
-def _reason_of(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return what *error* says; client-side texts may hold addresses and keys, so no text."""
     if isinstance(error, NoCredentialsError):
         return (

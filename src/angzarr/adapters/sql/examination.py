@@ -71,9 +71,10 @@ def _told(connection: Connection) -> tuple[Mapping[str, str], int | None, timede
     before = time.time()
     row: Any = connection.execute(text(f"SELECT clock_timestamp(), {names}")).one()
     after = time.time()
-    used = connection.scalar(text("SELECT count(*) FROM pg_stat_activity"))
+    # pg_stat_activity has the server's own processes too, which no limit counts
+    used = connection.scalar(text("SELECT sum(numbackends) FROM pg_stat_database"))
     settings = dict(zip(_SETTINGS, map(str, row[1:]), strict=True))
-    return settings, used, _skew(before, row[0].timestamp(), after)
+    return settings, None if used is None else int(used), _skew(before, row[0].timestamp(), after)
 
 
 def _skew(before: float, there: float, after: float) -> timedelta:

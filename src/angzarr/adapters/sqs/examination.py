@@ -2,43 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from angzarr.adapters.sqs.client import FAILURES, Service, is_gone
+import boto3
+from kombu.transport.SQS import Channel
+
+from angzarr.adapters.sqs import fan_out
+from angzarr.adapters.sqs.client import FAILURES, Client, Service, is_gone
+from angzarr.adapters.sqs.fan_out import Found
 from angzarr.adapters.sqs.queue_check import RETENTION, moving, weaknesses
 from angzarr.adapters.sqs.queues import FIFO_SUFFIX, Queues
+from angzarr.adapters.sqs.subscriptions import Subscriptions
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX
 from angzarr.doctor.letter_rules import LetterQueueSeen
 from angzarr.doctor.sqs_rules import SqsQueueSeen
+from angzarr.errors import DeadLetterQueueUnavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-__all__ = ["FAILURES", "letter_queues", "make_letter_queue", "make_task_queue", "task_queues"]
-_ASKED: Final[Any] = ("MessageRetentionPeriod", "RedrivePolicy", "ApproximateNumberOfMessages")
+_ASKED: Final[Any] = (
+    "MessageRetentionPeriod", "RedrivePolicy", "ApproximateNumberOfMessages", "VisibilityTimeout"
+)  # fmt: skip
+
+
+class Wanted(NamedTuple):
+    """A task queue as kombu's transport uses it."""
+
+    name: str
+    #: What it would be made with; nothing: it is one of ``predefined_queues``.
+    made_with: Mapping[str, str]
+    #: Its address where that is given and not asked for.
+    url: str = ""
+
+
+def wanted(names: Iterable[str], options: Mapping[str, Any], visibility: timedelta) -> list[Wanted]:
+    """Return the task queues *names* under kombu's transport *options*."""
+    predefined = options.get("predefined_queues") or {}
+    return [_wanted(name, predefined, options, visibility) for name in names]
+
+
+def _wanted(
+    name: str, predefined: Mapping[str, Any], options: Mapping[str, Any], visibility: timedelta
+) -> Wanted:
+    called = Channel.entity_name(None, f"{options.get('queue_name_prefix', '')}{name}")
+    if predefined:
+        return Wanted(called, {}, str(predefined.get(called, {}).get("url", "")))
+    made_with = {
+        "MessageRetentionPeriod": str(RETENTION),
+        "VisibilityTimeout": f"{visibility.total_seconds():.0f}",
+        **({"FifoQueue": "true"} if called.endswith(FIFO_SUFFIX) else {}),
+        **(options.get("sqs-creation-attributes") or {}),
+    }
+    return Wanted(called, made_with)
+
+
+def region_of(options: Mapping[str, Any]) -> str:
+    """Return the region that kombu's transport would use."""
+    found = options.get("region") or boto3.Session().region_name or Channel.default_region
+    return str(found)
 
 
 def task_queues(
-    service: Service, at: str, names: Sequence[str], *, ours: bool
+    service: Service, at: str, queues: Sequence[Wanted], *, ours: bool, visibility: timedelta
 ) -> list[SqsQueueSeen]:
-    """Return the task queues *names* as SQS has them; raises what boto3 raises."""
+    """Return the task *queues* as SQS has them; raises what boto3 raises."""
     client = service.connect("sqs")
-    return [_task_queue(client, at, name, ours=ours) for name in names]
+    return [
+        replace(_task_queue(client, at, one, ours=ours), wanted_visibility=visibility)
+        for one in queues
+    ]
 
 
-def make_task_queue(service: Service, name: str) -> None:
-    """Make a task queue that keeps messages as long as SQS can; raises what boto3 raises."""
+def make_task_queue(service: Service, queue: Wanted) -> None:
+    """Make a task queue as a worker does, but to keep messages as long as SQS can."""
     client: SQSClient = service.connect("sqs")
-    client.create_queue(QueueName=name, Attributes={"MessageRetentionPeriod": str(RETENTION)})
+    attributes: Any = dict(queue.made_with)
+    client.create_queue(QueueName=queue.name, Attributes=attributes)
 
 
 def letter_queues(
-    service: Service, domains: Sequence[str], *, fifo: bool, create_missing: bool
+    service: Service, domains: Sequence[str], *, fifo: bool, create_missing: bool, topics: bool
 ) -> list[LetterQueueSeen]:
-    """Return the queues of *domains*, and others that hold letters; raises what boto3 raises."""
+    """Return the queues of *domains*, and others that hold letters; raises what boto3 raises.
+
+    *topics*: letters come to them by topics of SNS, which are looked at too.
+    """
     client: SQSClient = service.connect("sqs")
     suffix = FIFO_SUFFIX if fifo else ""
     names = {queue_name(domain, suffix): domain for domain in domains}
@@ -55,6 +108,8 @@ def letter_queues(
                 waiting=_waiting(given),
             )
         )
+    if topics:
+        seen = [_with_topic(client, service, one) if one.exists else one for one in seen]
     return [*seen, *_others(client, names.keys())]
 
 
@@ -66,6 +121,32 @@ def make_letter_queue(service: Service, domain: str, *, fifo: bool) -> str:
     finally:
         queues.close()
     return ""
+
+
+def _with_topic(client: SQSClient, service: Service, seen: LetterQueueSeen) -> LetterQueueSeen:
+    """Return *seen* with what the topic before the queue lacks; makes none of it."""
+    url = client.get_queue_url(QueueName=seen.name)["QueueUrl"]
+    reply: Any = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+    queue, sns = dict(reply["Attributes"]), Client(service, "sns")
+    arn = fan_out.topic_beside(queue["QueueArn"])
+    try:
+        topic = sns.get().get_topic_attributes(TopicArn=arn)["Attributes"]
+        subscriptions = Subscriptions(sns, create_missing=False)
+        subscription = subscriptions.find(seen.name, arn, queue["QueueArn"]).attributes
+    except DeadLetterQueueUnavailable:
+        return replace(seen, lacks="it is not subscribed to the SNS topic of its name")
+    except FAILURES as error:
+        if not is_gone(error):
+            raise
+        return replace(seen, lacks="the SNS topic of its name does not exist")
+    finally:
+        sns.close()
+    if seen.made_when_missing and not queue.get("Policy"):
+        return replace(seen, lacks="it has no policy that lets the SNS topic of its name send")
+    found = Found(
+        name=seen.name, topic_arn=arn, topic=topic, queue=queue, subscription=subscription
+    )
+    return replace(seen, unfit="; ".join(fan_out.lacks(found)), topic=fan_out.warnings(found))
 
 
 def _others(client: SQSClient, known: Any) -> list[LetterQueueSeen]:
@@ -84,24 +165,29 @@ def _others(client: SQSClient, known: Any) -> list[LetterQueueSeen]:
     return others
 
 
-def _task_queue(client: SQSClient, at: str, name: str, *, ours: bool) -> SqsQueueSeen:
-    given = _attributes(client, name)
+def _task_queue(client: SQSClient, at: str, one: Wanted, *, ours: bool) -> SqsQueueSeen:
+    seen = SqsQueueSeen(at=at, name=one.name, ours=ours, made_with=one.made_with)
+    given = _attributes(client, one.name, one.url)
     if given is None:
-        return SqsQueueSeen(at=at, name=name, ours=ours, exists=False)
-    kept, redrive = given.get("MessageRetentionPeriod", ""), given.get("RedrivePolicy", "")
-    return SqsQueueSeen(
-        at=at,
-        name=name,
-        ours=ours,
-        retention=timedelta(seconds=int(kept)) if kept.isdecimal() else None,
-        moving=moving(redrive) if redrive else "",
+        return replace(seen, exists=False)
+    redrive = given.get("RedrivePolicy", "")
+    return replace(
+        seen,
+        retention=_span(given, "MessageRetentionPeriod"),
+        visibility=_span(given, "VisibilityTimeout"),
+        moving=moving(redrive, "message") if redrive else "",
     )
 
 
-def _attributes(client: SQSClient, name: str) -> dict[str, str] | None:
+def _span(given: Mapping[str, str], name: str) -> timedelta | None:
+    text = given.get(name, "")
+    return timedelta(seconds=int(text)) if text.isdecimal() else None
+
+
+def _attributes(client: SQSClient, name: str, url: str = "") -> dict[str, str] | None:
     """Return what SQS says of a queue; None where there is no such one."""
     try:
-        url = client.get_queue_url(QueueName=name)["QueueUrl"]
+        url = url or client.get_queue_url(QueueName=name)["QueueUrl"]
         reply: Any = client.get_queue_attributes(QueueUrl=url, AttributeNames=_ASKED)
     except FAILURES as error:
         if is_gone(error):

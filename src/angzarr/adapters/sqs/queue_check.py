@@ -49,11 +49,11 @@ def weaknesses(given: Mapping[str, str]) -> list[str]:
     return told
 
 
-def moving(redrive: str) -> str:
+def moving(redrive: str, what: str = "letter") -> str:
     """Say what the redrive policy does; its text is another's, so it may be anything."""
     try:
         policy = json.loads(redrive)
         target = str(policy["deadLetterTargetArn"]).rpartition(":")[2]
-        return f"a letter received {int(policy['maxReceiveCount'])} times is moved to {target}"
+        return f"a {what} received {int(policy['maxReceiveCount'])} times is moved to {target}"
     except (ValueError, TypeError, KeyError, RecursionError):
-        return "letters received several times are moved to another queue"
+        return f"{what}s received several times are moved to another queue"
