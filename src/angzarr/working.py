@@ -134,6 +134,7 @@ class Working(Ordered):
         health = WorkerHealth(
             self.movement,
             stalled_after=self.settings.health.stalled_after.total_seconds(),
+            up_within=self.conf.worker_proc_alive_timeout,
             stopping=self.stopping,
             lease_is_sure=lambda: self.tenure.is_sure(self.owner),
             reaches_store=lambda: lease.reaches_store,

@@ -159,8 +159,9 @@ def test_a_worker_whose_store_is_away_is_live_and_not_ready(health_site, cable, 
 def test_a_loop_that_is_blocked_is_dead(health_site, pool):
     site = health_site()
     with site.probed_worker(pool=pool):
-        site.harm("block", seconds=3 * STALLED)
+        site.harm("block", seconds=5 * STALLED)
         wait_for(lambda: site.broken("/livez") == {"loop"}, 2 * STALLED + 10, "dead")
+        wait_for(lambda: "loop" in site.broken("/readyz"), 15, "unready as well")
         code, said = site.ask("live")
         assert (code, said[:25]) == (1, "Error: not live: loop: it")
 
