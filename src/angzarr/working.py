@@ -82,6 +82,7 @@ class Working(Ordered):
         self._take_grace()
         if self.settings.health.port is not None:
             METRICS.begin()  # before anything measures
+            wiring.begin_counts()
         decompression.bound()
         green_pauses.mend()
         safety.check(self, transport_of(self))
