@@ -255,21 +255,6 @@ def test_a_worker_that_stops_is_not_ready_and_live_to_its_end(health_site):
         assert process.wait(15) == 0, "within the grace that the environment says, not the code's"
 
 
-def test_a_worker_whose_port_is_taken_refuses_to_start(health_site):
-    site = health_site()
-    with site.probed_worker(), site.begun_worker() as second:
-        assert second.wait(40) == 1
-        assert f"health.port {site.port} on 127.0.0.1 cannot be listened on" in site.text()
-
-
-def test_a_killed_workers_port_is_free_for_its_successor(health_site):
-    site = health_site()
-    with site.probed_worker() as process:
-        os.kill(process.pid, signal.SIGKILL)  # its children end later
-        with site.probed_worker() as second:
-            assert second.poll() is None
-
-
 def test_an_analysis_worker_is_ready_while_its_servers_are_there(
     health_site, cable, postgresql_url, amqp_url
 ):
