@@ -164,7 +164,7 @@ LONGER_THAN_A_START = 8
 def test_sigterm_gives_back_what_has_not_begun_once_what_runs_has_ended(make_site, pool):
     """No lease is waited for: it would last longer than any wait here.
 
-    Celery closes its consumer when its pool has ended, which alone takes it 2 to 3 s (prefork).
+    Celery closes its consumer when its pool has ended, which alone takes it about 2 s (prefork).
     """
     site = make_site(lease=600.0)
     with site.workers(pool) as (stopped,):
