@@ -26,6 +26,11 @@ _EXTRA: Final = "prometheus"
 _TAKEN_UP_EVERY: Final = timedelta(seconds=30)
 #: Seconds for which an answer is given again.
 TOLD_FOR: Final = 1.0
+#: Seconds that one who asks waits for another's answer: no thread must wait for a disk for ever.
+WAITED_FOR: Final = 4.0
+_HANGS: Final = (
+    "the answer to somebody before is still being made: look at the disk of TMPDIR, and of a spool"
+)
 _ELSEWHERE: Final = (
     "this app has set up an OpenTelemetry SDK of its own, which has all metrics: read them there"
 )
@@ -85,12 +90,16 @@ class Metrics:
     def answer(self) -> Answer:
         """Return what all processes have measured, as Prometheus reads it; or why not.
 
-        It is made anew once a second at most.
+        It is made anew once a second at most, and for one at a time.
         """
-        with self._lock:
+        if not self._lock.acquire(timeout=WAITED_FOR):
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, json.dumps({"error": _HANGS}).encode())
+        try:
             if self._told is None or time.monotonic() - self._told_at > TOLD_FOR:
                 self._told, self._told_at = self._answer(), time.monotonic()
             return self._told
+        finally:
+            self._lock.release()
 
     def _answer(self) -> Answer:
         folder = self._folder

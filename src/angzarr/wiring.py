@@ -228,6 +228,12 @@ def open_hooks(transport: str) -> list[Hook]:
     return [log.LogHook(), telemetry.OpenTelemetryHook(broker=transport, meter_provider=measures)]
 
 
+def begin_counts() -> None:
+    """Let the counts of deliveries begin at 0, also in a parent whose children deliver."""
+    telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
+    telemetry.OpenTelemetryHook(meter_provider=METRICS.provider())
+
+
 def _meters(module: str, name: str) -> Any:
     """Return instruments, of who measures in this process."""
     adapter = importlib.import_module(f"angzarr.adapters.opentelemetry.{module}")

@@ -82,6 +82,7 @@ class Working(Ordered):
         self._take_grace()
         if self.settings.health.port is not None:
             METRICS.begin()  # before anything measures
+            wiring.begin_counts()
         decompression.bound()
         green_pauses.mend()
         safety.check(self, transport_of(self))
@@ -134,6 +135,7 @@ class Working(Ordered):
         health = WorkerHealth(
             self.movement,
             stalled_after=self.settings.health.stalled_after.total_seconds(),
+            up_within=self.conf.worker_proc_alive_timeout,
             stopping=self.stopping,
             lease_is_sure=lambda: self.tenure.is_sure(self.owner),
             reaches_store=lambda: lease.reaches_store,

@@ -80,6 +80,19 @@ def test_a_file_that_is_no_snapshot_costs_no_other(tmp_path, caplog):
     child.kill()
 
 
+def test_what_a_process_half_wrote_goes_with_it(tmp_path):
+    folder = Folder(str(tmp_path))
+    child = Child(folder)
+    child.leave(3)
+    (half,) = (file.with_suffix(".new") for file in folder.path.iterdir())
+    half.write_bytes(b'{"done": ["cou')
+    assert numbers(folder)["done"] == 3
+    assert half.exists(), "it may be written still"
+    child.kill()
+    assert numbers(folder)["done"] == 3
+    assert list(folder.path.iterdir()) == []
+
+
 def test_the_folder_is_private_and_goes_with_its_process(tmp_path):
     folder = Folder(str(tmp_path))
     assert folder.path.stat().st_mode & 0o777 == 0o700

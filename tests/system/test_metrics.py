@@ -67,6 +67,7 @@ def children(process: subprocess.Popen) -> list[int]:
 def test_counts_add_up_after_children_were_killed(request, measured, broker):
     site = measured(broker=request.getfixturevalue(f"{broker}_url"))
     with site.probed_worker() as process:
+        assert site.metrics()["event_handler_success_total"] == 0, "rate() sees the first as well"
         site.handle(20)
         site.wait_counted(20)
         before = children(process)

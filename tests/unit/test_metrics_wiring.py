@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -76,3 +77,27 @@ def test_an_answer_is_made_anew_once_a_second_at_most(metrics, monkeypatch):
     assert metrics.answer() is first
     now[0] += 1.1
     assert b"done_total 2.0" in metrics.answer().body
+
+
+def test_an_answer_that_is_never_made_holds_up_nobody_for_ever(metrics, monkeypatch):
+    monkeypatch.setattr(metrics_wiring, "WAITED_FOR", 0.01)
+    asked, told, hangs = [], threading.Event(), threading.Event()
+
+    def hang(_options):
+        told.set()
+        hangs.wait(30)
+        return []
+
+    metrics.begin()
+    metrics.provider().get_meter("x").create_observable_gauge("disk", callbacks=[hang])
+    first = threading.Thread(target=lambda: asked.append(metrics.answer()))
+    first.start()
+    try:
+        assert told.wait(30)
+        answer = metrics.answer()
+        assert answer.status == 503
+        assert "still being made" in json.loads(answer.body)["error"]
+    finally:
+        hangs.set()
+        first.join()
+    assert asked[0].status == 200

@@ -20,7 +20,8 @@ SETTLED_WITHIN: Final = 10.0
 class WorkerHealth:
     """Tells of one worker; asked from any thread.
 
-    *lease_is_sure* and *reaches_store* are the owner lease's, *stopping* the worker's.
+    A child has *up_within* seconds to be up; *lease_is_sure* and *reaches_store* are the owner
+    lease's, *stopping* the worker's.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class WorkerHealth:
         movement: Movement,
         *,
         stalled_after: float,
+        up_within: float,
         stopping: Callable[[], bool],
         lease_is_sure: Callable[[], bool],
         reaches_store: Callable[[], bool],
@@ -35,6 +37,7 @@ class WorkerHealth:
     ) -> None:
         self._movement = movement
         self._stalled_after = stalled_after
+        self._childless_for = max(stalled_after, up_within)
         self._stopping = stopping
         self._lease_is_sure = lease_is_sure
         self._reaches_store = reaches_store
@@ -48,7 +51,7 @@ class WorkerHealth:
                 "loop", holds=True, says="the worker stops, and ends within its grace"
             )
             return Report("live", [stopping])
-        found = [self._loop(), self._consuming(self._stalled_after)]
+        found = [self._loop(self._stalled_after), self._consuming(self._stalled_after)]
         if self._movement.children is not None:
             found.append(self._some_child())
         return Report("live", found)
@@ -62,6 +65,7 @@ class WorkerHealth:
                 holds=not stops,
                 says="the worker stops" if stops else "it is not stopping",
             ),
+            self._loop(SETTLED_WITHIN),
             self._broker(),
             self._consuming(SETTLED_WITHIN, turned=True),
             self._lease(),
@@ -73,15 +77,13 @@ class WorkerHealth:
 
     # -- conditions ----------------------------------------------------------------------------
 
-    def _loop(self) -> Condition:
+    def _loop(self, patience: float) -> Condition:
         if self._movement.is_busy():
             self._busy_at = self._monotonic()
             return Condition("loop", holds=True, says="a task runs on it, as the solo pool does")
         # Between two such tasks the loop has hardly turned.
         still = min(self._movement.pulse.age(), self._monotonic() - self._busy_at)
-        return Condition(
-            "loop", holds=still <= self._stalled_after, says=f"it moved {since(still)} ago"
-        )
+        return Condition("loop", holds=still <= patience, says=f"it moved {since(still)} ago")
 
     def _consuming(self, patience: float, *, turned: bool = False) -> Condition:
         movement = self._movement
@@ -101,7 +103,7 @@ class WorkerHealth:
         children = self._movement.children
         assert children is not None  # noqa: S101 - asked before
         gone = children.none_since
-        holds = gone is None or self._monotonic() - gone <= self._stalled_after
+        holds = gone is None or self._monotonic() - gone <= self._childless_for
         return Condition(
             "processes", holds=holds, says=f"{children.up} of {children.wanted} are up"
         )

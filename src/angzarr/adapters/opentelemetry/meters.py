@@ -6,11 +6,13 @@ to the name themselves, and the names of O1 are those that Prometheus must see.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
 from opentelemetry.metrics import Meter
 
+from angzarr.adapters.opentelemetry.labels import label
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Retried
@@ -36,6 +38,9 @@ class Meters:
         self.retries_successful = count(
             "retries_successful", description="Events handled after at least one retry"
         )
+        self.retries_exhausted = count(
+            "retries_exhausted", description="Events dead-lettered after at least one retry"
+        )
         self.success = count("event_handler_success", description="Handler runs that finished")
         self.failure = count("event_handler_failure", description="Handler runs that failed")
         self.retry = count("event_handler_retry", description="Handler runs to be repeated")
@@ -55,11 +60,22 @@ class Meters:
             description="From the first attempt to the end of events that were retried",
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
+        self._begin()
+
+    def _begin(self) -> None:
+        """Let each count without labels begin at 0: its first step would be no increase else."""
+        for counter in (
+            self.errors, self.retries, self.retries_successful, self.retries_exhausted,
+            self.success, self.retry, self.dlq,
+        ):  # fmt: skip
+            with suppress(Exception):  # what is broken is told of when it counts
+                counter.add(0)
 
     def ran(self, delivery: Delivery, milliseconds: float) -> None:
         """Record how long a handler ran, however it ended."""
         self.duration.record(
-            milliseconds, {"event_type": delivery.event.type, "handler": delivery.handler}
+            milliseconds,
+            {"event_type": label(delivery.event.type), "handler": label(delivery.handler)},
         )
 
     def settled(self, delivery: Delivery, outcome: Outcome, now: datetime) -> None:
@@ -78,13 +94,14 @@ class Meters:
                 self._failed(delivery, letter.category, ran=letter.reason in _RAN)
                 self.dlq.add(1)
                 if letter.attempts > 1:
+                    self.retries_exhausted.add(1)
                     self._retried(delivery, letter.attempts, now)
 
     def _failed(self, delivery: Delivery, category: Category | str, *, ran: bool) -> None:
         kind = str(category)
         self.errors.add(1)
         self.errors_by_type.add(1, {"type": kind})
-        self.errors_by_tool.add(1, {"tool_id": delivery.handler})
+        self.errors_by_tool.add(1, {"tool_id": label(delivery.handler)})
         if ran:
             self.failure.add(1, {"error_type": kind})
 

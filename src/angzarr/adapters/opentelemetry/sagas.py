@@ -7,6 +7,7 @@ from typing import Final
 from opentelemetry import metrics
 from opentelemetry.metrics import MeterProvider
 
+from angzarr.adapters.opentelemetry.labels import label
 from angzarr.adapters.opentelemetry.propagation import SCOPE
 from angzarr.sagas.log import Status
 
@@ -41,16 +42,16 @@ class SagaMeters:
 
     def rejected(self, saga: str, domain: str) -> None:
         """Count a rejected command."""
-        self._rejected.add(1, {"saga": saga, "domain": domain})
+        self._rejected.add(1, {"saga": label(saga), "domain": label(domain)})
 
     def ended(self, saga: str, status: Status, seconds: float) -> None:
         """Count a compensation that ended."""
         if status is Status.FAILED:
-            self._failed.add(1, {"saga": saga})
+            self._failed.add(1, {"saga": label(saga)})
         else:
-            self._handled.add(1, {"saga": saga, "result": status.value})
-        self._latency.record(seconds, {"saga": saga})
+            self._handled.add(1, {"saga": label(saga), "result": status.value})
+        self._latency.record(seconds, {"saga": label(saga)})
 
     def gave_up(self, saga: str) -> None:
         """Count a `SagaCompensationFailed`."""
-        self._gave_up.add(1, {"saga": saga})
+        self._gave_up.add(1, {"saga": label(saga)})

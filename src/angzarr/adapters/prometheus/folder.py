@@ -20,6 +20,8 @@ _log = logging.getLogger("angzarr.health")
 
 _PREFIX: Final = "angzarr-metrics-"
 _SUFFIX: Final = ".json"
+#: Of one that is being written.
+_FRESH: Final = ".new"
 #: Left by a process whose metrics are in an SDK of the app's own.
 _ELSEWHERE: Final = "elsewhere"
 #: Where the start of a process stands in /proc, behind its name; its state stands first.
@@ -39,7 +41,7 @@ class Folder:
     def leave(self, snapshot: Snapshot) -> None:
         """Write this process's snapshot over its last one; raises OSError."""
         name = f"{os.getpid()}-{_started(os.getpid())}"
-        fresh = self.path / f"{name}.new"
+        fresh = self.path / f"{name}{_FRESH}"
         fresh.write_bytes(snapshot.to_json())
         fresh.replace(self.path / f"{name}{_SUFFIX}")
 
@@ -58,18 +60,22 @@ class Folder:
         Only the parent calls this; what ended processes left is kept in memory from then on.
         """
         with self._lock:
-            living = Snapshot()
-            for file in sorted(self.path.glob(f"*{_SUFFIX}")):
-                self._take(file, living)
-            living.add(self._ended)
-            return living
+            for half in self.path.glob(f"*{_FRESH}"):
+                if not _lives(half.stem):  # killed while it wrote
+                    half.unlink(missing_ok=True)
+            living = [self._take(file) for file in sorted(self.path.glob(f"*{_SUFFIX}"))]
+            total = Snapshot()
+            for one in (self._ended, *living):  # what ended keeps its place, where there are many
+                total.add(one)
+            return total
 
     def remove(self) -> None:
         """Remove it; does nothing in a child."""
         if os.getpid() == self._pid:
             shutil.rmtree(self.path, ignore_errors=True)
 
-    def _take(self, file: Path, living: Snapshot) -> None:
+    def _take(self, file: Path) -> Snapshot:
+        """Return what a living process left; of one that has ended nothing, it is kept here."""
         # Looked at first: what one that has ended left does not change any more.
         ended = not _lives(file.stem)
         try:
@@ -78,11 +84,11 @@ class Folder:
             _log.warning("metrics_unreadable: %s: %s", file.name, error)
             found = Snapshot()
         if not ended:
-            living.add(found)
-            return
+            return found
         with suppress(FileNotFoundError):
             file.unlink()
         self._ended.add(found, ended=True)
+        return Snapshot()
 
 
 def sweep(parent: str | None = None) -> None:

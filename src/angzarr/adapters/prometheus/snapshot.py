@@ -17,6 +17,10 @@ COUNTER: Final = "counter"
 LEVEL: Final = "level"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
+#: Series of one metric, over all processes and those that ended: as many as an SDK keeps.
+MOST: Final = 2000
+#: The labels of what is beyond that, as the SDK has them.
+OVERFLOW: Final[Labels] = (("otel.metric.overflow", "true"),)
 #: What a process leaves behind when it ends.
 _LASTING: Final = (COUNTER, HISTOGRAM)
 
@@ -41,9 +45,10 @@ class Series:
         if (other.kind, other.bounds) != (self.kind, self.bounds):
             return
         for labels, values in other.points.items():
-            known = self.points.get(labels)
+            at = labels if labels in self.points or len(self.points) < MOST else OVERFLOW
+            known = self.points.get(at)
             if known is None:
-                self.points[labels] = list(values)
+                self.points[at] = list(values)
             elif self.kind == GAUGE:
                 known[0] = max(known[0], values[0])
             else:
@@ -133,4 +138,8 @@ def _histogram(data: Histogram, about: str) -> Series | None:
 
 def _labels(attributes: Any) -> Labels:
     items: Iterable[tuple[str, Any]] = (attributes or {}).items()
-    return tuple(sorted((str(name), str(value)) for name, value in items))
+    return tuple(sorted((str(name), _text(value)) for name, value in items))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,6 +12,8 @@ from angzarr.adapters.celery.worker_health import SETTLED_WITHIN, WorkerHealth
 from angzarr.probes.pulse import Pulse
 
 STALLED = 60.0
+#: Longer than that: children that load a model, say.
+UP_WITHIN = 90.0
 
 
 class Worker:
@@ -24,6 +26,7 @@ class Worker:
         self.health = WorkerHealth(
             self.movement,
             stalled_after=STALLED,
+            up_within=UP_WITHIN,
             stopping=lambda: self.stops,
             lease_is_sure=lambda: self.sure,
             reaches_store=lambda: self.reached,
@@ -72,6 +75,13 @@ def test_a_loop_that_hangs_is_dead(worker):
     assert worker.broken("live") == []
     worker.pass_by(1)
     assert worker.broken("live") == ["loop"]
+
+
+def test_a_loop_that_hangs_makes_a_worker_unready_before_it_is_dead(worker):
+    worker.pass_by(SETTLED_WITHIN)
+    assert worker.broken("ready") == []
+    worker.pass_by(1)
+    assert (worker.broken("live"), worker.broken("ready")) == ([], ["loop"])
 
 
 def test_a_worker_that_connects_in_turns_is_live_however_long(worker):
@@ -194,7 +204,9 @@ def test_no_child_for_long_is_dead_and_one_too_few_is_not_ready(worker, monkeypa
     worker.turn(int(SETTLED_WITHIN) + 2)
     assert (worker.broken("live"), worker.broken("ready")) == ([], ["processes"])
     billiard._all_inqueues = set()
-    worker.turn(int(STALLED) + 2)
+    worker.turn(int(UP_WITHIN))
+    assert worker.broken("live") == [], "they may still be on their way"
+    worker.turn(2)
     assert worker.broken("live") == worker.broken("ready") == ["processes"]
     billiard._all_inqueues = {7, 8}
     worker.turn()

@@ -60,7 +60,7 @@ def counts(hook, metrics):
             (metric.name, *point.attributes.values()): point.value
             for metric in metrics().values()
             for point in metric.data.data_points
-            if hasattr(point, "value")
+            if hasattr(point, "value") and point.value
         }
 
     return counts
@@ -94,12 +94,14 @@ def test_a_dead_letter_is_an_error_and_a_failed_run(counts, reason):
         **FAILED_ONCE,
         ("event_handler_failure", "external"): 1,
         ("event_handler_dlq",): 1,
+        ("retries_exhausted",): 1,
     }
 
 
 @pytest.mark.parametrize("reason", [Reason.UNDELIVERABLE, Reason.CONFLICT, Reason.TOO_OLD])
 def test_a_dead_letter_that_never_ran_is_no_failure_of_its_handler(counts, reason):
-    assert counts(dead_lettered(reason)) == {**FAILED_ONCE, ("event_handler_dlq",): 1}
+    letter = dead_lettered(reason, attempts=1)
+    assert counts(letter) == {**FAILED_ONCE, ("event_handler_dlq",): 1}
 
 
 def test_duplicates_skips_and_postponements_count_as_nothing(counts):
@@ -133,6 +135,31 @@ def test_the_end_of_a_retried_event_tells_how_many_runs_and_how_long(meters, met
     assert (span.count, span.sum) == (2, 180)
 
 
+def test_counts_without_labels_begin_at_0(hook, metrics):
+    begun = {name: metric.data.data_points[0].value for name, metric in metrics().items()}
+    assert begun == dict.fromkeys(begun, 0)
+    assert begun.keys() == {
+        "errors", "retries", "retries_successful", "retries_exhausted",
+        "event_handler_success", "event_handler_retry", "event_handler_dlq",
+    }  # fmt: skip
+
+
+def test_only_a_letter_after_a_retry_says_that_retries_did_not_help(counts):
+    assert ("retries_exhausted",) not in counts(dead_lettered(attempts=1), Handled())
+    assert counts(dead_lettered(attempts=2), dead_lettered(attempts=3))["retries_exhausted",] == 2
+
+
+def test_a_label_that_comes_with_a_message_is_cut(hook, metrics):
+    hostile = a_delivery(task="t" * 5000, angzarr_event_type="e" * 5000)
+    with hook.attempt(hostile):
+        pass
+    hook.settled(hostile, retried())
+    (timed,) = metrics()["event_handler_duration_ms"].data.data_points
+    (counted,) = metrics()["errors_by_tool"].data.data_points
+    assert timed.attributes["event_type"] == "e" * 200
+    assert counted.attributes["tool_id"] == "t" * 200
+
+
 def test_an_event_that_was_never_retried_has_no_retry_figures(hook, metrics):
     hook.settled(a_delivery(), Handled())
     hook.settled(a_delivery(), dead_lettered(attempts=1))
@@ -149,8 +176,8 @@ def test_prometheus_exporters_neither_double_a_suffix_nor_add_a_unit(hook, metri
     found = metrics()
     assert found.keys() == {
         "errors", "errors_by_type", "errors_by_tool", "retries", "retries_successful",
-        "event_handler_success", "event_handler_failure", "event_handler_retry",
-        "event_handler_dlq", "event_handler_duration_ms", "retry_attempts",
+        "retries_exhausted", "event_handler_success", "event_handler_failure",
+        "event_handler_retry", "event_handler_dlq", "event_handler_duration_ms", "retry_attempts",
         "retry_duration_seconds",
     }  # fmt: skip
     for name, metric in found.items():

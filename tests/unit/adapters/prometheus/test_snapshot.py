@@ -16,7 +16,7 @@ from angzarr.adapters.opentelemetry.meters import Meters
 from angzarr.adapters.opentelemetry.ordering import OrderingMeters
 from angzarr.adapters.opentelemetry.sagas import SagaMeters
 from angzarr.adapters.prometheus.measuring import Measuring
-from angzarr.adapters.prometheus.snapshot import Series, Snapshot
+from angzarr.adapters.prometheus.snapshot import COUNTER, MOST, Series, Snapshot
 from angzarr.adapters.prometheus.text import text_of
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
@@ -98,6 +98,17 @@ def test_histograms_of_other_buckets_are_left_out():
     one = Series("histogram", "", (1.0,), {(): [1.0, 0.0, 1.0]})
     one.add(Series("histogram", "", (2.0,), {(): [5.0, 0.0, 1.0]}))
     assert one.points == {(): [1.0, 0.0, 1.0]}
+
+
+def test_hostile_labels_of_many_children_are_one_series_in_the_end():
+    total = Snapshot()
+    for child in range(3):
+        points = {(("type", f"{child}-{n}"),): [1.0] for n in range(MOST - 1)}
+        total.add(Snapshot({"errors": Series(COUNTER, "", points=points)}), ended=True)
+    kept = total.series["errors"].points
+    assert len(kept) == MOST + 1
+    assert sum(value for (value,) in kept.values()) == 3 * (MOST - 1), "none is lost"
+    assert told(total)["errors_total{otel_metric_overflow=true}"] == 2 * MOST - 3
 
 
 def test_what_a_label_says_cannot_break_the_text():
