@@ -176,7 +176,7 @@ image-check: env $(HADOLINT) ## build the image without an engine and run what i
 	$(BIN)/python -m tests.image
 	$(BIN)/pytest tests/image -n 2 --junitxml=build/reports/image.xml
 
-cluster-check: env ## the tutorial and a roll-out under load on a real Kubernetes (root on Debian with Go)
+cluster-check: env ## the tutorial, roll-outs and faults under load on a real Kubernetes (root on Debian with Go)
 	$(PYTHON) tests/cluster build
 	$(BIN)/pytest tests/cluster --junitxml=build/reports/cluster.xml
 
