@@ -155,7 +155,7 @@ def publisher() -> str:
     container = {
         "name": "publisher",
         "image": "rolling:1",
-        "args": ["python", "publish.py", str(RATE), "/tmp/stop"],  # noqa: S108 - its container's
+        "args": ["python", "publish.py", str(RATE)],
         "env": environment,
     }
     return json.dumps({"apiVersion": "v1", "spec": {"containers": [container]}})

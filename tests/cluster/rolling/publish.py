@@ -1,4 +1,4 @@
-"""Publish RATE events a second until the file STOP is there, and say in Redis what was sent."""
+"""Publish RATE events a second until killed, and say in Redis what was sent."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import itertools
 import os
 import sys
 import time
-from pathlib import Path
 
 import redis
 from app import Counted, app
 
-rate, stop = float(sys.argv[1]), Path(sys.argv[2])
+rate = float(sys.argv[1])
 told = redis.Redis.from_url(os.environ["ANGZARR_STORE"])
 began = time.monotonic()
 for number in itertools.count():
-    if stop.exists():
-        break
     app.publish(Counted(number=number), id=f"count-{number}", root=str(number))
     told.rpush("published", number)
     time.sleep(max(began + (number + 1) / rate - time.monotonic(), 0))
