@@ -68,8 +68,7 @@ class PrivateRedis:
     def __exit__(self, *_: object) -> None:
         for client in self._clients.values():
             client.close()
-        self.resume()
-        self.stop()
+        self.kill()  # nobody wants its data, and while it writes its first AOF it ends by no other
 
     # -- where it is -------------------------------------------------------------------------
 
