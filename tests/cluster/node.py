@@ -22,6 +22,9 @@ Started = subprocess.Popen[bytes]
 HIDDEN = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log")
 #: Seconds until each part must answer.
 PATIENCE = 60.0
+GROUPS = Path("/sys/fs/cgroup")
+#: What a kubelet and containerd put limits on; all of version 1.
+CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
 
 
 def main(home: str, short: str) -> None:
@@ -29,6 +32,7 @@ def main(home: str, short: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     place = Layout(Path(home), Path(short))
     _hide()
+    _begin_groups()
     _begin_network()
     running = _start(place)
     place.ready.touch()
@@ -39,6 +43,17 @@ def _hide() -> None:
     for folder in HIDDEN:
         Path(folder).mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "tmpfs", folder)
+
+
+def _begin_groups() -> None:
+    """Mount control groups where nobody has: the first process of a bare machine may not."""
+    mounts = Path("/proc/mounts").read_text().splitlines()
+    if any(mount.split()[2].startswith("cgroup") for mount in mounts):
+        return
+    _run("mount", "-t", "tmpfs", "tmpfs", str(GROUPS))
+    for name in CONTROLLERS:
+        (GROUPS / name).mkdir()
+        _run("mount", "-t", "cgroup", "-o", name, "cgroup", str(GROUPS / name))
 
 
 def _begin_network() -> None:
