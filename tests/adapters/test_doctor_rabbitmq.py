@@ -11,7 +11,6 @@ from kombu.transport.native_delayed_delivery import (
 )
 from tests.conftest import MANAGEMENT, _addresses, manage
 
-from angzarr.adapters.rabbitmq.examination import _release
 from angzarr.adapters.rabbitmq.management import Management
 from angzarr.adapters.rabbitmq.queue_arguments import drops, in_force
 from angzarr.dead_letters.names import dropped_queue, queue_name
@@ -193,19 +192,11 @@ def test_a_policy_may_have_a_quorum_queue_drop_what_its_arguments_would_refuse()
     assert drops(in_force({"x-overflow": "drop-head"}, given), limited=False)
 
 
-@pytest.mark.parametrize(
-    ("version", "release"), [("4.1.0", 4), ("3.13.7", 3), ("", 0), ("x.1", 0), ("²", 0)]
-)
-def test_a_server_may_say_any_version(version, release):
-    assert _release({"version": version}) == release
-    assert _release({}) == 0
-
-
 def test_a_default_limit_is_critical_only_where_policies_are_known(
     vhost, channel, management, monkeypatch
 ):
     """The shared server has none by default, so it says here that it is a RabbitMQ 4."""
-    monkeypatch.setattr("angzarr.adapters.rabbitmq.examination._release", lambda _told: 4)
+    monkeypatch.setattr("angzarr.adapters.rabbitmq.examination.release_of", lambda _told: 4)
     quorum = {"x-queue-type": "quorum"}
     channel.queue_declare("celery", durable=True, auto_delete=False, arguments=quorum)
     with stock_app(vhost) as app:

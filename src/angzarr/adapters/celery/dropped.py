@@ -12,7 +12,7 @@ import random
 import threading
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from amqp.exceptions import NotFound
 from celery import bootsteps
@@ -22,6 +22,7 @@ from angzarr.adapters.celery.dropped_hand import PREFETCH, Bury, Hand
 from angzarr.adapters.celery.dropped_message import to_come_back
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.clock import SystemClock
+from angzarr.dead_letters import quorum_queue
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.delivery.hold import LONGEST_WAIT
 from angzarr.delivery.schedule import put_arrived
@@ -32,8 +33,6 @@ _log = logging.getLogger("angzarr.worker")
 
 #: Seconds between two looks whether the worker stops, and that the end of a worker waits.
 _TURN, _PATIENCE = 0.5, 1.0
-#: The first release whose quorum queues drop a message after 20 returns unless told otherwise.
-_LIMITS_BY_DEFAULT: Final = 4
 
 
 class DroppedReader:
@@ -128,9 +127,6 @@ def declare(connection: Any, name: str) -> None:
     with suppress(NotFound), connection.channel() as channel:
         channel.queue_declare(name, passive=True)
         return
-    arguments: dict[str, Any] = {"x-queue-type": "quorum"}
-    told = str(connection.connection.server_properties.get("version", ""))
-    if int(told.partition(".")[0] or 0) >= _LIMITS_BY_DEFAULT:
-        arguments["x-delivery-limit"] = -1  # what is dropped here would be lost
+    arguments = quorum_queue.arguments_for(connection.connection.server_properties)
     with connection.channel() as channel:
         channel.queue_declare(name, durable=True, auto_delete=False, arguments=arguments)

@@ -25,6 +25,7 @@ from angzarr.adapters.rabbitmq.queue_arguments import (
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck, learn
 from angzarr.dead_letters.names import EXCHANGE, queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX
+from angzarr.dead_letters.quorum_queue import LIMITS_BY_DEFAULT, release_of
 from angzarr.doctor.delay_rules import DelaysSeen
 from angzarr.doctor.letter_rules import LetterQueueSeen
 from angzarr.doctor.rabbitmq_rules import QueueSeen, RabbitSeen
@@ -32,9 +33,6 @@ from angzarr.doctor.rabbitmq_rules import QueueSeen, RabbitSeen
 #: The exchange at the end of RabbitMQ's own delays, and the queues before it; kombu's names.
 _DELIVERY: Final = "celery_delayed_delivery"
 _LEVELS: Final = 28
-#: The first release whose quorum queues drop a message after 20 returns unless told otherwise, and
-#: that has no mirrored queues any more.
-_LIMITS_BY_DEFAULT: Final = 4
 
 
 class Wanted(NamedTuple):
@@ -79,20 +77,14 @@ def examine(
     alarms = management.alarms() if management else None
     told = management.queues() if management and alarms is not None else {}
     channel = link.open_channel()
-    release = _release(link.connection.server_properties)
+    limited = release_of(link.connection.server_properties) >= LIMITS_BY_DEFAULT
     return RabbitSeen(
         at=at,
-        queues=[_queue(channel, one, told.get(one.name), release) for one in wanted],
+        queues=[_queue(channel, one, told.get(one.name), limited=limited) for one in wanted],
         delays=_delays(channel, used=delays, management=management if told else None),
         alarms=alarms,
         nodes=len(alarms) if alarms is not None else None,
     )
-
-
-def _release(properties: Mapping[str, Any]) -> int:
-    """Return the first number of the server's version; 0 where it tells none."""
-    number = str(properties.get("version", "")).partition(".")[0]
-    return int(number) if number.isascii() and number.isdecimal() else 0
 
 
 def letter_queues(
@@ -168,7 +160,9 @@ def _letters(
     )
 
 
-def _queue(channel: Any, one: Wanted, told: Mapping[str, Any] | None, release: int) -> QueueSeen:
+def _queue(
+    channel: Any, one: Wanted, told: Mapping[str, Any] | None, *, limited: bool
+) -> QueueSeen:
     exchange = _exchange_of(channel, one) if one.exchange else None
     seen = QueueSeen(name=one.name, of_all=not one.strict, exchange=exchange or "")
     found = _passive(channel, one.name)
@@ -182,11 +176,11 @@ def _queue(channel: Any, one: Wanted, told: Mapping[str, Any] | None, release: i
         members=len(members) if isinstance(members, list) else 0,
         online=len(online) if isinstance(online, list) else 0,
     )
-    return _compared(channel, one, seen, told, release)
+    return _compared(channel, one, seen, told, limited=limited)
 
 
 def _compared(
-    channel: Any, one: Wanted, seen: QueueSeen, told: Mapping[str, Any] | None, release: int
+    channel: Any, one: Wanted, seen: QueueSeen, told: Mapping[str, Any] | None, *, limited: bool
 ) -> QueueSeen:
     """Return *seen* with what its arguments are, as far as they may be asked for."""
     try:
@@ -195,14 +189,13 @@ def _compared(
         return seen
     given, policy = learned.arguments, policy_arguments(told or {})
     both = in_force(policy, given or {})
-    limited = release >= _LIMITS_BY_DEFAULT
     unsure = limited and told is None and has_default_limit(both)
     return replace(
         seen,
         differs=learned.refusals[0] if learned.refusals and (one.strict or learned.loses) else "",
         fleeting=learned.loses,
         kind=None if given is None else str(given.get("x-queue-type", "classic")),
-        mirrored=release < _LIMITS_BY_DEFAULT and "x-ha-mode" in policy,
+        mirrored=not limited and "x-ha-mode" in policy,
         drops=drops(both, limited=limited and not unsure),
         limit_untold=unsure,
     )

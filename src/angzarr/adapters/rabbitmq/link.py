@@ -18,12 +18,11 @@ from angzarr.adapters.rabbitmq.cork import Cork
 from angzarr.adapters.rabbitmq.frames import frame_handler
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.adapters.rabbitmq.topology import Topology
+from angzarr.dead_letters import quorum_queue
 from angzarr.errors import DeadLetterQueueUnavailable
 
 #: What py-amqp raises when the other side or the network fails.
 FAILURES: Final = (amqp.exceptions.AMQPError, OSError)
-#: The first release whose quorum queues drop a letter after 20 returns unless told otherwise.
-_LIMITS_BY_DEFAULT: Final = 4
 
 
 def connect(cluster: Cluster, **options: Any) -> Link:
@@ -137,8 +136,4 @@ class Link:
 
     def queue_arguments(self) -> dict[str, Any]:
         """Return how a queue of letters is declared."""
-        arguments: dict[str, Any] = {"x-queue-type": "quorum"}
-        version = str(self.connection.server_properties.get("version", ""))
-        if int(version.partition(".")[0] or 0) >= _LIMITS_BY_DEFAULT:
-            arguments["x-delivery-limit"] = -1
-        return arguments
+        return quorum_queue.arguments_for(self.connection.server_properties)

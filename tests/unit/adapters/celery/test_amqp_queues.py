@@ -71,7 +71,8 @@ def test_classic_queues_have_no_such_arguments(amqp_app):
 
 
 @pytest.mark.parametrize(
-    ("version", "limit"), [("3.10.8", {}), ("3.13.7", {}), ("4.0.1", {"x-delivery-limit": -1})]
+    ("version", "limit"),
+    [("3.10.8", {}), ("3.13.7", {}), ("4.0.1", {"x-delivery-limit": -1}), ("of our own", {})],
 )
 def test_what_is_dropped_is_not_dropped_again_by_rabbitmq_4(version, limit):
     declared = []
