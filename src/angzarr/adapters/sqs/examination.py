@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 from kombu.transport.SQS import Channel
@@ -24,10 +24,6 @@ from angzarr.errors import DeadLetterQueueUnavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-
-_ASKED: Final[Any] = (
-    "MessageRetentionPeriod", "RedrivePolicy", "ApproximateNumberOfMessages", "VisibilityTimeout"
-)  # fmt: skip
 
 
 class Wanted(NamedTuple):
@@ -98,18 +94,15 @@ def letter_queues(
     seen = []
     for name, domain in names.items():
         given = _attributes(client, name)
-        seen.append(
-            LetterQueueSeen(
-                domain=domain,
-                name=name,
-                exists=given is not None,
-                made_when_missing=create_missing,
-                weak=weaknesses(given or {}),
-                waiting=_waiting(given),
-            )
+        one = LetterQueueSeen(
+            domain=domain,
+            name=name,
+            exists=given is not None,
+            made_when_missing=create_missing,
+            weak=weaknesses(given or {}),
+            waiting=_waiting(given),
         )
-    if topics:
-        seen = [_with_topic(client, service, one) if one.exists else one for one in seen]
+        seen.append(_with_topic(service, one, given) if topics and given is not None else one)
     return [*seen, *_others(client, names.keys())]
 
 
@@ -123,11 +116,11 @@ def make_letter_queue(service: Service, domain: str, *, fifo: bool) -> str:
     return ""
 
 
-def _with_topic(client: SQSClient, service: Service, seen: LetterQueueSeen) -> LetterQueueSeen:
-    """Return *seen* with what the topic before the queue lacks; makes none of it."""
-    url = client.get_queue_url(QueueName=seen.name)["QueueUrl"]
-    reply: Any = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
-    queue, sns = dict(reply["Attributes"]), Client(service, "sns")
+def _with_topic(
+    service: Service, seen: LetterQueueSeen, queue: Mapping[str, str]
+) -> LetterQueueSeen:
+    """Return *seen* of *queue* with what the topic before it lacks; makes none of it."""
+    sns = Client(service, "sns")
     arn = fan_out.topic_beside(queue["QueueArn"])
     try:
         topic = sns.get().get_topic_attributes(TopicArn=arn)["Attributes"]
@@ -188,7 +181,7 @@ def _attributes(client: SQSClient, name: str, url: str = "") -> dict[str, str] |
     """Return what SQS says of a queue; None where there is no such one."""
     try:
         url = url or client.get_queue_url(QueueName=name)["QueueUrl"]
-        reply: Any = client.get_queue_attributes(QueueUrl=url, AttributeNames=_ASKED)
+        reply: Any = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
     except FAILURES as error:
         if is_gone(error):
             return None
