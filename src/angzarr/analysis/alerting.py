@@ -120,7 +120,8 @@ class Alerting:
     #: The last subject looked at of those whose cause may be gone.
     _settled: str = field(default="", init=False)
     _slow_at: datetime | None = field(default=None, init=False)
-    #: When the oldest open entry failed first, as of the last look at it.
+    #: Whether there were open entries, and when the oldest failed first, as of the last look at it.
+    _some: bool = field(default=False, init=False)
     _oldest_at: datetime | None = field(default=None, init=False)
     _storms: Storms = field(init=False)
 
@@ -148,13 +149,15 @@ class Alerting:
         now = self.clock.now()
         self._first = self._first and not self.alerts.watches([LEDGER])
         sightings = [*self._see_groups(now), *self._see_settled(now), *self._see_jobs(now)]
-        if self._slow_at is None or now >= self._slow_at:
-            sightings += self._see_oldest(now)
-            self.alerts.forget(now - self.keep, limit=FORGOTTEN)
-            self._slow_at = now + SLOW_EVERY
-        elif any(self._sweep.counted.values()) == (self._oldest_at is None):
+        due = self._slow_at is None or now >= self._slow_at
+        some = any(self._sweep.counted.values())
+        if due or some != self._some:
             # The first of them, or the last one gone: nobody waits a minute to be shown that.
             sightings += self._see_oldest(now)
+            self._some = some
+        if due:
+            self.alerts.forget(now - self.keep, limit=FORGOTTEN)
+            self._slow_at = now + SLOW_EVERY
         self.meters.show(Depth(self._sweep.counted, self._oldest_at))
         raised = [
             alert
