@@ -45,16 +45,16 @@ def app_under_test(pytestconfig: pytest.Config) -> Angzarr:
             " or override the fixture app_under_test",
             pytrace=False,
         )
-    why = ""
     try:
         found: Any = load_application(name)
     except Exception as error:
         if not hasattr(error, "message"):
             raise
         why = error.message
-    if why:  # out of the except, or pytest would show the sentence once more as the cause
-        pytest.fail(f"angzarr_app = {name}: {why}", pytrace=False)
-    return _checked(found)
+    else:
+        return _checked(found)
+    # Out of the except, or pytest would show the sentence once more as the cause.
+    pytest.fail(f"angzarr_app = {name}: {why}", pytrace=False)
 
 
 def _enter(doors: ExitStack, context: AbstractContextManager[T]) -> T:
