@@ -15,7 +15,11 @@ from server import CHECKOUT, CannotStart
 
 def once(name: str, recipe: bytes, fill: Callable[[Path], None]) -> Path:
     """Return the folder of *name*, filled on first use and again when *recipe* changes."""
-    folder = _root() / f"{name}-{hashlib.sha256(recipe).hexdigest()[:12]}"
+    return filled(_root() / f"{name}-{hashlib.sha256(recipe).hexdigest()[:12]}", fill)
+
+
+def filled(folder: Path, fill: Callable[[Path], None]) -> Path:
+    """Return *folder*, which one of all the processes that ask has filled, and as a whole."""
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():

@@ -5,7 +5,6 @@ The wheel is built here; what it needs comes as pinned in requirements/dev.txt.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -18,7 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from private_server import server_module
+
 CHECKOUT = Path(__file__).resolve().parents[2]
+downloads = server_module("downloads")
 WALK = Path(__file__).with_name("walk_modules.py")
 EXTRAS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
@@ -79,15 +81,7 @@ def once(tmp_path_factory):
     shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
 
     def made(name, make):
-        folder = shared / f"release-{name}"
-        with (shared / f"release-{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (folder / "made").exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir()
-                make(folder)
-                (folder / "made").touch()
-        return folder
+        return downloads.filled(shared / f"release-{name}", make)
 
     return made
 
