@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def checked(made: dict[str, Any]) -> str:
     return text
 
 
+@cache
 def _know_plain_urls() -> None:
     """Spare plain URLs the schema's parser of IRIs: 20 ms each were most of `make dist`."""
     formats: dict[str, Any] = Draft7Validator.FORMAT_CHECKER.checkers
