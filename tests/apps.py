@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,3 +26,10 @@ def apps(
             return app
 
         yield make
+
+
+def module_with(**content: Any) -> types.ModuleType:
+    """Return a module with *content*, for `sys.modules`, where a command finds its app."""
+    module = types.ModuleType("module_of_a_test")
+    vars(module).update(content)
+    return module

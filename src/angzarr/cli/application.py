@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, Protocol
 
 import click
 from celery import Celery
+from celery.app.utils import find_app
 
 from angzarr.aggregates.aggregate import AggregateType
 from angzarr.analysis.alert import Alerts
@@ -48,8 +47,6 @@ from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.story import Shelves
 from angzarr.turn_thread import TurnThread
 
-#: Looked for where -A names a module only; Celery's own habit.
-_NAMES = ("app", "celery")
 _UNNAMED: Final = "no app was named: give it with -A module:app, or in the variable ANGZARR_APP"
 
 
@@ -176,58 +173,72 @@ class Application(Protocol):
 
 
 def load_application(name: str | None) -> Application:
-    """Return the app that *name* (``module`` or ``module:attribute``) names, else raise."""
-    if not name:
-        raise click.UsageError(_UNNAMED)
-    module_name, _, attribute = name.partition(":")
-    module = _import(module_name)
-    names = (attribute,) if attribute else _NAMES
-    for one in names:
-        found: Any = getattr(module, one, None)
-        if found is not None and hasattr(found, "open_ledger"):
-            return found  # type: ignore[no-any-return]
-    msg = f"module {module_name!r} has no Angzarr app called {' or '.join(map(repr, names))}"
+    """Return the Angzarr app that *name* names, as `load_celery` finds it; else UsageError."""
+    found = _found(name)
+    if hasattr(found, "open_ledger"):
+        return found  # type: ignore[no-any-return]
+    kind = "a plain Celery app" if isinstance(found, Celery) else _kind(found)
+    msg = f"{name!r} is {kind} and not an Angzarr app: create it with angzarr.Angzarr(…)"
     raise click.UsageError(msg)
 
 
-def load_celery(name: str | None) -> Any:
-    """Return the app that *name* names, be it ours or any Celery app, as `celery -A` finds it."""
-    if not name:
-        raise click.UsageError(_UNNAMED)
-    module_name, _, attribute = name.partition(":")
-    module = _import(module_name)
-    for one in (attribute,) if attribute else _NAMES:
-        found = getattr(module, one, None)
-        if isinstance(found, ModuleType):  # proj/celery.py, as Celery's own guide has it
-            found = getattr(found, "app", None) or getattr(found, "celery", None)
-        if isinstance(found, Celery):
-            return found
-    if not attribute and (inner := _inner(module_name)) is not None:
-        return inner
-    names = attribute or " or ".join(map(repr, _NAMES))
-    msg = f"module {module_name!r} has no Celery app called {names}"
+def load_celery(name: str | None) -> Celery:
+    """Return the app that *name* names, ours or any Celery app, as `celery -A` finds it.
+
+    ``module``, ``module:attribute``, ``module.attribute``, or a package whose module ``celery``
+    has it (Django's layout). Raises UsageError; what the module raises at its import is passed on.
+    """
+    found = _found(name)
+    if isinstance(found, Celery):
+        return found
+    msg = f"{name!r} is {_kind(found)} and not a Celery app: name one with -A module:app"
     raise click.UsageError(msg)
 
 
-def _inner(module_name: str) -> Any:
-    """Return the app of the package's module ``celery``; None where there is none."""
-    if importlib.util.find_spec(module_name).submodule_search_locations is None:  # type: ignore[union-attr]
-        return None
-    if importlib.util.find_spec(f"{module_name}.celery") is None:
-        return None
-    module = importlib.import_module(f"{module_name}.celery")
-    found = (getattr(module, one, None) for one in _NAMES)
-    return next((one for one in found if isinstance(one, Celery)), None)
-
-
-def _import(name: str) -> Any:
+def _found(name: str | None) -> Any:
+    """Return what Celery's own resolver finds under *name*."""
+    if not name:
+        raise click.UsageError(_UNNAMED)
+    if not all(name.replace(":", ".").split(".")):
+        msg = f"{name!r} names no app: write module, module:attribute or module.attribute"
+        raise click.UsageError(msg)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        return importlib.import_module(name)
+        return find_app(name, imp=_import)
+    except ImportFailed as failed:
+        raise failed.reason from None
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there, what it imports is not
-        msg = f"there is no module {name!r} here or on the Python path"
+        module, _, attribute = name.partition(":")
+        if attribute and error.name == name:  # the module is there
+            msg = f"module {module!r} has no attribute {attribute!r}: check -A"
+        else:
+            msg = f"there is no module {module!r} here or on the Python path"
         raise click.UsageError(msg) from error
+    except (AttributeError, ValueError) as error:
+        msg = f"module {name!r} has no Celery app: name it with -A {name}:app"
+        raise click.UsageError(msg) from error
+
+
+class ImportFailed(Exception):
+    """A module raised *reason* at its import; Celery's resolver would take some for absence."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _import(name: str, package: str | None = None) -> Any:
+    try:
+        return importlib.import_module(name, package)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise  # this module is not there
+        raise ImportFailed(error) from error
+    except Exception as error:
+        raise ImportFailed(error) from error
+
+
+def _kind(found: Any) -> str:
+    return f"a {type(found).__name__}"

@@ -68,8 +68,8 @@ def _shown(said: object) -> str:
     "--app",
     "app_name",
     envvar="ANGZARR_APP",
-    metavar="MODULE[:NAME]",
-    help="The Angzarr app, as for celery -A.",
+    metavar="APP",
+    help="The Angzarr app, named as for celery -A: module, module:attribute, package.",
 )
 @click.pass_context
 def main(ctx: click.Context, app_name: str | None) -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-import types
 
 import pytest
 from click.testing import CliRunner
 from tests.unit.cli.ledger_app import FakeApp
 
 from angzarr.cli.main import main
+from apps import module_with
 
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
     app = FakeApp(tmp_path)
-    monkeypatch.setitem(sys.modules, "shop_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "shop_for_test", module_with(app=app))
     return app
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-import types
 from datetime import timedelta
 
 import pytest
@@ -15,7 +14,7 @@ from angzarr.cli import breaker as command
 from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Permit, Phase
-from apps import apps
+from apps import apps, module_with
 from hand_clock import HandClock
 
 #: What a terminal, rich or a reader of lines would act on.
@@ -42,7 +41,7 @@ class FakeApp:
 
 
 def serve(monkeypatch, app):
-    monkeypatch.setitem(sys.modules, "shop_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "shop_for_test", module_with(app=app))
     return app
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,6 +20,7 @@ from angzarr.adapters.sql.ledger_tables import HEAD as LEDGER_HEAD
 from angzarr.aggregates.book import Address, Write
 from angzarr.cli.main import main
 from angzarr.sagas.log import Status
+from apps import module_with
 
 PLACE = Address("player", "p")
 LONG_AGO = datetime.now(UTC) - timedelta(days=365)
@@ -35,7 +35,7 @@ def make(tmp_path, monkeypatch):
         def made():
             url = f"sqlite:///{tmp_path / 'all.db'}"
             app = make(ledger=url, books=url)
-            monkeypatch.setitem(sys.modules, "shop_for_tables", types.SimpleNamespace(app=app))
+            monkeypatch.setitem(sys.modules, "shop_for_tables", module_with(app=app))
             return app
 
         yield made

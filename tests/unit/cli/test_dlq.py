@@ -38,8 +38,8 @@ from angzarr.events import headers as names
     [
         ([], "no app was named"),
         (["-A", "no_such_module_here"], "there is no module 'no_such_module_here'"),
-        (["-A", "json"], "module 'json' has no Angzarr app called 'app' or 'celery'"),
-        (["-A", "json:loads"], "module 'json' has no Angzarr app called 'loads'"),
+        (["-A", "json"], "module 'json' has no Celery app"),
+        (["-A", "json:loads"], "'json:loads' is a function and not an Angzarr app"),
     ],
 )
 def test_app_that_is_not_found_is_one_clear_sentence(arguments, said):

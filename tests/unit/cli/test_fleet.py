@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +12,7 @@ from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.cli.main import main
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.fleet import Member
+from apps import module_with
 from hand_clock import HandClock
 
 LEASE = timedelta(seconds=8)
@@ -44,7 +44,7 @@ class FakeApp:
 @pytest.fixture
 def app(monkeypatch):
     app = FakeApp()
-    monkeypatch.setitem(sys.modules, "shop_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "shop_for_test", module_with(app=app))
     return app
 
 

@@ -15,6 +15,7 @@ from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.switch_rules import SwitchSet
 from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
+from apps import module_with
 
 
 class FakeApp:
@@ -35,7 +36,7 @@ class FakeApp:
 @pytest.fixture
 def app(monkeypatch):
     app = FakeApp()
-    monkeypatch.setitem(sys.modules, "flow_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "flow_for_test", module_with(app=app))
     return app
 
 
@@ -326,7 +327,7 @@ def test_a_store_that_is_away_is_one_sentence(run, app, monkeypatch):
 
 def test_an_app_whose_fleet_shares_no_store_is_refused(monkeypatch, tmp_path):
     app = Angzarr("lone", broker="memory://", store="memory://", ledger=f"sqlite:///{tmp_path}/l")
-    monkeypatch.setitem(sys.modules, "lone_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "lone_for_test", module_with(app=app))
     result = CliRunner().invoke(main, ["-A", "lone_for_test", "flow", "list"])
     assert result.exit_code == 1
     assert "set flow.store to a Redis" in result.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +19,7 @@ from angzarr.adapters.sql.ledger_groups import SqlGroups
 from angzarr.adapters.sql.ledger_tables import HEAD, ledger_groups, ledger_version
 from angzarr.adapters.sql.ledger_upkeep import SqlUpkeep
 from angzarr.cli.main import main
+from apps import module_with
 
 
 class FakeApp:
@@ -41,7 +41,7 @@ class FakeApp:
 @pytest.fixture
 def app(tmp_path, monkeypatch):
     app = FakeApp(f"sqlite:///{tmp_path / 'ledger.db'}")
-    monkeypatch.setitem(sys.modules, "shop_for_groups", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "shop_for_groups", module_with(app=app))
     yield app
     app.engine.dispose()
 

@@ -25,6 +25,7 @@ from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
+from apps import module_with
 from hand_clock import HandClock
 
 FROM = "kafka://user:s3cret@source"
@@ -89,7 +90,7 @@ def app(queues, monkeypatch):
         dead_letter_domains=lambda: ["order", "billing"],
     )
     monkeypatch.setattr(letter_places, "open_unprotected", lambda _given, _url: queues["app"])
-    monkeypatch.setitem(sys.modules, "shop_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "shop_for_test", module_with(app=app))
     return app
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +19,7 @@ from angzarr.aggregates.book import Address
 from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import Lane, Step, Waiting, Why
+from apps import module_with
 
 SALES, SHIP = "projection.sales", "shop.ship"
 #: What a terminal, rich or a reader of lines would act on.
@@ -53,7 +53,7 @@ def prepare(app):
 
 
 def serve(monkeypatch, app):
-    monkeypatch.setitem(sys.modules, "sales_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "sales_for_test", module_with(app=app))
     return app
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import types
 from dataclasses import replace
 
 import pytest
@@ -19,6 +18,7 @@ from tests.contracts.event_store import event, fill
 from angzarr import Projection, handles
 from angzarr.aggregates.book import Address
 from angzarr.cli.main import main
+from apps import module_with
 
 ONE, TWO = Address("order", "o-1"), Address("order", "o-2")
 
@@ -63,7 +63,7 @@ def app(monkeypatch, tmp_path):
     monkeypatch.setattr(Elsewhere, "seen", ())
     with apps(prepare, broker="memory://", store=url, books=url) as make:
         app = make()
-        monkeypatch.setitem(sys.modules, "sales_for_test", types.SimpleNamespace(app=app))
+        monkeypatch.setitem(sys.modules, "sales_for_test", module_with(app=app))
         with app.ordering.lanes.transaction() as connection:
             connection.exec_driver_sql("CREATE TABLE sales (id text PRIMARY KEY, total int)")
         shelves = app.open_shelves()
@@ -247,7 +247,7 @@ def test_an_unknown_projection_is_refused_with_those_that_there_are(run):
 
 def test_books_in_memory_are_nothing_to_rebuild_from(monkeypatch):
     with apps(prepare, broker="memory://", store="memory://", books="memory://") as make:
-        monkeypatch.setitem(sys.modules, "sales_for_test", types.SimpleNamespace(app=make()))
+        monkeypatch.setitem(sys.modules, "sales_for_test", module_with(app=make()))
         given = ["-A", "sales_for_test", "projection", "rebuild", "sales", "--yes"]
         refused = CliRunner().invoke(main, given)
     assert "nothing to rebuild from" in " ".join(refused.stderr.split())

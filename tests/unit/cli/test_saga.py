@@ -29,6 +29,7 @@ from angzarr.errors import BrokerUnavailable
 from angzarr.events.event import Event
 from angzarr.sagas.flags import Step
 from angzarr.sagas.log import SETTLED, Status, case_of
+from apps import module_with
 
 #: What a terminal, rich or a reader of lines would act on.
 EVIL = "evil\x1b[2J[red]x[/red]\u202e\x07"
@@ -92,7 +93,7 @@ class FakeApp:
 
 
 def serve(monkeypatch, app):
-    monkeypatch.setitem(sys.modules, "rooms_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "rooms_for_test", module_with(app=app))
     return app
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.dead_letters.spooled import Aside
 from angzarr.settings import load
+from apps import module_with
 from contracts.dead_letters import a_letter, letters_of
 from unit.dead_letters.letterboxes import Target
 
@@ -63,7 +63,7 @@ def folder(path):
 @pytest.fixture
 def app(path, monkeypatch):
     app = FakeApp(path)
-    monkeypatch.setitem(sys.modules, "shop_for_test", types.SimpleNamespace(app=app))
+    monkeypatch.setitem(sys.modules, "shop_for_test", module_with(app=app))
     return app
 
 
