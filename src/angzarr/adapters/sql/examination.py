@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, inspect, text
@@ -18,8 +19,10 @@ _SETTINGS: Final = ("synchronous_commit", "fsync", "full_page_writes", "max_conn
 def name_of(url: str) -> str:
     """Return how findings name the database at *url*; raises ConfigurationError for none."""
     parsed = parsed_url(url)
-    kind = "SQLite" if parsed.get_backend_name() == "sqlite" else "PostgreSQL"
-    return f"{kind} at {address(parsed).partition('://')[2]}"
+    if parsed.get_backend_name() != "sqlite":
+        return f"PostgreSQL at {address(parsed).partition('://')[2]}"
+    file = parsed.database or ""  # never empty: `parsed_url` refuses databases in memory
+    return f"SQLite at {file if file.startswith('file:') else Path(file).absolute()}"
 
 
 def examine(
