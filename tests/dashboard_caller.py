@@ -58,6 +58,13 @@ def browser(world: World, role: Role = Role.OPERATOR) -> Client:
     return client
 
 
+def opened(world: World, **headers) -> Client:
+    """A person who followed the link that a dashboard without tokens printed at its start."""
+    client = Client(world.app, **headers)
+    client.get(f"/login?token={world.site.token}")
+    return client
+
+
 def form_token(html):
     return hidden(html)["form_token"]
 

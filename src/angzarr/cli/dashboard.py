@@ -58,7 +58,8 @@ def serve(app_name: str | None, host: str, port: int, log_level: int) -> None:
         listener = doors.enter_context(serving.bind(host, port))
         at = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        click.echo(f"serves http://{shown}:{at}", err=True)
+        way_in = f"/login?token={site.token}" if site.token else ""
+        click.echo(f"serves http://{shown}:{at}{way_in}", err=True)
         serving.serve(site, listener)
     click.echo("stopped", err=True)
 

@@ -1,4 +1,8 @@
-"""Access: who a caller is, by his token or his session. Without tokens: this machine alone."""
+"""Access: who a caller is, by his token or his session.
+
+Where the settings list no tokens there is one that is made at each start, as Jupyter makes one:
+whoever may read what the process printed is let in, and nobody else on this machine.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,14 @@ import hashlib
 import hmac
 import ipaddress
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from angzarr.analysis.job_approval import LOCAL
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.sessions import Session, Sessions
-from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
+from angzarr.dashboard_section import DashboardToken, Role
 
 _BEARER: Final = "bearer "
 
@@ -39,6 +43,18 @@ def new_token() -> tuple[str, str]:
     return token, hash_of(token)
 
 
+def start_token(*, has_approvals: bool) -> tuple[str, DashboardToken]:
+    """Return a token for one run of an open dashboard, and its caller.
+
+    Where anything waits for another person the caller is an operator: one whom nobody knows by
+    name approves nothing.
+    """
+    token, known = new_token()
+    role = Role.OPERATOR if has_approvals else Role.APPROVER
+    # not validated: settings may not name a caller `local`, so that this one is nobody else
+    return token, DashboardToken.model_construct(name=LOCAL, role=role, sha256=known)
+
+
 def hash_of(token: str) -> str:
     """Return the SHA-256 of *token* in hex."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
@@ -58,26 +74,17 @@ def is_loopback(host: str) -> bool:
 class Access:
     """Knows callers by what they show."""
 
-    settings: DashboardSettings
+    tokens: Sequence[DashboardToken]
     sessions: Sessions = field(repr=False)
-    #: Whether anything waits for another person: one whom nobody knows by name approves nothing.
-    has_approvals: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no tokens, so that whoever reaches it is let in."""
-        return not self.settings.tokens
-
-    @property
-    def _local(self) -> Caller:
-        """Whoever reaches it where there are no tokens."""
-        return Caller(LOCAL, Role.OPERATOR if self.has_approvals else Role.APPROVER)
+        """Whether its token was made at the start: whoever reads that is `local`."""
+        return [token.name for token in self.tokens] == [LOCAL]
 
     def by_token(self, headers: Mapping[str, str]) -> Caller:
         """Return who shows a token in `X-API-Key` or as bearer; raises Problem 401."""
         shown = token_in(headers)
-        if self.is_open and not shown:
-            return self._local
         known = self.known(shown) if shown else None
         if known is None:
             said = "that token is not known here" if shown else "show a token"
@@ -89,19 +96,17 @@ class Access:
         """Return whose *token* it is; every hash is compared, in constant time."""
         shown = hash_of(token)
         found = None
-        for one in self.settings.tokens:
+        for one in self.tokens:
             if hmac.compare_digest(one.sha256, shown):
                 found = one
         return found
 
     def session(self, cookie: str) -> Session | None:
         """Return the session of *cookie*, if it is one that lasts."""
-        return self.sessions.read(cookie, self.settings.tokens)
+        return self.sessions.read(cookie, self.tokens)
 
     def by_session(self, cookie: str) -> Caller | None:
         """Return whose session it is; None where it is nobody's."""
-        if self.is_open:
-            return self._local
         session = self.session(cookie)
         return Caller(session.known.name, session.known.role) if session else None
 

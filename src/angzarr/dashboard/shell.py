@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from angzarr.dashboard.access import is_loopback
 from angzarr.dashboard.problem import Problem, crash
+from angzarr.dashboard.proxied import is_proxied
 from angzarr.dashboard.visits import Refusals, address_of
 from angzarr.printable import printable
 
@@ -42,9 +43,8 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 #: An address of IPv6 in brackets, or a name; a port.
-_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z._-]+))(?::\d{1,5})?")
-#: What proxies add: a request that has one came from elsewhere.
-_PROXIED: Final = frozenset({"forwarded", "via", "x-real-ip"})
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z._-]+))(?::(\d{1,5}))?")
+_LAST_PORT: Final = 65_535
 _log = logging.getLogger(__name__)
 
 
@@ -99,7 +99,7 @@ class Shell:
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if scope["path"] not in _ANY_HOST:
-            self._check_road(address_of(scope), headers)
+            self._check_road(scope, headers)
         if scope["method"] in _SAFE:
             return
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -109,22 +109,26 @@ class Shell:
         if (size := headers.get("content-length", "0")).isdigit() and int(size) > LARGEST_BODY:
             raise _too_large()
 
-    def _check_road(self, address: str, headers: Headers) -> None:
+    def _check_road(self, scope: Scope, headers: Headers) -> None:
         """Refuse a name that is not ours, and without tokens whoever is not on this machine."""
         if not self._is_ours(headers.get("host", "")):
             msg = "it is not known by that name: list it in dashboard.hosts"
             raise Problem(421, "unknown-host", msg)
-        if self._local_only and (not is_loopback(address) or any(map(_is_proxied, headers))):
+        if self._local_only and (
+            not is_loopback(address_of(scope)) or is_proxied(scope["http_version"], headers)
+        ):
             msg = (
-                "without tokens this serves its own machine alone, and no proxy: configure tokens,"
-                " see `angzarr dashboard token`"
+                "without tokens this serves its own machine alone, by HTTP/1.1 and through no"
+                " proxy: configure tokens, see `angzarr dashboard token`"
             )
             raise Problem(403, "tokens-missing", msg)
 
     def _is_ours(self, host: str) -> bool:
         said = _HOST.fullmatch(host.lower())
         name = (said[1] or said[2]) if said else ""
-        return bool(name) and (is_loopback(name) or name in self._hosts)
+        if not said or not name or int(said[3] or 0) > _LAST_PORT:
+            return False
+        return is_loopback(name) or name in self._hosts
 
     async def _body(self, receive: Receive) -> bytes:
         body = b""
@@ -175,11 +179,6 @@ def _netloc(origin: str) -> str:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
-
-
-def _is_proxied(header: str) -> bool:
-    name = header.lower()
-    return name in _PROXIED or name.startswith("x-forwarded")
 
 
 def _too_large() -> Problem:

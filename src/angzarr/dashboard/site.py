@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from angzarr import __version__
 from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.dashboard.access import Access
+from angzarr.dashboard.access import Access, start_token
 from angzarr.dashboard.api import (
     about,
     alerts,
@@ -88,16 +88,23 @@ class Site(NamedTuple):
 
     app: Shell
     streams: Streams
+    #: Made for this run where the settings list no tokens; else empty.
+    token: str
 
 
 def build_site(desk: Desk, settings: DashboardSettings, hosts: Iterable[str] = ()) -> Site:
     """Return the whole application; *hosts* are names it is known by, besides the settings'."""
     key = settings.session_key
     signing = key.get_secret_value().encode() if key else secrets.token_bytes(32)
-    access = Access(settings, Sessions(signing, desk.clock), desk.has_approvals)
+    token, tokens = "", settings.tokens
+    if not tokens:
+        token, known = start_token(has_approvals=desk.has_approvals)
+        tokens = (known,)
+    access = Access(tokens, Sessions(signing, desk.clock))
     streams = Streams()
     app = build_api(desk, Door(access, _pace(settings), InProcessLimits(desk.clock)), streams)
-    return Site(Shell(app, [*settings.hosts, *hosts], local_only=access.is_open), streams)
+    shell = Shell(app, [*settings.hosts, *hosts], local_only=access.is_open)
+    return Site(shell, streams, token)
 
 
 def build_api(desk: Desk, door: Door, streams: Streams) -> FastAPI:

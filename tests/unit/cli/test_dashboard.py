@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
+from urllib.parse import urljoin
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from angzarr.cli import dashboard as cli_dashboard
 from angzarr.cli.main import main
+from angzarr.dashboard import serving
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard_section import DashboardSettings
+from dashboard_caller import Client
+from dashboard_world import World
 
 
 @pytest.fixture
@@ -32,6 +38,22 @@ def test_a_name_that_the_audit_could_not_show_is_refused(run):
     assert made.exit_code == 1
     assert "letters, digits" in made.stderr
     assert made.stdout == ""
+
+
+def test_it_prints_where_to_log_in_where_the_settings_list_no_tokens(run, monkeypatch):
+    served = []
+    monkeypatch.setattr(cli_dashboard, "open_desk", lambda _app, _doors: World().desk())
+    monkeypatch.setattr(serving, "serve", lambda site, _listener: served.append(site))
+    app = SimpleNamespace(settings=SimpleNamespace(dashboard=DashboardSettings()))
+    monkeypatch.setattr(cli_dashboard, "load_application", lambda _name: app)
+    answer = run("serve", "--port", "0")
+    assert answer.exit_code == 0, answer.output
+    (site,) = served
+    (line,) = [one for one in answer.stderr.splitlines() if one.startswith("serves ")]
+    address = line.removeprefix("serves ")
+    client = Client(site.app)
+    assert client.get(address).headers["location"] == "/"
+    assert client.get(urljoin(address, "/groups")).status_code == 200
 
 
 @pytest.mark.parametrize("package", ["fastapi", "jinja2", "uvicorn", "python_multipart"])

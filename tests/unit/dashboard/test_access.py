@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from pydantic import SecretStr
 from starlette.requests import Request
 
 from angzarr.analysis.entry import Status
@@ -20,7 +21,7 @@ from angzarr.dashboard.sessions import Sessions
 from angzarr.dashboard.site import ROUTERS
 from angzarr.dashboard.visits import Refusals
 from angzarr.dashboard_section import DashboardSettings, Role
-from dashboard_caller import Client, api, browser, form_token
+from dashboard_caller import Client, api, browser, form_token, opened
 from dashboard_world import SETTINGS, TOKENS, World
 from hand_clock import HandClock
 
@@ -37,6 +38,12 @@ VALUES = {
 #: What anybody may ask for.
 OPEN_PATHS = {"/healthz", "/", "/login", "/logout"}
 REFUSED = (401, 403)
+
+
+@pytest.fixture
+def open_world():
+    """A dashboard whose settings list no tokens."""
+    return World(DashboardSettings())
 
 
 def every_route():
@@ -163,7 +170,7 @@ class TestSessions:
 
     @pytest.fixture
     def access(self, clock):
-        return Access(SETTINGS, Sessions(b"key", clock))
+        return Access(SETTINGS.tokens, Sessions(b"key", clock))
 
     def test_a_session_is_over_after_twelve_hours(self, access, clock):
         cookie = access.sessions.begin(SETTINGS.tokens[0])
@@ -180,19 +187,72 @@ class TestSessions:
         cookie = access.sessions.begin(SETTINGS.tokens[0])
         newer = SETTINGS.tokens[0].model_copy(update={"sha256": hash_of("another")})
         for tokens in ((newer,), SETTINGS.tokens[1:]):
-            changed = SETTINGS.model_copy(update={"tokens": tokens})
-            assert Access(changed, Sessions(b"key", clock)).by_session(cookie) is None
+            assert Access(tokens, Sessions(b"key", clock)).by_session(cookie) is None
 
     def test_a_session_signed_with_another_key_is_nobodys(self, access, clock):
         cookie = access.sessions.begin(SETTINGS.tokens[0])
-        assert Access(SETTINGS, Sessions(b"other", clock)).by_session(cookie) is None
+        assert Access(SETTINGS.tokens, Sessions(b"other", clock)).by_session(cookie) is None
 
 
-def test_without_tokens_whoever_reaches_it_may_do_everything():
-    world = World(DashboardSettings())
-    client = Client(world.app)
-    assert client.get(f"{PREFIX}/me").json() == {"name": "local", "role": "approver"}
+@pytest.mark.parametrize(("method", "path"), [*API, *PAGES])
+def test_without_tokens_whoever_only_reaches_it_is_let_in_nowhere(open_world, method, path):
+    """A proxy need not say that it is one, and a machine has other people."""
+    answer = Client(open_world.app).ask(method, path)
+    refused = 401 if path.startswith(PREFIX) else 303
+    assert answer.status_code == refused
+    guess = {"X-API-Key": "guess", "Cookie": "angzarr_session=guess"}
+    assert Client(open_world.app, **guess).ask(method, path).status_code == refused
+
+
+def test_without_tokens_the_link_of_the_start_lets_a_browser_in(open_world):
+    client = Client(open_world.app)
+    answer = client.get(f"/login?token={open_world.site.token}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert open_world.site.token not in answer.headers["set-cookie"]
     assert client.get("/groups").status_code == 200
+    assert client.get("/login?token=guess").status_code == 401
+
+
+def test_without_tokens_a_program_shows_the_token_of_the_start(open_world):
+    client = Client(open_world.app, **{"X-API-Key": open_world.site.token})
+    assert client.get(f"{PREFIX}/me").json() == {"name": "local", "role": "approver"}
+
+
+def test_each_start_has_a_token_of_its_own_and_ends_the_sessions_before_it():
+    key = SecretStr("k" * 32)
+    first, second = (World(DashboardSettings(session_key=key)) for _ in range(2))
+    assert len(first.site.token) >= 43
+    client = opened(first)
+    client.app = second.app
+    assert client.get("/groups").status_code == 303
+    stale = Client(second.app, **{"X-API-Key": first.site.token})
+    assert stale.get(f"{PREFIX}/me").status_code == 401
+
+
+def test_whoever_guesses_the_token_of_the_start_is_slowed_down(open_world):
+    client = Client(open_world.app)
+    statuses = [client.get("/login?token=guess").status_code for _ in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+
+
+def test_a_token_that_lasts_is_not_taken_from_an_address(world):
+    client = Client(world.app)
+    assert client.get(f"/login?token={TOKENS[Role.VIEWER]}").status_code == 200
+    assert client.get("/groups").status_code == 303
+    assert world.site.token == ""
+
+
+def test_the_token_of_the_start_is_in_no_log(open_world, caplog):
+    caplog.set_level(0)
+    client = opened(open_world)
+    client.get("/groups")
+    client.get(f"/login?token={open_world.site.token}x")
+    ours = [one.getMessage() for one in caplog.records if one.name.startswith("angzarr")]
+    assert len(ours) == 2
+    assert open_world.site.token not in "".join(ours)
 
 
 @pytest.mark.parametrize("approvals", [{"approval_over": 1}, {"approves_edits": True}])
@@ -202,7 +262,7 @@ def test_without_tokens_nobody_approves_where_a_second_person_must(approvals):
     entries = world.file(3)
     chosen = Selection(entry_ids=tuple(one.id for one in entries))
     job = world.jobs.begin(chosen, JobPlan(), by="ann@host", job_id="j1", approval_over=1)
-    client = Client(world.app)
+    client = opened(world, **{"X-API-Key": world.site.token})
     assert client.get(f"{PREFIX}/me").json()["role"] == "operator"
     path, saw = f"{PREFIX}/jobs/{job.id}/approve", {"If-Match": f'"{job.revision}"'}
     refused = client.post(path, json={}, headers=saw)
@@ -231,13 +291,12 @@ def test_an_approval_that_is_left_is_not_given_without_a_token():
     entries = world.file(3)
     chosen = Selection(entry_ids=tuple(one.id for one in entries))
     job = world.jobs.begin(chosen, JobPlan(), by="ann@host", job_id="j1", approval_over=1)
-    page = Client(world.app).get(f"/jobs/{job.id}/approve")
+    page = opened(world).get(f"/jobs/{job.id}/approve")
     assert (page.status_code, "approve it by name" in page.text) == (409, True)
 
 
-def test_without_tokens_a_form_still_carries_its_token():
-    world = World(DashboardSettings())
-    client = Client(world.app)
+def test_without_tokens_a_form_still_carries_its_token(open_world):
+    client = opened(open_world)
     assert client.post("/breakers/crm/isolate", data={"form_token": "guess"}).status_code == 403
     assert client.submit("/breakers/crm/isolate", "/breakers/crm/isolate").status_code == 303
 

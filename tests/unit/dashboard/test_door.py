@@ -20,13 +20,14 @@ from angzarr.dashboard.api.about import live
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.connections import MOST_EACH, Connection, is_proxy
 from angzarr.dashboard.paging import sealed
+from angzarr.dashboard.proxied import is_proxied
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.sessions import SESSION_LIFE, Sessions
 from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
 from angzarr.errors import BrokerUnavailable, LedgerUnavailable, StoreUnavailable
 from angzarr.seldom import Seldom
 from contracts.ledger import letter_of
-from dashboard_caller import HOST, Client, api, browser, form_token
+from dashboard_caller import HOST, Client, api, browser, form_token, opened
 from dashboard_world import SETTINGS, TOKENS, World
 from hand_clock import HandClock
 from polling import wait_until
@@ -87,7 +88,7 @@ def test_ended_sessions_are_forgotten_when_they_are_over():
 
 
 def test_access_shows_no_key():
-    access = Access(SETTINGS, Sessions(b"very-secret", HandClock()))
+    access = Access(SETTINGS.tokens, Sessions(b"very-secret", HandClock()))
     assert "secret" not in repr(access) + repr(access.sessions)
 
 
@@ -124,17 +125,63 @@ def test_hosts_are_names_alone(name):
 # -- without tokens ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "header",
-    ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Via", "X-Real-IP"],
-)
-@pytest.mark.parametrize("path", ["/groups", f"{PREFIX}/me", "/login"])
-def test_without_tokens_nobody_comes_through_a_proxy(header, path):
-    open_ = Client(World(DashboardSettings()).app)
-    answer = open_.get(path, headers={header: "127.0.0.1"})
-    assert (answer.status_code, "configure tokens" in answer.text) == (403, True)
+#: What well-known proxies, load balancers and content delivery networks add.
+ADDED_BY_PROXIES = (
+    "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Prefix",
+    "X-Forwarded", "Forwarded-For", "X-Original-Forwarded-For", "Via", "Max-Forwards", "CDN-Loop",
+    "X-Real-IP", "X-Real-Port", "X-Client-IP", "Client-IP", "X-Cluster-Client-IP", "True-Client-IP",
+    "X-Remote-IP", "X-Remote-Addr", "X-Originating-IP", "X-ProxyUser-Ip", "Proxy-Connection",
+    "CF-Connecting-IP", "CF-Ray", "Fastly-Client-IP", "Fly-Client-IP", "Tailscale-User-Login",
+    "X-Envoy-External-Address", "X-Amzn-Trace-Id", "X-Amz-Cf-Id", "X-Azure-ClientIP", "X-ARR-SSL",
+    "X-Appengine-Country", "X-Vercel-Id", "X-Varnish", "X-Host", "X-Scheme", "X-Original-URL",
+    "X-Rewrite-URL", "X-Request-Start", "Front-End-Https", "SSL-Client-Cert",
+)  # fmt: skip
+#: What browsers and programs send of themselves.
+OF_CALLERS = (
+    "Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Connection", "Cookie", "DNT",
+    "Host", "Idempotency-Key", "If-Match", "Origin", "Pragma", "Priority", "Referer", "Sec-CH-UA",
+    "Sec-CH-UA-Platform", "Sec-Fetch-Dest", "Sec-Fetch-Site", "Sec-GPC", "TE", "Traceparent",
+    "Upgrade-Insecure-Requests", "User-Agent", "X-API-Key", "X-Request-ID", "X-Requested-With",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", ADDED_BY_PROXIES)
+def test_without_tokens_nobody_comes_through_a_proxy(header):
+    world = World(DashboardSettings())
+    open_ = opened(world, **{"X-API-Key": world.site.token})
+    for path in ("/groups", f"{PREFIX}/me", "/login"):
+        answer = open_.get(path, headers={header: "127.0.0.1"})
+        assert (answer.status_code, "configure tokens" in answer.text) == (403, True)
     assert open_.get("/healthz", headers={header: "x"}).status_code == 200
     assert api(World()).get(f"{PREFIX}/me", headers={header: "x"}).status_code == 200
+
+
+def test_what_callers_send_of_themselves_makes_nobody_a_proxy():
+    assert not is_proxied("1.1", OF_CALLERS)
+    assert is_proxied("1.1", [*OF_CALLERS, "x-real-ip"])
+
+
+def test_without_tokens_nobody_comes_through_nginx_which_adds_no_header():
+    """Behind a bare `proxy_pass` it speaks HTTP/1.0, and names the address that it passes on to."""
+    world = World(DashboardSettings())
+    server = server_of(world.site)
+    with bind("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            wait_until(lambda: server.started)
+            port = listener.getsockname()[1]
+            asked = {}
+            for version in ("1.0", "1.1"):
+                with socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+                    head = f"GET {PREFIX}/me HTTP/{version}\r\nHost: 127.0.0.1:{port}\r\n"
+                    shown = f"X-API-Key: {world.site.token}\r\nConnection: close\r\n\r\n"
+                    caller.sendall((head + shown).encode())
+                    asked[version] = caller.makefile("rb").readline().split()[1]
+        finally:
+            server.should_exit = True
+            thread.join(20)
+    assert asked == {"1.0": b"403", "1.1": b"200"}
 
 
 def test_without_tokens_another_machine_is_refused():

@@ -12,8 +12,8 @@ from angzarr.dashboard.api.route import MOST_PARAMETERS, PREFIX
 from angzarr.dashboard.serving import server_of
 from angzarr.dashboard.shell import Shell
 from angzarr.dashboard_section import DashboardSettings, Role
-from dashboard_caller import Client, api, browser
-from dashboard_world import World
+from dashboard_caller import Client, api, browser, hidden
+from dashboard_world import SETTINGS, World
 
 #: A path of each kind.
 EVERYWHERE = ["/groups", "/login", "/nothing", "/static/style.css", f"{PREFIX}/me", "/healthz"]
@@ -31,7 +31,7 @@ def test_every_answer_is_fenced_in(world, path):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""]
+    "host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "testserver:65536"]
 )
 def test_a_name_that_nobody_listed_is_refused(world, host):
     for path in ("/groups", f"{PREFIX}/me"):
@@ -41,8 +41,8 @@ def test_a_name_that_nobody_listed_is_refused(world, host):
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "[::1]:8080", "DLQ.example.com"])
 def test_a_name_of_this_machine_or_of_the_settings_is_served(host):
-    world = World(DashboardSettings(hosts=("dlq.example.com",)))
-    assert api(world, None).get(f"{PREFIX}/me", headers={"Host": host}).status_code == 200
+    world = World(SETTINGS.model_copy(update={"hosts": ("dlq.example.com",)}))
+    assert api(world).get(f"{PREFIX}/me", headers={"Host": host}).status_code == 200
 
 
 def test_a_probe_may_ask_for_health_under_any_name(world):
@@ -60,9 +60,10 @@ def test_a_probe_may_ask_for_health_under_any_name(world):
     ],
 )
 def test_another_sites_page_changes_nothing(headers):
-    """Without tokens any page could otherwise ask for changes through a person's browser."""
+    """A browser sends its session with whatever page asks, were it not for `samesite`."""
     world = World(DashboardSettings())
-    answer = api(world, None).post(f"{PREFIX}/breakers/crm/isolate", headers=headers)
+    shown = {"X-API-Key": world.site.token}
+    answer = Client(world.app, **shown).post(f"{PREFIX}/breakers/crm/isolate", headers=headers)
     assert answer.status_code == 403
     assert world.breakers.states()["crm"].phase == "closed"
 
@@ -98,6 +99,41 @@ def test_a_session_cookie_is_out_of_reach_of_scripts_and_other_sites(world):
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
+
+
+def test_over_tls_no_other_host_of_the_domain_sets_a_cookie_of_ours(world):
+    """Which a browser promises for names that begin so, if what is set fits the promise."""
+    client = Client(world.app)
+    login = "https://testserver/login"
+    page = client.get(login)
+    fields = hidden(page.text) | {"token": "viewer-token"}
+    for answer in (page, client.post(login, data=fields)):
+        name, _, rest = answer.headers["set-cookie"].partition("=")
+        said = {one.strip().lower() for one in rest.split(";")}
+        assert name.startswith("__Host-angzarr_")
+        assert {"secure", "path=/", "httponly"} <= said
+        assert not any(one.startswith("domain") for one in said)
+    assert client.get("https://testserver/groups").status_code == 200
+    session = dict(client.cookies)["__Host-angzarr_session"]
+    planted = {"Cookie": f"angzarr_session={session}"}
+    assert Client(world.app).get("https://testserver/groups", headers=planted).status_code == 303
+    out = client.submit("https://testserver/groups", "https://testserver/logout")
+    gone = out.headers["set-cookie"].lower()
+    assert gone.startswith("__host-angzarr_session=")
+    assert "secure" in gone
+    assert client.get("https://testserver/groups").status_code == 303
+
+
+def test_two_dashboards_of_one_machine_leave_each_other_their_sessions():
+    """Browsers send the cookies of one port to all others."""
+    one, other = World(), World()
+    person = Client(one.app)
+    for world, at in ((one, "http://127.0.0.1:8080"), (other, "http://127.0.0.1:8081")):
+        person.app = world.app
+        person.submit(f"{at}/login", f"{at}/login", token="viewer-token")
+    for world, at in ((one, "http://127.0.0.1:8080"), (other, "http://127.0.0.1:8081")):
+        person.app = world.app
+        assert person.get(f"{at}/groups").status_code == 200
 
 
 @pytest.mark.parametrize("where", ["//evil.example", "https://evil.example", "/\\evil.example", ""])

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 
-from angzarr.analysis.job_approval import LOCAL
 from angzarr.dashboard.access import Access, Caller, too_little
 from angzarr.dashboard.brake_light import BrakeLight
 from angzarr.dashboard.door import Door
@@ -21,10 +20,11 @@ from angzarr.dashboard.sessions import SESSION_LIFE
 from angzarr.dashboard_section import Role
 from angzarr.openings import turn
 
-#: The cookie of a session.
+#: The cookie of a session, and that of whoever has none yet.
 COOKIE: Final = "angzarr_session"
-#: The cookie of whoever has no session yet.
 VISIT_COOKIE: Final = "angzarr_visit"
+#: Browsers take a cookie of such a name over TLS alone, for this host alone (RFC 6265bis).
+_OF_HOST: Final = "__Host-"
 #: The field of every form that says it is of this session.
 FORM_TOKEN: Final = "form_token"  # noqa: S105 - the name of a field
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -89,7 +89,6 @@ def render(
         caller=caller,
         can_act=acts,
         brake=light.look() if caller and waits else light.last(),
-        has_login=not door.access.is_open,
         form_token=door.access.sessions.form_token(kind, whose),
         form_key=secrets.token_hex(16),
         now=request.app.state.desk.clock.now(),
@@ -98,7 +97,7 @@ def render(
         **values,
     )
     response = Response(html, status, media_type="text/html")
-    if kind == _VISIT and whose != request.cookies.get(VISIT_COOKIE):
+    if kind == _VISIT and whose != read_cookie(request, VISIT_COOKIE):
         set_cookie(request, response, VISIT_COOKIE, whose)
     return response
 
@@ -106,13 +105,41 @@ def render(
 def set_cookie(request: Request, response: Response, name: str, value: str) -> None:
     """Give the browser a cookie that no script reads and no other site sends."""
     response.set_cookie(
-        name,
+        _cookie_name(request, name),
         value,
         max_age=int(SESSION_LIFE.total_seconds()),
-        secure=request.url.scheme == "https",
+        secure=_is_tls(request),
         httponly=True,
         samesite="strict",
     )
+
+
+def drop_cookie(request: Request, response: Response, name: str) -> None:
+    """Take a cookie from the browser."""
+    response.delete_cookie(
+        _cookie_name(request, name), secure=_is_tls(request), httponly=True, samesite="strict"
+    )
+
+
+def read_cookie(request: Request, name: str) -> str:
+    """Return what the browser has for the cookie *name*, or an empty string."""
+    return request.cookies.get(_cookie_name(request, name), "")
+
+
+def _cookie_name(request: Request, name: str) -> str:
+    """Return the name under which a browser keeps the cookie *name*.
+
+    Without TLS the port is in it: browsers give the cookies of one port to all, and two dashboards
+    of one machine must not throw each other's people out.
+    """
+    if _is_tls(request):
+        return f"{_OF_HOST}{name}"
+    port = request.url.port
+    return f"{name}_{port}" if port else name
+
+
+def _is_tls(request: Request) -> bool:
+    return request.url.scheme == "https"
 
 
 def refused(request: Request, problem: Problem) -> Response:
@@ -137,7 +164,7 @@ def to_login(request: Request) -> Response:
 
 def cookie_of(request: Request) -> str:
     """Return the session's cookie, or an empty string."""
-    return request.cookies.get(COOKIE, "")
+    return read_cookie(request, COOKIE)
 
 
 def form_of(request: Request) -> dict[str, str]:
@@ -172,15 +199,13 @@ def _let_in(request: Request, role: Role) -> bool:
 
 def _holder(request: Request, access: Access) -> tuple[str, str]:
     """Return what the forms of a page are bound to: a proved session, else a visit."""
-    if access.is_open:
-        return LOCAL, ""
     session = access.session(cookie_of(request))
     return ("session", session.id) if session else (_VISIT, _visit(request, access))
 
 
 def _visit(request: Request, access: Access) -> str:
     """Return the visit of a browser; a new one where it shows none of ours."""
-    shown = request.cookies.get(VISIT_COOKIE, "")
+    shown = read_cookie(request, VISIT_COOKIE)
     return shown if access.sessions.is_visit(shown) else access.sessions.new_visit()
 
 

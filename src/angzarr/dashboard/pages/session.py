@@ -9,6 +9,7 @@ from angzarr.dashboard.door import Door
 from angzarr.dashboard.pages.route import (
     COOKIE,
     cookie_of,
+    drop_cookie,
     form_of,
     go,
     pages,
@@ -29,19 +30,29 @@ def begin() -> Response:
 
 @router.get("/login")
 def ask(request: Request) -> Response:
-    """Ask for a token."""
-    return render(request, "login.html", back=_own(request.query_params.get("next", "/")))
+    """Ask for a token; one that was printed at the start may come with the link to here."""
+    door, shown = _door(request), request.query_params.get("token", "")
+    if shown and door.access.is_open:  # a token that lasts has no business in an address
+        return _begun(request, shown, "/")
+    back = _own(request.query_params.get("next", "/"))
+    return render(request, "login.html", back=back, is_open=door.access.is_open)
 
 
 @router.post("/login")
 def login(request: Request) -> Response:
     """Begin a session, or say that the token is not known."""
-    form, door = form_of(request), _door(request)
-    known = door.login(request, form.get("token", "").strip())
+    form = form_of(request)
+    return _begun(request, form.get("token", "").strip(), form.get("next", "/"))
+
+
+def _begun(request: Request, token: str, back: str) -> Response:
+    """Begin a session for whoever shows *token*, and lead him *back*."""
+    door = _door(request)
+    known = door.login(request, token)
     if known is None:
         msg = "that token is not known here"
         return refused(request, Problem(401, "unauthorized", msg))
-    response = go(_own(form.get("next", "/")))
+    response = go(_own(back))
     set_cookie(request, response, COOKIE, door.access.sessions.begin(known))
     return response
 
@@ -52,7 +63,7 @@ def logout(request: Request) -> Response:
     response, cookie = go("/login"), cookie_of(request)
     if cookie:
         _door(request).logout(request, cookie)
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        drop_cookie(request, response, COOKIE)
     return response
 
 
