@@ -1,4 +1,4 @@
-"""A consumer on our Redis transport in an event loop turned by hand, as Celery turns its own."""
+"""A consumer on a transport of ours in an event loop turned by hand, as Celery turns its own."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ class Looped:
     """One consumer, its loop, and what it was given; nothing happens but in `turn`."""
 
     def __init__(
-        self, url: str, *queues: str, prefetch: int = 0, ack: bool = False, **options: Any
+        self,
+        url: str,
+        *queues: str,
+        prefetch: int = 0,
+        ack: bool = False,
+        make: Callable[..., Any] = connect,
+        **options: Any,
     ):
         self.messages: list[Any] = []
         self._acks = ack
-        self.connection = connect(url, **options)
+        self.connection = make(url, **options)
         self.hub = Hub()
         self.connection.register_with_event_loop(self.hub)
         # What Celery's loop does not survive: the tests see it as the worker would.

@@ -26,6 +26,8 @@ class LossyProxy:
         self._open: dict[socket.socket, socket.socket] = {}  # the client's end → the server's
         self._lost: dict[socket.socket, threading.Event] = {}
         self._believed: set[socket.socket] = set()
+        self._swallowed: set[socket.socket] = set()
+        self._swallows = False
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -38,7 +40,7 @@ class LossyProxy:
         self._listener.close()
         self._flow.set()
         with self._lock:
-            for end in {*self._open, *self._open.values(), *self._believed}:
+            for end in {*self._open, *self._open.values(), *self._believed, *self._swallowed}:
                 _close(end)
 
     def lose_replies(self, marker: bytes, *, times: int = 1, cut: bool = True) -> None:
@@ -73,6 +75,17 @@ class LossyProxy:
             for client in self._open:
                 self._lost[client].set()
 
+    def swallow(self, *, new: bool = False) -> None:
+        """Take all that is sent on the connections that are there, and forward nothing any more.
+
+        Each end believes the other to be there, as when a host behind a proxy hangs; not even an
+        end that closes is heard of by the other. With *new* the connections to come go the same
+        way until `mend`.
+        """
+        with self._lock:
+            self._swallows = new
+            self._swallowed |= {*self._open, *self._open.values()}
+
     def lead_to(self, host: str, port: int, *, cut: bool = True) -> None:
         """Lead to another server from now on, as an address does that moved.
 
@@ -90,7 +103,7 @@ class LossyProxy:
     def mend(self) -> None:
         """Let connections through again, with what was under way."""
         with self._lock:
-            self._down = False
+            self._down = self._swallows = False
         self._flow.set()
 
     def _accept(self) -> None:
@@ -116,6 +129,8 @@ class LossyProxy:
                 _close(server)
                 return
             self._open[client] = server
+            if self._swallows:
+                self._swallowed |= {client, server}
             lost = self._lost[client] = threading.Event()
         for run in (self._requests, self._replies):
             threading.Thread(target=run, args=(client, server, lost), daemon=True).start()
@@ -123,22 +138,31 @@ class LossyProxy:
     def _requests(self, client: socket.socket, server: socket.socket, lost: threading.Event):
         with contextlib.suppress(OSError):
             while data := client.recv(65536):
+                if client in self._swallowed:
+                    continue
                 if self._loses(data):
                     lost.set()
                 self._flow.wait()
                 server.sendall(data)
-        if server not in self._believed:
+        if server not in self._believed and server not in self._swallowed:
             _close(server)
 
     def _replies(self, client: socket.socket, server: socket.socket, lost: threading.Event):
         with contextlib.suppress(OSError):
             while data := server.recv(65536):
                 self._flow.wait()
+                if server in self._swallowed:
+                    continue
                 if not lost.is_set():
-                    client.sendall(data)
+                    client.sendall(self._told(data))
                 elif self._cut:
                     break
-        _close(client)
+        if client not in self._swallowed:
+            _close(client)
+
+    def _told(self, data: bytes) -> bytes:
+        """Return what the client gets of a reply, of the same length."""
+        return data
 
     def _loses(self, data: bytes) -> bool:
         with self._lock:

@@ -33,6 +33,8 @@ _log = logging.getLogger("angzarr.worker")
 
 #: Seconds between two looks whether the worker stops, and that the end of a worker waits.
 _TURN, _PATIENCE = 0.5, 1.0
+#: Seconds; what RabbitMQ sent to a reader that is gone comes back after it, or two of it.
+HEARTBEAT = 60
 
 
 class DroppedReader:
@@ -70,7 +72,7 @@ class DroppedReader:
         while not self._ending.is_set():
             self._hand.clear()
             try:
-                with self._app.connection_for_read() as connection:
+                with self._app.connection_for_read(heartbeat=HEARTBEAT) as connection:
                     self._read(connection)
             except Exception as error:  # noqa: BLE001 - whatever is away, it must be tried again
                 self._say("dropped_not_read: from %s: %r", self._name, error)

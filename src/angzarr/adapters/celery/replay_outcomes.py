@@ -22,6 +22,8 @@ _AT_HAND = 0.01
 #: How long RabbitMQ may take to answer what it must answer, in seconds. By itself kombu waits for
 #: ever: one that came back ill would keep the analysis worker from its letters, and from ending.
 _ANSWER: Final = 10
+#: Seconds; what RabbitMQ sent to a receiver that is gone comes back after it, or two of it.
+HEARTBEAT: Final = 60
 
 _TEXT = ("letter_id", "outcome", "handler", "event_id")
 
@@ -54,6 +56,8 @@ class CeleryReplayOutcomes:
         """Take up to *limit*; what cannot be read is logged and let go, the deadline covers it."""
         taken: list[ReplayOutcome] = []
         try:
+            if self._connection is not None:
+                self._connection.heartbeat_check()
             while len(taken) < limit:
                 # Always blocking: a get that does not block asks the broker for another message
                 # while those it pushed already wait in the buffer.
@@ -95,7 +99,7 @@ class CeleryReplayOutcomes:
 
     def _open(self) -> Any:
         if self._queue is None:
-            self._connection = self._app.connection_for_read()
+            self._connection = self._app.connection_for_read(heartbeat=HEARTBEAT)
             if self._connection.transport.driver_type == "amqp":
                 self._connection.transport_options.setdefault("read_timeout", _ANSWER)
             self._connection.ensure_connection(max_retries=1, timeout=5)

@@ -16,6 +16,7 @@ import amqp
 from angzarr.adapters.rabbitmq.address import Address, Cluster
 from angzarr.adapters.rabbitmq.cork import Cork
 from angzarr.adapters.rabbitmq.frames import frame_handler
+from angzarr.adapters.rabbitmq.hearing import Hearing
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.adapters.rabbitmq.topology import Topology
 from angzarr.dead_letters import quorum_queue
@@ -60,6 +61,10 @@ class _Connection(amqp.Connection):
         **amqp.Connection.negotiate_capabilities, "connection.blocked": False
     }  # fmt: skip
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.hearing = Hearing()
+
 
 class Link:
     """A connection and its channel; belongs to one thread at a time and to one process."""
@@ -103,10 +108,14 @@ class Link:
         )
 
     def drain(self, timeout: float) -> bool:
-        """Handle what the broker says within *timeout* seconds; False if it said nothing."""
+        """Handle what the broker says within *timeout* seconds; False if it said nothing.
+
+        Raises what py-amqp does when the connection is lost, also where only silence tells it.
+        """
         try:
             self.connection.drain_events(timeout=max(timeout, 0.001))
         except socket.timeout:  # noqa: UP041  py-amqp raises it by this name
+            self.connection.hearing.look(self.connection)
             return False
         return True
 

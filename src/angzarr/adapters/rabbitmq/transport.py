@@ -4,6 +4,7 @@ RabbitMQ confirms a mandatory message that no queue takes as well, after it has 
 that is out of memory or disk takes nothing and says nothing until that is over. py-amqp leaves the
 confirm of a returned message unread, which the next publish would take for its own, and waits for
 a confirm without an end. And what RabbitMQ says of a message is read even where py-amqp cannot.
+Whoever reads from a connection finds out within half a minute that RabbitMQ does not answer on it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from amqp.exceptions import (
 from kombu.transport import pyamqp
 
 from angzarr.adapters.rabbitmq.frames import frame_handler
+from angzarr.adapters.rabbitmq.hearing import NOT_READY_AFTER, Hearing
 
 #: Seconds until RabbitMQ has confirmed a message, where its sender does not say otherwise.
 CONFIRMED_WITHIN: Final = 30.0
@@ -28,6 +30,8 @@ CONFIRMED_WITHIN: Final = 30.0
 ANSWERED_WITHIN: Final = 30.0
 #: Seconds that it may take to answer a farewell: who stops has little time.
 FAREWELL_WITHIN: Final = 2.0
+#: Seconds between two looks whether RabbitMQ is heard, where a loop reads only what arrives.
+HEARD_EVERY: Final = 1.0
 #: The delivery mode of what may be forgotten with the broker.
 _TRANSIENT: Final = 1
 
@@ -83,6 +87,13 @@ class Channel(pyamqp.Channel):
             msg = f"no queue takes {routing_key!r} at the exchange {str(exchange)!r}"
             raise RecoverableConnectionError(msg)  # kombu connects anew and declares the queue
         return answer
+
+    def away(self) -> str:
+        """Say that RabbitMQ does not answer; empty: it does, or is silent for a short while."""
+        silence = 0.0 if self.connection is None else self.connection.hearing.silence()
+        if silence < NOT_READY_AFTER:
+            return ""
+        return f"RabbitMQ has said nothing for {silence:.0f} s, although it was asked"
 
     def close(self, *args: Any, **options: Any) -> None:
         """Close the channel; with a RabbitMQ that reads nothing, its connection."""
@@ -144,6 +155,18 @@ class Connection(pyamqp.Connection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"frame_handler": frame_handler, **options})
         self.blocked = False
+        self.hearing = Hearing()
+
+    def drain_events(self, timeout: float | None = None) -> Any:
+        """Handle one event; raises TimeoutError if none comes.
+
+        Raises RecoverableConnectionError once RabbitMQ does not answer any more.
+        """
+        try:
+            return super().drain_events(timeout)
+        except TimeoutError:
+            self.hearing.look(self)
+            raise
 
     def close(self, *args: Any, **options: Any) -> None:
         """Take leave of RabbitMQ, if it listens."""
@@ -179,8 +202,32 @@ class Transport(pyamqp.Transport):
 
     Connection = Connection
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._looks: list[Any] = []
 
-class TlsTransport(pyamqp.SSLTransport):
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Let *loop* read what arrives, and look whether anything still does."""
+        super().register_with_event_loop(connection, loop)
+        self._stop_looking()
+        self._looks.append(loop.call_repeatedly(HEARD_EVERY, _listen, connection))
+
+    def close_connection(self, connection: Any) -> None:
+        """Look no more, and close."""
+        self._stop_looking()
+        super().close_connection(connection)
+
+    def _stop_looking(self) -> None:
+        while self._looks:
+            self._looks.pop().cancel()
+
+
+class TlsTransport(Transport, pyamqp.SSLTransport):
     """For ``amqps://``."""
 
-    Connection = Connection
+
+def _listen(connection: Any) -> None:
+    """Read what may have come; else look for how long nothing has."""
+    if connection.connected:
+        with suppress(TimeoutError):
+            connection.drain_events(timeout=0)

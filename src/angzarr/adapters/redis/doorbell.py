@@ -33,6 +33,7 @@ class Doorbell:
         self.connection: Any = None
         self.bell = _Bell()
         self.rings = True
+        self._pinged = False
 
     def connect(self) -> None:
         """Open both; raises redis-py's errors."""
@@ -60,16 +61,26 @@ class Doorbell:
         """Read what the bell has to say; raises redis-py's errors if its connection ended."""
         connection = self.bell.connection
         connection.read_response()
+        self._pinged = False
         while connection.can_read(0):
             connection.read_response()
 
     def check(self) -> None:
-        """Send a ping, whose answer rings once."""
-        if self.bell.connection is not None:
-            self.bell.connection.send_command("PING", check_health=False)
+        """Send a ping, whose answer rings once; raises TimeoutError if the last had none.
+
+        Redis may still be there: a proxy can acknowledge what is sent and forward nothing.
+        """
+        connection = self.bell.connection
+        if connection is None:
+            return
+        if self._pinged and not connection.can_read(0):
+            msg = "the connection on which Redis tells of new messages does not answer"
+            raise TimeoutError(msg)
+        self._pinged = True
+        connection.send_command("PING", check_health=False)
 
     def _track(self, bell: Any) -> None:
-        self.bell.connection = bell
+        self.bell.connection, self._pinged = bell, False
         bell.connect()
         bell.send_command("CLIENT", "ID")
         number = bell.read_response()

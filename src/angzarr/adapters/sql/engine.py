@@ -239,6 +239,11 @@ def _postgresql_options(url: URL, seconds: float) -> dict[str, Any]:
         **WANTED,
         "connect_timeout": max(round(seconds), 2),  # libpq's least
         "tcp_user_timeout": limit_ms,
+        # Who waits for an answer sends nothing, so no write finds out that the host is gone; Linux
+        # would ask after two hours. The kernel answers for a server that only thinks for long.
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
         # Of a database that says SQL_ASCII the driver would hand out bytes in place of text.
         "client_encoding": "utf8",
         # A wait for a lock ends first, and is said to be one.

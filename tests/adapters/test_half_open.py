@@ -1,0 +1,296 @@
+"""Connections whose other end is gone although TCP acknowledges what is sent.
+
+A table over all that wait on a connection that lives long: each finds out by itself, goes on over a
+new connection, and loses nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from kombu import Consumer, Queue
+from sqlalchemy import text
+
+from adapters.redis_loop import looped
+from adapters.redis_sides import connect, publish
+from adapters.tcp_proxy import LossyProxy
+from angzarr import Angzarr
+from angzarr.adapters.celery import dropped, replay_outcomes
+from angzarr.adapters.celery.connection import RoadConnection
+from angzarr.adapters.celery.dropped import DroppedReader
+from angzarr.adapters.celery.publisher import CeleryPublisher
+from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
+from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
+from angzarr.adapters.rabbitmq import hearing, letter_receiver
+from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
+from angzarr.adapters.sql.engine import build_engine, in_transaction
+from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.replay_outcome import ReplayOutcome
+from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable, StoreUnavailable
+from contracts.dead_letters import a_letter, ids, take
+from redis_servers import wait_until
+
+#: Seconds. Long for a server beside us, short for a test.
+ASKED, ANSWERED = 0.5, 1.0
+#: Seconds after which RabbitMQ itself begins to miss who is gone, and gives back what it had sent.
+HEARTBEAT = 2
+SOON = timedelta(milliseconds=100)
+
+
+@pytest.fixture
+def line(amqp_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[LossyProxy]:
+    """A way to RabbitMQ that can go mute, which is noticed soon."""
+    monkeypatch.setattr(hearing, "ASKED_AFTER", ASKED)
+    monkeypatch.setattr(hearing, "ANSWERED_WITHIN", ANSWERED)
+    monkeypatch.setattr(letter_receiver, "_HEARTBEAT", HEARTBEAT)
+    monkeypatch.setattr(dropped, "HEARTBEAT", HEARTBEAT)
+    monkeypatch.setattr(replay_outcomes, "HEARTBEAT", HEARTBEAT)
+    place = urlsplit(amqp_url)
+    with LossyProxy(place.hostname, place.port) as proxy:
+        user = f"{place.username}:{place.password}@"
+        proxy.url = place._replace(netloc=f"{user}127.0.0.1:{proxy.port}").geturl()
+        yield proxy
+
+
+def taken_by(queue: DeadLetterQueue, domain: str, seconds: float = 20) -> list[str]:
+    """Receive as an analysis worker does, until there are letters."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        receipts = queue.receive([domain], limit=10, wait=SOON)
+        if receipts:
+            queue.done(receipts)
+            return ids(receipts)
+    return []
+
+
+# -- RabbitMQ --------------------------------------------------------------------------------------
+
+
+def test_a_receiver_of_letters_finds_out_and_reads_on(
+    line: LossyProxy, amqp_url: str, unique_name: str
+) -> None:
+    near, far = RabbitMQDeadLetterQueue(amqp_url), RabbitMQDeadLetterQueue(line.url)
+    letter = a_letter(unique_name)
+    assert far.receive([unique_name], limit=10, wait=SOON) == []
+    line.swallow()
+    assert near.put([letter]) == [None]
+    assert taken_by(far, unique_name) == [letter.id]
+    far.close()
+    near.close()
+
+
+def test_a_receiver_of_letters_says_that_it_reaches_nobody(
+    line: LossyProxy, unique_name: str
+) -> None:
+    far = RabbitMQDeadLetterQueue(line.url, timeout=timedelta(seconds=1))
+    far.receive([unique_name], limit=10, wait=SOON)
+    line.swallow(new=True)
+    with pytest.raises(DeadLetterQueueUnavailable):
+        assert taken_by(far, unique_name) == []
+    line.mend()
+    line.cut()
+    line.mend()
+    far.close()
+
+
+def test_a_receiver_that_idles_long_on_a_line_that_is_well_keeps_its_connection(
+    line: LossyProxy, unique_name: str
+) -> None:
+    far = RabbitMQDeadLetterQueue(line.url)
+    far.receive([unique_name], limit=10, wait=SOON)
+    opened = far._receiver._links
+    until = time.monotonic() + 3 * (ASKED + ANSWERED)
+    while time.monotonic() < until:
+        far.receive([unique_name], limit=10, wait=SOON)
+    assert far._receiver._links == opened
+    far.close()
+
+
+def test_a_publisher_of_letters_finds_out_and_the_next_letter_is_confirmed(
+    line: LossyProxy, amqp_url: str, unique_name: str
+) -> None:
+    far = RabbitMQDeadLetterQueue(line.url, timeout=timedelta(seconds=1))
+    assert far.put([a_letter(unique_name)]) == [None]
+    line.swallow()
+    assert far.put([a_letter(unique_name)]) != [None]
+    assert far.put([a_letter(unique_name)]) == [None]
+    far.close()
+    near = RabbitMQDeadLetterQueue(amqp_url)
+    assert len(take(near, [unique_name], 2)) == 2
+    near.close()
+
+
+def test_a_worker_s_loop_learns_that_rabbitmq_does_not_answer(
+    line: LossyProxy, unique_name: str
+) -> None:
+    with looped(line.url, unique_name, make=RoadConnection) as worker:
+        worker.rest(2 * (ASKED + ANSWERED))  # idle, and well
+        line.swallow()
+        with pytest.raises(worker.connection.connection_errors, match="said nothing"):
+            worker.rest(10)
+
+
+def test_who_drains_without_a_loop_learns_it_too(line: LossyProxy, unique_name: str) -> None:
+    """As gevent's workers do, and the analysis worker for the outcomes of replays."""
+    with RoadConnection(line.url) as connection:
+        queue = Queue(unique_name, channel=connection, auto_delete=True)
+        with Consumer(connection, [queue], on_message=lambda _: None):
+            line.swallow()
+            with pytest.raises(connection.connection_errors, match="said nothing"):
+                _drain(connection, 15)
+
+
+def _drain(connection: RoadConnection, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with suppress(TimeoutError):
+            connection.drain_events(timeout=0.2)
+
+
+def test_what_rabbitmq_dropped_is_read_on(
+    line: LossyProxy, amqp_url: str, unique_name: str
+) -> None:
+    app = Angzarr("half-open", broker=line.url)
+    buried: list[object] = []
+    done = threading.Event()
+
+    def bury(*told: object, **_more: object) -> None:
+        buried.append(told)
+        done.set()
+
+    reader = DroppedReader(app, unique_name, bury)
+    reader.start()
+    try:
+        with RoadConnection(amqp_url) as near:
+            wait_until(lambda: _consumers(near, unique_name), "the reader")
+            line.swallow()
+            publish_amqp(near, unique_name, b"dropped")
+            assert done.wait(20), "the reader waits on a connection that nobody answers on"
+    finally:
+        reader.end()
+        with RoadConnection(amqp_url) as near:
+            near.default_channel.queue_delete(unique_name)
+
+
+def test_outcomes_of_replays_are_read_on(line: LossyProxy, amqp_url: str, unique_name: str) -> None:
+    def ends(url: str) -> CeleryReplayOutcomes:
+        app = Angzarr("half-open", broker=url)
+        return CeleryReplayOutcomes(app, CeleryPublisher(app), unique_name)
+
+    near, far = ends(amqp_url), ends(line.url)
+    assert far.receive(limit=1, wait=SOON) == []
+    line.swallow()
+    near.put(ReplayOutcome(letter_id="l", outcome="handled", handler="h", event_id="e", replay=1))
+    found: list[ReplayOutcome] = []
+    until = time.monotonic() + 20
+    while not found and time.monotonic() < until:
+        try:
+            found = far.receive(limit=1, wait=SOON)
+        except BrokerUnavailable:
+            continue
+    assert [one.letter_id for one in found] == ["l"]
+    far.done(found)
+    far.close()
+    near.close()
+
+
+def _consumers(connection: RoadConnection, queue: str) -> int:
+    with connection.channel() as channel:
+        try:
+            return int(channel.queue_declare(queue, passive=True).consumer_count)
+        except connection.channel_errors:
+            return 0
+
+
+def publish_amqp(connection: RoadConnection, queue: str, body: bytes) -> None:
+    connection.Producer().publish(body, routing_key=queue, content_type="application/data")
+
+
+# -- Redis -----------------------------------------------------------------------------------------
+
+
+def test_a_doorbell_that_does_not_answer_is_replaced(
+    proxy: LossyProxy, redis_broker: str, unique_name: str
+) -> None:
+    with looped(proxy.url, unique_name, health_check_interval=1) as worker:
+        worker.rest()
+        old = worker.channel.fetcher.doorbell.bell.connection
+        proxy.swallow()
+        worker.until(
+            lambda: worker.channel.fetcher.doorbell.bell.connection not in {old, None},
+            "another bell", 20,
+        )  # fmt: skip
+        with connect(redis_broker) as near:
+            publish(near, unique_name, ["heard"])
+        worker.until(lambda: worker.bodies == ["heard"], "the message")
+
+
+# -- PostgreSQL ------------------------------------------------------------------------------------
+
+
+def test_a_database_that_answers_nothing_does_not_keep_its_caller(postgresql_url: str) -> None:
+    place = urlsplit(postgresql_url)
+    with LossyProxy(place.hostname, place.port) as proxy:
+        netloc = f"{place.username}@127.0.0.1:{proxy.port}"
+        url = place._replace(netloc=netloc).geturl()
+        engine = build_engine(url, timeout=timedelta(seconds=1))
+        ask: Callable[[], object] = lambda: in_transaction(  # noqa: E731
+            engine, lambda connection: connection.scalar(text("SELECT 1"))
+        )
+        assert ask() == 1
+        proxy.swallow(new=True)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            ask()
+        assert time.monotonic() - began < 15
+        proxy.mend()
+        assert ask() == 1
+        engine.dispose()
+
+
+# -- Kafka -----------------------------------------------------------------------------------------
+
+
+class _KafkaLine(LossyProxy):
+    """A way to a broker that tells its clients to come this way again."""
+
+    def _told(self, data: bytes) -> bytes:
+        host, port = self._target
+        there, here = (host.encode() + struct.pack(">i", one) for one in (port, self.port))
+        return data.replace(there, here)
+
+
+def test_a_kafka_that_answers_nothing_is_said_to_be_away_and_read_on_from(
+    kafka_brokers: str, unique_name: str
+) -> None:
+    host, _, port = kafka_brokers.partition(":")
+    near = KafkaDeadLetterQueue(kafka_brokers)
+    letter = a_letter(unique_name)
+    with _KafkaLine(host, int(port)) as line:
+        far = KafkaDeadLetterQueue(f"127.0.0.1:{line.port}", timeout=timedelta(seconds=1))
+        assert near.put([a_letter(unique_name)]) == [None]
+        assert len(taken_by(far, unique_name, 40)) == 1
+        line.swallow(new=True)
+        assert near.put([letter]) == [None]
+        with pytest.raises(DeadLetterQueueUnavailable):
+            assert taken_by(far, unique_name, 40) == []
+        line.mend()
+        line.cut()
+        line.mend()
+        until = time.monotonic() + 60
+        found: list[str] = []
+        while not found and time.monotonic() < until:
+            try:
+                found = taken_by(far, unique_name, 5)
+            except DeadLetterQueueUnavailable:
+                continue
+        assert found == [letter.id]
+        far.close()
+    near.close()
