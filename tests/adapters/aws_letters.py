@@ -27,6 +27,8 @@ class AwsLetters:
 
     adapter: type[SqsDeadLetterQueue] = SqsDeadLetterQueue
     fifo = False
+    large = 240_000
+    by_one_answer = 10
     unfit_type = "text/\x00"
 
     @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import (
+    BATCH_BYTES,
     CarriesRaw,
     CountsWaiting,
     DeadLetterQueue,
@@ -86,6 +88,10 @@ def counted(queue: CountsWaiting, domain: str) -> int | None:
 
 class LetterRoundContract(ABC):
     """The way of a letter into its queue and out of it, which every variant of a backend has."""
+
+    #: Bytes of a large letter, and how many of them may come by one answer.
+    large = 900_000
+    by_one_answer = 1
 
     @abstractmethod
     def open(self) -> DeadLetterQueue:
@@ -212,6 +218,25 @@ class LetterRoundContract(ABC):
         assert receipt.problem == "the letter is not JSON"
         queue.done([receipt])
         assert queue.receive([domain], limit=1, wait=NOTHING) == []
+
+    def test_large_letters_are_taken_by_their_bytes_and_all_of_them_come(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        """However many are asked for: what is read is many times as large as its bytes."""
+        data = [{"filling": "x" * self.large}, {}, {}]
+        count = 3 * BATCH_BYTES // self.large
+        message = replace(a_letter(domain).message, body=json.dumps(data).encode())
+        letters = [a_letter(domain, number, message=message, event=None) for number in range(count)]
+        first = opened()
+        assert [first.put([one]) for one in letters] == [[None]] * count
+        parts: list[list[Receipt]] = []
+        deadline = time.monotonic() + PATIENCE
+        while sum(map(len, parts)) < count and time.monotonic() < deadline:
+            parts.append(first.receive([domain], limit=250, wait=timedelta(seconds=1)))
+            first.done(parts[-1])
+        assert ids([one for part in parts for one in part]) == sorted(one.id for one in letters)
+        most = BATCH_BYTES + self.by_one_answer * (self.large + 2_000)
+        assert max(sum(len(one.raw) for one in part) for part in parts) < most
 
     def test_a_foreign_domain_is_carried_under_a_mapped_name(
         self, queue: DeadLetterQueue, domain: str

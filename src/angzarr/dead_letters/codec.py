@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
+from angzarr.dead_letters.bounds import check_letter_json, check_letter_wire
 from angzarr.dead_letters.foreign import LATER_TYPE_NAME, TYPE_NAME, adopt_later_generation
 from angzarr.dead_letters.json_form import read_json, write_json
 from angzarr.dead_letters.letter import DeadLetter
@@ -65,7 +66,7 @@ def decode(raw: bytes, content_type: str = "") -> DeadLetter:
         raise DecodeError(msg)
     form, later = _form_of(raw, content_type)
     try:
-        return read_json(raw, later=later) if form is Form.JSON else _read_binary(raw, later=later)
+        return _read_json(raw, later=later) if form is Form.JSON else _read_binary(raw, later=later)
     except DecodeError:
         raise
     except ProtobufDecodeError as error:
@@ -106,7 +107,13 @@ def correlation_id(letter: Outgoing) -> str:
     return (event.correlation_id or "") if event else ""
 
 
+def _read_json(raw: bytes, *, later: bool) -> DeadLetter:
+    check_letter_json(raw)
+    return read_json(raw, later=later)
+
+
 def _read_binary(raw: bytes, *, later: bool) -> DeadLetter:
+    check_letter_wire(raw, AngzarrDeadLetter.DESCRIPTOR)
     wire = AngzarrDeadLetter.FromString(raw)
     if later:
         adopt_later_generation(wire)

@@ -68,7 +68,8 @@ def read_json(raw: bytes, *, later: bool) -> DeadLetter:
     if not later and (letter := read_own(raw)) is not None:
         return letter
     try:
-        data = json.loads(raw)
+        # Not as bytes: in UTF-16 what was counted would not be what is parsed.
+        data = json.loads(raw.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         msg = "the letter is not JSON"
         raise DecodeError(msg) from error

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from angzarr.dead_letters.bounds import check_texts
 from angzarr.dead_letters.letter import DeadLetter, Mismatch
 from angzarr.dead_letters.metadata import derived, read_facts
 from angzarr.dead_letters.own_json import TASK_MESSAGE_URL, event_facts, payload_of
@@ -20,6 +21,7 @@ from angzarr.dead_letters.task_message import (
     join_body,
 )
 from angzarr.dead_letters.text import from_json_text, valid_text
+from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
 from angzarr.wire.book_pb2 import MergeStrategy
@@ -31,6 +33,8 @@ _TEXTS: Final = frozenset(
     {"@type", "task", "args", "kwargs", "embed", "contentType", "contentEncoding", "headers",
      "queue", "exchange", "routingKey", "properties"}
 )  # fmt: skip
+#: Those that are JSON.
+_JSON: Final = ("args", "kwargs", "embed", "headers", "properties")
 _NO_TEXTS: Final = frozenset({"priority", "event"})
 _TASK_MESSAGE: Final = _TEXTS | _NO_TEXTS
 _STR: Final = frozenset({str})
@@ -40,9 +44,11 @@ _PRIORITIES: Final[Mapping[str, Priority]] = {priority.value: priority for prior
 
 
 def read_own(raw: bytes) -> DeadLetter | None:
-    """Return the letter in *raw*, or None where `json_form` must read it."""
+    """Return the letter in *raw*, or None where `json_form` must read it; raises DecodeError."""
     try:
         return _read(orjson.loads(raw))
+    except DecodeError:  # it holds too much: the careful way would read as much of it
+        raise
     except Exception:  # noqa: BLE001  hostile or foreign: the careful way says what is wrong
         return None
 
@@ -53,6 +59,7 @@ def _read(data: dict[str, Any]) -> DeadLetter | None:
     task, domain = data["rejectedEvents"]["pages"][0]["event"], data["cover"].get("domain", "")
     if not (_is_task_message(task) and _are_texts((domain, *told, *metadata.values()))):
         return None
+    check_texts(_json_texts(task))
     body = Body(task["args"], task["kwargs"], task["embed"])
     first = first_arg(body)
     message = _message(task, body)
@@ -90,6 +97,13 @@ def _says_no_more(
     if apart is not None and apart != data_apart(letter.event, first):
         return False
     return bool(event_facts(letter.event, apart) == task["event"])
+
+
+def _json_texts(task: dict[str, Any]) -> list[str]:
+    """Return the texts of *task* that are JSON themselves."""
+    texts = [task.get(key, "") for key in _JSON]
+    apart = task["event"].get("data") if "event" in task else None
+    return [*texts, apart] if type(apart) is str else texts
 
 
 def _is_task_message(task: dict[str, Any]) -> bool:

@@ -15,12 +15,31 @@ from angzarr.quick_init import quick_init
 NAME_PREFIX = "angzarr-dlq-"
 #: The domain of a letter that names none (decisions 20).
 UNKNOWN_DOMAIN = "unknown"
+#: Bytes of letters with which one `receive` is content, however many were asked for: read, they are
+#: many times as much.
+BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class TooLarge(str):
     """Why a letter was refused that its queue will never take, however often it is put."""
 
     __slots__ = ()
+
+
+@dataclass(slots=True)
+class Room:
+    """What one `receive` may still take: so many letters, and bytes of them."""
+
+    letters: int
+    bytes: int = BATCH_BYTES
+
+    def __bool__(self) -> bool:
+        return self.letters > 0 and self.bytes > 0
+
+    def take(self, size: int) -> None:
+        """Count a letter of *size* bytes; the last one may have more than is left."""
+        self.letters -= 1
+        self.bytes -= size
 
 
 @quick_init
@@ -82,6 +101,7 @@ class DeadLetterQueue(Letterbox, Protocol):
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters of *domains*, waiting at most *wait* for the first.
 
+        It takes no more once they have `BATCH_BYTES` together; what is left comes next time.
         They come back to somebody if this process dies before `done`. Order is kept per queue
         or partition where the backend keeps it.
         """

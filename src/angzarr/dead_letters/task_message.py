@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from angzarr.dead_letters.bounds import check_texts, is_within
 from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
@@ -98,6 +99,7 @@ def write_message(
 def read_message(written: TaskMessage) -> Held:
     """Return what `write_message` was given; raises DecodeError, ValueError or TypeError."""
     body = Body(written.args, written.kwargs, written.embed)
+    check_texts((*body, written.headers, written.properties, written.event.data))
     message = Message(
         body=join_body(body) if any(body) else written.raw_body,
         content_type=written.content_type,
@@ -115,7 +117,12 @@ def read_message(written: TaskMessage) -> Held:
 
 
 def split_body(body: bytes) -> Split | None:
-    """Return the parts of a protocol 2 body, or None where joining them would not restore it."""
+    """Return the parts of a protocol 2 body, or None where joining them would not restore it.
+
+    Also None where a letter could not be read that holds it as JSON.
+    """
+    if not is_within(body):
+        return None
     try:
         text = body.decode()
         args, end = _read_json_at(text, 1)
@@ -186,14 +193,15 @@ def _write_event(event: Event, first: Any) -> EventFacts:
 def data_apart(event: Event, first: Any) -> str | None:
     """Return the JSON of the data of *event* where it is not the *first* of the args, else None.
 
-    Without args the first of them is None.
+    Without args the first of them is None. Data that no letter can hold is left to the body.
     """
     try:
         if _is_same(event.data, first):
             return None
     except RecursionError:
         pass
-    return to_json_text(event.data)
+    text = to_json_text(event.data)
+    return text if is_within(text) else None  # the body has it, where nobody else reads it
 
 
 def in_int32(number: int) -> bool:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
+from angzarr.dead_letters.bounds import check_letter_wire
 from angzarr.dead_letters.foreign import facts_of_details, mismatch_in, view_of_payload
 from angzarr.dead_letters.letter import (
     UNDATED,
@@ -161,6 +162,7 @@ def task_message(wire: AngzarrDeadLetter) -> TaskMessage | None:
     pages = wire.rejected_events.pages
     if len(pages) != 1 or pages[0].event.type_url.rpartition("/")[2] != TASK_MESSAGE:
         return None
+    check_letter_wire(pages[0].event.value, TaskMessage.DESCRIPTOR)
     try:
         return TaskMessage.FromString(pages[0].event.value)
     except ProtobufDecodeError as error:

@@ -536,7 +536,7 @@ def test_bytes_of_the_wire_form_stay() -> None:
         (b"\xff", PROTOBUF_CONTENT_TYPE, "not a protobuf AngzarrDeadLetter"),
         (b"{", JSON_CONTENT_TYPE, "is not JSON"),
         (b"\xff", JSON_CONTENT_TYPE, "is not JSON"),
-        (b"[" * 100_000, JSON_CONTENT_TYPE, "is not JSON"),
+        (b"[" * 100_000, JSON_CONTENT_TYPE, "more than the 200 levels"),
         (b"[]", JSON_CONTENT_TYPE, "JSON but no object"),
         (b'{"cover": 1}', JSON_CONTENT_TYPE, "cover is malformed"),
         (b"{}", "text/html", "'text/html' is neither protobuf nor JSON"),

@@ -17,7 +17,7 @@ from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import RawLetter, Receipt
+from angzarr.dead_letters.queue import RawLetter, Receipt, Room
 from angzarr.dead_letters.spooled import Spooled
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
@@ -124,11 +124,14 @@ class SpoolQueue:
         taken: list[Receipt] = []
         if not self._listed:  # listed once for many batches: there may be a hundred thousand
             self._listed.extend(one for one in self._folder.waiting() if self._may_come(one))
-        while self._listed and len(taken) < limit:
+        room = Room(limit)
+        while self._listed and room:
             one = self._listed.popleft()
             if self._queues.get(one.name) in {None, *wanted} and (read := self._read(one)):
                 domain = wanted.get(self._queues[one.name])
-                taken += [replace(read, domain=domain)] if domain is not None else []
+                if domain is not None:
+                    taken.append(replace(read, domain=domain))
+                    room.take(len(read.raw))
         self._held.update(one.handle.name for one in taken)
         return taken
 

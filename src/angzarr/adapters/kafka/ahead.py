@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import Receipt, Room
 
 
 class Ahead:
@@ -35,13 +35,21 @@ class Ahead:
             self._letters.append(self._read(self._messages[0]))
             self._messages.popleft()
 
-    def take(self, limit: int, topics: Collection[str]) -> list[Receipt]:
-        """Give up to *limit* letters of *topics*; those of others may be asked for again."""
+    @property
+    def bytes(self) -> int:
+        """How many bytes of messages and letters are here."""
+        unread = sum(len(one.value() or b"") for one in self._messages)
+        return unread + sum(len(one.raw) for one in self._letters)
+
+    def take(self, room: Room, topics: Collection[str]) -> list[Receipt]:
+        """Give letters of *topics* while there is *room*; others may be asked for later."""
         self.read()
         wanted: list[Receipt] = []
         kept: list[Receipt] = []
         for one in self._letters:
-            fits = len(wanted) < limit and one.handle.topic in topics
+            fits = bool(room) and one.handle.topic in topics
+            if fits:
+                room.take(len(one.raw))
             (wanted if fits else kept).append(one)
         self._letters = kept
         return wanted

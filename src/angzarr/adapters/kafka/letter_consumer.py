@@ -21,7 +21,7 @@ from angzarr.adapters.kafka.meanwhile import meanwhile
 from angzarr.adapters.kafka.progress import Handle, Progress
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.seldom import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
@@ -30,6 +30,8 @@ _LOG: Final = logging.getLogger(__name__)
 _HEADERS: Final = operator.methodcaller("headers")
 #: Seconds to look for more once there is a first.
 _SOON: Final = 0.01
+#: Messages asked for at once. None of them tells its size before it is here.
+_PART: Final = 50
 #: Letters whose reading takes longer than it takes to begin a thread.
 _WORTH_A_THREAD: Final = 10
 #: Seconds in which a consumer that failed for good says farewell to its group.
@@ -63,6 +65,8 @@ class LetterConsumer:
         self._domains: dict[str, str] = {}
         self._progress: dict[tuple[str, int], Progress] = {}
         self._ahead = Ahead(self._receipt)
+        #: Bytes of the largest message of the last part.
+        self._size = 1
         self._away: Any = None
         self._ended: Any = None
         self._seldom = Seldom()
@@ -74,12 +78,14 @@ class LetterConsumer:
                 self._replace()
             consumer = self._subscribed({queue_name(domain): domain for domain in domains})
             deadline = time.monotonic() + wait
-            taken = self._ahead.take(limit, self._domains)
-            taken = taken or self._read(consumer, 1, max(wait, _SOON))
+            room = Room(limit)
+            taken = self._ahead.take(room, self._domains)
+            taken = taken or self._read(consumer, Room(1), max(wait, _SOON))
             while not taken and not self._ended and (left := deadline - time.monotonic()) > 0:
-                taken = self._read(consumer, 1, max(left, _SOON))
-            if taken and len(taken) < limit and not self._ended:
-                taken += self._more(consumer, limit - len(taken))
+                taken = self._read(consumer, Room(1), max(left, _SOON))
+            room = Room(limit - len(taken), BATCH_BYTES - sum(len(one.raw) for one in taken))
+            if taken and room and not self._ended:
+                taken += self._more(consumer, room)
             if taken and limit >= _WORTH_A_THREAD and not self._ended:
                 self._fetch_ahead(consumer, limit)
             if not taken and (error := self._ended or self._away):
@@ -143,22 +149,36 @@ class LetterConsumer:
             topic_metadata_refresh_interval_ms=10_000,
         ) | {"error_cb": self._on_error}
 
-    def _read(self, consumer: Consumer, limit: int, wait: float) -> list[Receipt]:
-        return list(map(self._receipt, self._fetch(consumer, limit, wait)))
+    def _read(self, consumer: Consumer, room: Room, wait: float) -> list[Receipt]:
+        return list(map(self._receipt, self._fetch(consumer, room, wait)))
 
-    def _fetch(self, consumer: Consumer, limit: int, wait: float) -> list[Any]:
-        try:
-            messages = consumer.consume(limit, timeout=wait)
-        except BaseException as error:
-            # It drops what it had taken: read on by it, and commits would pass over that.
-            self._ended = error.args[0] if isinstance(error, KafkaException) else repr(error)
-            raise
-        return list(filter(self._is_letter, messages))
+    def _fetch(self, consumer: Consumer, room: Room, wait: float) -> list[Any]:
+        """Return messages while there is *room*, in parts, as large as the last one's messages."""
+        messages: list[Any] = []
+        while room:
+            asked = max(1, min(room.letters, _PART, room.bytes // self._size))
+            try:
+                part = consumer.consume(asked, timeout=wait)
+            except BaseException as error:
+                # It drops what it had taken: read on by it, and commits would pass over that.
+                self._ended = error.args[0] if isinstance(error, KafkaException) else repr(error)
+                if messages and isinstance(error, Exception):
+                    break
+                raise
+            sizes = [len(message.value() or b"") for message in part]
+            for size in sizes:
+                room.take(size)
+            self._size = max(1, *sizes) if sizes else self._size
+            messages += filter(self._is_letter, part)
+            if len(part) < asked or self._ended:
+                break
+            wait = min(wait, _SOON)
+        return messages
 
-    def _more(self, consumer: Consumer, limit: int) -> list[Receipt]:
+    def _more(self, consumer: Consumer, room: Room) -> list[Receipt]:
         """Take what is there already; a failure must not drop what its caller has in hand."""
         try:
-            return self._read(consumer, limit, _SOON)
+            return self._read(consumer, room, _SOON)
         except Exception:  # noqa: BLE001  noted: the next receive begins with a new consumer
             return []
 
@@ -167,7 +187,7 @@ class LetterConsumer:
 
         Not fetched then: a partition could be taken away before what is done in it is committed.
         """
-        if (room := limit - len(self._ahead)) > 0:
+        if room := Room(limit - len(self._ahead), BATCH_BYTES - self._ahead.bytes):
             with contextlib.suppress(Exception):  # noted, as in `_more`
                 self._ahead.add(self._fetch(consumer, room, 0))
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from angzarr.dead_letters.codec import Encoded, encode, read_receipt
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import NAME_PREFIX, RawLetter, Receipt
+from angzarr.dead_letters.queue import NAME_PREFIX, RawLetter, Receipt, Room
 
 
 class _Taken(NamedTuple):
@@ -90,7 +90,7 @@ class MemoryDeadLetterQueue:
                 lambda: any(self._channel.queue(queue_name(domain)) for domain in domains),
                 timeout=wait.total_seconds(),
             )
-            taken = list(itertools.islice(self._take(domains), limit))
+            taken = list(self._take(domains, Room(limit)))
         return [
             read_receipt(domain, encoded.body, encoded.content_type, handle)
             for domain, encoded, handle in taken
@@ -117,16 +117,19 @@ class MemoryDeadLetterQueue:
             self._channel.changed.notify_all()
         return [None] * len(letters)
 
-    def _take(self, domains: Sequence[str]) -> Iterator[tuple[str, Encoded, int]]:
+    def _take(self, domains: Sequence[str], room: Room) -> Iterator[tuple[str, Encoded, int]]:
         waiting = list(domains)
-        while waiting:
+        while waiting and room:
             for domain in tuple(waiting):
+                if not room:
+                    break
                 queue = self._channel.queue(queue_name(domain))
                 if not queue:
                     waiting.remove(domain)
                     continue
                 handle = next(self._numbers)
                 self._taken[handle] = _Taken(queue_name(domain), queue.popleft())
+                room.take(len(self._taken[handle].encoded.body))
                 yield domain, self._taken[handle].encoded, handle
 
 

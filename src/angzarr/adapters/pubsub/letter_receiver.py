@@ -16,7 +16,7 @@ from angzarr.adapters.pubsub.letter_stream import LetterStream
 from angzarr.adapters.pubsub.topics import Topics
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import Receipt, Room
 
 #: Letters of one domain under way at most: those taken and not done, and those fetched beforehand.
 PREFETCH: Final = 1_000
@@ -116,29 +116,30 @@ class LetterReceiver:
             stream.give_back()
 
     def _await(self, limit: int, deadline: float) -> list[tuple[str, LetterStream, Any]]:
+        room = Room(limit)
         with self._inbox:
             while True:
-                taken = self._look(limit)
+                taken = self._look(room)
                 left = deadline - time.monotonic()
                 if taken or left <= 0 or any(one.ended for one in self._streams.values()):
                     break
                 self._inbox.wait(left)
             deadline = time.monotonic() + _SOON
-            while 0 < len(taken) < limit and (left := deadline - time.monotonic()) > 0:
+            while taken and room and (left := deadline - time.monotonic()) > 0:
                 self._inbox.wait(left)
-                taken += self._look(limit - len(taken))
+                taken += self._look(room)
             return taken
 
-    def _look(self, limit: int) -> list[tuple[str, LetterStream, Any]]:
+    def _look(self, room: Room) -> list[tuple[str, LetterStream, Any]]:
         """Take what has arrived, beginning with the domain after the one looked at last."""
         taken: list[tuple[str, LetterStream, Any]] = []
         for _ in range(len(self._turn)):
-            if len(taken) >= limit:
+            if not room:
                 break
             self._turn.rotate(-1)
             name = self._turn[-1]
             if stream := self._streams.get(name):
-                taken += [(name, stream, one) for one in stream.take(limit - len(taken))]
+                taken += [(name, stream, one) for one in stream.take(room)]
         return taken
 
 

@@ -16,6 +16,7 @@ from google.cloud.pubsub_v1.types import FlowControl
 
 from angzarr.adapters.pubsub.client import FAILURES, Clients, unavailable
 from angzarr.adapters.pubsub.forking import CALLS
+from angzarr.dead_letters.queue import Room
 
 #: Leases that one request ends.
 _BATCH: Final = 1_000
@@ -85,9 +86,12 @@ class LetterStream:
         """Return why the stream has ended."""
         return self._pull.exception(timeout=0) if self.ended else None
 
-    def take(self, limit: int) -> list[Any]:
-        """Return up to *limit* of the letters that have arrived. To be called with the inbox."""
-        taken = [self._arrived.popleft() for _ in range(min(limit, len(self._arrived)))]
+    def take(self, room: Room) -> list[Any]:
+        """Return letters that have arrived, while there is *room*. To be called with the inbox."""
+        taken = []
+        while self._arrived and room:
+            taken.append(self._arrived.popleft())
+            room.take(taken[-1].size)
         self._held.update((message.ack_id, message) for message in taken)
         return taken
 

@@ -16,7 +16,7 @@ from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, told
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.seldom import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ class LetterReceiver:
         self._links = 0
         self._consumers: dict[str, str] = {}
         self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
         #: The queue of each letter that was handed out, by its tag.
         self._unacknowledged: dict[int, str] = {}
         self._in_hand: Counter[str] = Counter()
@@ -124,17 +125,26 @@ class LetterReceiver:
         self._subscribe(link, wanted)
         self._fetch(link, wanted, limit)
         deadline = time.monotonic() + wait
-        while len(self._waiting) < limit:
+        # What is not read here the broker keeps: it sends no more than the connection holds.
+        while len(self._waiting) < limit and self._waiting_bytes < BATCH_BYTES:
             left = deadline - time.monotonic()
             said = link.drain(_SOON if self._waiting else left)
             if not said and (self._waiting or time.monotonic() >= deadline):
                 break
-        return [self._hand_out() for _ in range(min(limit, len(self._waiting)))]
+        room, taken = Room(limit), list[Receipt]()
+        while self._waiting and room:
+            taken.append(self._hand_out())
+            room.take(len(taken[-1].raw))
+        return taken
 
     def _fetch(self, link: Link, wanted: dict[str, str], limit: int) -> None:
         """Ask for letters of queues of which so many are in hand that none come by themselves."""
         for queue in wanted.keys() & self._consumers.keys():
-            while self._in_hand[queue] >= _PREFETCH and len(self._waiting) < limit:
+            while (
+                self._in_hand[queue] >= _PREFETCH
+                and len(self._waiting) < limit
+                and self._waiting_bytes < BATCH_BYTES
+            ):
                 message = link.channel.basic_get(queue)
                 if message is None:
                     break
@@ -142,6 +152,7 @@ class LetterReceiver:
 
     def _hand_out(self) -> Receipt:
         queue, domain, message = self._waiting.popleft()
+        self._waiting_bytes -= len(message.body)
         self._unacknowledged[message.delivery_tag] = queue
         body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
         content_type = message.properties.get("content_type", "")
@@ -153,6 +164,7 @@ class LetterReceiver:
             link.channel.basic_cancel(self._consumers.pop(queue))
         for one in [one for one in self._waiting if one.queue not in wanted]:
             self._waiting.remove(one)
+            self._waiting_bytes -= len(one.message.body)
             self._in_hand[one.queue] -= 1
             link.channel.basic_reject(one.message.delivery_tag, requeue=True)
         for queue in wanted.keys() - self._consumers.keys():
@@ -171,6 +183,7 @@ class LetterReceiver:
 
     def _on_message(self, queue: str, domain: str, message: Any) -> None:
         self._waiting.append(_Waiting(queue, domain, message))
+        self._waiting_bytes += len(message.body)
         self._in_hand[queue] += 1
 
     def _on_cancel(self, link: Link, queue: str, _tag: str) -> None:
@@ -224,5 +237,6 @@ class LetterReceiver:
         self._link = None
         self._consumers.clear()
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._unacknowledged.clear()
         self._in_hand.clear()

@@ -21,7 +21,7 @@ from angzarr.adapters.sqs.letter_text import ATTRIBUTES, as_bytes, told_by
 from angzarr.adapters.sqs.notification import unwrapped
 from angzarr.adapters.sqs.queues import Queues
 from angzarr.dead_letters.codec import read_receipt
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.seldom import Seldom
 
@@ -58,11 +58,10 @@ class LetterReceiver:
                 taken = self._look_at_all(domains, limit)
             else:
                 taken = self._look(self._next(domains), limit, LONG_POLL)
-        while (
-            taken
-            and len(taken) < limit
-            and (more := self._look_at_all(domains, limit - len(taken), taken))
-        ):
+        while taken and (room := _room(limit, taken)):
+            more = self._look_at_all(domains, room.letters, taken)
+            if not more:
+                break
             taken += more
         return taken
 
@@ -102,7 +101,7 @@ class LetterReceiver:
         taken: list[Receipt] = []
         refused: tuple[str, Exception] | None = None
         for _ in domains:
-            if len(taken) >= limit:
+            if not _room(limit, taken):
                 break
             domain = self._next(domains)
             try:
@@ -162,6 +161,11 @@ class LetterReceiver:
         said = {name: value.get("StringValue", "") for name, value in given.items()}
         carried = unwrapped(told_by(said, message["Body"]))
         return read_receipt(domain, as_bytes(carried), carried.content_type, handle)
+
+
+def _room(limit: int, taken: Sequence[Receipt]) -> Room:
+    """Return what may still be taken, by tens."""
+    return Room(limit - len(taken), BATCH_BYTES - sum(len(one.raw) for one in taken))
 
 
 def _check(failed: Sequence[Mapping[str, Any]]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from angzarr.adapters.kafka.ahead import Ahead
 from angzarr.adapters.kafka.meanwhile import meanwhile
 from angzarr.adapters.kafka.progress import Handle, Progress
-from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.queue import Receipt, Room
 
 
 class Message(NamedTuple):
@@ -22,10 +22,13 @@ class Message(NamedTuple):
     def partition(self) -> int:
         return self.place[1]
 
+    def value(self) -> bytes:
+        return bytes(self.offset)
+
 
 def read(message: Message) -> Receipt:
     handle = Handle(*message.place, message.offset, Progress())
-    return Receipt(domain="d", letter=None, raw=b"", content_type="", handle=handle)
+    return Receipt(domain="d", letter=None, raw=message.value(), content_type="", handle=handle)
 
 
 def messages(topic: str, partition: int, *offsets: int) -> list[Any]:
@@ -40,10 +43,18 @@ def test_it_gives_letters_of_the_wanted_topics_in_order_and_keeps_the_others():
     ahead = Ahead(read)
     ahead.add([*messages("a", 0, 1, 2), *messages("b", 0, 1), *messages("a", 0, 3)])
     assert ahead.unread
-    assert list(places(ahead.take(2, {"a"}))) == [("a", 0, 1), ("a", 0, 2)]
+    assert list(places(ahead.take(Room(2), {"a"}))) == [("a", 0, 1), ("a", 0, 2)]
     assert (ahead.unread, len(ahead), ahead.count("a"), ahead.count("b")) == (False, 2, 1, 1)
-    assert list(places(ahead.take(9, {"a", "b"}))) == [("b", 0, 1), ("a", 0, 3)]
-    assert ahead.take(9, {"a"}) == []
+    assert list(places(ahead.take(Room(9), {"a", "b"}))) == [("b", 0, 1), ("a", 0, 3)]
+    assert ahead.take(Room(9), {"a"}) == []
+
+
+def test_its_bytes_are_known_read_or_not_and_bound_what_it_gives():
+    ahead = Ahead(read)
+    ahead.add(messages("a", 0, 10, 20, 30))
+    assert ahead.bytes == 60
+    assert list(places(ahead.take(Room(9, bytes=11), {"a"}))) == [("a", 0, 10), ("a", 0, 20)]
+    assert ahead.bytes == 30
 
 
 def test_a_place_that_is_taken_away_is_forgotten_read_or_not():
@@ -52,7 +63,7 @@ def test_a_place_that_is_taken_away_is_forgotten_read_or_not():
     ahead.read()
     ahead.add([*messages("a", 0, 2), *messages("a", 1, 2)])
     ahead.drop({("a", 0)})
-    assert list(places(ahead.take(9, {"a"}))) == [("a", 1, 1), ("a", 1, 2)]
+    assert list(places(ahead.take(Room(9), {"a"}))) == [("a", 1, 1), ("a", 1, 2)]
 
 
 def test_what_is_interrupted_passes_over_nothing():
@@ -67,7 +78,7 @@ def test_what_is_interrupted_passes_over_nothing():
     ahead.add(messages("a", 0, 1, 2, 3))
     with pytest.raises(KeyboardInterrupt):
         ahead.read()
-    assert [offset for *_, offset in places(ahead.take(9, {"a"}))] == [1, 2, 3]
+    assert [offset for *_, offset in places(ahead.take(Room(9), {"a"}))] == [1, 2, 3]
 
 
 def test_work_is_done_while_the_answer_is_waited_for():
