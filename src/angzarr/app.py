@@ -17,7 +17,6 @@ from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.movement import Movement
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.shutdown import ShutdownStep
-from angzarr.adapters.celery.task import RoadTask
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
 from angzarr.adapters.http.health_server import HealthServer
 from angzarr.assembly import (
@@ -62,7 +61,6 @@ class Angzarr(Working, Projecting):
     over arguments. Raises ConfigurationError for what cannot work.
     """
 
-    task_cls = RoadTask
     amqp_cls = "angzarr.adapters.celery.amqp:RoadAMQP"
     events_cls = "angzarr.adapters.celery.patient_events:PatientEvents"
     #: What spreads waits and draws shares, in [0, 1).

@@ -19,7 +19,8 @@ from angzarr.adapters.celery.binding import (
     task_binding,
     task_fallback,
 )
-from angzarr.adapters.celery.task import RoadTask, with_road
+from angzarr.adapters.celery.own_call import around
+from angzarr.adapters.celery.task_classes import on_road, open_body, put_on_road, with_road
 from angzarr.delivery.compensation import Undos
 from angzarr.delivery.handlers import Bind, Handler, Handlers
 from angzarr.errors import ConfigurationError, DuplicateHandler
@@ -42,6 +43,25 @@ class Registering(Celery):
     handlers: Handlers
     policy_rules: PolicyRules
     settings: Settings
+
+    _task_class: Any = None
+
+    @property
+    def Task(self) -> Any:  # noqa: N802 - Celery's name
+        """The base class of this app's tasks: `task_cls`, or what was assigned, on the road."""
+        if self._task_class is None:
+            self._task_class = self.create_task_cls()
+        return self._task_class
+
+    @Task.setter
+    def Task(self, kind: Any) -> None:  # noqa: N802
+        self._task_class = with_road(kind)
+
+    def create_task_cls(self) -> Any:
+        """Return a base class for tasks: the user's, or that of Django's fixup, on the road."""
+        return self.subclass_with_self(
+            with_road(self.task_cls), name="Task", attribute="_app", keep_reduce=True, abstract=True
+        )
 
     @cached_property
     def undos(self) -> Undos:
@@ -169,10 +189,11 @@ class Registering(Celery):
         if order is not None:
             bind = of_types(bind, order.types)
             fallback = fallback and of_types(fallback, order.types)
+        task_of = partial(self._tasks.get, name)
         self.handlers.add(
             Handler(
                 name=name,
-                bind=bind,
+                bind=around(bind, task_of),
                 decode=decode,
                 event_type=event_type,
                 domain=domain,
@@ -181,7 +202,7 @@ class Registering(Celery):
                 policies=policies or {},
                 breakers=guards(breaker),
                 limits=self._limits(limit),
-                fallback=fallback,
+                fallback=fallback and around(fallback, task_of),
                 queue=queue,
                 order=order,
                 compensation=compensation,
@@ -238,19 +259,18 @@ class Registering(Celery):
         self, fun: Callable[..., Any], name: str | None = None, base: Any = None, **options: Any
     ) -> Any:
         """Register a plain task's handler beside its Celery task (Celery's own extension point)."""
-        mixed = None if base is None else with_road(base, self.Task)
-        task = super()._task_from_fun(fun, name=name, base=mixed, **options)
+        mixed = self.Task if base is None else with_road(base, self.Task)
+        task = super()._task_from_fun(fun, name=name, base=mixed, **on_road(mixed), **options)
+        open_body(task)
         self._take_in(task, inspect.iscoroutinefunction(fun))
         return task
 
     def register_task(self, task: Any, **options: Any) -> Any:
-        """Register a class-based task; its class must derive from ``app.Task``."""
-        task_class = task if inspect.isclass(task) else type(task)
-        if not issubclass(task_class, RoadTask):
-            msg = f"{task_class.__name__} must derive from app.Task, or its messages could be lost"
-            raise ConfigurationError(msg)
-        registered = super().register_task(task, **options)
-        self._take_in(registered, inspect.iscoroutinefunction(registered.run))
+        """Register a class-based task, with the road under a class that does not derive from it."""
+        made = put_on_road(task() if inspect.isclass(task) else task, self.Task)
+        registered = super().register_task(made, **options)
+        open_body(registered)
+        self._take_in(registered, inspect.iscoroutinefunction(type(registered).run))
         return registered
 
     def _take_in(self, task: Any, is_async: bool) -> None:  # noqa: FBT001 - two kinds of function
@@ -261,6 +281,7 @@ class Registering(Celery):
         domain, operation = getattr(task, "domain", None), getattr(task, "operation", None)
         if domain is not None:
             check_domain(domain)
+        fallback = task_fallback(getattr(task, "fallback", None))
         self.handlers.add(
             Handler(
                 name=task.name,
@@ -270,7 +291,7 @@ class Registering(Celery):
                 policy=self._policy(getattr(task, "policy", None), operation),
                 breakers=guards(getattr(task, "breaker", None)),
                 limits=self._limits(getattr(task, "limit", None)),
-                fallback=task_fallback(getattr(task, "fallback", None)),
+                fallback=fallback and around(fallback, lambda: task),
                 queue=_queue_name(getattr(task, "queue", None)),
                 compensation=_task_name(getattr(task, "compensation", None)),
                 idempotent=getattr(task, "idempotent", True),

@@ -408,19 +408,6 @@ def test_a_spool_that_takes_no_files_is_refused_at_start(make_app, tmp_path):
         app.check_worker("prefork")
 
 
-def test_a_base_class_that_leaves_the_road_is_refused(app):
-    from celery import Task
-
-    class Rogue(Task):
-        abstract = True
-
-        def __call__(self, *args, **kwargs):
-            return self.run(*args, **kwargs)
-
-    with pytest.raises(ConfigurationError, match="its own __call__"):
-        app.task(base=Rogue, lazy=False)(no_arguments)
-
-
 def test_a_harmless_base_class_is_mixed_with_the_road(app):
     from celery import Task
 
@@ -433,19 +420,6 @@ def test_a_harmless_base_class_is_mixed_with_the_road(app):
     task = app.task(base=Shared, name="mixed", lazy=False)(no_arguments)
     assert isinstance(task, RoadTask)
     assert task.connection == "shared"
-
-
-def test_a_class_based_task_must_derive_from_the_apps(app):
-    from celery import Task
-
-    class Foreign(Task):
-        name = "foreign"
-
-        def run(self):
-            pass
-
-    with pytest.raises(ConfigurationError, match=r"derive from app\.Task"):
-        app.register_task(Foreign())
 
 
 def test_the_worker_command_refuses_with_one_sentence(tmp_path):

@@ -85,6 +85,14 @@ EAGER: Final = Check(
     looks_at="task_always_eager",
     why="tasks run in the process that publishes and are in no queue: what fails there is gone",
 )
+OFF_ROAD: Final = Check(
+    id="task-off-road",
+    area=_APP,
+    severity=_CRITICAL,
+    looks_at="the class, Request and Strategy of each task",
+    why="what a task's own class settles is never claimed, tried again or made a dead letter: where"
+    " it fails it is gone",
+)
 
 #: Which check a setting that a worker refuses belongs to.
 _OF_SETTING: Final[Mapping[str, Check]] = {
@@ -102,6 +110,7 @@ _OF_SETTING: Final[Mapping[str, Check]] = {
     "worker_consumer": UNREADABLE_DROPPED,
     "broker_url": KAFKA_BROKER,
     "task_always_eager": EAGER,
+    "road": OFF_ROAD,
 }
 CHECKS: Final = tuple(dict.fromkeys(_OF_SETTING.values()))
 
@@ -115,6 +124,8 @@ def findings(seen: CelerySeen) -> Iterator[Finding]:
             yield _OF_SETTING[one.setting].found(
                 seen.at, one.problem, _change(seen, one), severity=_severity(seen, one)
             )
+        elif one.setting == "road":
+            yield OFF_ROAD.found(f"{seen.at}, task {one.task}", one.problem, one.cure)
         elif _OF_SETTING[one.setting] not in of_all:
             of_tasks.setdefault(one.setting, []).append(one)
     for setting, those in of_tasks.items():

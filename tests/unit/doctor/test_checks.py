@@ -219,6 +219,7 @@ BAD = [
     ("unreadable-dropped", refused("worker_consumer"), CRITICAL),
     ("kafka-broker", refused("broker_url"), CRITICAL),
     ("eager-tasks", refused("task_always_eager"), CRITICAL),
+    ("task-off-road", refused("road", task="shop.mail"), CRITICAL),
     ("transient-messages", celery(transport="amqp", delivery_mode=1), CRITICAL),
     ("embedded-broker", celery(transport="memory"), CRITICAL),
     ("kombu-redis-transport", celery(kombus_redis=True), CRITICAL),
@@ -479,6 +480,15 @@ def test_tasks_are_not_told_beside_the_setting_that_they_follow():
     (found,) = celery(unsafe=[whole, own])
     assert found.at == "app shop"
     assert found.change == "set task_acks_late = True"
+
+
+def test_each_task_that_leaves_the_road_is_told_with_its_own_cure():
+    unsafe = [Unsafe("road", f"task t{n} has its own {n}", f"move {n}", f"t{n}") for n in range(2)]
+    found = [(one.at, one.seen, one.change) for one in celery(unsafe=unsafe)]
+    assert found == [
+        ("app shop, task t0", "task t0 has its own 0", "move 0"),
+        ("app shop, task t1", "task t1 has its own 1", "move 1"),
+    ]
 
 
 def test_the_change_is_a_line_that_can_be_written():

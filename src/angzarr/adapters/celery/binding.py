@@ -11,6 +11,7 @@ from typing import Any
 
 from celery.exceptions import Reject
 
+from angzarr.adapters.celery.own_call import in_own_call
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
@@ -63,18 +64,21 @@ def body_of(delivery: Delivery) -> Any:
 
 def task_binding(task: Any) -> Bind:
     """Bind a plain task: its arguments as they were sent."""
+    fits = getattr(task, "__header__", None) or inspect.signature(task.run).bind
 
     def bind(delivery: Delivery, _context: Context) -> Callable[[], Any]:
         def call() -> Any:
             try:
-                return task.run(*delivery.args, **delivery.kwargs)
+                if task.own_call is None:
+                    return task.run(*delivery.args, **delivery.kwargs)
+                return in_own_call(task, delivery.args, delivery.kwargs)
             except Reject as said:
                 if said.requeue:
                     raise Postpone(reason="the task rejected it, requeue") from said
                 msg = f"the task rejected it: {said.reason or 'no reason given'}"
                 raise GiveUp(msg) from said
 
-        _check_arguments(task, delivery)
+        _check_arguments(task.name, fits, delivery)
         return call
 
     return bind
@@ -87,12 +91,12 @@ def task_fallback(function: Callable[..., Any] | None) -> Bind | None:
     return lambda delivery, _context: partial(function, *delivery.args, **delivery.kwargs)
 
 
-def _check_arguments(task: Any, delivery: Delivery) -> None:
+def _check_arguments(name: str, fits: Callable[..., Any], delivery: Delivery) -> None:
     """Refuse arguments that the function could never take before anything is claimed for them."""
     try:
-        task.__header__(*delivery.args, **delivery.kwargs)
+        fits(*delivery.args, **delivery.kwargs)
     except TypeError as error:
-        msg = f"the arguments do not fit {task.name}: {error}"
+        msg = f"the arguments do not fit {name}: {error}"
         raise DecodeError(msg) from error
 
 

@@ -12,6 +12,7 @@ from kombu.utils.imports import symbol_by_name
 
 from angzarr.adapters.celery import result_backend
 from angzarr.adapters.celery.publisher import transport_of
+from angzarr.adapters.celery.task_classes import off_road
 from angzarr.doctor.unsafe import Unsafe
 from angzarr.errors import UnsafeSetting
 
@@ -75,6 +76,8 @@ def unsafe(app: Any, transport: str) -> Iterator[Unsafe]:
     """
     yield from _settings(app, transport)
     yield from _tasks(app)
+    if hasattr(app, "handlers"):
+        yield from _off_road(app)
 
 
 def _settings(app: Any, transport: str) -> Iterator[Unsafe]:
@@ -141,6 +144,12 @@ def _tasks(app: Any) -> Iterator[Unsafe]:
         for option in ("acks_late", "reject_on_worker_lost"):
             if not getattr(task, option):
                 yield Unsafe(option, f"task {name} has {option}=False", "remove it", task=name)
+
+
+def _off_road(app: Any) -> Iterator[Unsafe]:
+    for name, task in sorted(app.tasks.items()):
+        for why, cure in off_road(app, name, task):
+            yield Unsafe("road", f"task {name} {why}", cure, task=name)
 
 
 POOLS_WITHOUT_TIME_LIMITS: Final = frozenset({"threads", "solo", "gevent", "eventlet"})

@@ -24,6 +24,7 @@ from kombu.utils.json import dumps
 from angzarr.adapters.celery.custom_headers import custom_headers
 from angzarr.adapters.celery.envelope import FIELD, TOLD
 from angzarr.adapters.celery.followers import FOLLOWING, forget_followers
+from angzarr.adapters.celery.own_call import in_own_call, is_within
 from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request_stack import RequestStack
 from angzarr.adapters.celery.result_backend import ack_follows
@@ -43,7 +44,7 @@ from angzarr.delivery.outcome import (
     Superseded,
 )
 from angzarr.delivery.settle import left_to_ack
-from angzarr.errors import ConfigurationError, DeliveryError, GivenBack, RetryLater, text_of
+from angzarr.errors import DeliveryError, GivenBack, RetryLater, text_of
 from angzarr.resilience.idempotency import Complete
 
 
@@ -63,6 +64,8 @@ class RoadTask(Task):
 
     abstract = True
     _tracer: Any = None
+    #: The `__call__` of a user's class, which runs around the body; None: it has none.
+    own_call: Any = None
     #: Named, not imported: a process that only publishes needs no worker code.
     Request = "angzarr.adapters.celery.request:RoadRequest"
 
@@ -76,10 +79,14 @@ class RoadTask(Task):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Take the road in a worker; outside one, run the function and nothing else."""
+        if self.own_call is not None and is_within(self):
+            return self.run(*args, **kwargs)
         request, app = self.request, self.app  # looked up anew each time, by way of a stack
         sent = getattr(request, FIELD, None)
         if sent is None:
             return self._run_directly(args, kwargs)
+        if FOLLOWING.get() is request:  # its own body calls it, as a function
+            return self._run_body(args, kwargs)
         follows = ack_follows(self, request)
         delivery = delivery_of(app, sent, args, kwargs, ack_follows=follows)
         told: list[Any] = getattr(request, TOLD, [])
@@ -152,8 +159,14 @@ class RoadTask(Task):
     def _run_directly(self, args: Any, kwargs: Any) -> Any:
         """Run as Celery would: in a test, by ``apply()``, or under ``task_always_eager``."""
         if self.request.called_directly:
-            return self.run(*args, **kwargs)
+            return self._run_body(args, kwargs)
         return self.app.run_eagerly(self, args, kwargs)
+
+    def _run_body(self, args: Any, kwargs: Any) -> Any:
+        """Run the function, within the user's own `__call__` if there is one."""
+        if self.own_call is None:
+            return self.run(*args, **kwargs)
+        return in_own_call(self, args, kwargs)
 
     def _tell(self, outcome: Outcome | None, delivery: Delivery) -> Any:
         """Tell the tracer; all that must not be lost has been made true before."""
@@ -251,20 +264,3 @@ def _traced_as(state: str, error: Exception) -> Any:
 
 #: What Celery's tracer returns for an Ignore; it says nothing of the delivery, so one serves all.
 _IGNORED = _traced_as(IGNORED, Ignore())
-
-
-def with_road(base: Any, road_task: Any) -> Any:
-    """Return the task base *base* with the app's *road_task* under it.
-
-    Raises ConfigurationError for what would leave the road.
-    """
-    if issubclass(base, RoadTask):
-        return base
-    for attribute in ("__call__", "Request"):
-        if attribute in base.__dict__:
-            msg = (
-                f"the task base {base.__name__} has its own {attribute}, which would leave"
-                " angzarr's road: move that code to before_start, on_success or on_failure"
-            )
-            raise ConfigurationError(msg)
-    return type(base.__name__, (base, road_task), {"abstract": True})
