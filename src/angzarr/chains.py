@@ -35,6 +35,7 @@ from angzarr.errors import (
     text_of,
 )
 from angzarr.events.event import Event
+from angzarr.events.headers import check_sequence
 from angzarr.sagas.compensating import Compensating, Turn
 from angzarr.sagas.depth import check_depth
 from angzarr.sagas.log import RejectionLog, case_of
@@ -74,6 +75,7 @@ class Chains:
 
         A rejection goes to the source, if a saga sent the command; else it is raised.
         """
+        check_sequence(context.headers)
         command = Command(event=context.event, origin=_origin(context.headers))
         check_depth(command.event, self.max_depth)
         with _patient(context, self.clock):

@@ -40,7 +40,7 @@ from angzarr.errors import (
 )
 from angzarr.events.event import Event, Priority, task_id_for
 from angzarr.events.headers import EVENT_ID, to_headers
-from angzarr.events.publication import Publication
+from angzarr.events.publication import Publication, refuse_sequence
 from angzarr.settings import Settings
 
 #: Options by which a sender says itself where a task goes.
@@ -293,6 +293,7 @@ def _event_of(
 ) -> tuple[Event, bool]:
     """Return the event, and whether its data is bare JSON that nobody has checked."""
     if isinstance(given, Event):
+        refuse_sequence(given.sequence)
         return given, True
     said = given if isinstance(given, Publication) else Publication(given)
     said = said.with_common(common)

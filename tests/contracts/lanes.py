@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from angzarr.aggregates.book import MAX_KEY_LENGTH, Address
+from angzarr.events.numbers import MAX_SEQUENCE
 from angzarr.ordering.lane import (
     Elsewhere,
     Full,
@@ -80,6 +81,14 @@ class LanesContract:
         for sequence in range(3):
             assert lanes.move(step_of(lane, sequence)) == Moved(None)
             assert lanes.look(lane) == Place(sequence + 1)
+
+    def test_a_lane_goes_as_far_as_sequences_do(self, lanes):
+        lane = new_lane(first=MAX_SEQUENCE - 1)
+        last = early_of(lane, MAX_SEQUENCE)
+        assert lanes.park(last, MANY) == Parked()
+        assert lanes.move(step_of(lane, MAX_SEQUENCE - 1)) == Moved(last)
+        assert lanes.move(step_of(lane, MAX_SEQUENCE)) == Moved(None)
+        assert lanes.look(lane) == Place(MAX_SEQUENCE + 1)
 
     def test_lanes_of_other_handlers_and_addresses_are_others(self, lanes, lane, move):
         move(0)

@@ -12,6 +12,7 @@ import pytest
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
 from angzarr.events.event import Event, Priority
+from angzarr.events.numbers import MAX_SEQUENCE
 from angzarr.sagas.flags import Step
 from angzarr.sagas.log import (
     CLOSED,
@@ -80,6 +81,11 @@ class RejectionLogContract:
             status=Status.COMPENSATED, answer="so", first_event=4, event_count=2, note="why",
             steps=(Step.DEAD_LETTER, Step.ESCALATE), asked_again=3, asked_by="kim",
         )  # fmt: skip
+        log.note(case)
+        assert kept(case.id) == case
+
+    def test_a_case_goes_as_far_as_sequences_do(self, log, kept):
+        case = a_case(a_rejection(sequence=MAX_SEQUENCE))
         log.note(case)
         assert kept(case.id) == case
 

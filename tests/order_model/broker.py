@@ -18,6 +18,7 @@ from angzarr.delivery.lane_keeper import LaneKeeper
 from angzarr.delivery.outcome import Outcome, Parked
 from angzarr.errors import GiveUp
 from angzarr.events import headers as names
+from angzarr.events.numbers import number_or
 from angzarr.ordering.lane import Lane
 from angzarr.ordering.order import Order
 from angzarr.resilience.backoff import Jitter, Policy
@@ -245,7 +246,7 @@ class OrderedBroker:
         ids = sorted(self.given_up)
         letter = self.given_up.pop(ids[step.pick % len(ids)])
         root, _, sequence = letter.message.headers[names.EVENT_ID].partition("/")
-        replay = names.whole_number(letter.message.headers.get(names.REPLAY)) or 0
+        replay = number_or(letter.message.headers.get(names.REPLAY), 0)
         said = {names.REPLAY: replay + 1, names.LETTER_ID: letter.id}
         if step.what == "skip":
             said[names.SKIP] = "of no use"

@@ -11,6 +11,7 @@ from sqlalchemy import create_engine, select
 
 from angzarr.aggregates.book import Address
 from angzarr.events import headers as names
+from angzarr.events.numbers import number_or
 from angzarr.events.publication import Publication
 from angzarr.ordering.lane import Lane
 from system.conftest import Site, wait_for
@@ -93,7 +94,7 @@ class OrderSite(Site):
     def send_again(self, letter):
         """Send the message of a *letter* as its next replay."""
         message = letter.message
-        replay = (names.whole_number(message.headers.get(names.REPLAY)) or 0) + 1
+        replay = number_or(message.headers.get(names.REPLAY), 0) + 1
         kept = {
             name: value for name, value in message.headers.items()
             if name not in (names.ATTEMPT, names.HOP, names.NOT_BEFORE)

@@ -18,7 +18,9 @@ from angzarr.delivery.delivery import read
 from angzarr.errors import EventDoesNotFit, NoSubscriber
 from angzarr.events import headers as names
 from angzarr.events.event import Event, task_id_for
+from angzarr.events.headers import from_headers
 from angzarr.events.message import Message
+from angzarr.events.publication import Publication
 
 
 class Placed(BaseModel):
@@ -201,13 +203,35 @@ def test_an_event_of_another_domain_goes_to_those_who_take_events_as_they_come(o
         ({}, "count takes .* no root and no sequence: publish it with domain, root and sequence"),
         ({"root": "o-1"}, "says no sequence"),
         ({"domain": "order", "type": "Packed"}, "no root and no sequence"),
-        ({"root": "o-1", "sequence": -1}, "first_sequence"),
     ],
 )
 def test_an_event_without_a_place_is_sent_to_nobody(ordered, sent, said, why):
     with pytest.raises(EventDoesNotFit, match=why):
         ordered.publish(Placed(order_id="o-1"), **said)
     assert sent("celery") == sent("slow") == sent("crm") == []
+
+
+@pytest.mark.parametrize("sequence", [-1, 2**32, 10**5000, True, "3", 1.5], ids=type)
+@pytest.mark.parametrize("check", [True, False])
+def test_a_sequence_that_a_worker_would_not_read_is_sent_to_nobody(ordered, sent, sequence, check):
+    where = {"domain": "order", "root": "o-1", "sequence": sequence}
+    event = Event(id="e", type="Placed", data={"order_id": "o-1"}, **where)
+    for publish in (
+        lambda: ordered.publish(Placed(order_id="o-1"), check=check, **where),
+        lambda: ordered.publish_many([Publication(Placed(order_id="o-1"), **where)], check=check),
+        lambda: ordered.publish_many([event], check=check),
+    ):
+        with pytest.raises(EventDoesNotFit, match="a sequence is a whole number from 0 to 4294"):
+            publish()
+    assert sent("celery") == sent("slow") == sent("crm") == []
+
+
+@pytest.mark.parametrize("sequence", [0, 2**31, 2**32 - 1])
+def test_a_sequence_that_is_sent_is_read_by_a_worker(ordered, sent, sequence):
+    ordered.publish(Placed(order_id="o-1"), domain="order", root="o-1", sequence=sequence)
+    for message in sent("slow"):
+        found = from_headers(message.headers, data=None, event_id="", type="")
+        assert found.sequence == sequence
 
 
 def test_who_does_not_check_sends_it_anyway(ordered, sent):

@@ -11,6 +11,7 @@ from angzarr.aggregates.book import Address
 from angzarr.aggregates.merge import MergeStrategy
 from angzarr.events import headers as names
 from angzarr.events.event import Event, digest
+from angzarr.events.numbers import MAX_SEQUENCE, NoNumber, read_number
 from angzarr.resilience.keys import key_part
 
 _IDS: Final = uuid.UUID("0d4c9a1e-8f0a-5d0a-9a63-6f1b7d1f2c55")
@@ -63,7 +64,7 @@ def check_expected(expected: object) -> int | None:
     """
     if expected is None:
         return None
-    if type(expected) is int and 0 <= expected <= names.MAX_NUMBER:
+    if type(expected) is int and 0 <= expected <= MAX_SEQUENCE:
         return expected
     msg = f"expected is the sequence that a book is at, 0 for an empty one, not {expected!r:.50}"
     raise ValueError(msg)
@@ -104,8 +105,8 @@ def origin_of(headers: Mapping[str, Any]) -> Origin | None:
         text if isinstance(text := headers.get(name), str) else ""
         for name in (names.SAGA, names.SOURCE_DOMAIN, names.SOURCE_ROOT)
     )
-    sequence = names.whole_number(headers.get(names.SOURCE_SEQUENCE))
-    if not (saga and domain and root) or sequence is None:
+    sequence = read_number(headers.get(names.SOURCE_SEQUENCE), MAX_SEQUENCE)
+    if not (saga and domain and root) or isinstance(sequence, NoNumber):
         return None
     edition = headers.get(names.SOURCE_EDITION)
     source = Address(domain, root, edition if isinstance(edition, str) else "")

@@ -10,6 +10,7 @@ from typing import Any
 from angzarr.events import headers as names
 from angzarr.events.event import Event, digest
 from angzarr.events.message import Message
+from angzarr.events.numbers import number_or
 from angzarr.resilience.idempotency import Claim, ClaimAnswer, Claimed, Position, key_for
 
 
@@ -98,8 +99,7 @@ def read(
         kwargs=kwargs,
         token=token,
         owner=owner,
-        attempt=names.whole_number(get(names.ATTEMPT))
-        or (names.whole_number(get("retries")) or 0) + 1,
+        attempt=number_or(get(names.ATTEMPT), 0) or number_or(get("retries"), 0) + 1,
         position=position_of(message.headers),
         first_attempt_at=names.time_of(get(names.FIRST_ATTEMPT_AT)),
         not_before=names.time_of(get(names.NOT_BEFORE)),
@@ -115,8 +115,8 @@ def read(
 def position_of(found: Mapping[str, Any]) -> Position:
     """Return the position that a message's headers tell (10)."""
     return Position(
-        names.whole_number(found.get(names.REPLAY)) or 0,
-        names.whole_number(found.get(names.HOP)) or 0,
+        number_or(found.get(names.REPLAY), 0),
+        number_or(found.get(names.HOP), 0),
     )
 
 

@@ -32,7 +32,7 @@ from angzarr.delivery.schedule_row import read, row_of
 from angzarr.delivery.turn import Turn
 from angzarr.errors import BrokerUnavailable, DecodeError
 from angzarr.events.event import Event
-from angzarr.events.headers import from_headers, skip_of
+from angzarr.events.headers import check_sequence, from_headers, skip_of
 from angzarr.events.message import Message
 from angzarr.ordering.lane import Full, Moved, Place, Ready, Step, Taken, Waiting, Why
 from angzarr.ordering.lanes import Lanes
@@ -91,6 +91,7 @@ class Ordering:
             msg = f"{handler.name} goes by the types of events, and this one says none: publish it"
             raise DecodeError(msg)
         try:
+            check_sequence(delivery.message.headers)
             return Turn(self.lanes(), self._step(delivery.event, handler, handler.order))
         except DecodeError:
             if skips:  # it is done with when its entry is: nothing waits behind it

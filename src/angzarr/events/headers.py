@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
+from angzarr.events.numbers import MAX_SEQUENCE, NoNumber, number_or, read_number
+from angzarr.json_bounds import Bounds, check_json
 from angzarr.printable import printable
 
 EVENT_ID: Final = "angzarr-event-id"
@@ -74,6 +77,9 @@ BROKER_COUNTERS: Final = (
     "x-first-death-reason",
 )
 
+#: The most that the configuration pins of an event are read to.
+_PINS: Final = Bounds(nodes=1000, depth=8)
+
 _TEXT: Final = (
     ("domain", DOMAIN), ("root", ROOT), ("edition", EDITION), ("correlation_id", CORRELATION_ID),
     ("causation_id", CAUSATION_ID), ("tenant_id", TENANT_ID), ("traceparent", TRACEPARENT),
@@ -118,8 +124,8 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
         id=_text(get(EVENT_ID)) or event_id,
         type=_text(get(EVENT_TYPE)) or type,
         data=data,
-        sequence=whole_number(get(SEQUENCE)),
-        depth=whole_number(get(DEPTH)) or 0,
+        sequence=_sequence(get(SEQUENCE)),
+        depth=number_or(get(DEPTH), 0),
         priority=_priority(get(PRIORITY)),
         config_pins=_pins(get(CONFIG_PINS)),
         occurred_at=time_of(get(OCCURRED_AT)),
@@ -127,6 +133,8 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
     )
 
 
+#: Bits of a number that is shown by its digits.
+_SHOWN_BITS: Final = 512
 #: Characters of the reason of a skip.
 LONGEST_REASON: Final = 500
 
@@ -142,19 +150,29 @@ def skip_reason(text: str) -> str:
     return printable(text[:LONGEST_REASON])
 
 
-#: The largest number read from a header: a store holds 32 bits, and ours are counted on from it.
-MAX_NUMBER: Final = 2**30
+def check_sequence(headers: Mapping[str, Any]) -> None:
+    """Raise DecodeError where the sequence in *headers* cannot be read; none at all may be right.
+
+    For whoever goes by it: read as absent, a stale command would be carried out.
+    """
+    value = headers.get(SEQUENCE)
+    if value is not None and isinstance(read_number(value, MAX_SEQUENCE), NoNumber):
+        raise DecodeError(sequence_problem(value))
 
 
-def whole_number(value: object) -> int | None:
-    """Return *value* as an int from 0 to `MAX_NUMBER`, or None where it is absent or malformed."""
-    if value is None:  # most headers are absent, and raising costs more than the rest of a read
-        return None
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if 0 <= number <= MAX_NUMBER else None
+def sequence_problem(value: object) -> str:
+    """Say what is wrong with *value*, which is no sequence."""
+    return (
+        f"the sequence {_shown(value)} cannot be used: a sequence is a whole number from 0 to"
+        f" {MAX_SEQUENCE}"
+    )
+
+
+def _shown(value: object) -> str:
+    """Return *value* for people; the digits of a large number are quadratic work."""
+    if type(value) is int and value.bit_length() > _SHOWN_BITS:
+        return f"of {value.bit_length()} bits"
+    return f"{value!r:.50}"
 
 
 def time_of(value: object) -> datetime | None:
@@ -166,6 +184,13 @@ def time_of(value: object) -> datetime | None:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def _sequence(value: object) -> int | None:
+    if value is None:
+        return None
+    number = read_number(value, MAX_SEQUENCE)
+    return None if isinstance(number, NoNumber) else number
 
 
 def _text(value: object) -> str | None:
@@ -185,6 +210,7 @@ def _pins(value: object) -> dict[str, str]:
     if not isinstance(value, str):
         return {}
     try:
+        check_json(value, _PINS)
         pins = json.loads(value)
     except (ValueError, RecursionError):
         return {}

@@ -8,9 +8,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from angzarr.errors import PublishIncomplete
+from angzarr.errors import EventDoesNotFit, PublishIncomplete
 from angzarr.events.codec import event_type_of, to_json
 from angzarr.events.event import Event, Priority, check_domain
+from angzarr.events.headers import sequence_problem
+from angzarr.events.numbers import MAX_SEQUENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,12 @@ class Publication:
     def as_event(self, cause: Event | None, now: datetime) -> Event:
         """Return the event with an id, in the flow of *cause*, the event that is being handled.
 
-        Raises UnserializableEvent, InvalidDomainName, ConfigurationError (no type), ValueError.
+        Raises UnserializableEvent, InvalidDomainName, ConfigurationError (no type), ValueError,
+        EventDoesNotFit (a sequence that is none).
         """
         if self.domain is not None:
             check_domain(self.domain)
+        refuse_sequence(self.sequence)
         event_id = str(self.id or uuid.uuid4())
         flow, causing = (None, None) if cause is None else (cause.correlation_id, cause.id)
         return Event(
@@ -67,6 +71,14 @@ class Publication:
     def is_bare(self) -> bool:
         """Whether the event is bare JSON; any other was checked when it was made."""
         return isinstance(self.event, dict | list | str | int | float | bool | None)
+
+
+def refuse_sequence(sequence: object) -> None:
+    """Raise EventDoesNotFit for a *sequence* that a worker would not read as it was meant."""
+    if sequence is None:
+        return
+    if type(sequence) is not int or not 0 <= sequence <= MAX_SEQUENCE:
+        raise EventDoesNotFit(sequence_problem(sequence))
 
 
 class NotAllPublished(PublishIncomplete):

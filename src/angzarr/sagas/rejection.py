@@ -13,7 +13,8 @@ from angzarr.aggregates.book import MAX_KEY_LENGTH, Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.errors import DecodeError, InvalidDomainName, InvalidRoot
 from angzarr.events.event import Event
-from angzarr.events.headers import MAX_NUMBER, from_headers, to_headers
+from angzarr.events.headers import from_headers, to_headers
+from angzarr.events.numbers import MAX_SEQUENCE
 
 #: The type of the message that carries it.
 NOTIFICATION: Final = "angzarr.Notification"
@@ -74,7 +75,7 @@ class _Written:
 
     saga_name: str
     source: Address
-    source_sequence: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+    source_sequence: Annotated[int, Field(ge=0, le=MAX_SEQUENCE)]
     rejection_reason: str
     rejected_at: AwareDatetime
     command: Target

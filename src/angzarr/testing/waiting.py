@@ -11,6 +11,7 @@ from angzarr.delivery.schedule import Row
 from angzarr.delivery.schedule_row import read
 from angzarr.errors import DecodeError
 from angzarr.events import headers as names
+from angzarr.events.numbers import number_or
 from angzarr.testing.settled import Settled
 
 
@@ -50,6 +51,6 @@ def _of(row: Row, at: datetime, why: dict[tuple[str, str], Settled]) -> Waiting:
         handler=message.task,
         event_id=event_id,
         due_at=at,
-        attempt=names.whole_number(told.get(names.ATTEMPT)) or 1,
+        attempt=number_or(told.get(names.ATTEMPT), 1),
         why=f"{last.outcome} ({last.why})" if last else "",
     )

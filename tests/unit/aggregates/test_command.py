@@ -19,13 +19,14 @@ from angzarr.aggregates.command import (
 )
 from angzarr.events import headers as names
 from angzarr.events.event import Event
+from angzarr.events.numbers import MAX_SEQUENCE
 
 text = st.text(st.characters(), min_size=1)
 origins = st.builds(
     Origin,
     saga=text,
     source=st.builds(Address, text, text, st.just("") | text),
-    sequence=st.integers(0, names.MAX_NUMBER),
+    sequence=st.integers(0, MAX_SEQUENCE),
 )
 anything = st.none() | st.text() | st.integers() | st.floats() | st.binary() | st.lists(st.none())
 
@@ -56,7 +57,7 @@ def test_forged_headers_are_an_origin_or_none(headers):
     origin = origin_of(headers)
     if origin is not None:
         assert all(isinstance(one, str) for one in (origin.saga, *origin.source))
-        assert 0 <= origin.sequence <= names.MAX_NUMBER
+        assert 0 <= origin.sequence <= MAX_SEQUENCE
 
 
 @given(st.text(st.characters()), st.text(st.characters()), st.integers(0, 9), st.integers(0, 9))

@@ -242,7 +242,8 @@ def test_a_handler_that_skips_moves_its_lane(moving):
     "headers",
     [
         {names.ROOT: None}, {names.ROOT: ""}, {names.SEQUENCE: None}, {names.SEQUENCE: -1},
-        {names.SEQUENCE: 2**31}, {names.SEQUENCE: "first"}, {names.DOMAIN: "another"},
+        {names.SEQUENCE: 2**32}, {names.SEQUENCE: True},
+        {names.SEQUENCE: "first"}, {names.DOMAIN: "another"},
         {names.DOMAIN: None}, {names.EDITION: "\x00"}, {names.ROOT: "x" * 10_000},
         {names.EDITION: "\ud800"},
     ],

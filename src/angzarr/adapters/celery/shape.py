@@ -6,13 +6,13 @@ task ran, in the child after its success.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from celery.exceptions import InvalidTaskError
 
 from angzarr.adapters.celery.envelope import FIELD, TOLD
+from angzarr.events.numbers import NoNumber, read_seconds
 
 #: args, kwargs and what is embedded: callbacks, errbacks, chain, chord.
 _PARTS = 3
@@ -74,8 +74,7 @@ def _are_limits(limits: Any) -> bool:
 
 
 def _is_span(limit: Any) -> bool:
-    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
-    return is_number and math.isfinite(limit) and limit >= 0
+    return not isinstance(read_seconds(limit), NoNumber)
 
 
 def _are_names(stamped: Any) -> bool:

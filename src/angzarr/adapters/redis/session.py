@@ -38,6 +38,9 @@ RENEWALS = 4
 SESSIONS_A_TURN = 16
 MESSAGES_A_SCRIPT = 50
 
+#: Digits of the length of a list's name.
+_DIGITS = 10
+
 #: Seconds between two tries to reach a Redis that is away, at most.
 RETRIED_EVERY = 0.5
 #: Seconds that the end of a session waits for its thread, which may wait for a server.
@@ -274,7 +277,7 @@ def split_held(value: bytes) -> tuple[bytes, bytes]:
 def _is_whole(value: bytes) -> bool:
     """Tell whether `split_held` can read *value*; what it cannot is not ours, and stays."""
     length, colon, rest = value.partition(b":")
-    return bool(colon) and length.isdigit() and int(length) <= len(rest)
+    return bool(colon) and length.isdigit() and len(length) <= _DIGITS and int(length) <= len(rest)
 
 
 def _redelivered(value: bytes) -> tuple[bytes, bytes]:

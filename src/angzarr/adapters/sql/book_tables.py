@@ -15,7 +15,7 @@ from angzarr.adapters.sql.schema import version_table
 METADATA = MetaData()
 
 #: The revision of the tables below and of those of rejected commands.
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 
 
 def _key() -> tuple[Column[str], ...]:

@@ -16,7 +16,9 @@ from angzarr.adapters.sql.schema import version_table
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0001"
+HEAD: Final = "0002"
+#: As on the wire, which is beyond four bytes with a sign; SQLite's numbers have eight.
+_SEQUENCE: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _key() -> tuple[Column[str], ...]:
@@ -30,15 +32,15 @@ ordering_lanes = Table(
     METADATA,
     *_key(),
     # With which aggregates begin.
-    Column("first_sequence", Integer, nullable=False),
-    Column("next_sequence", Integer, nullable=False),
+    Column("first_sequence", _SEQUENCE, nullable=False),
+    Column("next_sequence", _SEQUENCE, nullable=False),
     # How many rows it has in `ordering_waiting`.
     Column("waiting", Integer, nullable=False),
     # NULL: nobody moved it, there only waits something.
     Column("moved_at", UtcTime),
     # The place whose event was sent again, how often, and until when it is not; of the past, if
     # the lane is elsewhere.
-    Column("sent_place", Integer),
+    Column("sent_place", _SEQUENCE),
     Column("sent_times", Integer),
     Column("sent_until", UtcTime),
 )
@@ -55,7 +57,7 @@ ordering_waiting = Table(
     "ordering_waiting",
     METADATA,
     *_key(),
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("sequence", _SEQUENCE, primary_key=True, autoincrement=False),
     Column("why", Text, nullable=False),
     Column("since", UtcTime, nullable=False),
     Column("event_id", Text, nullable=False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, DateTime, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, Table, Text
 
 from angzarr.adapters.sql.book_tables import METADATA
 from angzarr.adapters.sql.schema_revisions import ONLY_ON
@@ -20,7 +20,7 @@ rejected_commands = Table(
     Column("id", Text, primary_key=True),
     Column("saga", Text, nullable=False),
     *_address("source"),
-    Column("source_sequence", Integer, nullable=False),
+    Column("source_sequence", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
     *_address("target"),
     Column("command_id", Text, nullable=False),
     Column("command_type", Text, nullable=False),
