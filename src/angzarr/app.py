@@ -11,7 +11,7 @@ from typing import Any
 from celery import signals
 
 from angzarr import forks, wiring
-from angzarr.adapters.celery import safety
+from angzarr.adapters.celery import own_defaults
 from angzarr.adapters.celery.dropped import DroppedStep
 from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.movement import Movement
@@ -20,7 +20,6 @@ from angzarr.adapters.celery.shutdown import ShutdownStep
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
 from angzarr.adapters.http.health_server import HealthServer
 from angzarr.assembly import (
-    apply_broker_defaults,
     build_chains,
     build_judge,
     build_reacting,
@@ -130,12 +129,17 @@ class Angzarr(Working, Projecting):
         self._ordering = OncePerProcess(lambda: open_ordering(self.settings, self.broker_url))
         super().__init__(main, **celery)
         self.take_escalations()
-        self.add_defaults(dict(safety.DEFAULTS))
-        self.on_after_configure.connect(apply_broker_defaults, weak=False)
+        self.on_after_configure.connect(self.lay_defaults, weak=False)
+        if self.configured:  # by a fixup, or by a subclass in `on_init`
+            self.lay_defaults()
         self.steps["worker"].update((RoadStep, ShutdownStep, DroppedStep))
         signals.worker_process_shutdown.connect(self._close_road, weak=False)
         if self.settings.logs == "structured":
             wiring.dress_celery_logs()
+
+    def lay_defaults(self, **_signal: Any) -> None:
+        """Put our defaults for Celery under what the user says; after each reading of it."""
+        own_defaults.lay(self.conf, amqp=wiring.is_amqp(self.broker_url))
 
     # -- the road of this process ------------------------------------------------------------
 

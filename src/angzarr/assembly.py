@@ -13,7 +13,7 @@ from billiard.exceptions import TimeLimitExceeded
 from kombu.utils.json import dumps, loads
 
 from angzarr import books_wiring, fleet_wiring, letter_wiring, protection_wiring, wiring
-from angzarr.adapters.celery import safety, shown_errors
+from angzarr.adapters.celery import shown_errors
 from angzarr.adapters.celery.followers import CeleryFollowers
 from angzarr.adapters.celery.lone_events import LoneEvents
 from angzarr.adapters.celery.outbox import CeleryOutbox
@@ -278,15 +278,3 @@ def _settler(app: Any, schedule: Schedule, ordering: Ordering) -> Settler:
         facts=wiring.open_facts(app.settings, app.broker_url),
         clock=ordering.clock,
     )
-
-
-def apply_broker_defaults(sender: Any, **_signal: Any) -> None:
-    """Give the broker's transport what it needs, below what the user set."""
-    conf = sender.conf
-    broker = sender.broker_url
-    given = dict(conf.broker_transport_options or {})
-    if wiring.is_amqp(broker):
-        conf.add_defaults(dict(safety.AMQP_DEFAULTS))
-        conf.broker_transport_options = {"confirm_publish": True, **given}
-    elif wiring.is_embedded(broker):
-        conf.broker_transport_options = {"polling_interval": 0.01, **given}

@@ -65,8 +65,9 @@ class Operating(Publishing):
 
     @property
     def broker_url(self) -> str:
-        """The broker's URL, with the default that Celery would use."""
-        return str(self.conf.broker_url or "amqp://guest@localhost//")
+        """The broker's URL, or several behind another, with the default that Celery would use."""
+        given = self.conf.broker_url or "amqp://guest@localhost//"
+        return given if isinstance(given, str) else ";".join(given)
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return a new connection to the dead-letter queue."""

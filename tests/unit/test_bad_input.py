@@ -329,7 +329,7 @@ def test_a_worker_refuses_an_unsafe_task(app):
 
 def test_rabbitmq_without_confirms_is_refused(make_app):
     app = make_app("shop", broker="amqp://127.0.0.1:1", store="redis://127.0.0.1:1")
-    assert app.conf.broker_transport_options["confirm_publish"] is True
+    assert app.connection_for_write().transport_options["confirm_publish"] is True
     app.conf.broker_transport_options = {"confirm_publish": False}
     with pytest.raises(UnsafeSetting, match="confirm_publish"):
         app.check_worker("prefork")

@@ -18,13 +18,6 @@ OURS: Final = (
 #: Tasks that one finding names.
 NAMED: Final = 5
 
-TRANSIENT: Final = Check(
-    id="transient-messages",
-    area=_APP,
-    severity=_CRITICAL,
-    looks_at="task_default_delivery_mode (RabbitMQ)",
-    why="RabbitMQ keeps the messages in memory only: a restart loses all that wait",
-)
 EMBEDDED: Final = Check(
     id="embedded-broker",
     area=_APP,
@@ -97,9 +90,7 @@ REFUSED_QUEUES: Final = Check(
 
 #: Seconds that a worker may wait for a result backend; ours waits 3 for an answer.
 _LONGEST_RESULT_WAIT: Final = 10.0
-_PERSISTENT: Final = 2
 CHECKS: Final = (
-    TRANSIENT,
     EMBEDDED,
     KOMBU_REDIS,
     PREFETCH,
@@ -131,7 +122,6 @@ class CelerySeen:
     #: None: it never gives its broker up.
     connection_tries: int | None = None
     protocol: int = 2
-    delivery_mode: int = _PERSISTENT
     #: The scheme of the result backend; empty: results are not kept.
     result_backend: str = ""
     #: Seconds; None: as long as the kernel does.
@@ -161,12 +151,6 @@ def _transport(seen: CelerySeen) -> Iterator[Finding]:
         if not seen.ours:
             change = f"{OURS}; its transport hands a message over in one step"
         yield KOMBU_REDIS.found(seen.at, "kombu's own Redis transport", change)
-    if seen.transport == "amqp" and seen.delivery_mode != _PERSISTENT:
-        yield TRANSIENT.found(
-            seen.at,
-            f"task_default_delivery_mode = {seen.delivery_mode}",
-            'set task_default_delivery_mode = "persistent"',
-        )
     if seen.classic:
         yield CLASSIC_DEFAULT.found(
             f"{seen.at}, queues {', '.join(seen.classic[:NAMED])}",

@@ -44,8 +44,15 @@ SERIALIZER: Final = Check(
     id="unsafe-serializer",
     area=_APP,
     severity=_CRITICAL,
-    looks_at="task_serializer, result_serializer, accept_content",
+    looks_at="task_serializer, result_serializer, accept_content, result_accept_content",
     why="whoever may write to the broker has a worker run any code, with all messages in its reach",
+)
+TRANSIENT: Final = Check(
+    id="transient-messages",
+    area=_APP,
+    severity=_CRITICAL,
+    looks_at="task_default_delivery_mode, and delivery_mode of each task (RabbitMQ)",
+    why="RabbitMQ keeps the messages in memory only: a restart loses all that wait",
 )
 UNCONFIRMED: Final = Check(
     id="unconfirmed-publishes",
@@ -105,6 +112,9 @@ _OF_SETTING: Final[Mapping[str, Check]] = {
     "task_serializer": SERIALIZER,
     "result_serializer": SERIALIZER,
     "accept_content": SERIALIZER,
+    "result_accept_content": SERIALIZER,
+    "task_default_delivery_mode": TRANSIENT,
+    "delivery_mode": TRANSIENT,
     "broker_transport_options": UNCONFIRMED,
     "broker_native_delayed_delivery_queue_type": DELAY_UNCONFIRMED,
     "worker_consumer": UNREADABLE_DROPPED,
@@ -131,10 +141,9 @@ def findings(seen: CelerySeen) -> Iterator[Finding]:
     for setting, those in of_tasks.items():
         more = f" and {len(those) - NAMED} more" if len(those) > NAMED else ""
         named = ", ".join(one.task for one in those[:NAMED])
+        said = those[0].problem.partition(" has ")[2] or f"{setting}=False"
         yield _OF_SETTING[setting].found(
-            f"{seen.at}, tasks {named}{more}",
-            f"{setting}=False",
-            f"remove {setting}=False from the tasks' decorators",
+            f"{seen.at}, tasks {named}{more}", said, f"remove {said} from the tasks' decorators"
         )
 
 

@@ -220,7 +220,8 @@ BAD = [
     ("kafka-broker", refused("broker_url"), CRITICAL),
     ("eager-tasks", refused("task_always_eager"), CRITICAL),
     ("task-off-road", refused("road", task="shop.mail"), CRITICAL),
-    ("transient-messages", celery(transport="amqp", delivery_mode=1), CRITICAL),
+    ("transient-messages", refused("task_default_delivery_mode"), CRITICAL),
+    ("transient-messages", refused("delivery_mode", task="shop.mail"), CRITICAL),
     ("embedded-broker", celery(transport="memory"), CRITICAL),
     ("kombu-redis-transport", celery(kombus_redis=True), CRITICAL),
     ("prefetch", celery(prefetch=4), WARNING),
@@ -371,7 +372,7 @@ def test_nothing_is_found_where_nothing_applies():
     assert delays(used=False, missing=["celery_delayed_0"], messages=0) == []
     assert delays(used=False, weak="classic", messages=0) == []
     assert celery(result_backend="db+postgresql", result_wait=120.0) == []
-    assert celery(transport="redis", delivery_mode=1, transient=["event"]) == []
+    assert celery(transport="redis", transient=["event"]) == []
     assert redis(roles=["results"], version="6.0.1") == []
     assert sqs(ours=False, moving="moved to x") == []
     assert queue(kind=None, consumers=None) == []

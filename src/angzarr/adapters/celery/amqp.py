@@ -12,6 +12,7 @@ from kombu.common import Broadcast
 
 from angzarr.adapters.celery.amqp_queues import RoadQueues, guard
 from angzarr.adapters.celery.connection import KombusRedisConnection, RoadConnection, client_of
+from angzarr.adapters.celery.own_defaults import with_transport_defaults
 from angzarr.adapters.celery.riding import alight
 from angzarr.adapters.celery.sketch import Sketch
 from angzarr.dead_letters.names import dropped_queue
@@ -32,7 +33,10 @@ class RoadAMQP(AMQP):
 
         Raises MissingExtra where the transport's client is not installed.
         """
-        with client_of(str(args[0] if args else options.get("hostname"))):
+        broker = args[0] if args else options.get("hostname")
+        given = options.get("transport_options")
+        options["transport_options"] = with_transport_defaults(broker, given)
+        with client_of(str(broker)):
             return self._connection(*args, **options)
 
     def _connection(self, *args: Any, **options: Any) -> Any:
@@ -53,6 +57,7 @@ class RoadAMQP(AMQP):
 
     def Queues(self, queues: Any, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         """Return the queues; those that nobody configured are guarded on RabbitMQ."""
+        self.app.lay_defaults()  # the broker may be another one since they were laid
         made = super().Queues(queues, *args, **options)
         settings = self.app.settings
         made.dropped = dropped_queue(settings.prefix)

@@ -17,7 +17,6 @@ from angzarr.errors import ConfigurationError
 _VISIBILITY: Final = {"redis": 3600, "sqs": 1800}
 #: What SQS takes at most.
 _MOST_VISIBILITY: Final = {"sqs": timedelta(hours=12)}
-_MODES: Final = {"transient": 1, "persistent": 2}
 
 
 def prepare(app: Any) -> None:
@@ -60,8 +59,6 @@ def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
         prefetch=int(conf.worker_prefetch_multiplier or 0),
         connection_tries=conf.broker_connection_max_retries,
         protocol=int(conf.task_protocol),
-        delivery_mode=_MODES.get(conf.task_default_delivery_mode, 0)
-        or int(conf.task_default_delivery_mode),
         result_backend=str(conf.result_backend or "").partition(":")[0],
         result_wait=conf.redis_socket_timeout,
         transient=[kind for kind in ("control", "event") if _is_transient(conf, kind)],

@@ -5,58 +5,25 @@ Sources of the rules: the measured facts in docs/guarantees.md; each is pinned b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from kombu.utils.imports import symbol_by_name
 
-from angzarr.adapters.celery import result_backend
+from angzarr.adapters.celery.own_defaults import (
+    CONSUMER,
+    DEFAULTS,
+    is_given,
+    with_transport_defaults,
+)
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.adapters.celery.task_classes import off_road
 from angzarr.doctor.unsafe import Unsafe
 from angzarr.errors import UnsafeSetting
 
-_CONSUMER: Final = "angzarr.adapters.celery.consumer:RoadConsumer"
-
-#: Applied below whatever the user configures.
-DEFAULTS: Final[Mapping[str, Any]] = {
-    "task_acks_late": True,
-    "task_reject_on_worker_lost": True,
-    # The letter is durable before a failure reaches the tracer, so its message may go.
-    "task_acks_on_failure": True,
-    # A run that the hard time limit cut is given back; started claims are counted (D4).
-    "task_acks_on_timeout": False,
-    "task_serializer": "json",
-    "result_serializer": "json",
-    "event_serializer": "json",
-    "accept_content": ["json"],
-    "result_accept_content": ["json"],
-    "worker_prefetch_multiplier": 1,
-    "broker_connection_retry_on_startup": True,
-    # Celery gives up after 100 tries, and three quarters of an hour.
-    "broker_connection_max_retries": None,
-    # What runs goes on. Its message comes again, finds the claim alive and waits for its end.
-    "worker_cancel_long_running_tasks_on_connection_loss": False,
-    "task_default_delivery_mode": "persistent",
-    # Seconds that a dead child's result may still take to arrive (10 by default). Declaring it
-    # lost too early is harmless: what it settled is found settled.
-    "worker_lost_wait": 2.0,
-    # Celery's own drops what it cannot read, and dies of some of it.
-    "worker_consumer": _CONSUMER,
-    # What runs when SIGTERM comes may go on so long; 2.3 s later at most all is over (16).
-    "worker_soft_shutdown_timeout": 7.5,
-    **result_backend.DEFAULTS,
-}
-
-#: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.
-AMQP_DEFAULTS: Final[Mapping[str, Any]] = {
-    "task_default_queue_type": "quorum",
-    "task_default_exchange_type": "topic",
-    "task_create_missing_queue_type": "quorum",
-    "task_create_missing_queue_exchange_type": "topic",
-}
-
 _JSON = {"json", "application/json"}
+#: Delivery modes, of Celery's settings and of AMQP, under which RabbitMQ writes messages to disk.
+_PERSISTENT: Final = (2, "persistent")
 #: Of what type the queues are between which RabbitMQ hands a delayed message on.
 _DELAYS: Final = "broker_native_delayed_delivery_queue_type"
 
@@ -75,8 +42,8 @@ def unsafe(app: Any, transport: str) -> Iterator[Unsafe]:
     A name that is not in force because another one is (`task_acks_on_failure_or_timeout`) is told.
     """
     yield from _settings(app, transport)
-    yield from _tasks(app)
-    if hasattr(app, "handlers"):
+    yield from _tasks(app, transport)
+    if _has_road(app):
         yield from _off_road(app)
 
 
@@ -91,41 +58,60 @@ def _settings(app: Any, transport: str) -> Iterator[Unsafe]:
     for name, is_safe in wanted.items():
         if not is_safe(value := in_force(conf, name)):
             yield Unsafe(name, f"{name} is {value!r}", f"set it to {DEFAULTS[name]!r}")
-    for name in ("task_serializer", "result_serializer"):
-        if conf[name] != "json":
-            cure = "set it to 'json', others can be made to run code"
-            yield Unsafe(name, f"{name} is {conf[name]!r}", cure)
-    if extra := set(conf.accept_content or ()) - _JSON:
-        takes = f"accept_content takes {', '.join(sorted(extra))}"
-        yield Unsafe("accept_content", takes, "set it to ['json']")
+    yield from _serializers(conf)
     if transport == "amqp":
-        yield from _amqp(conf)
+        yield from _amqp(app)
     if transport in ("kafka", "confluentkafka"):
         cure = "use Redis, RabbitMQ or SQS for tasks"
         yield Unsafe("broker_url", "a Kafka broker commits whole partitions", cure)
     if not _is_ours(conf.worker_consumer):
         problem = f"worker_consumer is {conf.worker_consumer!r}"
-        yield Unsafe("worker_consumer", problem, f"derive it from {_CONSUMER!r}")
+        yield Unsafe("worker_consumer", problem, f"derive it from {CONSUMER!r}")
     if conf.task_always_eager:
         cure = "it is for tests, a worker never sees a task"
         yield Unsafe("task_always_eager", "task_always_eager is on", cure)
 
 
+def _serializers(conf: Any) -> Iterator[Unsafe]:
+    for name in ("task_serializer", "result_serializer"):
+        if conf[name] != "json":
+            cure = "set it to 'json', others can be made to run code"
+            yield Unsafe(name, f"{name} is {conf[name]!r}", cure)
+    for name in ("accept_content", "result_accept_content"):
+        if extra := set(conf[name] or ()) - _JSON:
+            takes = f"{name} takes {', '.join(sorted(extra))}"
+            yield Unsafe(name, takes, "set it to ['json']")
+
+
 def in_force(conf: Any, name: str) -> Any:
     """Return a setting, or where it is not set what Celery takes for it."""
+    both = "task_acks_on_failure_or_timeout"
     value = conf[name]
-    if value is None and name in ("task_acks_on_failure", "task_acks_on_timeout"):
-        return conf.task_acks_on_failure_or_timeout
-    return value
+    if name not in ("task_acks_on_failure", "task_acks_on_timeout"):
+        return value
+    by_default = value is None or (not is_given(conf, name) and is_given(conf, both))
+    return conf[both] if by_default else value
 
 
-def _amqp(conf: Any) -> Iterator[Unsafe]:
-    if not (conf.broker_transport_options or {}).get("confirm_publish"):
+def _has_road(app: Any) -> bool:
+    """Tell whether it is an app of ours; the doctor looks at any."""
+    return hasattr(app, "handlers")
+
+
+def _amqp(app: Any) -> Iterator[Unsafe]:
+    conf = app.conf
+    options = conf.broker_transport_options or {}
+    if _has_road(app):
+        options = with_transport_defaults("amqp://", options)
+    if not options.get("confirm_publish"):
         yield Unsafe(
             "broker_transport_options",
             "broker_transport_options lacks confirm_publish",
             "set {'confirm_publish': True}",
         )
+    if (mode := conf.task_default_delivery_mode) not in _PERSISTENT:
+        problem = f"task_default_delivery_mode is {mode!r}"
+        yield Unsafe("task_default_delivery_mode", problem, "set it to 'persistent'")
     if (kind := conf[_DELAYS]) != "quorum":
         # kombu gives quorum queues alone a dead-lettering that waits for the next level's confirm.
         problem = f"{_DELAYS} is {kind!r}, a delay could vanish on its way"
@@ -133,17 +119,21 @@ def _amqp(conf: Any) -> Iterator[Unsafe]:
 
 
 def _is_ours(consumer: Any) -> bool:
-    ours = symbol_by_name(_CONSUMER)
+    ours = symbol_by_name(CONSUMER)
     return bool(issubclass(symbol_by_name(consumer), ours))
 
 
-def _tasks(app: Any) -> Iterator[Unsafe]:
+def _tasks(app: Any, transport: str) -> Iterator[Unsafe]:
     for name, task in sorted(app.tasks.items()):
         if name.startswith("celery."):
             continue
         for option in ("acks_late", "reject_on_worker_lost"):
             if not getattr(task, option):
                 yield Unsafe(option, f"task {name} has {option}=False", "remove it", task=name)
+        mode = getattr(task, "delivery_mode", None)
+        if transport == "amqp" and mode is not None and mode not in _PERSISTENT:
+            problem = f"task {name} has delivery_mode={mode!r}"
+            yield Unsafe("delivery_mode", problem, "remove it", task=name)
 
 
 def _off_road(app: Any) -> Iterator[Unsafe]:

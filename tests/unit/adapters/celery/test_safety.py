@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from celery import Celery
 
 from angzarr.adapters.celery import safety
+from angzarr.adapters.celery.own_defaults import DEFAULTS
 from angzarr.errors import UnsafeSetting
 
 
@@ -24,7 +26,7 @@ def check_pool(app, pool, asynchronous=lambda _task: False, limits=(), undos=())
 def test_the_defaults_are_safe_on_every_transport(app):
     for transport in ("memory", "redis", "SQS"):
         safety.check(app, transport)
-    assert {name: app.conf[name] for name in safety.DEFAULTS} == dict(safety.DEFAULTS)
+    assert {name: app.conf[name] for name in DEFAULTS} == dict(DEFAULTS)
 
 
 def test_a_worker_never_gives_its_broker_up(app):
@@ -53,11 +55,22 @@ def test_a_broker_that_commits_whole_partitions_is_refused(app, transport):
         safety.check(app, transport)
 
 
-@pytest.mark.parametrize("options", [{}, None, {"confirm_publish": False}])
-def test_rabbitmq_must_confirm(app, options):
+@pytest.mark.parametrize("options", [{}, None, {"lease": 4}])
+def test_rabbitmq_confirms_unless_it_is_told_not_to(app, options):
     app.conf.broker_transport_options = options
+    safety.check(app, "amqp")
+    app.conf.broker_transport_options = {**(options or {}), "confirm_publish": False}
     with pytest.raises(UnsafeSetting, match="confirm_publish"):
         safety.check(app, "amqp")
+
+
+@pytest.mark.parametrize("options", [{}, None, {"confirm_publish": False}])
+def test_an_app_that_is_not_ours_must_say_that_rabbitmq_confirms(options):
+    app = Celery("stock", broker="memory://", set_as_current=False)
+    app.conf.broker_transport_options = options
+    found = {one.setting for one in safety.unsafe(app, "amqp")}
+    app.close()
+    assert "broker_transport_options" in found
 
 
 @pytest.mark.parametrize("option", ["acks_late", "reject_on_worker_lost"])
