@@ -39,7 +39,7 @@ from angzarr.errors import (
     UnserializableEvent,
 )
 from angzarr.events.event import Event, Priority, task_id_for
-from angzarr.events.headers import EVENT_ID, to_headers
+from angzarr.events.headers import EVENT_ID, OwnHeaders, to_headers
 from angzarr.events.publication import Publication, refuse_sequence
 from angzarr.settings import Settings
 
@@ -220,7 +220,7 @@ class Publishing(Celery):
             subscription.handler,
             args=[event.data],
             task_id=task_id_for(event.id, subscription.handler),
-            headers=to_headers(addressed),
+            headers=OwnHeaders(to_headers(addressed)),
             **{**routed, **options},
         )
 

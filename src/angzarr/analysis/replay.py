@@ -23,6 +23,7 @@ _DROPPED: Final = frozenset(
         names.HOP,
         names.FIRST_ATTEMPT_AT,
         names.HELD_SINCE,
+        names.REQUEUED,
         names.NOT_BEFORE,
         names.SKIP,
         "x-delay",

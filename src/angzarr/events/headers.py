@@ -49,6 +49,8 @@ FIRST_ATTEMPT_AT: Final = "angzarr-first-attempt-at"
 HELD_SINCE: Final = "angzarr-held-since"
 #: Not to be run before this time, RFC 3339. Every copy has it; one that arrives early goes back.
 NOT_BEFORE: Final = "angzarr-not-before"
+#: Whether the run before gave the message back to its queue (Celery's ``Reject(requeue=True)``).
+REQUEUED: Final = "angzarr-requeued"
 #: The queue the message was first sent to.
 QUEUE: Final = "angzarr-queue"
 #: The bytes of headers that cannot be read, in their place (RabbitMQ).
@@ -79,11 +81,35 @@ BROKER_COUNTERS: Final = (
 
 #: The most that the configuration pins of an event are read to.
 _PINS: Final = Bounds(nodes=1000, depth=8)
+#: Celery's own: how often `Task.replace` was called for the id that a task has.
+_REPLACED_NESTING: Final = "replaced_task_nesting"
+
+#: What no user may set and no task is shown: a child would inherit its parent's place on the road.
+#: `TRACEPARENT` is the W3C's.
+OURS: Final = frozenset({REPLAYED, ORIGINAL_MESSAGE_ID, REPLAY})
+#: How the names of all others of them begin, also of those that a newer release writes.
+_PREFIX: Final = "angzarr-"
 
 _TEXT: Final = (
     ("domain", DOMAIN), ("root", ROOT), ("edition", EDITION), ("correlation_id", CORRELATION_ID),
     ("causation_id", CAUSATION_ID), ("tenant_id", TENANT_ID), ("traceparent", TRACEPARENT),
 )  # fmt: skip
+
+
+class OwnHeaders(dict[str, Any]):
+    """Headers that this package's own code gives to Celery: only these may have `OURS` in them."""
+
+    __slots__ = ()
+
+
+def is_ours(name: object) -> bool:
+    """Tell whether a header of this name is set and read by this package alone."""
+    return isinstance(name, str) and (name.startswith(_PREFIX) or name in OURS)
+
+
+def without_ours(headers: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return *headers* as a user may see and set them."""
+    return {name: value for name, value in headers.items() if not is_ours(name)}
 
 
 def to_headers(event: Event) -> dict[str, Any]:
@@ -107,11 +133,23 @@ def to_headers(event: Event) -> dict[str, Any]:
 
 def event_id_of(headers: Mapping[str, Any]) -> str:
     """Return the id of a Celery message's event: its own, else the task's (decisions 13)."""
-    return _text(headers.get(EVENT_ID)) or str(headers.get("id") or "")
+    return _text(headers.get(EVENT_ID)) or _run_of(str(headers.get("id") or ""), headers)
+
+
+def _run_of(task_id: str, headers: Mapping[str, Any]) -> str:
+    """Return *task_id*, told apart by how many tasks were replaced before this one took their id.
+
+    What `Task.replace` sends has the id of the task that it replaces, and is no duplicate of it.
+    """
+    nesting = headers.get(_REPLACED_NESTING)
+    if not nesting:
+        return task_id
+    number = number_or(nesting, 0)
+    return f"{task_id}~{number}" if number else task_id
 
 
 def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, type: str) -> Event:
-    """Read an Event; *event_id* and *type* stand in where the headers have none.
+    """Read an Event; the task's id *event_id* and *type* stand in where the headers have none.
 
     A malformed optional header is ignored, never an error: the body decides whether the event
     can be handled, and a hostile publisher must not be able to stop a worker with a header.
@@ -121,7 +159,7 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
         field: value for field, header in _TEXT if isinstance(value := get(header), str) and value
     }
     return Event(
-        id=_text(get(EVENT_ID)) or event_id,
+        id=_text(get(EVENT_ID)) or _run_of(event_id, headers),
         type=_text(get(EVENT_TYPE)) or type,
         data=data,
         sequence=_sequence(get(SEQUENCE)),

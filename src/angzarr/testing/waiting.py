@@ -45,7 +45,7 @@ def _of(row: Row, at: datetime, why: dict[tuple[str, str], Settled]) -> Waiting:
     except DecodeError:
         return Waiting(handler="?", event_id="?", due_at=at)
     told: Any = message.headers
-    event_id = str(told.get(names.EVENT_ID) or message.id)
+    event_id = names.event_id_of(told)
     last = why.get((message.task, event_id))
     return Waiting(
         handler=message.task,

@@ -45,7 +45,7 @@ ODD = JSON | st.binary() | st.decimals() | st.datetimes()
 ALL_NAMES = [
     value
     for name, value in vars(names).items()
-    if name.isupper() and isinstance(value, str)
+    if name.isupper() and name[0] != "_" and isinstance(value, str)
 ]  # fmt: skip
 
 
@@ -114,6 +114,24 @@ def test_every_header_is_documented():
     page = Path(__file__).parents[3] / "docs" / "reference" / "headers.md"
     listed = set(re.findall(r"`([A-Za-z-]+)`", page.read_text(encoding="utf-8")))
     assert set(ALL_NAMES) <= listed
+
+
+@given(st.text(min_size=1), ODD)
+def test_what_takes_a_tasks_id_over_is_another_event(task_id, nesting):
+    """Both readers of an id say the same of whatever a message brings."""
+    headers = {"id": task_id, "replaced_task_nesting": nesting}
+    told = names.event_id_of(headers)
+    assert told == names.from_headers(headers, data=None, event_id=task_id, type="t").id
+    assert told.startswith(task_id)
+
+
+def test_each_replacement_and_no_copy_of_one_is_an_event_of_its_own():
+    def told(nesting, **more):
+        return names.event_id_of({"id": "t", "replaced_task_nesting": nesting, **more})
+
+    assert [told(None), told(0), told(1), told(2)] == ["t", "t", "t~1", "t~2"]
+    assert told(1, **{names.HOP: 3, names.REPLAY: 2}) == "t~1"
+    assert told(1, **{names.EVENT_ID: "e"}) == "e"
 
 
 def test_a_skip_is_told_by_a_reason_that_a_log_may_show():

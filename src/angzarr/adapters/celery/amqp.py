@@ -77,6 +77,10 @@ class RoadAMQP(AMQP):
             # RabbitMQ would drop it when its time is over, and tell nobody. The header `expires`
             # stays: whoever receives it then makes a letter of it.
             options.pop("expiration", None)
+            headers = options.get("headers")
+            if headers and not isinstance(headers, names.OwnHeaders):
+                # Forwarded from the message of another task, they would say where that one is.
+                options["headers"] = names.without_ours(headers)
             queue = options.get("queue")
             if queue is None and options.get("exchange") is None:
                 queue = default

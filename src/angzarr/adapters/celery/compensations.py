@@ -6,6 +6,7 @@ from celery import Celery
 
 from angzarr.analysis.compensation import Call, Compensations
 from angzarr.delivery.handlers import Handlers
+from angzarr.events.headers import OwnHeaders
 
 
 class CeleryCompensations(Compensations):
@@ -27,5 +28,5 @@ class CeleryCompensations(Compensations):
             args=call.args,
             kwargs=dict(call.kwargs),
             task_id=call.task_id,
-            headers=dict(call.headers),
+            headers=OwnHeaders(call.headers),
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from angzarr.aggregates.command import Command, origin_headers, task_of
 from angzarr.events.event import Event, task_id_for
-from angzarr.events.headers import to_headers
+from angzarr.events.headers import OwnHeaders, to_headers
 from angzarr.sagas.escalation import escalation_of
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, notification_task, to_event
@@ -44,5 +44,5 @@ class CeleryOutbox(Outbox):
             task,
             args=[event.data],
             task_id=task_id_for(event.id, task),
-            headers={**to_headers(event), **more},
+            headers=OwnHeaders({**to_headers(event), **more}),
         )
