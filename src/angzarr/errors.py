@@ -441,7 +441,7 @@ class RetryLater(_Later):
 
     It uses an attempt like any other failure; when none is left the event is dead-lettered.
     *max_attempts* overrides the policy's number of runs (0: no end); *cause* is the error to show;
-    *body* replaces the message's body.
+    *body* replaces the message's body; *requeued*: the next run finds itself ``redelivered``.
     """
 
     def __init__(
@@ -452,11 +452,13 @@ class RetryLater(_Later):
         max_attempts: int | None = None,
         cause: Exception | None = None,
         body: bytes | None = None,
+        requeued: bool = False,
     ) -> None:
         super().__init__(delay, reason or (str(cause) if cause is not None else ""))
         self.max_attempts = max_attempts
         self.cause = cause
         self.body = body
+        self.requeued = requeued
 
 
 class Postpone(_Later):

@@ -21,8 +21,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "servers"))
 
 import downloads  # noqa: E402 - found in the folder above
-from page import render  # noqa: E402 - the same
 from server import CHECKOUT, CannotStart  # noqa: E402 - the same
+
+from page import render  # noqa: E402 - the same
 
 PINS = CHECKOUT / "requirements" / "dev.txt"
 TESTS = "t/unit/transport/test_redis.py"

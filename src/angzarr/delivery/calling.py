@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.asked import ASKED, Asked
 from angzarr.delivery.colour import run as run_coroutine
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.cut import BLADE
@@ -81,24 +82,30 @@ class Caller:
 
     def call(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Ended:
         """Run *call* for *delivery*; what ends the process or the thread is raised."""
-        running = RUNNING.set(delivery)
+        asked = Asked()
+        running, asking = RUNNING.set(delivery), ASKED.set(asked)
         try:
             with self.hooks.attempt(delivery):
-                return self._call(delivery, handler, call)
+                return self._call(delivery, handler, call, asked)
         finally:
             RUNNING.reset(running)
+            ASKED.reset(asking)
 
     def _call(  # noqa: PLR0911 - one for each end
-        self, delivery: Delivery, handler: Handler, call: Callable[[], Any]
+        self, delivery: Delivery, handler: Handler, call: Callable[[], Any], asked: Asked
     ) -> Ended:
         try:
             with BLADE:
                 value = call()
                 if inspect.iscoroutine(value):
                     value = run_coroutine(value)
-            return Ended(Handled(value=value, result=self.results.write(value)))
+            if asked.retry is None:
+                return Ended(Handled(value=value, result=self.results.write(value)))
+            return self._failed(delivery, handler, asked.retry, asked)
         except handler.finished_by as finished:
-            return Ended(Handled(raised=finished))
+            if asked.retry is None:
+                return Ended(Handled(raised=finished))
+            return self._failed(delivery, handler, asked.retry, asked)
         except Skip as said:
             return Ended(Skipped(reason=str(said)))
         except Postpone as said:
@@ -111,10 +118,16 @@ class Caller:
             reason = Reason(said.letter_reason)
             return Ended(self.judge.dead(delivery, handler, said, reason, GIVEN_UP))
         except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
-            cause = cause_of(error)
-            if isinstance(cause, CircuitOpenError) and not _edited(error):
-                return Ended(_refused(cause, delivery))  # to retry it would use up an attempt
-            return Ended(*self.judge.failed(delivery, handler, error), cause)
+            return self._failed(delivery, handler, asked.instead_of(error), asked)
+
+    def _failed(
+        self, delivery: Delivery, handler: Handler, error: Exception, asked: Asked
+    ) -> Ended:
+        cause = cause_of(error)
+        if isinstance(cause, CircuitOpenError) and not _edited(error):
+            return Ended(_refused(cause, delivery))  # to retry it would use up an attempt
+        judged = self.judge.exhausted if asked.used_up else self.judge.failed
+        return Ended(*judged(delivery, handler, error), cause)
 
 
 def _refused(error: CircuitOpenError, delivery: Delivery) -> Stopped:

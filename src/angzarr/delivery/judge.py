@@ -88,6 +88,17 @@ class Judge:
         seen = self.classify(delivery, handler, cause_of(error))
         return self._judge(delivery, handler, error, seen), seen
 
+    def exhausted(
+        self, delivery: Delivery, handler: Handler, error: Exception
+    ) -> tuple[Outcome, Classification]:
+        """Return the same where the run knew that it had no retry left: nothing is tried again."""
+        if isinstance(error, RetryLater):
+            return self.failed(delivery, handler, error)  # it asks for another run all the same
+        outcome, seen = self.failed(delivery, handler, error)
+        if isinstance(outcome, Skipped):
+            return outcome, seen
+        return self.dead(delivery, handler, error, Reason.EXHAUSTED, seen), seen
+
     def is_final(self, delivery: Delivery, handler: Handler, error: Exception) -> bool:
         """Tell whether *error* would end *delivery*: nothing follows, be it an attempt or not."""
         if isinstance(cause_of(error), Postpone | CircuitOpenError):
@@ -202,6 +213,7 @@ class Judge:
             seen=seen,
             max_attempts=most,
             body=asked.body,
+            requeued=asked.requeued,
         )
         return self._retried(delivery, handler, retried)
 

@@ -37,6 +37,8 @@ class Duplicate:
     value: Any = None
     kept: bool = True
     claimed: bool = False
+    #: Whether that run ended as `Skipped`: then nothing follows it.
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,8 @@ class Retried:
     max_attempts: int
     #: The body of the copy where the handler asked for other arguments; None: as received.
     body: bytes | None = None
+    #: Whether the handler gave it back to its queue: code that looks for `redelivered` finds it.
+    requeued: bool = False
     #: The error's text where that must not show all of it; None: it may.
     shown: str | None = None
 
@@ -146,3 +150,8 @@ WORDS: dict[type[Outcome], str] = {
     Retried: "retried",
     DeadLettered: "dead_lettered",
 }
+
+
+def ended_early(outcome: Outcome | None) -> bool:
+    """Tell whether what was to follow *outcome* never will, although it is no failure."""
+    return isinstance(outcome, Skipped) or (isinstance(outcome, Duplicate) and outcome.skipped)

@@ -41,7 +41,7 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
-from angzarr.delivery.results import Results
+from angzarr.delivery.results import SKIPPED, Results
 from angzarr.delivery.schedule import SLEPT
 from angzarr.delivery.steps import Steps
 from angzarr.delivery.turn import Turn
@@ -177,6 +177,8 @@ class Pipeline:
                 return self.judge.conflict(delivery, handler)
 
     def _duplicate(self, result: str) -> Duplicate:
+        if result == SKIPPED:
+            return Duplicate(kept=False, skipped=True)
         try:
             return Duplicate(value=self.results.read(result))
         except Exception as error:  # noqa: BLE001 - text of another release is no reason to hold

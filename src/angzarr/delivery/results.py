@@ -6,11 +6,15 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from angzarr.errors import DeliveryError, text_of
 
 _log = logging.getLogger("angzarr.delivery")
+
+#: Kept as the result of what was skipped. It is no JSON: a release that does not know it takes it
+#: for a result that was not kept.
+SKIPPED: Final = "skipped"
 
 #: A larger result is not kept; a duplicate of its event then gets None.
 MAX_RESULT = 64 * 1024

@@ -86,8 +86,13 @@ def put_arrived(schedule: Schedule, message: Message, at: datetime, now: datetim
     schedule.put(message, min(at, now + FURTHEST))
 
 
-def copy_of(delivery: Delivery, *, attempt: int, hop: int, due_at: datetime) -> Message:
-    """Return *delivery*'s message to be published again, raw but for what one try adds (9)."""
+def copy_of(
+    delivery: Delivery, *, attempt: int, hop: int, due_at: datetime, requeued: bool | None = None
+) -> Message:
+    """Return *delivery*'s message to be published again, raw but for what one try adds (9).
+
+    *requeued* tells whether its run gave it back to its queue; None: it has not run.
+    """
     message = delivery.message
     kept = {name: value for name, value in message.headers.items() if name not in _DROPPED}
     kept |= {
@@ -101,6 +106,10 @@ def copy_of(delivery: Delivery, *, attempt: int, hop: int, due_at: datetime) -> 
         kept[names.FIRST_ATTEMPT_AT] = delivery.first_attempt_at.isoformat()
     if delivery.held_since is not None:
         kept[names.HELD_SINCE] = delivery.held_since.isoformat()
+    if requeued:
+        kept[names.REQUEUED] = True
+    elif requeued is not None:
+        kept.pop(names.REQUEUED, None)
     return Message(
         body=message.body,
         content_type=message.content_type,

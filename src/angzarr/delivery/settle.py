@@ -33,7 +33,7 @@ from angzarr.delivery.outcome import (
     Superseded,
 )
 from angzarr.delivery.record import fact_of, fenced_fact
-from angzarr.delivery.results import Results
+from angzarr.delivery.results import SKIPPED, Results
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
 from angzarr.errors import BrokerUnavailable, GiveUp
 from angzarr.events.message import Message
@@ -101,7 +101,7 @@ class Settler:
                 return self._end(delivery, outcome)
             case Skipped(clears=clears):
                 steps = delivery.position.replay if clears else None
-                return self._end(delivery, outcome, Complete(steps=steps))
+                return self._end(delivery, outcome, Complete(result=SKIPPED, steps=steps))
             case Postponed(delay=delay, claimed=False):
                 hop = delivery.position.hop
                 back = self._copy(delivery, outcome, delay, attempt=delivery.attempt, hop=hop)
@@ -195,7 +195,9 @@ class Settler:
             first_attempt_at=delivery.first_attempt_at or now,
             held_since=_held_since(delivery, outcome, now),
         )
-        return _Back(copy_of(seen, attempt=attempt, hop=hop, due_at=due_at), due_at)
+        requeued = outcome.requeued if isinstance(outcome, Retried) else None
+        copy = copy_of(seen, attempt=attempt, hop=hop, due_at=due_at, requeued=requeued)
+        return _Back(copy, due_at)
 
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
         """Tell whether an earlier try of this settle ended the claim and only its reply was lost.
@@ -258,7 +260,7 @@ def completion_of(outcome: Outcome | None) -> Complete | None:
         case Handled(result=result):
             return Complete(result=result)
         case Skipped():
-            return Complete()
+            return Complete(result=SKIPPED)
         case _:
             return None
 

@@ -12,11 +12,13 @@ from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery import signals
-from celery.exceptions import NotRegistered, Retry
-from celery.states import FAILURE
-from celery.utils.objects import Bunch
+from celery.app.task import Context
+from celery.exceptions import NotRegistered, Retry, TaskRevokedError
+from celery.states import FAILURE, REVOKED
 from celery.utils.saferepr import saferepr
 
+from angzarr.adapters.celery.custom_headers import custom_headers
+from angzarr.adapters.celery.shape import checked_body
 from angzarr.delivery.outcome import DeadLettered, Outcome, Retried
 
 _log = logging.getLogger("angzarr.worker")
@@ -31,14 +33,22 @@ def announce_end(request: Any, outcome: Outcome | None) -> None:
             _each(_retried(request, Retry(exc=error, when=delay.total_seconds())))
 
 
+def announce_buried(request: Any, error: Exception) -> None:
+    """Tell that *request*, whose message became a letter before it could run, failed for good."""
+    _each(_failed(request, error))
+
+
 def announce_revoked(request: Any, outcome: Outcome | None, reason: str, **how: Any) -> None:
     """Tell that *request* was revoked or expired; one that was settled before keeps its result."""
     if not isinstance(outcome, DeadLettered):
         return
-    mark = request.task.backend.mark_as_revoked
+    backend, kept = request.task.backend, request.store_errors
     context = request._context  # noqa: SLF001 - as Celery's own parts do
+    ended = TaskRevokedError(reason)
     _each([
-        lambda: mark(request.id, reason, request=context, store_result=request.store_errors),
+        lambda: backend.mark_as_revoked(request.id, reason, request=context, store_result=kept),
+        # Celery leaves the rest of its chain pending, and a chord around it without an end.
+        lambda: backend._fail_chain(context.chain, ended, store_result=kept, state=REVOKED),  # noqa: SLF001
         lambda: request.send_event("task-revoked", **how),
         lambda: signals.task_revoked.send(sender=request.task, request=context, **how),
     ])  # fmt: skip
@@ -47,13 +57,16 @@ def announce_revoked(request: Any, outcome: Outcome | None, reason: str, **how: 
 def announce_unknown(consumer: Any, message: Any, error: Exception) -> None:
     """Tell that *message* names a task that is not registered here."""
     name, task_id = message.headers["task"], message.headers["id"]
-    request = Bunch(
-        name=name,
-        chord=None,
-        root_id=message.headers.get("root_id"),
+    args, kwargs, embed = checked_body(message.payload)
+    # Celery looks at none of what the body embeds: chain, chord and errbacks would wait for ever.
+    request = Context(
+        {**message.headers, **(embed or {})},
+        args=args,
+        kwargs=kwargs,
         correlation_id=message.properties.get("correlation_id"),
         reply_to=message.properties.get("reply_to"),
-        errbacks=None,
+        delivery_info={},
+        headers=custom_headers(message.headers),
     )
     dispatcher = consumer.event_dispatcher
     failed = NotRegistered(name)

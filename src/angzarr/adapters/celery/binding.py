@@ -7,16 +7,20 @@ import typing
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from celery.exceptions import Reject
 
 from angzarr.adapters.celery.own_call import in_own_call
+from angzarr.delivery.asked import ASKED
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
-from angzarr.errors import ConfigurationError, DecodeError, GiveUp, Postpone
+from angzarr.errors import ConfigurationError, DecodeError, GiveUp, RetryLater
 from angzarr.events.codec import decoder_for
+
+#: What is told of a delivery that its task gave back to the queue.
+REQUEUED: Final = "the task rejected it and asked for it to be queued again"
 
 
 def event_decoder(function: Callable[..., Any], declared: object) -> Callable[[Any], Any]:
@@ -73,8 +77,10 @@ def task_binding(task: Any) -> Bind:
                     return task.run(*delivery.args, **delivery.kwargs)
                 return in_own_call(task, delivery.args, delivery.kwargs)
             except Reject as said:
-                if said.requeue:
-                    raise Postpone(reason="the task rejected it, requeue") from said
+                if task.request.is_eager or _asked_for_a_retry():
+                    raise  # no broker has it, or its retry follows whatever it ends with
+                if said.requeue:  # bounded by the policy: stock Celery would go round for ever
+                    raise RetryLater(reason=REQUEUED, requeued=True) from said
                 msg = f"the task rejected it: {said.reason or 'no reason given'}"
                 raise GiveUp(msg) from said
 
@@ -82,6 +88,11 @@ def task_binding(task: Any) -> Bind:
         return call
 
     return bind
+
+
+def _asked_for_a_retry() -> bool:
+    asked = ASKED.get()
+    return asked is not None and asked.retry is not None
 
 
 def task_fallback(function: Callable[..., Any] | None) -> Bind | None:

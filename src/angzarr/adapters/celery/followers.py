@@ -6,16 +6,20 @@ send them before the claim is completed, with ids that are the same when it is d
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextvars import ContextVar
 from typing import Any
 
 from celery import chord, group, signature
+from celery.app.task import Context
 from celery.canvas import _chain as chain
 from kombu.exceptions import OperationalError
 
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import BrokerUnavailable, DeliveryError, UnserializableEvent, text_of
+
+_log = logging.getLogger("angzarr.worker")
 
 #: What a malformed link, or a value that is no JSON, makes Celery raise.
 _NEVER = (UnserializableEvent, TypeError, ValueError, LookupError, AttributeError)
@@ -94,3 +98,37 @@ def forget_followers(request: Any) -> None:
     """Keep Celery's tracer from publishing them a second time, or after a skip."""
     request.callbacks = None
     request.chain = None
+
+
+def tell_skipped(task: Any, request: Any) -> None:
+    """Tell those who wait for what was to follow a skip that it ends, too: with None.
+
+    The last step's result is that of its chain, and a chord waits for it. A result that cannot be
+    stored is lost, as any other is.
+    """
+    waiting = list(request.chain or ())
+    while waiting:
+        step = waiting.pop()
+        if not isinstance(step, dict):
+            continue
+        waiting.extend(_results_of(step))
+        try:
+            _tell_skipped(task.backend, step.get("options") or {})
+        except Exception as error:  # noqa: BLE001 - a result backend away, or what is no step
+            _log.warning("not_told: what follows a skipped task may show as pending: %r", error)
+
+
+def _tell_skipped(backend: Any, options: dict[str, Any]) -> None:
+    task_id = options.get("task_id")
+    if task_id is None:
+        return
+    context = Context(options, id=task_id, group=options.get("group_id"))
+    backend.mark_as_done(task_id, None, context)
+
+
+def _results_of(step: dict[str, Any]) -> list[Any]:
+    """Return what stands for the result of a *step* that is made of others."""
+    kind, kwargs = step.get("subtask_type"), step.get("kwargs") or {}
+    if kind == "chord":
+        return [kwargs.get("body")]
+    return list(kwargs.get("tasks") or ()) if kind == "group" else []

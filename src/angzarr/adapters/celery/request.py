@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import partial
+from functools import cached_property, partial
 from pickle import PicklingError
 from typing import Any, Final
 
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
+from celery.app.task import Context
 from celery.exceptions import TaskRevokedError, TimeLimitExceeded
 from celery.worker import state
 from celery.worker.request import Request
 
-from angzarr.adapters.celery.announce import announce_end, announce_revoked
+from angzarr.adapters.celery.announce import announce_buried, announce_end, announce_revoked
+from angzarr.adapters.celery.custom_headers import custom_headers
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.protocol_1 import upgraded
 from angzarr.adapters.celery.riding import RIDE, LeftToAck, Ride, sent_as
@@ -152,7 +154,7 @@ class RoadRequest(Request):
             self._app.settlement.after_pause(self._envelope, self._requeue)
             return
         msg = f"Celery rejected {self.name}[{self.id}] for good"
-        self._app.settlement.bury(self._envelope, DeliveryError(msg), "REJECTED", self.acknowledge)
+        self._bury(DeliveryError(msg), "REJECTED")
 
     def _requeue(self) -> None:
         super().reject(requeue=True)
@@ -163,7 +165,17 @@ class RoadRequest(Request):
         for job in list(getattr(getattr(pool, "_pool", None), "_cache", {}).values()):
             if job.correlation_id == self.id and getattr(job, "_payload", None) is None:
                 job.discard()
-        self._app.settlement.bury(self._envelope, error, "INVALID_TASK", self.acknowledge)
+        self._bury(error, "INVALID_TASK")
+
+    def _bury(self, error: Exception, code: str) -> None:
+        """Make a letter of the message, then tell who waits for its result; acknowledge last."""
+        settlement, envelope = self._app.settlement, self._envelope
+
+        def told() -> None:
+            announce_buried(self, error)
+            self.acknowledge()
+
+        settlement.bury(envelope, error, code, lambda: settlement.tell(envelope, told))
 
     @property
     def _ended_by_us(self) -> bool:
@@ -173,6 +185,13 @@ class RoadRequest(Request):
         """
         stopping = self._app.stopping
         return bool(self._already_cancelled or stopping.cutting or state.should_terminate)
+
+    @cached_property
+    def _context(self) -> Context:
+        """The task's request as hooks and result backends see it, with users' headers only."""
+        embed = self._payload[2] or {}
+        headers = custom_headers(self._request_dict)
+        return Context({**self._request_dict, **embed, "headers": headers})
 
     @property
     def _envelope(self) -> Envelope:

@@ -71,6 +71,10 @@ class Settlement:
 
         self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
 
+    def tell(self, envelope: Envelope, told: Callable[[], object]) -> None:
+        """Call *told*, which runs users' code, beside the settling of others."""
+        self._teller.submit(told, what=f"task {envelope.headers.get('id')!r}")
+
     def let_wait(self, envelope: Envelope, at: datetime, then: Callable[[], object]) -> None:
         """Put a message that came before its time where it holds nothing, then call *then* (15)."""
         message = message_of(self._app, envelope)

@@ -7,14 +7,16 @@ it must know for result, events and acknowledgement. Called directly it is the p
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 from billiard.einfo import ExceptionInfo
 from celery import Task
 from celery.app.trace import TraceInfo, trace_ok_t
 from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import MaxRetriesExceededError as CelerysMaxRetriesExceeded
 from celery.signals import task_postrun
 from celery.states import FAILURE, IGNORED, REJECTED
 from celery.utils.threads import LocalStack
@@ -23,13 +25,14 @@ from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.custom_headers import custom_headers
 from angzarr.adapters.celery.envelope import FIELD, TOLD
-from angzarr.adapters.celery.followers import FOLLOWING, forget_followers
+from angzarr.adapters.celery.followers import FOLLOWING, forget_followers, tell_skipped
 from angzarr.adapters.celery.own_call import in_own_call, is_within
 from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request_stack import RequestStack
 from angzarr.adapters.celery.result_backend import ack_follows
 from angzarr.adapters.celery.riding import LeftToAck
 from angzarr.adapters.celery.shown_errors import show
+from angzarr.delivery.asked import ASKED, Asked
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
     DeadLettered,
@@ -42,9 +45,11 @@ from angzarr.delivery.outcome import (
     Retried,
     Skipped,
     Superseded,
+    ended_early,
 )
 from angzarr.delivery.settle import left_to_ack
-from angzarr.errors import DeliveryError, GivenBack, RetryLater, text_of
+from angzarr.errors import DeliveryError, GivenBack, RetryLater, Skip, text_of
+from angzarr.events.headers import REQUEUED
 from angzarr.resilience.idempotency import Complete
 
 
@@ -85,7 +90,7 @@ class RoadTask(Task):
         sent = getattr(request, FIELD, None)
         if sent is None:
             return self._run_directly(args, kwargs)
-        if FOLLOWING.get() is request:  # its own body calls it, as a function
+        if getattr(FOLLOWING.get(), FIELD, None) is sent:  # its own body calls it, as a function
             return self._run_body(args, kwargs)
         follows = ack_follows(self, request)
         delivery = delivery_of(app, sent, args, kwargs, ack_follows=follows)
@@ -106,8 +111,12 @@ class RoadTask(Task):
             raise Reject(error, requeue=True) from error
         finally:
             FOLLOWING.reset(following)
+        value = self._tell(outcome, delivery)
+        # Not before an error: by what follows, Celery tells its failure to the rest of a chain.
+        if ended_early(outcome):
+            tell_skipped(self, request)
         forget_followers(request)
-        return self._tell(outcome, delivery)
+        return value
 
     @property
     def __trace__(self) -> Any:
@@ -126,10 +135,11 @@ class RoadTask(Task):
         told: list[Any] = []  # whether the road was taken to its end, or what it left to do
         if request is None or FIELD not in request:
             return tracer(uuid, args, kwargs, request)
+        shown = {**request, TOLD: told, "headers": custom_headers(request)}
+        if REQUEUED in request:  # by its own run before; a copy is new to the broker
+            shown["delivery_info"] = {**request["delivery_info"], "redelivered": True}
         try:
-            traced = tracer(
-                uuid, args, kwargs, {**request, TOLD: told, "headers": custom_headers(request)}
-            )
+            traced = tracer(uuid, args, kwargs, shown)
         except _Untold:
             return _IGNORED
         except Exception as error:  # noqa: BLE001 - the result backend is away, for one
@@ -158,18 +168,26 @@ class RoadTask(Task):
 
     def _run_directly(self, args: Any, kwargs: Any) -> Any:
         """Run as Celery would: in a test, by ``apply()``, or under ``task_always_eager``."""
-        if self.request.called_directly:
+        request = self.request
+        if request.called_directly:
             return self._run_body(args, kwargs)
-        return self.app.run_eagerly(self, args, kwargs)
+        try:
+            return self.app.run_eagerly(self, args, kwargs)
+        except Skip:
+            forget_followers(request)
+            return None
 
     def _run_body(self, args: Any, kwargs: Any) -> Any:
         """Run the function, within the user's own `__call__` if there is one."""
         if self.own_call is None:
-            return self.run(*args, **kwargs)
+            return super().__call__(*args, **kwargs)
         return in_own_call(self, args, kwargs)
 
     def _tell(self, outcome: Outcome | None, delivery: Delivery) -> Any:
-        """Tell the tracer; all that must not be lost has been made true before."""
+        """Return what the tracer is to take for the result, or raise what it is to tell.
+
+        All that must not be lost has been made true before.
+        """
         match outcome:
             case Handled(raised=None, value=value) | Duplicate(value=value):
                 return value
@@ -204,44 +222,80 @@ class RoadTask(Task):
         args: Any = None,
         kwargs: Any = None,
         exc: Exception | None = None,
-        throw: bool = True,  # noqa: FBT001, FBT002, ARG002 - Celery's signature
+        throw: bool = True,  # noqa: FBT001, FBT002 - Celery's signature
         eta: datetime | None = None,
         countdown: float | None = None,
         max_retries: int | None = None,
-        **_options: Any,
-    ) -> NoReturn:
-        """Ask for another run; settle publishes the copy, so a failing publish loses nothing.
+        **options: Any,
+    ) -> Any:
+        """Ask for another run, as Celery's own `retry` says whether there is one.
 
-        Always raises. Options that Celery would pass to ``apply_async`` have no effect: a copy
-        goes back to the queue it came from.
+        Where none is left it raises *exc* or MaxRetriesExceededError: the task may catch it, but
+        no error of this run is tried again. With *throw* False it returns what it would raise,
+        and the run is followed by another one however it ends.
+
+        Settle publishes the copy, so a failing publish loses nothing. *options*, which Celery
+        would pass to ``apply_async``, have no effect: a copy goes back to the queue it came from.
         """
-        if self.request.called_directly and exc is not None:
-            raise exc
-        limit = self._retries_allowed(max_retries)
-        raise AskedRetry(
+        request = self.request
+        if request.called_directly or request.is_eager:
+            return super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+        asked = ASKED.get() or Asked()
+        said = self._asked_of_celery(asked, args, kwargs, exc, max_retries)
+        later = AskedRetry(
             self._wait(eta, countdown),
-            max_attempts=0 if limit is None else limit + 1,
+            max_attempts=0,  # Celery has counted
             cause=exc,
-            body=self._edited_body(args, kwargs),
+            body=self._edited_body(said.sig),
+        )
+        if throw:
+            raise later
+        asked.retry = later
+        return later
+
+    def _asked_of_celery(
+        self, asked: Asked, args: Any, kwargs: Any, exc: Exception | None, most: int | None
+    ) -> Any:
+        """Return the retry that Celery's own method would publish; raises where none is left."""
+        before = self.__dict__.get("override_max_retries")
+        try:
+            return super().retry(args, kwargs, exc, throw=False, max_retries=most, **_UNSENT)
+        except Exception as error:
+            asked.used_up = True
+            if error is exc or not isinstance(error, CelerysMaxRetriesExceeded):
+                raise
+            # Celery's text shows all arguments: secrets in logs, and no two letters of one group.
+            msg = f"Can't retry {self.name}[{self.request.id}]: its retries are used up"
+            raise type(error)(
+                msg, task_args=error.task_args, task_kwargs=error.task_kwargs
+            ) from error.__cause__
+        finally:
+            if before is None:  # Celery leaves the bound of one call to all later ones
+                self.__dict__.pop("override_max_retries", None)
+
+    def signature_from_request(
+        self, request: Any = None, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
+    ) -> Any:
+        """Return what Celery does, but for `retry`: a signature that is never sent."""
+        if not options.pop(_UNSENT_OPTION, False):
+            return super().signature_from_request(request, args, kwargs, *rest, **options)
+        request = self.request if request is None else request
+        return _Unsent(
+            request.args if args is None else args, request.kwargs if kwargs is None else kwargs
         )
 
-    def _retries_allowed(self, asked: int | None) -> int | None:
-        override: int | None = getattr(self, "override_max_retries", None)
-        allowed: int | None = self.max_retries if asked is None else asked
-        return allowed if override is None else override
+    subtask_from_request = signature_from_request
 
     def _wait(self, eta: datetime | None, countdown: float | None) -> timedelta:
-        if eta is not None:
+        if eta:
             left: timedelta = maybe_make_aware(eta) - self.app.now()
             return max(left, timedelta(0))
         return timedelta(seconds=self.default_retry_delay if countdown is None else countdown)
 
-    def _edited_body(self, args: Any, kwargs: Any) -> bytes | None:
+    def _edited_body(self, again: _Unsent) -> bytes | None:
         """Return the body of a copy with other arguments, or None if they stay as they are."""
         request = self.request
-        new_args = request.args if args is None else args
-        new_kwargs = request.kwargs if kwargs is None else kwargs
-        if (list(new_args), new_kwargs) == (list(request.args or ()), request.kwargs):
+        if (list(again.args), again.kwargs) == (list(request.args or ()), request.kwargs):
             return None
         embed = {
             "callbacks": request.callbacks,
@@ -249,7 +303,22 @@ class RoadTask(Task):
             "chain": request.chain,
             "chord": request.chord,
         }
-        return str(dumps([new_args, new_kwargs, embed])).encode()
+        return str(dumps([again.args, again.kwargs, embed])).encode()
+
+
+class _Unsent(NamedTuple):
+    """Stands for the signature that Celery's `Task.retry` would send: settle sends a copy."""
+
+    args: Any
+    kwargs: Any
+
+    def apply_async(self) -> None:
+        """Send nothing."""
+
+
+#: The option by which `RoadTask.signature_from_request` knows that nothing is to be sent.
+_UNSENT_OPTION = "angzarr_unsent"
+_UNSENT: Mapping[str, Any] = {_UNSENT_OPTION: True}
 
 
 def _traced_as(state: str, error: Exception) -> Any:

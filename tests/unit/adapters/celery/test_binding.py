@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from angzarr.adapters.celery.binding import event_binding, event_decoder, task_binding
 from angzarr.delivery.context import Context
-from angzarr.errors import ConfigurationError, DecodeError, GiveUp, Postpone
+from angzarr.errors import ConfigurationError, DecodeError, GiveUp, RetryLater
 
 
 def event_of(function, declared):
@@ -135,7 +135,7 @@ def test_arguments_that_never_fit_are_an_error_before_the_claim(bound, args, kwa
         bound(add, *args, **kwargs)
 
 
-@pytest.mark.parametrize(("requeue", "said"), [(True, Postpone), (False, GiveUp)])
+@pytest.mark.parametrize(("requeue", "said"), [(True, RetryLater), (False, GiveUp)])
 def test_a_reject_is_an_outcome_of_ours(bound, requeue, said):
     def reject():
         raise Reject("why", requeue=requeue)
