@@ -16,7 +16,8 @@ from angzarr.errors import Directive, RetryLater
 class Asked:
     """Belongs to one run; only that run's own code writes it."""
 
-    #: The retry that the run wants once it has ended, however it ends; the last one counts.
+    #: The retry that the run wants once it has ended, however it ends; the last one counts. One
+    #: that is raised, too: code that catches it has asked all the same.
     retry: RetryLater | None = None
     #: Whether the run was told that it has no retry left: then no error of its is tried again.
     used_up: bool = False

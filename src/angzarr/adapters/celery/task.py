@@ -7,21 +7,17 @@ it must know for result, events and acknowledgement. Called directly it is the p
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery import Task
 from celery.app.trace import TraceInfo, trace_ok_t
 from celery.exceptions import Ignore, Reject, Retry
-from celery.exceptions import MaxRetriesExceededError as CelerysMaxRetriesExceeded
 from celery.signals import task_postrun
 from celery.states import FAILURE, IGNORED, REJECTED
 from celery.utils.threads import LocalStack
-from celery.utils.time import maybe_make_aware
-from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.custom_headers import custom_headers
 from angzarr.adapters.celery.envelope import FIELD, TOLD
@@ -31,8 +27,8 @@ from angzarr.adapters.celery.reading import delivery_of
 from angzarr.adapters.celery.request_stack import RequestStack
 from angzarr.adapters.celery.result_backend import ack_follows
 from angzarr.adapters.celery.riding import LeftToAck
+from angzarr.adapters.celery.self_retry import UNSENT, Unsent, asked_later
 from angzarr.adapters.celery.shown_errors import show
-from angzarr.delivery.asked import ASKED, Asked
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
     DeadLettered,
@@ -48,20 +44,13 @@ from angzarr.delivery.outcome import (
     ended_early,
 )
 from angzarr.delivery.settle import left_to_ack
-from angzarr.errors import DeliveryError, GivenBack, RetryLater, Skip, text_of
+from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
 from angzarr.events.headers import REQUEUED
 from angzarr.resilience.idempotency import Complete
 
 
 class _Untold(BaseException):
     """Ends a trace of which nobody is told: it is no result of the task."""
-
-
-class AskedRetry(RetryLater, Retry):
-    """What `self.retry` raises: ours to the pipeline, Celery's own to code that catches it."""
-
-    def __str__(self) -> str:
-        return self.reason or "the task asked to be retried"
 
 
 class RoadTask(Task):
@@ -237,88 +226,25 @@ class RoadTask(Task):
         Settle publishes the copy, so a failing publish loses nothing. *options*, which Celery
         would pass to ``apply_async``, have no effect: a copy goes back to the queue it came from.
         """
-        request = self.request
+        request, celerys = self.request, super().retry
         if request.called_directly or request.is_eager:
-            return super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
-        asked = ASKED.get() or Asked()
-        said = self._asked_of_celery(asked, args, kwargs, exc, max_retries)
-        later = AskedRetry(
-            self._wait(eta, countdown),
-            max_attempts=0,  # Celery has counted
-            cause=exc,
-            body=self._edited_body(said.sig),
+            return celerys(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+        later = asked_later(
+            self, celerys, args, kwargs, exc, eta=eta, countdown=countdown, most=max_retries
         )
         if throw:
             raise later
-        asked.retry = later
         return later
-
-    def _asked_of_celery(
-        self, asked: Asked, args: Any, kwargs: Any, exc: Exception | None, most: int | None
-    ) -> Any:
-        """Return the retry that Celery's own method would publish; raises where none is left."""
-        before = self.__dict__.get("override_max_retries")
-        try:
-            return super().retry(args, kwargs, exc, throw=False, max_retries=most, **_UNSENT)
-        except Exception as error:
-            asked.used_up = True
-            if error is exc or not isinstance(error, CelerysMaxRetriesExceeded):
-                raise
-            # Celery's text shows all arguments: secrets in logs, and no two letters of one group.
-            msg = f"Can't retry {self.name}[{self.request.id}]: its retries are used up"
-            raise type(error)(
-                msg, task_args=error.task_args, task_kwargs=error.task_kwargs
-            ) from error.__cause__
-        finally:
-            if before is None:  # Celery leaves the bound of one call to all later ones
-                self.__dict__.pop("override_max_retries", None)
 
     def signature_from_request(
         self, request: Any = None, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
     ) -> Any:
-        """Return what Celery does, but for `retry`: a signature that is never sent."""
-        if not options.pop(_UNSENT_OPTION, False):
-            return super().signature_from_request(request, args, kwargs, *rest, **options)
-        request = self.request if request is None else request
-        return _Unsent(
-            request.args if args is None else args, request.kwargs if kwargs is None else kwargs
-        )
+        """Return what Celery does, but for `retry`: what is never sent."""
+        if UNSENT in options:
+            return Unsent.of(self.request if request is None else request, args, kwargs)
+        return super().signature_from_request(request, args, kwargs, *rest, **options)
 
     subtask_from_request = signature_from_request
-
-    def _wait(self, eta: datetime | None, countdown: float | None) -> timedelta:
-        if eta:
-            left: timedelta = maybe_make_aware(eta) - self.app.now()
-            return max(left, timedelta(0))
-        return timedelta(seconds=self.default_retry_delay if countdown is None else countdown)
-
-    def _edited_body(self, again: _Unsent) -> bytes | None:
-        """Return the body of a copy with other arguments, or None if they stay as they are."""
-        request = self.request
-        if (list(again.args), again.kwargs) == (list(request.args or ()), request.kwargs):
-            return None
-        embed = {
-            "callbacks": request.callbacks,
-            "errbacks": request.errbacks,
-            "chain": request.chain,
-            "chord": request.chord,
-        }
-        return str(dumps([again.args, again.kwargs, embed])).encode()
-
-
-class _Unsent(NamedTuple):
-    """Stands for the signature that Celery's `Task.retry` would send: settle sends a copy."""
-
-    args: Any
-    kwargs: Any
-
-    def apply_async(self) -> None:
-        """Send nothing."""
-
-
-#: The option by which `RoadTask.signature_from_request` knows that nothing is to be sent.
-_UNSENT_OPTION = "angzarr_unsent"
-_UNSENT: Mapping[str, Any] = {_UNSENT_OPTION: True}
 
 
 def _traced_as(state: str, error: Exception) -> Any:

@@ -160,6 +160,20 @@ def test_a_retry_that_is_not_thrown_follows_however_the_run_ends(app, run, how):
     assert later == ["again"]
 
 
+def test_a_retry_that_is_caught_was_asked_for_all_the_same(app, run):
+    @app.task(bind=True)
+    def task(self):
+        try:
+            if not self.request.retries:
+                self.retry(countdown=0)
+        except Exception:
+            return "caught"
+        return "again"
+
+    result, worker = run(task)
+    assert (outcomes(worker), result.result) == (["retried", "handled"], "again")
+
+
 def test_a_retry_that_is_not_thrown_waits_as_long_as_it_asked(app, run):
     @app.task(bind=True)
     def task(self):

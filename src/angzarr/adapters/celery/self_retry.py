@@ -1,0 +1,117 @@
+"""`self.retry`: Celery's own method counts and reconciles arguments, and settle sends the copy.
+
+Celery's would publish at once, beside the run that asks. What it would send is made, and not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from celery.exceptions import MaxRetriesExceededError, Retry
+from celery.utils.time import maybe_make_aware
+from kombu.utils.json import dumps
+
+from angzarr.delivery.asked import ASKED, Asked
+from angzarr.errors import RetryLater
+
+#: The option by which a task knows that Celery's `Task.retry` asks, and that nothing is to be sent.
+UNSENT: Final = "angzarr_unsent"
+#: What Celery's method leaves behind on a task: the bound of one call, for all later ones.
+_LEFT_BEHIND: Final = "override_max_retries"
+
+
+class AskedRetry(RetryLater, Retry):
+    """What `self.retry` raises: ours to the pipeline, Celery's own to code that catches it."""
+
+    def __str__(self) -> str:
+        return self.reason or "the task asked to be retried"
+
+
+class Unsent(NamedTuple):
+    """Stands for the signature that Celery's `Task.retry` would send."""
+
+    args: Any
+    kwargs: Any
+
+    @classmethod
+    def of(cls, request: Any, args: Any, kwargs: Any) -> Unsent:
+        """Return the arguments of the next run; None: those of *request*."""
+        return cls(
+            request.args if args is None else args, request.kwargs if kwargs is None else kwargs
+        )
+
+    def apply_async(self) -> None:
+        """Send nothing."""
+
+
+def asked_later(
+    task: Any,
+    celerys: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    exc: Exception | None,
+    *,
+    eta: datetime | None,
+    countdown: float | None,
+    most: int | None,
+) -> AskedRetry:
+    """Return the retry that *task* asks for by Celery's own method *celerys*; it is noted.
+
+    Raises *exc* or MaxRetriesExceededError where none is left, and notes that.
+    """
+    asked = ASKED.get() or Asked()
+    said = _said_by(celerys, task, args, kwargs, exc, most, asked)
+    asked.retry = AskedRetry(
+        _wait(task, eta, countdown),
+        max_attempts=0,  # Celery has counted
+        cause=exc,
+        body=_edited_body(task.request, said.sig),
+    )
+    return asked.retry
+
+
+def _said_by(  # noqa: PLR0917 - what the method takes
+    celerys: Callable[..., Any],
+    task: Any,
+    args: Any,
+    kwargs: Any,
+    exc: Exception | None,
+    most: int | None,
+    asked: Asked,
+) -> Any:
+    before = task.__dict__.get(_LEFT_BEHIND)
+    try:
+        return celerys(args, kwargs, exc, throw=False, max_retries=most, **{UNSENT: True})
+    except Exception as error:
+        asked.used_up = True
+        if error is exc or not isinstance(error, MaxRetriesExceededError):
+            raise
+        # Celery's text shows all arguments: secrets in logs, and no two letters of one group.
+        msg = f"Can't retry {task.name}[{task.request.id}]: its retries are used up"
+        told = type(error)(msg, task_args=error.task_args, task_kwargs=error.task_kwargs)
+        raise told from error.__cause__
+    finally:
+        if before is None:
+            task.__dict__.pop(_LEFT_BEHIND, None)
+
+
+def _wait(task: Any, eta: datetime | None, countdown: float | None) -> timedelta:
+    if eta:
+        left: timedelta = maybe_make_aware(eta) - task.app.now()
+        return max(left, timedelta(0))
+    return timedelta(seconds=task.default_retry_delay if countdown is None else countdown)
+
+
+def _edited_body(request: Any, again: Unsent) -> bytes | None:
+    """Return the body of a copy with other arguments, or None if they stay as they are."""
+    if (list(again.args), again.kwargs) == (list(request.args or ()), request.kwargs):
+        return None
+    embed = {
+        "callbacks": request.callbacks,
+        "errbacks": request.errbacks,
+        "chain": request.chain,
+        "chord": request.chord,
+    }
+    return str(dumps([again.args, again.kwargs, embed])).encode()
