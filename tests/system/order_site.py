@@ -75,7 +75,7 @@ class OrderSite(Site):
         }  # fmt: skip
         said = {name: value for name, value in said.items() if value is not None}
         args = [{"n": n}] if args is None else args
-        self.app.send_task(task, args=args, headers=said, **more)
+        self.app.send_task(task, args=args, headers=names.OwnHeaders(said), **more)
 
     def send_raw(self, task, body, *, root, n):
         """Send one handler a message whose *body* is whatever it is."""

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from angzarr.dead_letters.names import queue_name
-from angzarr.events.headers import UNREAD
+from angzarr.events.headers import UNREAD, OwnHeaders
 from system.bad_messages import Bad, all_bad, good_headers
 from system.conftest import wait_for
 
@@ -129,7 +129,7 @@ def test_a_domain_that_only_messages_name_gets_no_queue(site, unique_name):
     """Neither that of a task that nobody has, nor that of a message that is no task at all."""
     said = {"angzarr-domain": unique_name}
     with site.worker(pool="threads", ROAD_ASYNC="0"):
-        site.app.send_task("gone.away", headers=said)
+        site.app.send_task("gone.away", headers=OwnHeaders(said))
         publish_raw(site, Bad("foreign", b"{}", "FOREIGN_MESSAGE", headers=said))
         letters = site.letters("unknown", 2)
     assert {letter.error_code for letter in letters} == {"UNKNOWN_TASK", "FOREIGN_MESSAGE"}
