@@ -153,10 +153,11 @@ class Operating(Publishing):
         return CeleryPublisher(self)
 
     def open_replay_outcomes(self) -> ReplayOutcomes:
-        """Return the queue on which workers tell how replays ended."""
-        return CeleryReplayOutcomes(
+        """Return the queue on which workers tell how replays ended; signed where letters are."""
+        queue = CeleryReplayOutcomes(
             self, CeleryPublisher(self), outcomes_queue(self.settings.prefix)
         )
+        return protection_wiring.believed(queue, self.settings.dlq)
 
     def dead_letter_domains(self) -> list[str]:
         """Return every domain whose letters the analysis worker reads."""

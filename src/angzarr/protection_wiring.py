@@ -9,9 +9,11 @@ from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.masking import compiled
+from angzarr.dead_letters.outcome_signing import SignedOutcomes
 from angzarr.dead_letters.protection import ProtectedQueue, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.redaction import Redaction
+from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.dead_letters.sealing import Cipher
 from angzarr.dead_letters.signing import Signatures
 from angzarr.protection_section import current_key
@@ -53,6 +55,15 @@ def open_clearance(given: DeadLetterSettings) -> Clearance:
         accept_unsigned=given.accept_unsigned,
         cipher=_cipher(given),
         routes=given.routes_of_others(),
+    )
+
+
+def believed(queue: ReplayOutcomes, given: DeadLetterSettings) -> ReplayOutcomes:
+    """Return *queue* with outcomes that are signed and verified, where there are signing keys."""
+    if not given.signing_keys:
+        return queue
+    return SignedOutcomes(
+        queue=queue, signatures=_signatures(given), accept_unsigned=given.accept_unsigned
     )
 
 

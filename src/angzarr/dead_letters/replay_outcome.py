@@ -30,6 +30,8 @@ class ReplayOutcome:
     outcome: str
     handler: str
     event_id: str
+    #: Key id and HMAC of all fields above; empty: its worker has no signing key.
+    signature: str = ""
     handle: Any = None
 
 

@@ -42,6 +42,8 @@ class CeleryReplayOutcomes:
     def put(self, outcome: ReplayOutcome) -> None:
         """Return once the broker confirmed it."""
         body = {name: getattr(outcome, name) for name in _TEXT} | {"replay": outcome.replay}
+        if outcome.signature:
+            body["signature"] = outcome.signature
         self._publisher.publish(
             Message(
                 body=json.dumps(body).encode(),
@@ -119,7 +121,10 @@ def _read(message: Any) -> ReplayOutcome | None:
     try:
         told = json.loads(message.body)
         text = {name: str(told[name]) for name in _TEXT}
-        return ReplayOutcome(**text, replay=int(told["replay"]), handle=message)
+        signature = str(told.get("signature", ""))
+        return ReplayOutcome(
+            **text, replay=int(told["replay"]), signature=signature, handle=message
+        )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         _log.error("replay_outcome_unreadable: %s", error)
         message.ack()

@@ -1,0 +1,93 @@
+"""Outcome signing: only who has a signing key tells the analysis worker how a replay ended (L3).
+
+Whoever can write to the broker could otherwise have any entry called handled. Pure but for the log.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
+from angzarr.dead_letters.signing import Signatures
+from angzarr.printable import printable
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.analysis")
+
+#: Begins the signed form.
+_FORM: Final = b"angzarr-replay-outcome-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedOutcomes:
+    """A queue of outcomes whose ends trust each other by a signing key.
+
+    One that is not signed as it must be is let go unread: its replay counts as not answered, and
+    its entry is held at the deadline.
+    """
+
+    queue: ReplayOutcomes
+    signatures: Signatures
+    #: Whether those of workers without a key are believed.
+    accept_unsigned: bool = False
+    seldom: Seldom = field(default_factory=Seldom)
+
+    def put(self, outcome: ReplayOutcome, /) -> None:
+        """Put *outcome*, signed; raises BrokerUnavailable."""
+        key = self.signatures.current
+        if key is not None:
+            signature = f"{key}:{_mac(self.signatures.keys[key], outcome)}"
+            outcome = replace(outcome, signature=signature)
+        self.queue.put(outcome)
+
+    def receive(self, *, limit: int, wait: timedelta) -> list[ReplayOutcome]:
+        """Take up to *limit* and return those that are to be believed."""
+        believed: list[ReplayOutcome] = []
+        doubted: list[ReplayOutcome] = []
+        for one in self.queue.receive(limit=limit, wait=wait):
+            (believed if self._is_believed(one) else doubted).append(one)
+        if doubted:
+            self._say(doubted[0])
+            self.queue.done(doubted)
+        return believed
+
+    def done(self, outcomes: Sequence[ReplayOutcome], /) -> None:
+        """Let these outcomes go."""
+        self.queue.done(outcomes)
+
+    def close(self) -> None:
+        """Close the queue."""
+        self.queue.close()
+
+    def _is_believed(self, outcome: ReplayOutcome) -> bool:
+        if not outcome.signature:
+            return self.accept_unsigned
+        key, _, mac = outcome.signature.rpartition(":")
+        secret = self.signatures.keys.get(key)
+        if secret is None:
+            return False
+        right = _mac(secret, outcome)
+        return hmac.compare_digest(right.encode(), mac.encode("utf-8", "replace"))
+
+    def _say(self, one: ReplayOutcome) -> None:
+        if self.seldom.now():
+            _log.error(
+                "replay_outcome_not_signed: ignored that letter %s was %s by replay %s: give all"
+                " workers the same dlq.signing_keys",
+                printable(one.letter_id[:64]), printable(one.outcome[:20]), one.replay,
+            )  # fmt: skip
+
+
+def _mac(secret: bytes, outcome: ReplayOutcome) -> str:
+    fields = (
+        outcome.letter_id, outcome.replay, outcome.outcome, outcome.handler, outcome.event_id
+    )  # fmt: skip
+    form = _FORM + json.dumps(fields).encode()
+    return base64.urlsafe_b64encode(hmac.digest(secret, form, "sha256")).decode().rstrip("=")
