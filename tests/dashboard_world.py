@@ -27,6 +27,7 @@ from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.rule_file import built_in_rules
 from angzarr.analysis.skip import Skips
+from angzarr.analysis.unattended import Unattended
 from angzarr.analysis_section import AnalysisSettings
 from angzarr.books_wiring import Shelves
 from angzarr.dashboard.access import hash_of
@@ -186,6 +187,7 @@ class World:
                 pauses=Pauses(backoff=AnalysisSettings().replay_backoff(), chance=lambda: 0.0),
                 max_replays=3,
                 longest_wait=timedelta(days=1),
+                unattended=Unattended(oldest=timedelta(days=30)),
             ),
             gathering=Gathering(
                 peers=MemoryPeers(self.ledger),

@@ -13,6 +13,7 @@ from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.peers import Fared
 from angzarr.analysis.rule_file import built_in_rules
 from angzarr.analysis.rules import in_order, rules_from
+from angzarr.analysis.unattended import Unattended
 from angzarr.analysis_section import AnalysisSettings
 from angzarr.resilience.breaker import Phase
 
@@ -25,6 +26,7 @@ def classifier(rules=(), python=(), *, replacement=None, chance=lambda: 0.0, **s
         pauses=Pauses(backoff=given.replay_backoff(), chance=chance),
         max_replays=given.max_replays,
         longest_wait=given.longest_wait,
+        unattended=Unattended(oldest=given.automatic.oldest),
         replacement=replacement,
     )
 

@@ -28,6 +28,7 @@ from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.rule_file import built_in_rules
 from angzarr.analysis.rules import in_order
+from angzarr.analysis.unattended import Unattended
 from angzarr.analysis_section import AnalysisSettings
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.clearance import Clearance
@@ -56,6 +57,7 @@ def intake(queue: DeadLetterQueue, database: LedgerDatabase, domain: str) -> Int
         pauses=Pauses(backoff=AnalysisSettings().replay_backoff(), chance=random.random),
         max_replays=3,
         longest_wait=timedelta(days=1),
+        unattended=Unattended(oldest=timedelta(days=30)),
     )
     gathering = Gathering(peers=SqlPeers(database), obstacle=replayer.obstacle, clock=clock)
     deciding = Deciding(

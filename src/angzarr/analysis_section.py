@@ -25,6 +25,9 @@ class AutomaticSettings(Section):
     #: Whether a held group is replayed once its cause is gone.
     recovery: bool = True
 
+    #: What failed longer ago is held for a person; more than `longest_wait`.
+    oldest: Span = Field(default=timedelta(days=30), gt=timedelta(0))
+
     #: Local times at which nothing begins, e.g. ``22:00-06:00`` or ``Sat,Sun 00:00-24:00``.
     quiet_hours: tuple[str, ...] = ()
     #: Whose local time that is, as in the tz database.
@@ -79,6 +82,13 @@ class AnalysisSettings(Section):
     grouping: str | tuple[dict[str, Any], ...] = Field(default=(), repr=False)
     #: The application's packages: of a stack only their frames tell groups apart.
     in_app: tuple[str, ...] = Field(default=(), repr=False)
+
+    @model_validator(mode="after")
+    def _oldest_waits(self) -> AnalysisSettings:
+        if self.automatic.oldest <= self.longest_wait:
+            msg = "analysis.automatic.oldest must be longer than analysis.longest_wait"
+            raise ValueError(msg)
+        return self
 
     @field_validator("rules")
     @classmethod

@@ -13,6 +13,7 @@ from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.rule_file import built_in_rules
 from angzarr.analysis.rules import Judge, PythonRule, in_order
+from angzarr.analysis.unattended import Unattended
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.redaction import hides
@@ -71,6 +72,7 @@ class Ruling(Operating):
             pauses=Pauses(backoff=given.replay_backoff(), chance=chance),
             max_replays=min(given.max_replays, given.most_replays),
             longest_wait=given.longest_wait,
+            unattended=Unattended(oldest=given.automatic.oldest, vouched=self.clearance().vouches),
             replacement=self._dlq_classifier,
         )
 

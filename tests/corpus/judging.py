@@ -21,6 +21,7 @@ from angzarr.analysis.evidence import BreakerSeen, Evidence, Fit
 from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.peers import Fared
 from angzarr.analysis.rule_file import built_in_rules
+from angzarr.analysis.unattended import Unattended
 from angzarr.analysis_section import AnalysisSettings
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Distrusted, NoTarget, Refusal
@@ -38,6 +39,7 @@ def shipped() -> Classifier:
         pauses=Pauses(backoff=settings.replay_backoff(), chance=lambda: 0.0),
         max_replays=settings.max_replays,
         longest_wait=settings.longest_wait,
+        unattended=Unattended(oldest=settings.automatic.oldest),
     )
 
 

@@ -18,6 +18,7 @@ from angzarr.analysis.pauses import Pauses
 from angzarr.analysis.rules import Pause, Rule, Tried, Verdict, decide, try_all, verdict_of
 from angzarr.analysis.sieve import Sieve
 from angzarr.analysis.transition import Action, Decision
+from angzarr.analysis.unattended import Unattended
 from angzarr.printable import printable
 
 #: A classifier of others, in place of all rules.
@@ -46,6 +47,8 @@ class Classifier:
     max_replays: int
     #: How long an entry may wait for its dependency before a person is asked.
     longest_wait: timedelta
+    #: What needs a person, whatever the rules say.
+    unattended: Unattended
     #: Asked instead of the rules, which still stand in where it breaks.
     replacement: Replacement | None = None
     _sieve: Sieve = field(init=False, repr=False, compare=False)
@@ -86,7 +89,11 @@ class Classifier:
         self, verdict: Verdict, evidence: Evidence, broken: Sequence[str]
     ) -> tuple[Decision, str]:
         """Return the decision as far as it may go, and what overruled the verdict."""
-        limited, limit = _with_compensation(verdict, evidence) or self._limit(verdict, evidence)
+        limited, limit = (
+            self._left_to_people(verdict, evidence)
+            or _with_compensation(verdict, evidence)
+            or self._limit(verdict, evidence)
+        )
         said = [limited.evidence, *broken]
         if limited.action is Action.REPLAY:
             said.insert(1, self._used(evidence))
@@ -102,6 +109,10 @@ class Classifier:
             delay=self._delay(limited, evidence),
         )
         return decision, limit
+
+    def _left_to_people(self, verdict: Verdict, evidence: Evidence) -> tuple[Verdict, str] | None:
+        why = self.unattended.problem(evidence.failure, evidence.age, verdict.action)
+        return _instead(verdict, Action.HOLD, why) if why else None
 
     def _limit(self, verdict: Verdict, evidence: Evidence) -> tuple[Verdict, str]:
         """Change what a rule wants and may not have; the second says why, or is empty."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from angzarr.analysis.edit_differences import short, token
 from angzarr.analysis.edit_view import HIDDEN
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
+from angzarr.dead_letters.metadata import REDACTED, SIGNATURES
 from angzarr.dead_letters.redaction import REPRS
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.events import headers as names
@@ -85,7 +85,7 @@ def with_data(letter: DeadLetter, data: Any) -> DeadLetter | Refusal:
 
 def bare(letter: DeadLetter) -> DeadLetter:
     """Return *letter*, which was opened, as one that nobody has protected yet."""
-    own = {REDACTED, SIGNATURE}
+    own = {REDACTED, *SIGNATURES}
     metadata = {name: value for name, value in letter.metadata.items() if name not in own}
     return replace(letter, metadata=metadata)
 

@@ -68,13 +68,19 @@ class Grouping:
     in_app: tuple[str, ...] = ()
 
     def __call__(self, letter: DeadLetter) -> DeadLetter:
-        """Return *letter* in its group; what the worker called it stays in the metadata."""
+        """Return *letter* in its group; what the worker called it stays in the metadata.
+
+        A letter that was exported from a ledger, or is to look so, begins with its worker's word.
+        """
+        if WORKER_FINGERPRINT in letter.metadata:
+            metadata = dict(letter.metadata)
+            letter = replace(
+                letter, fingerprint=metadata.pop(WORKER_FINGERPRINT), metadata=metadata
+            )
         group = self._group(letter)
         if group is None or group == letter.fingerprint:
             return letter
-        metadata = dict(letter.metadata)
-        if letter.fingerprint:
-            metadata.setdefault(WORKER_FINGERPRINT, letter.fingerprint)
+        metadata = {**letter.metadata, WORKER_FINGERPRINT: letter.fingerprint}
         return replace(letter, fingerprint=group, metadata=metadata)
 
     def _group(self, letter: DeadLetter) -> str | None:

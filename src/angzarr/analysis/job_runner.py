@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from angzarr.analysis.entry import Entry
+from angzarr.analysis.entry import Entry, EntryDetail
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobStatus, ReplayJob
 from angzarr.analysis.job_edit import ALTERED, outdated
@@ -22,6 +22,7 @@ from angzarr.analysis.job_work import Begun, JobWork, Noted
 from angzarr.analysis.recovery import AUTOMATIC
 from angzarr.analysis.replay_order import ReplayOrder, carrying
 from angzarr.analysis.replayer import CHANGED, Replayer
+from angzarr.analysis.unattended import Unattended
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable, Unavailable
 from angzarr.seldom import Seldom
@@ -47,6 +48,8 @@ class JobRunner:
     barred: Callable[[], str]
     #: The same of what begins by itself, as jobs of the automatic recovery do.
     barred_by_itself: Callable[[], str]
+    #: What needs a person, and so is in no job that began by itself.
+    unattended: Unattended
     #: Replays after which no job replays an entry, and after which none that began by itself does.
     most_replays: int
     most_by_itself: int
@@ -149,6 +152,8 @@ class JobRunner:
             return Noted(one.position, ItemState.REFUSED, "the entry was removed meanwhile")
         if detail.entry.replays >= one.replay:  # begun: the store knows by whom
             return Noted(one.position, ItemState.CHOSEN)
+        if job.created_by == AUTOMATIC and (why := self._needs_a_person(detail)):
+            return Noted(one.position, ItemState.REFUSED, why)
         order = self._order(job, detail.entry)
         if isinstance(order, Refusal):
             return Noted(one.position, ItemState.REFUSED, order)
@@ -160,6 +165,10 @@ class JobRunner:
         if problem:
             return Noted(one.position, ItemState.REFUSED, problem)
         return Noted(one.position, ItemState.SENT)
+
+    def _needs_a_person(self, detail: EntryDetail) -> str:
+        age = self.replayer.clock.now() - detail.entry.last_failed_at
+        return self.unattended.problem(detail.failure, age)
 
     def _order(self, job: ReplayJob, entry: Entry) -> ReplayOrder | Refusal:
         """Return what *job* sends of *entry*: its edit only unaltered, and of it as it is."""

@@ -63,10 +63,11 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             thread.start()
             doors.callback(thread.end)
         name = f"analysis@{socket.gethostname()}:{os.getpid()}"
+        classifier = app.dlq_classifier(chance)
         deciding = Deciding(
             ledger=replayer.ledger,
             gathering=open_gathering(app, replayer, doors),
-            classify=app.dlq_classifier(chance),
+            classify=classifier,
             name=name,
             owners=jobs.owners,
         )
@@ -89,6 +90,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             target=TargetPhases(look=deciding.gathering.breakers),
             barred=lambda: why_not_at_all(brake.state(), replayer.clock.now()),
             barred_by_itself=barred,
+            unattended=classifier.unattended,
             most_replays=settings.most_replays,
             most_by_itself=min(settings.max_replays, settings.most_replays),
             engine=uuid.uuid4().hex,

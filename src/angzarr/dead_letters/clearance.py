@@ -48,12 +48,21 @@ class Clearance:
             )
         return letter
 
+    def vouches(self, letter: DeadLetter) -> bool:
+        """Whether what *letter* says of its failure is signed, or need not be here."""
+        verdict = self.signatures.judge(letter)
+        if verdict.trust is Trust.VALID:
+            return verdict.full
+        return self._passes(verdict)
+
     def told(self, letter: DeadLetter) -> Mapping[str, str]:
         """Return what a person is told of the letter's protection; nothing where there is none."""
-        trust, key = self.signatures.judge(letter)
+        trust, key, full = self.signatures.judge(letter)
         told = {}
         if self.signatures.keys or trust is not Trust.UNSIGNED:
             told["signature"] = f"{trust}, key {key}" if key else str(trust)
+            if trust is Trust.VALID and not full:
+                told["signature"] += ", of the message alone"
         if is_sealed(letter):
             key = key_id(letter)
             told["sealed"] = f"key {key}" if key else "yes"

@@ -31,8 +31,10 @@ WORKER_FINGERPRINT: Final = "worker_fingerprint"
 STEPS_UNDONE: Final = "steps_undone"
 STEPS_NOT_UNDONE: Final = "steps_not_undone"
 STEPS_LEFT: Final = "steps_left"
-#: Key id and HMAC of what a replay would act on.
+#: Key id and HMAC of what a replay would send, and of that with all that a decision rests on.
 SIGNATURE: Final = "signature"
+FULL_SIGNATURE: Final = "signature_2"
+SIGNATURES: Final = frozenset({SIGNATURE, FULL_SIGNATURE})
 
 _LONGEST_COUNT: Final = 9
 _TRACEPARENT_PARTS: Final = 4

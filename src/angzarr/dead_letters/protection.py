@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.metadata import SIGNATURE
+from angzarr.dead_letters.metadata import SIGNATURES
 from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, Receipt, put_raw
 from angzarr.dead_letters.redaction import Redaction, hides
 from angzarr.dead_letters.sealing import Cipher, seal, without_payload
@@ -39,7 +39,7 @@ class Protection:
         left as it is: a signature is no word for somebody else's letter. A message decides nothing
         here: one that claims to be sealed is protected like any other.
         """
-        if letter.envelope or SIGNATURE in letter.metadata:
+        if letter.envelope or not SIGNATURES.isdisjoint(letter.metadata):
             return letter
         shown = self.redaction(letter)
         if self.cipher is not None and self._is_to_seal(shown):

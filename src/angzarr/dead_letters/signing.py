@@ -1,7 +1,8 @@
-"""Signing: an HMAC-SHA256 over what a replay of a letter would act on (spec L3). Pure.
+"""Signing: HMAC-SHA256 over what a replay of a letter sends, and what decides of it (spec L3).
 
-The signed form is made of values as they are read, so that it is the same for a letter in JSON, in
-binary and in the ledger. Written down in docs/reference/dead-letters.md; it never changes.
+Pure. The signed forms are made of values as they are read, so that they are the same for a letter
+in JSON, in binary and in the ledger. docs/reference/dead-letters.md writes them down; they never
+change.
 """
 
 from __future__ import annotations
@@ -16,12 +17,19 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
+from angzarr.dead_letters.metadata import (
+    FULL_SIGNATURE,
+    REDACTED,
+    SIGNATURE,
+    SIGNATURES,
+    WORKER_FINGERPRINT,
+)
 from angzarr.dead_letters.text import to_json_text, valid_text
 from angzarr.dead_letters.wire_form import from_wire, to_wire
 
-#: Begins every signed form; another form would have another name.
-_FORM: Final = b"angzarr-letter-1"
+#: Each begins a signed form: what a replay sends; that and all that a decision rests on.
+_SENT: Final = b"angzarr-letter-1"
+_FULL: Final = b"angzarr-letter-2"
 _LENGTH_BYTES: Final = 8
 
 
@@ -41,6 +49,8 @@ class Verdict(NamedTuple):
 
     trust: Trust
     key: str = ""
+    #: Whether it covers all that a decision rests on, and not only what a replay sends.
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +61,26 @@ class Signatures:
     current: str | None = None
 
     def sign(self, letter: DeadLetter) -> DeadLetter:
-        """Return *letter* with a signature in place of any other, or as it is without a key."""
+        """Return *letter* with both signatures in place of any other, or as it is without a key.
+
+        Workers of a release that knows the first alone verify that one.
+        """
         if self.current is None:
             return letter
-        as_read = from_wire(to_wire(letter))
-        signature = f"{self.current}:{_mac(self.keys[self.current], as_read)}"
-        return replace(letter, metadata={**letter.metadata, SIGNATURE: signature})
+        as_read, secret = from_wire(to_wire(letter)), self.keys[self.current]
+        signatures = {
+            SIGNATURE: f"{self.current}:{_mac(secret, signed_form(as_read))}",
+            FULL_SIGNATURE: f"{self.current}:{_mac(secret, full_form(as_read))}",
+        }
+        return replace(letter, metadata={**letter.metadata, **signatures})
 
     def judge(self, letter: DeadLetter) -> Verdict:
-        """Return what the signature of *letter*, as it was read, is worth."""
-        said = letter.metadata.get(SIGNATURE, "")
+        """Return what the signature of *letter*, as it was read, is worth.
+
+        Where it has both, the one that covers more is judged, and the other says nothing.
+        """
+        full = letter.metadata.get(FULL_SIGNATURE, "")
+        said = full or letter.metadata.get(SIGNATURE, "")
         key, _, mac = said.rpartition(":")
         if not self.keys:
             return Verdict(Trust.UNVERIFIED if said else Trust.UNSIGNED, key)
@@ -68,8 +88,10 @@ class Signatures:
             return Verdict(Trust.UNSIGNED)
         if (secret := self.keys.get(key)) is None:
             return Verdict(Trust.UNKNOWN_KEY, key)
-        right = hmac.compare_digest(_mac(secret, letter).encode(), mac.encode("utf-8", "replace"))
-        return Verdict(Trust.VALID if right else Trust.FORGED, key)
+        right = _mac(secret, full_form(letter) if full else signed_form(letter))
+        if not hmac.compare_digest(right.encode(), mac.encode("utf-8", "replace")):
+            return Verdict(Trust.FORGED, key)
+        return Verdict(Trust.VALID, key, full=bool(full))
 
 
 def body_digest(letter: DeadLetter) -> bytes:
@@ -80,8 +102,32 @@ def body_digest(letter: DeadLetter) -> bytes:
 
 
 def signed_form(letter: DeadLetter) -> bytes:
-    """Return the bytes that are signed: each field by name and value, lengths before both."""
-    return b"".join([_FORM, *(_part(part) for field in _fields(letter) for part in field)])
+    """Return what `signature` covers: each field by name and value, lengths before both."""
+    return b"".join([_SENT, *(_part(part) for field in _fields(letter) for part in field)])
+
+
+def full_form(letter: DeadLetter) -> bytes:
+    """Return what `signature_2` covers: the same fields, and those that a decision rests on."""
+    fields = (*_fields(letter), *_deciding(letter))
+    return b"".join([_FULL, *(_part(part) for field in fields for part in field)])
+
+
+def _deciding(letter: DeadLetter) -> Iterator[tuple[str, str | None]]:
+    """Yield what rules, groups, limits and people go by."""
+    for name in ("category", "error_type", "error_code", "error_message", "error_stack"):
+        yield name, getattr(letter, name)
+    yield "explanation", letter.explanation
+    yield "attempts", str(letter.attempts)
+    for name in ("first_attempt_at", "last_attempt_at", "sent_to_dlq_at"):
+        at = getattr(letter, name)
+        yield name, None if at is None else at.isoformat(timespec="microseconds")
+    # Where it was filed it may be in a group of another name.
+    yield "fingerprint", letter.metadata.get(WORKER_FINGERPRINT, letter.fingerprint)
+    for name in ("component", "component_type", "worker", "version"):
+        yield name, getattr(letter, name)
+    not_signed = SIGNATURES | {WORKER_FINGERPRINT}
+    rest = {name: value for name, value in letter.metadata.items() if name not in not_signed}
+    yield "metadata", _canonical(rest)
 
 
 def _fields(letter: DeadLetter) -> Iterator[tuple[str, bytes | str | None]]:
@@ -130,6 +176,6 @@ def _canonical(values: Mapping[str, Any]) -> str:
     return json.dumps(json.loads(to_json_text(dict(values))), sort_keys=True, separators=(",", ":"))
 
 
-def _mac(secret: bytes, letter: DeadLetter) -> str:
-    mac = hmac.digest(secret, signed_form(letter), "sha256")
+def _mac(secret: bytes, form: bytes) -> str:
+    mac = hmac.digest(secret, form, "sha256")
     return base64.urlsafe_b64encode(mac).decode().rstrip("=")

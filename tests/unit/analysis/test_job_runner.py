@@ -17,6 +17,7 @@ from angzarr.analysis.job_runner import JobRunner
 from angzarr.analysis.ledger import Decided, EntryFilter
 from angzarr.analysis.recovery import AUTOMATIC
 from angzarr.analysis.replay_order import ReplayOrder
+from angzarr.analysis.unattended import Unattended
 from angzarr.analysis.worker import AnalysisWorker
 from angzarr.dead_letters.offloading import without_body
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
@@ -48,6 +49,7 @@ class JobWorld(World):
         self.retry_at = START + timedelta(seconds=30)
         self.braked = self.quiet = ""
         self.engines = 0
+        self.unattended = Unattended(oldest=timedelta(days=30))
         super().__init__()
 
     def start_worker(self, **_options) -> AnalysisWorker:
@@ -60,6 +62,7 @@ class JobWorld(World):
             target=lambda _handlers: self.breakers_seen(),
             barred=lambda: self.braked,
             barred_by_itself=lambda: self.braked or self.quiet,
+            unattended=self.unattended,
             most_replays=5,
             most_by_itself=3,
             engine=f"engine {self.engines}",
@@ -193,6 +196,29 @@ def test_an_entry_that_waits_for_its_own_replay_is_left_to_the_job_that_has_it(w
     world.phase = None
     world.run()
     assert (world.entry.status, world.entry.replays) == (Status.RESOLVED, 1)
+
+
+@pytest.mark.parametrize(("by", "sent"), [(AUTOMATIC, 2), ("ann", 3)])
+def test_no_job_that_began_by_itself_takes_what_needs_a_person(world, by, sent):
+    world.unattended = Unattended(
+        oldest=timedelta(days=30), vouched=lambda letter: letter.event.id != "e1"
+    )
+    world.worker = world.start_worker()
+    world.hold(3)
+    world.begin(by=by)
+    world.run()
+    assert len(world.publisher.sent) == sent
+    refused = [one for one in world.jobs.items(world.job_id) if one.reason]
+    assert [one.reason[:26] for one in refused] == ["its signature does not cov"] * (3 - sent)
+
+
+@pytest.mark.parametrize(("by", "sent"), [(AUTOMATIC, 0), ("ann", 3)])
+def test_no_job_that_began_by_itself_takes_what_failed_long_ago(world, by, sent):
+    world.hold(3)
+    world.clock.sleep(timedelta(days=31))
+    world.begin(by=by)
+    world.run()
+    assert len(world.publisher.sent) == sent
 
 
 def test_an_open_breaker_stops_the_job_and_it_goes_on_by_itself(world):

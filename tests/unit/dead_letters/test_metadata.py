@@ -14,7 +14,7 @@ def test_the_reference_lists_every_key_and_no_other():
         key
         for line in section.splitlines()
         if line.startswith("| `")
-        for key in re.findall("`([a-z_]+)`", line.split("|")[1])
+        for key in re.findall("`([a-z0-9_]+)`", line.split("|")[1])
     ]
     constants = {
         value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import hmac
 from base64 import urlsafe_b64encode
@@ -10,14 +11,16 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given, settings
-from tests.contracts.ledger import letter_of
+from tests.contracts.ledger import letter_of, message_of
 from tests.unit.dead_letters.test_codec import letters
 
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.analysis.grouping import Grouping
 from angzarr.dead_letters.codec import Form, decode, encode
-from angzarr.dead_letters.letter import Mismatch, Reason
+from angzarr.dead_letters.letter import DeadLetter, Mismatch, Reason
+from angzarr.dead_letters.metadata import FULL_SIGNATURE, SIGNATURES, WORKER_FINGERPRINT
 from angzarr.dead_letters.signing import Signatures, Trust, signed_form
 from angzarr.events.event import Priority
 
@@ -36,7 +39,7 @@ def test_a_signature_survives_both_forms(letter):
     written = SIGN.sign(letter)
     for form in Form:
         read = decode(*encode(written, form))
-        assert SIGN.judge(read) == (Trust.VALID, "2026")
+        assert SIGN.judge(read) == (Trust.VALID, "2026", True)
         assert SIGN.judge(decode(*encode(read, Form.BINARY))).trust is Trust.VALID
 
 
@@ -61,6 +64,7 @@ CHANGES = {
     "that it was redacted": {"metadata": {"redacted": "1"}},
     "no event": {"event": None},
 }
+CHANGES_BY_FIELD = {name for fields in CHANGES.values() for name in fields} - {"metadata"}
 OF_MESSAGE = {
     "body": b'[[{"total": 4}], {}, {}]',
     "queue": "payments",
@@ -118,9 +122,68 @@ def test_no_field_can_borrow_from_its_neighbour():
     assert signed_form(letter_of(event=none)) != signed_form(letter_of(event=empty))
 
 
-def test_what_people_read_is_not_signed():
-    told = replace(signed(), error_message="other words", explanation="others", attempts=9)
-    assert SIGN.judge(told).trust is Trust.VALID
+#: Every field of a letter that is in neither form, and why.
+NOT_SIGNED = {
+    "envelope": "no letter of ours has one when it is signed; a letter with one is never replayed",
+    "payload": "the digest of the body is signed, wherever that lies",
+    "message": "each field of it is tested below",
+}
+OF_THE_FAILURE = {
+    "explanation": "others",
+    "error_type": "ConnectionError",
+    "error_code": "08006",
+    "error_message": "connection reset",
+    "error_stack": "File x",
+    "category": "client",
+    "attempts": 9,
+    "first_attempt_at": datetime(2026, 1, 1, tzinfo=UTC),
+    "last_attempt_at": datetime(2026, 1, 1, tzinfo=UTC),
+    "sent_to_dlq_at": datetime(2026, 1, 1, tzinfo=UTC),
+    "fingerprint": "f" * 16,
+    "worker": "other",
+    "version": "9",
+    "component": "other",
+    "component_type": "projector",
+    "metadata": {"steps_left": '["refund"]'},
+}
+
+
+@pytest.mark.parametrize("name", OF_THE_FAILURE)
+def test_a_change_of_what_a_decision_rests_on_is_found(name):
+    value = OF_THE_FAILURE[name]
+    if name == "metadata":
+        value = {**signed().metadata, **value}
+    assert SIGN.judge(replace(signed(), **{name: value})).trust is Trust.FORGED
+
+
+def test_no_field_of_a_letter_is_forgotten():
+    fields = {one.name for one in dataclasses.fields(DeadLetter)}
+    assert fields == {*CHANGES_BY_FIELD, *OF_THE_FAILURE, *NOT_SIGNED}
+
+
+def test_a_signature_of_an_older_release_covers_the_message_alone():
+    metadata = {name: value for name, value in signed().metadata.items() if name != FULL_SIGNATURE}
+    older = replace(signed(), metadata=metadata)
+    assert SIGN.judge(older) == (Trust.VALID, "2026", False)
+    assert SIGN.judge(replace(older, error_message="other words")).trust is Trust.VALID
+    assert SIGN.judge(replace(older, message=message_of("e2"))).trust is Trust.FORGED
+
+
+def test_the_signature_that_covers_more_is_the_one_that_counts():
+    one = replace(signed(), error_message="other words")  # the older signature still holds
+    assert SIGN.judge(one).trust is Trust.FORGED
+
+
+def test_a_letter_that_was_put_into_another_group_keeps_its_signature():
+    grouped = Grouping(in_app=("orders",))(signed())
+    assert grouped.fingerprint != signed().fingerprint
+    assert SIGN.judge(grouped) == (Trust.VALID, "2026", True)
+
+
+def test_no_sender_chooses_the_group_of_a_signed_letter():
+    metadata = {**signed().metadata, WORKER_FINGERPRINT: signed().fingerprint}
+    moved = replace(signed(), fingerprint="f" * 16, metadata=metadata)
+    assert Grouping()(moved) == signed()
 
 
 def test_a_time_is_signed_as_the_moment_it_is():
@@ -131,11 +194,11 @@ def test_a_time_is_signed_as_the_moment_it_is():
 
 def test_any_configured_key_verifies_and_no_other():
     old = Signatures(keys={"2025": OLD}, current="2025").sign(letter_of())
-    assert SIGN.judge(old) == (Trust.VALID, "2025")
-    assert Signatures(keys={"2026": NEW}).judge(old) == (Trust.UNKNOWN_KEY, "2025")
-    assert Signatures(keys={"2025": NEW}).judge(old) == (Trust.FORGED, "2025")
-    assert Signatures().judge(old) == (Trust.UNVERIFIED, "2025")
-    assert SIGN.judge(letter_of()) == (Trust.UNSIGNED, "")
+    assert SIGN.judge(old) == (Trust.VALID, "2025", True)
+    assert Signatures(keys={"2026": NEW}).judge(old) == (Trust.UNKNOWN_KEY, "2025", False)
+    assert Signatures(keys={"2025": NEW}).judge(old) == (Trust.FORGED, "2025", False)
+    assert Signatures().judge(old) == (Trust.UNVERIFIED, "2025", False)
+    assert SIGN.judge(letter_of()) == (Trust.UNSIGNED, "", False)
     assert Signatures().sign(letter_of()) == letter_of()
 
 
@@ -143,8 +206,10 @@ def test_any_configured_key_verifies_and_no_other():
     "said", ["", ":", "2026", "2026:", ":x", "2026:é\udcff", "a:b:c", "x" * 9999]
 )
 def test_odd_signatures_are_no_signatures(said):
-    trust, _ = SIGN.judge(letter_of(metadata={"signature": said}))
-    assert trust in {Trust.UNSIGNED, Trust.UNKNOWN_KEY, Trust.FORGED}
+    for name in SIGNATURES:
+        trust, _, full = SIGN.judge(letter_of(metadata={name: said}))
+        assert trust in {Trust.UNSIGNED, Trust.UNKNOWN_KEY, Trust.FORGED}
+        assert not full
 
 
 def test_the_form_is_the_one_that_is_documented():
@@ -160,12 +225,27 @@ def test_the_form_is_the_one_that_is_documented():
         ("headers", '{"a":1,"b":{"$bytes":"eA=="}}'), ("properties", "{}"),
         ("body", hashlib.sha256(letter.message.body).digest()),
     ]  # fmt: skip
-    form = b"angzarr-letter-1"
+    signed = SIGN.sign(letter).metadata
+    assert signed["signature"] == f"2026:{mac(b'angzarr-letter-1', fields)}"
+    names = ("first_attempt_at", "last_attempt_at", "sent_to_dlq_at")
+    dates = [(name, getattr(letter, name).isoformat(timespec="microseconds")) for name in names]
+    fields += [
+        ("category", letter.category), ("error_type", letter.error_type),
+        ("error_code", letter.error_code), ("error_message", letter.error_message),
+        ("error_stack", letter.error_stack), ("explanation", letter.explanation),
+        ("attempts", str(letter.attempts)), *dates,
+        ("fingerprint", letter.fingerprint), ("component", letter.component),
+        ("component_type", "handler"), ("worker", letter.worker), ("version", letter.version),
+        ("metadata", "{}"),
+    ]  # fmt: skip
+    assert signed["signature_2"] == f"2026:{mac(b'angzarr-letter-2', fields)}"
+
+
+def mac(form, fields):
     for part in (part for field in fields for part in field):
         raw = part.encode() if isinstance(part, str) else part
         form += bytes(8) if raw is None else (len(raw) + 1).to_bytes(8) + raw
-    mac = urlsafe_b64encode(hmac.digest(NEW, form, "sha256")).decode().rstrip("=")
-    assert SIGN.sign(letter).metadata["signature"] == f"2026:{mac}"
+    return urlsafe_b64encode(hmac.digest(NEW, form, "sha256")).decode().rstrip("=")
 
 
 def test_a_secret_is_not_shown():
