@@ -83,7 +83,8 @@ def angzarr_side(events: int, *, rides: bool) -> Side:
     app.conf.task_ignore_result = True
     app.finalize(auto=True)
     assert isinstance(app.road.settler.facts, StructlogFactLog)
-    riding = Riding(app.handlers, cache, app.tenure, app.owner, lambda *given: given)
+    bounds = app.settings.message.bounds
+    riding = Riding(app.handlers, cache, app.tenure, app.owner, lambda *given: given, bounds)
     app.__dict__["riding"] = riding
     board = riding.board if rides else None
     return Side(app, app.tasks[NAME], raw, board, cache._done.clear)  # noqa: SLF001

@@ -19,6 +19,7 @@ from pydantic import (
 from angzarr.delivery.fanout import ALL
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Priority, check_domain
+from angzarr.json_bounds import Bounds
 from angzarr.resilience.breaker import BreakerSettings
 from angzarr.resilience.budget import BudgetSettings
 from angzarr.resilience.category import Category
@@ -79,6 +80,22 @@ class FactSettings(Section):
     url: str | None = Field(default=None, repr=False)
     #: One INFO line a fact; by default only where no database takes them.
     log: bool | None = None
+
+
+class MessageSettings(Section):
+    """The most that is made of one message; what is more is a dead letter, unread."""
+
+    #: Bytes of a compressed body, unpacked. RabbitMQ takes 16 MiB a message by default.
+    most_unpacked: int = Field(default=16 * 2**20, ge=2**10)
+    #: Values and keys of a body; 100 bytes each, roughly, once they are parsed.
+    most_values: int = Field(default=200_000, ge=100)
+    #: Lists and objects in one another.
+    most_levels: int = Field(default=200, ge=10, le=500)
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a body may parse to."""
+        return Bounds(nodes=self.most_values, depth=self.most_levels)
 
 
 class PoisonWaveSettings(Section):

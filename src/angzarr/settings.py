@@ -29,6 +29,7 @@ from angzarr.saga_section import VARIABLES, SagaCompensationSettings, with_short
 from angzarr.sections import (
     FactSettings,
     FlowSettings,
+    MessageSettings,
     PoisonWaveSettings,
     RetrySettings,
     Route,
@@ -80,6 +81,7 @@ class Settings(BaseSettings):
     retry: RetrySettings = RetrySettings()
     analysis: AnalysisSettings = AnalysisSettings()
     dashboard: DashboardSettings = DashboardSettings()
+    message: MessageSettings = MessageSettings()
     poison_wave: PoisonWaveSettings = PoisonWaveSettings()
     flow: FlowSettings = FlowSettings()
     saga_compensation: SagaCompensationSettings = SagaCompensationSettings()

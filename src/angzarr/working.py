@@ -83,7 +83,7 @@ class Working(Ordered):
         if self.settings.health.port is not None:
             METRICS.begin()  # before anything measures
             wiring.begin_counts()
-        decompression.bound()
+        decompression.bound(self.settings.message.most_unpacked)
         green_pauses.mend()
         safety.check(self, transport_of(self))
         if not self.turns_by_hand:  # a test's worker is another one than the app's
@@ -157,7 +157,14 @@ class Working(Ordered):
         claims = self.claims
         if claims.make_ending is None:
             return None
-        return Riding(self.handlers, claims.store, self.tenure, self.owner, claims.make_ending)
+        return Riding(
+            self.handlers,
+            claims.store,
+            self.tenure,
+            self.owner,
+            claims.make_ending,
+            self.settings.message.bounds,
+        )
 
     def board(self, messages: Sequence[Any]) -> None:
         """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""

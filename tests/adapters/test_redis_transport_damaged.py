@@ -68,6 +68,26 @@ DAMAGED = {
         envelope() | {"headers": {"x": {"__type__": "datetime", "__value__": "17:99"}}}
     ).encode(),
 }
+DAMAGED |= {
+    "a decimal that is none": json.dumps(
+        envelope() | {"headers": {"x": {"__type__": "decimal", "__value__": "x"}}}
+    ).encode(),
+    "a priority that is text": json.dumps(envelope(priority="high")).encode(),
+    "a priority that is a truth": json.dumps(envelope(priority=True)).encode(),
+    "a routing key that is a number": json.dumps(
+        envelope(delivery_info={"exchange": "", "routing_key": 5})
+    ).encode(),
+    "an exchange that is an object": json.dumps(
+        envelope(delivery_info={"exchange": {}, "routing_key": "q"})
+    ).encode(),
+    "a correlation id that is a list": json.dumps(envelope(correlation_id=[1])).encode(),
+    "headers that are a list": text(headers=[1]),
+    "a content type that is a number": text(**{"content-type": 5}),
+    "too many values in its headers": text(headers={"x": [[]] * 20_000}),
+    "too many levels in its headers": text(headers={"x": "y"}).replace(
+        b'"y"', b"[" * 200 + b"]" * 200
+    ),
+}
 each_damage = pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED.keys())
 
 

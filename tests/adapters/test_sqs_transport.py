@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
 import pytest
 
 from angzarr.adapters.celery.connection import RoadConnection
+from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.intake import as_a_whole, check_fields
+from angzarr.events.received import UNREADABLE, DamagedEnvelope
 
 pytestmark = pytest.mark.server("localstack")
 
@@ -71,6 +75,43 @@ def test_what_is_no_envelope_comes_as_it_is_with_the_name_of_its_queue(
     assert message.body == body.encode()
     assert message.headers == {}
     assert message.delivery_info["routing_key"] == unique_name
+    message.ack()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("priority", "high"), ("priority", {}), ("correlation_id", 5), ("delivery_mode", [])],
+)
+def test_a_damaged_envelope_comes_as_it_is_and_says_what_is_wrong(
+    connection, queue, unique_name, field, value
+):
+    channel = connection.default_channel
+    envelope = {
+        "body": "e30=", "headers": {}, "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "properties": {
+            "body_encoding": "base64", "delivery_tag": "t", field: value,
+            "delivery_info": {"exchange": "", "routing_key": "q"},
+        },
+    }  # fmt: skip
+    text = json.dumps(envelope)
+    channel.sqs().send_message(QueueUrl=channel._new_queue(unique_name), MessageBody=text)
+    message = next(_messages(queue))
+    assert (message.body, message.headers) == (text.encode(), {})
+    assert field in message.properties[UNREADABLE]
+    with pytest.raises(DamagedEnvelope, match=field):
+        check_fields(message)
+    assert as_a_whole(message, Envelope("", "", b"", "", "", {}, {}, {})).body == text.encode()
+    message.ack()
+
+
+def test_an_envelope_of_too_many_values_comes_as_it_is(connection, queue, unique_name):
+    channel = connection.default_channel
+    text = '{"properties": {}, "headers": [' + "[]," * 20_000 + "[]]}"
+    channel.sqs().send_message(QueueUrl=channel._new_queue(unique_name), MessageBody=text)
+    message = next(_messages(queue))
+    assert message.body == text.encode()
+    assert "too many values" in message.properties[UNREADABLE]
     message.ack()
 
 

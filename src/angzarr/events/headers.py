@@ -162,7 +162,7 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
         id=_text(get(EVENT_ID)) or _run_of(event_id, headers),
         type=_text(get(EVENT_TYPE)) or type,
         data=data,
-        sequence=_sequence(get(SEQUENCE)),
+        sequence=whole_number(get(SEQUENCE)),
         depth=number_or(get(DEPTH), 0),
         priority=_priority(get(PRIORITY)),
         config_pins=_pins(get(CONFIG_PINS)),
@@ -224,7 +224,8 @@ def time_of(value: object) -> datetime | None:
         return None
 
 
-def _sequence(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
+    """Return *value* as a sequence, or None where it is none, whatever the reason."""
     if value is None:
         return None
     number = read_number(value, MAX_SEQUENCE)

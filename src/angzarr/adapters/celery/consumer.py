@@ -32,6 +32,7 @@ from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.announce import announce_unknown
 from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.intake import as_a_whole, check_fields, take_in
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.adapters.celery.restarts import Restarts
 from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
@@ -40,6 +41,7 @@ from angzarr.adapters.celery.valve import Valve
 from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import DecodeError, text_of
+from angzarr.events.received import DamagedEnvelope
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -192,7 +194,7 @@ class RoadConsumer(Consumer):
 
         def on_task_received(message: Any) -> None:
             try:
-                if not self._waits(message):
+                if self._takes_in(message) and not self._waits(message):
                     receive(message)
             except lost:
                 raise
@@ -202,6 +204,15 @@ class RoadConsumer(Consumer):
                 self._bury(message, error, "INVALID_TASK")
 
         return on_task_received
+
+    def _takes_in(self, message: Any) -> bool:
+        """Tell whether *message* may be read; else it is buried as it is."""
+        try:
+            take_in(message, self.app.settings.message.bounds)
+        except (DamagedEnvelope, DecodeError) as error:
+            self._bury(message, error, "UNDECODABLE")
+            return False
+        return True
 
     def _waits(self, message: Any) -> bool:
         """Tell whether *message* came before its time; then it waits where it holds nothing.
@@ -243,12 +254,16 @@ class RoadConsumer(Consumer):
         return (OSError, AMQPError, OperationalError, *known)
 
     def _bury(self, message: Any, error: Exception, code: str) -> None:
+        envelope = self._envelope(message)
+        try:
+            check_fields(message)
+        except DamagedEnvelope as damaged:
+            error, code, envelope = damaged, "DAMAGED_ENVELOPE", as_a_whole(message, envelope)
         _log.error(
-            "undeliverable: %s from %s: %s", code, message.delivery_info.get("routing_key"),
-            text_of(error)[:500],
-        )  # fmt: skip
+            "undeliverable: %s from %s: %s", code, envelope.routing_key, text_of(error)[:500]
+        )
         then = partial(self._let_go, message, error)
-        self.app.settlement.bury(self._envelope(message), error, code, then)
+        self.app.settlement.bury(envelope, error, code, then)
 
     def _let_go(self, message: Any, error: Exception) -> None:
         self.call_soon(self._acknowledge, message)

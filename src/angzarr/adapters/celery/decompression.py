@@ -15,9 +15,6 @@ from typing import Any, Final
 
 from kombu import compression
 
-#: Bytes of a body, unpacked. RabbitMQ takes 16 MiB a message by default, SQS 1 MiB.
-MOST: Final = 64 * 2**20
-
 _OPEN: Final[dict[str, tuple[Callable[[], Any], list[str]]]] = {
     "application/x-gzip": (zlib.decompressobj, ["gzip", "zlib"]),
     "application/x-bz2": (bz2.BZ2Decompressor, ["bzip2", "bzip"]),
@@ -25,26 +22,29 @@ _OPEN: Final[dict[str, tuple[Callable[[], Any], list[str]]]] = {
 }
 
 
-def bound() -> None:
-    """Let this process unpack no body larger than `MOST`; what packs them stays."""
+def bound(most: int) -> None:
+    """Let this process unpack no body of more than *most* bytes; what packs them stays."""
     for content_type, (make, aliases) in _OPEN.items():
         try:
             pack, _ = compression.get_encoder(content_type)
         except KeyError:  # this Python has no such module
             continue
-        compression.register(pack, partial(unpack, make), content_type, aliases)
+        compression.register(pack, partial(unpack, make, most), content_type, aliases)
 
 
-def unpack(make: Callable[[], Any], body: bytes) -> bytes:
+def unpack(make: Callable[[], Any], most: int, body: bytes) -> bytes:
     """Return what *body* holds; raises ValueError if it is too large, cut, or none at all."""
     opened = make()
     try:
-        found: bytes = opened.decompress(body, MOST + 1)
+        found: bytes = opened.decompress(body, most + 1)
     except (zlib.error, OSError, lzma.LZMAError) as error:
         msg = f"the body cannot be decompressed: {error}"
         raise ValueError(msg) from error
-    if len(found) > MOST:
-        msg = f"the body is larger than {MOST} bytes when decompressed"
+    if len(found) > most:
+        msg = (
+            f"the body is larger than {most} bytes when decompressed: if yours may be larger,"
+            " raise message.most_unpacked"
+        )
         raise ValueError(msg)
     if not opened.eof:
         msg = "the compressed body is cut"

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from angzarr.adapters.celery.intake import take_in
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.delivery.delivery import fingerprint_of, position_of
 from angzarr.delivery.handlers import Handlers
 from angzarr.errors import Unavailable
 from angzarr.events import headers as names
+from angzarr.json_bounds import Bounds
 from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
@@ -77,6 +79,7 @@ class Riding:
     tenure: Tenure
     owner: str
     make_ending: MakeEnding
+    bounds: Bounds
     seldom: Seldom = field(default_factory=Seldom)
 
     def board(self, messages: Sequence[Any]) -> None:
@@ -117,6 +120,7 @@ class Riding:
     def _claims(self, message: Any) -> Iterator[Claim]:
         """Yield the claim of *message*, if it may ride."""
         try:
+            take_in(message, self.bounds)
             if self._may_ride(message):
                 yield self._claim(message)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the road will say

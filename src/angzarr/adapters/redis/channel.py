@@ -192,6 +192,8 @@ class Channel(HoldingChannel):
         """Return the message, or None if it is damaged and taken care of."""
         try:
             message = self.Message(read(fetched.raw, loads), channel=self)
+        except MemoryError:  # a fault of the machine, not of the message
+            raise
         except Exception as error:  # noqa: BLE001 - an unreadable body raises anything
             self._damaged.take(fetched, self._session, error)
             return None

@@ -14,6 +14,8 @@ from angzarr.adapters.redis.link import Link, Script
 from angzarr.adapters.redis.session import AWAY, LONGEST_JOIN, Session
 from angzarr.adapters.redis.step import Fetched
 from angzarr.errors import LetterTooLarge
+from angzarr.events.received import ENVELOPE, DamagedEnvelope, check_envelope
+from angzarr.json_bounds import TooMuch, check_json
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
@@ -27,10 +29,6 @@ _SET_ASIDE = Script("set_aside.lua", frees=True)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 #: Messages in hand, each with a thread, from which on no others are fetched.
 ENOUGH_IN_HAND = 64
-
-
-class DamagedEnvelope(ValueError):
-    """What is wrong with an envelope."""
 
 
 class Damaged:
@@ -125,10 +123,16 @@ def read(raw: bytes, loads: Callable[[str], Any]) -> dict[str, Any]:
     """
     try:
         text = raw.decode()
+        check_json(text, ENVELOPE)
         # kombu writes dates and the like as {"__type__": …}; its own reader is needed for those.
         envelope = loads(text) if "__type__" in text else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        msg = f"the envelope is not JSON ({error})"
+    except TooMuch as error:
+        msg = f"the envelope has {error}"
+        raise DamagedEnvelope(msg) from error
+    except MemoryError:  # a fault of the machine, not of the message
+        raise
+    except Exception as error:  # what makes a date of anybody's text raises anything
+        msg = f"the envelope is not JSON ({error!s:.200})"
         raise DamagedEnvelope(msg) from error
     if not isinstance(envelope, dict) or not isinstance(envelope.get("properties"), dict):
         msg = "the envelope has no properties"
@@ -141,4 +145,5 @@ def read(raw: bytes, loads: Callable[[str], Any]) -> dict[str, Any]:
     if not isinstance(info, dict) or not {"exchange", "routing_key"} <= info.keys():
         msg = "the envelope has no delivery info"
         raise DamagedEnvelope(msg)
+    check_envelope(envelope)
     return envelope

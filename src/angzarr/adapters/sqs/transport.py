@@ -19,6 +19,8 @@ from kombu.transport import SQS as stock  # noqa: N811 - a module
 from kombu.transport.SQS.exceptions import AccessDeniedQueueException, UndefinedQueueException
 
 from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
+from angzarr.events.received import ENVELOPE, UNREADABLE, DamagedEnvelope, check_envelope
+from angzarr.json_bounds import TooMuch, check_json
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -67,15 +69,28 @@ class Channel(PollingChannel):
                 _log.error("sqs_not_deleted: allow this role sqs:DeleteMessage (%s)", error)
 
     def _message_to_python(self, message: Any, queue_name: str, q_url: str) -> Any:
-        """Return kombu's envelope in *message*; what is none is a foreign message, as it is."""
+        """Return kombu's envelope in *message*; what is none is a foreign message, as it is.
+
+        So is one that is damaged, which says so: it becomes a letter of all its text.
+        """
+        properties: dict[str, Any] = {"delivery_info": {}}
         try:
             envelope = super()._message_to_python(message, queue_name, q_url)
             if queue_name in self._noack_queues or _is_sound(envelope):
                 return _routed(envelope, queue_name)
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        except MemoryError:  # a fault of the machine, not of the message
+            raise
+        except (DamagedEnvelope, TooMuch) as error:
+            properties[UNREADABLE] = str(error)
+        except Exception as error:  # noqa: BLE001 - what makes a date of any text raises anything
             _log.debug("no_envelope on queue %s: %r", queue_name, error)
-        foreign = {"body": message["Body"], "properties": {"delivery_info": {}}}
+        foreign = {"body": message["Body"], "properties": properties}
         return _routed(self._envelope_payload(foreign, message["Body"], message, q_url), queue_name)
+
+    def _prepare_json_payload(self, text: str) -> Any:
+        """Return what *text* is as JSON; raises TooMuch for what is no envelope of a message."""
+        check_json(text, ENVELOPE)
+        return super()._prepare_json_payload(text)
 
     def _restore(self, message: Any, *_args: Any) -> None:
         """Make *message* visible again at once; if that fails it is after its time-out."""
@@ -129,7 +144,10 @@ def _is_sound(envelope: Any) -> bool:
         return False
     if properties.get("body_encoding") == "base64":
         base64.b64decode(envelope["body"], validate=True)
-    return isinstance(properties["delivery_info"], dict)
+    if not isinstance(properties["delivery_info"], dict):
+        return False
+    check_envelope(envelope)
+    return True
 
 
 def _routed(envelope: Any, queue_name: str) -> Any:

@@ -7,10 +7,13 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from kombu.transport.virtual import Message
 
 from angzarr.adapters.celery.consumer import RoadConsumer
 from angzarr.adapters.celery.riding import RIDE, Ride, Riding
 from angzarr.adapters.celery.valve import Valve
+from angzarr.dead_letters import codec
+from angzarr.dead_letters.text import to_json_text
 from angzarr.resilience.idempotency import Claim, Claimed, InProgress, Position, key_for
 from polling import wait_until
 
@@ -117,7 +120,8 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     put, acknowledged = [], []
     app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
     store = app.settlement._road.store
-    riding = Riding(app.handlers, store, app.tenure, app.owner, lambda *_: None)
+    bounds = app.settings.message.bounds
+    riding = Riding(app.handlers, store, app.tenure, app.owner, lambda *_: None, bounds)
     message = SimpleNamespace(
         headers={"task": "t", "id": "a"}, body=json.dumps([[], {}, {}]),
         payload=[[], {}, {}], content_type="application/json", content_encoding="utf-8",
@@ -137,3 +141,60 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     assert [letter.error_code for letter in put] == ["INVALID_TASK"]
     (answer,) = store.claim([replay])
     assert isinstance(answer, Claimed)
+
+
+@pytest.mark.parametrize("field", ["priority", "routing_key", "headers", "body"])
+@pytest.mark.parametrize("ending", ["received", "undecodable", "not a task"])
+def test_a_damaged_message_is_a_letter_of_all_that_came(app, consumer, field, ending):
+    put, acknowledged = [], []
+    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    envelope = {
+        "body": "[[], {}, {}]", "headers": {"task": "t", "id": "a"},
+        "content-type": "application/json", "content-encoding": "utf-8",
+        "properties": {
+            "delivery_tag": "tag", "delivery_info": {"exchange": "", "routing_key": "celery"},
+        },
+    }  # fmt: skip
+    place = {
+        "priority": envelope["properties"],
+        "routing_key": envelope["properties"]["delivery_info"],
+    }
+    place.get(field, envelope)[field] = {"odd": 5}
+    if field == "headers":
+        envelope["headers"] = {"task": "t", "id": "a", 5: "a name that is none"}
+    message = Message(envelope, channel=SimpleNamespace(decode_body=lambda body, _: body))
+    message.ack_log_error = lambda *_: acknowledged.append(True)
+    match ending:
+        case "received":
+            consumer.create_task_handler()(message)
+        case "undecodable":
+            consumer.on_decode_error(message, ValueError("no gzip"))
+        case _:
+            consumer.on_unknown_message(None, message)
+    wait_until(lambda: acknowledged)
+    (letter,) = put
+    assert (letter.error_code, letter.error_type) == ("DAMAGED_ENVELOPE", "DamagedEnvelope")
+    assert field in letter.error_message
+    assert letter.message.body == to_json_text(envelope).encode()
+    assert codec.decode(*codec.encode(letter)).message == letter.message
+
+
+def test_a_bomb_is_a_letter_before_it_is_parsed(app, consumer):
+    put, acknowledged = [], []
+    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    body = "[[[" + "[]," * 200_000 + "[]]], {}, {}]"
+    envelope = {
+        "body": body, "headers": {"task": "t", "id": "a"}, "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "properties": {
+            "delivery_tag": "tag", "delivery_info": {"exchange": "", "routing_key": "celery"},
+        },
+    }  # fmt: skip
+    message = Message(envelope, channel=SimpleNamespace(decode_body=lambda body, _: body))
+    message.ack_log_error = lambda *_: acknowledged.append(True)
+    consumer.create_task_handler()(message)
+    wait_until(lambda: acknowledged)
+    (letter,) = put
+    assert (letter.error_code, letter.message.body) == ("UNDECODABLE", body.encode())
+    assert "raise message.most_values" in letter.explanation
+    assert message._decoded_cache is None

@@ -28,6 +28,9 @@ from angzarr.resilience.idempotency import (
     InProgress,
 )
 from angzarr.resilience.tenure import Tenure
+from angzarr.sections import MessageSettings
+
+BOUNDS = MessageSettings().bounds
 
 
 def nothing(*_args):
@@ -60,15 +63,21 @@ def tenure(leases):
 @pytest.fixture
 def riding(app, store, tenure):
     app.task(name="t", lazy=False)(nothing)
-    return Riding(app.handlers, store, tenure, "me", lambda *made: made)
+    return Riding(app.handlers, store, tenure, "me", lambda *made: made, BOUNDS)
 
 
 def message(task_id="1", args=(1,), *, task="t", redelivered=False, **headers):
-    return SimpleNamespace(
+    return raw_message(
         headers={"id": task_id, "task": task, **headers},
         payload=[list(args), {}, {}],
         delivery_info={"redelivered": redelivered},
     )
+
+
+def raw_message(**fields):
+    """A message as kombu would give it, read already."""
+    usual = {"body": b"", "content_type": "application/json", "content_encoding": "utf-8"}
+    return SimpleNamespace(**{**usual, "properties": {}, **fields})
 
 
 def ride_of(given):
@@ -93,10 +102,10 @@ def test_all_messages_of_a_fetch_are_claimed_in_one_call_and_count_no_start(ridi
         message(expires="2030-01-01T00:00:00+00:00"),
         message(task="unknown"),
         message(task_id=""),
-        SimpleNamespace(headers={"id": "1", "task": "t"}, payload="no list", delivery_info={}),
-        SimpleNamespace(headers={"id": "1", "task": "t"}, payload=[], delivery_info=None),
-        SimpleNamespace(headers=None, payload=[[], {}, {}], delivery_info={}),
-        SimpleNamespace(headers={"id": "1", "task": ["t"]}, payload=[[], {}, {}], delivery_info={}),
+        raw_message(headers={"id": "1", "task": "t"}, payload="no list", delivery_info={}),
+        raw_message(headers={"id": "1", "task": "t"}, payload=[], delivery_info=None),
+        raw_message(headers=None, payload=[[], {}, {}], delivery_info={}),
+        raw_message(headers={"id": "1", "task": ["t"]}, payload=[[], {}, {}], delivery_info={}),
     ],
     ids=[
         "redelivered", "later", "expiring", "no handler", "no id", "no body", "short body",
@@ -125,7 +134,7 @@ def test_what_is_malformed_is_not_claimed_since_it_is_never_run(riding, malforme
 
 
 def test_a_store_that_is_away_leaves_the_claim_to_the_run(riding, tenure):
-    alone = Riding(riding.handlers, Away(), tenure, "me", riding.make_ending)
+    alone = Riding(riding.handlers, Away(), tenure, "me", riding.make_ending, BOUNDS)
     alone.board([given := message()])
     assert ride_of(given).answer is None
     assert sent_as(None) is None
@@ -186,7 +195,9 @@ def test_what_goes_back_unbegun_can_be_claimed_by_another_worker_at_once(riding)
 
 def test_claims_that_cannot_be_freed_do_not_stop_the_messages(riding, tenure):
     riding.board([given := message("1")])
-    Riding(riding.handlers, Away(), tenure, "me", riding.make_ending).alight([ride_of(given)])
+    Riding(riding.handlers, Away(), tenure, "me", riding.make_ending, BOUNDS).alight(
+        [ride_of(given)]
+    )
 
 
 def test_the_acknowledgement_is_told_which_claim_ends_with_it(riding):

@@ -1,0 +1,107 @@
+"""Received: what brokers say of a message beside its body, each field of one type from here on.
+
+Each is read somewhere where a value of another type would be an error of nobody's: amid the
+settling, in a letter's writer, in Celery. Here it is known whose fault it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final
+
+from angzarr.events.numbers import NoNumber, read_number
+from angzarr.json_bounds import Bounds
+
+#: The most that an envelope of JSON parses to; its body is one text in it.
+ENVELOPE: Final = Bounds(nodes=20_000, depth=100)
+#: AMQP's octet; other brokers have less.
+MAX_PRIORITY: Final = 255
+#: A transport's word, in the properties, for what it could not read; the body is the whole message.
+UNREADABLE: Final = "angzarr_unreadable"
+
+#: Properties and facts of a delivery that are texts, where they are said at all.
+_TEXTS: Final = (
+    "correlation_id", "reply_to", "message_id", "type", "user_id", "app_id", "cluster_id",
+    "expiration",
+)  # fmt: skip
+_PLACES: Final = ("exchange", "routing_key")
+
+
+class DamagedEnvelope(ValueError):
+    """What is wrong with what is said of a message."""
+
+
+def check_envelope(envelope: Mapping[str, Any]) -> None:
+    """Do as `check_received` for the JSON that kombu puts a message into where a broker has texts.
+
+    Its properties, and what they say of the delivery, are mappings.
+    """
+    body, properties = envelope.get("body"), envelope["properties"]
+    if not isinstance(body, str | None):
+        raise _wrong("body", body, "text")
+    said = {name: envelope.get(name) for name in ("content-type", "content-encoding")}
+    check_received(envelope.get("headers"), properties, properties["delivery_info"], said)
+
+
+def check_received(
+    headers: object,
+    properties: MutableMapping[str, Any],
+    delivery_info: MutableMapping[str, Any],
+    content: Mapping[str, object],
+) -> None:
+    """Give *properties* and *delivery_info* the types that all others rely on.
+
+    Raises DamagedEnvelope for what has another one. *content* is the content type and encoding by
+    their names. What is null is taken out; a priority is cut to what AMQP has.
+    """
+    if UNREADABLE in properties:
+        msg = f"{properties[UNREADABLE]!s:.200}"
+        raise DamagedEnvelope(msg)
+    if headers is not None and not _are_headers(headers):
+        raise _wrong("headers", headers, "a mapping of names")
+    for name, value in content.items():
+        if value is not None and not isinstance(value, str):
+            raise _wrong(name, value, "text")
+    for name in _TEXTS:
+        _check_text(properties, name)
+    for name in _PLACES:
+        _check_text(delivery_info, name)
+    _check_octet(properties, "priority")
+    _check_octet(properties, "delivery_mode")
+    if "redelivered" in delivery_info:
+        delivery_info["redelivered"] = bool(delivery_info["redelivered"])
+
+
+def _check_text(fields: MutableMapping[str, Any], name: str) -> None:
+    value = fields.get(name)
+    if type(value) is str:
+        return
+    if value is None:
+        fields.pop(name, None)
+    elif not isinstance(value, str):  # py-amqp and botocore have texts of their own
+        raise _wrong(name, value, "text")
+
+
+def _check_octet(properties: MutableMapping[str, Any], name: str) -> None:
+    value = properties.get(name)
+    if type(value) is int and 0 <= value <= MAX_PRIORITY:
+        return
+    if value is None:
+        properties.pop(name, None)
+        return
+    number = read_number(value, MAX_PRIORITY)
+    if number is NoNumber.TOO_LARGE:
+        number = MAX_PRIORITY
+    elif type(value) is int:  # below zero: kombu takes it for none
+        number = 0
+    if isinstance(number, NoNumber):
+        raise _wrong(name, value, "a number")
+    properties[name] = number
+
+
+def _are_headers(headers: object) -> bool:
+    return isinstance(headers, dict) and all(isinstance(name, str) for name in headers)
+
+
+def _wrong(name: str, value: object, wanted: str) -> DamagedEnvelope:
+    return DamagedEnvelope(f"its {name} is not {wanted} but {type(value).__name__} {value!r:.100}")
