@@ -1,8 +1,14 @@
-"""Time as a port, so that rules take no clock and tests need not wait."""
+"""Time as a port, so that rules take no clock and tests need not wait.
+
+The fleet has one clock, its claim store's: a worker whose machine says something else goes by the
+store's (`follow`), so that no time that one machine wrote is judged by another's.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import mmap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,11 +30,16 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock, or what stands in for it in this process (`standing_in`)."""
+    """The fleet's time as this machine knows it, or what stands in for it (`standing_in`)."""
 
     def now(self) -> datetime:
-        """Return the machine's time in UTC."""
-        return _STANDS_IN[-1].now() if _STANDS_IN else datetime.now(UTC)
+        """Return the machine's time in UTC, or the store's where the machine's is wrong."""
+        if _STANDS_IN:
+            return _STANDS_IN[-1].now()
+        ahead = _FOLLOWED[0]
+        if ahead == ahead:  # noqa: PLR0124 - no NaN: a clock is followed
+            return datetime.fromtimestamp(time.monotonic() + ahead, UTC)
+        return datetime.now(UTC)
 
     def sleep(self, span: timedelta) -> None:
         """Block this thread for *span*."""
@@ -43,6 +54,25 @@ class SystemClock:
             await _STANDS_IN[-1].asleep(span)
         else:
             await asyncio.sleep(max(span.total_seconds(), 0))
+
+
+#: How far the store's clock is ahead of `time.monotonic`, in seconds; NaN: this machine's own
+#: clock is good. A page that forked children share: the parent compares, all of them go by it.
+_FOLLOWED: Final = memoryview(mmap.mmap(-1, 8)).cast("d")
+_FOLLOWED[0] = math.nan
+
+
+def follow(there: datetime | None) -> None:
+    """Let it be *there* now for all processes of this worker; None: the machine's own clock again.
+
+    The span since is measured by the monotonic clock, which a corrected machine does not jump.
+    """
+    _FOLLOWED[0] = math.nan if there is None else there.timestamp() - time.monotonic()
+
+
+def stands_in() -> bool:
+    """Return whether the time of this process is a test's."""
+    return bool(_STANDS_IN)
 
 
 #: For a test whose time passes by its own word; empty in a worker.

@@ -6,6 +6,7 @@ import importlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from functools import partial
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -55,6 +56,8 @@ class Claims(NamedTuple):
     sweep: Callable[[], object] | None = None
     #: Makes what our Redis transport takes to end a claim with an acknowledgement; None: cannot.
     make_ending: Callable[[str, str, Complete, Callable[[], None]], object] | None = None
+    #: Asks for the store's time; None: its clock is this machine's.
+    time: Callable[[], datetime] | None = None
 
 
 @contextmanager
@@ -131,6 +134,7 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
             fleet,
             steps,
             make_ending=partial(_redis_ending, store, adapter("redis.step", "redis").Ending),
+            time=client.time,
         )
     if scheme.startswith(("sqlite", "postgresql")):
         claims = importlib.import_module("angzarr.adapters.sql.idempotency")
@@ -141,7 +145,15 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         safe = sql_engine(url) if scheme.startswith("sqlite") else engine
         steps = importlib.import_module("angzarr.adapters.sql.steps").SqlStepLog(safe)
         swept = (store, owners, steps)
-        return Claims(store, owners, fleet, steps, lambda: [one.sweep(_SWEPT) for one in swept])
+        shared = scheme.startswith("postgresql")
+        return Claims(
+            store,
+            owners,
+            fleet,
+            steps,
+            lambda: [one.sweep(_SWEPT) for one in swept],
+            time=partial(_sql_time, engine) if shared else None,
+        )
     if scheme == "memory":
         claims = importlib.import_module("angzarr.adapters.memory.idempotency")
         leases = claims.MemoryOwnerLeases()
@@ -151,6 +163,11 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         return Claims(store, leases, fleet, steps)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)
+
+
+def _sql_time(engine: Any) -> datetime:
+    there: datetime = importlib.import_module("angzarr.adapters.sql.database_time").ask_time(engine)
+    return there
 
 
 def redis_schedule(url: str, prefix: str) -> Any:
@@ -248,6 +265,11 @@ _ORDERING: Final = OncePerProcess(partial(_meters, "ordering", "OrderingMeters")
 def breaker_meters() -> Any:
     """Return what tells OpenTelemetry of breakers."""
     return _meters("breakers", "BreakerMeters")
+
+
+def clock_meters() -> Any:
+    """Return what tells OpenTelemetry how wrong this machine's clock is."""
+    return _meters("clocks", "ClockMeters")
 
 
 def alert_meters() -> Any:

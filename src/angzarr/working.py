@@ -27,6 +27,7 @@ from angzarr.events.message import Message
 from angzarr.metrics_wiring import METRICS
 from angzarr.ordered import Ordered
 from angzarr.per_process import OncePerProcess
+from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.tenure import Tenure
 from angzarr.turn_thread import TurnThread
@@ -111,8 +112,11 @@ class Working(Ordered):
         """
         self.stopping.reset()
         membership = fleet_wiring.membership(self, pool)
-        self._lease = LeaseKeeper(self.tenure, self.owner, self.claims.sweep, membership)
-        self._serve_health(self._lease)
+        watch = self._watch_clock()
+        self._lease = LeaseKeeper(
+            self.tenure, self.owner, self.claims.sweep, membership, clock_watch=watch
+        )
+        self._serve_health(self._lease, watch)
         self._lease.start(self._waits_no_longer)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
@@ -129,7 +133,15 @@ class Working(Ordered):
         for thread in self._threads:
             thread.turn()
 
-    def _serve_health(self, lease: LeaseKeeper) -> None:
+    def _watch_clock(self) -> ClockWatch | None:
+        """Return what compares this machine's clock with the store's; None: they are one."""
+        if self.claims.time is None:
+            return None
+        watch = ClockWatch(self.claims.time)
+        wiring.clock_meters().observe(lambda: watch.ahead)
+        return watch
+
+    def _serve_health(self, lease: LeaseKeeper, watch: ClockWatch | None) -> None:
         """Answer probes from now on, before any server is waited for."""
         self.movement.beat()
         health = WorkerHealth(
@@ -139,6 +151,7 @@ class Working(Ordered):
             stopping=self.stopping,
             lease_is_sure=lambda: self.tenure.is_sure(self.owner),
             reaches_store=lambda: lease.reaches_store,
+            clock=None if watch is None else watch.condition,
         )
         self._health = health_wiring.open_health(self.settings.health, health)
         if self._health is not None:

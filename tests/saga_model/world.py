@@ -18,7 +18,6 @@ from angzarr.assembly import build_chains, build_road
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.delivery import delivery as deliveries
 from angzarr.errors import GivenBack
-from angzarr.events import headers as names
 from angzarr.events.message import Message
 from angzarr.facts import Fact
 from saga_model.crashes import Crash, Saboteur
@@ -70,8 +69,7 @@ class Waiting:
 
     def put(self, copy: Message, _at: object) -> None:
         """Let *copy* come; when is for the world to draw."""
-        headers = {name: it for name, it in copy.headers.items() if name != names.NOT_BEFORE}
-        self._pending.append(replace(copy, headers=headers))
+        self._pending.append(copy)
 
 
 class World:

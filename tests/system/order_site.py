@@ -97,7 +97,7 @@ class OrderSite(Site):
         replay = number_or(message.headers.get(names.REPLAY), 0) + 1
         kept = {
             name: value for name, value in message.headers.items()
-            if name not in (names.ATTEMPT, names.HOP, names.NOT_BEFORE)
+            if name not in (names.ATTEMPT, names.HOP)
         }  # fmt: skip
         with self.app.producer_pool.acquire() as producer:
             producer.publish(

@@ -24,7 +24,8 @@ _DROPPED: Final = frozenset(
         names.FIRST_ATTEMPT_AT,
         names.HELD_SINCE,
         names.REQUEUED,
-        names.NOT_BEFORE,
+        names.REST,
+        names.WAITED_FOR,
         names.SKIP,
         "x-delay",
     }

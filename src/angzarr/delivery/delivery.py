@@ -28,7 +28,8 @@ class Delivery:
     attempt: int
     position: Position
     first_attempt_at: datetime | None
-    not_before: datetime | None
+    #: How long it is to be slept still before it is run; see `names.REST`.
+    rest_ms: int
     letter_id: str | None
     #: Its publisher's deadline (Celery's ``expires``): no run begins later. None: there is none.
     expires_at: datetime | None = None
@@ -102,7 +103,7 @@ def read(
         attempt=number_or(get(names.ATTEMPT), 0) or number_or(get("retries"), 0) + 1,
         position=position_of(message.headers),
         first_attempt_at=names.time_of(get(names.FIRST_ATTEMPT_AT)),
-        not_before=names.time_of(get(names.NOT_BEFORE)),
+        rest_ms=number_or(get(names.REST), 0),
         letter_id=str(letter_id) if (letter_id := get(names.LETTER_ID)) else None,
         expires_at=names.time_of(get("expires")),
         held_since=names.time_of(get(names.HELD_SINCE)),

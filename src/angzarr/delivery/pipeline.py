@@ -59,8 +59,6 @@ _log = logging.getLogger("angzarr.delivery")
 
 #: How long a delivery waits that finds its event in another worker's hands (spec D4).
 IN_PROGRESS_WAIT = timedelta(seconds=2)
-#: A message that arrives earlier than this before its time is sent back to wait.
-EARLY = timedelta(seconds=1)
 #: Starts that nobody settled before the event counts as poison (spec D4).
 MOST_STARTS = 3
 
@@ -91,8 +89,8 @@ class Pipeline:
         Where *failed* is given the handler is not called: that is how the delivery ended before,
         or outside, its handler.
         """
-        if failed is None and (early := self._early(delivery)):
-            return early
+        if failed is None and delivery.rest_ms:
+            self.clock.sleep(min(timedelta(milliseconds=delivery.rest_ms), SLEPT))
         handler = self.handlers.get(delivery.handler)
         if handler is None:
             missing = DecodeError(f"no handler is registered as {delivery.handler!r}")
@@ -138,16 +136,6 @@ class Pipeline:
         steps = self.undoing.open(delivery, handler, retries)
         self.undoing.meet(steps, left_some=True)
         return self.undoing.after(steps, dead)
-
-    def _early(self, delivery: Delivery) -> Postponed | None:
-        if delivery.not_before is None:
-            return None
-        left = delivery.not_before - self.clock.now()
-        if left > EARLY:
-            return Postponed(delay=left, why="early", claimed=False)
-        if left <= SLEPT:  # RabbitMQ tells whole seconds only
-            self.clock.sleep(left)
-        return None
 
     def _claim(  # noqa: PLR0911 - one case for each answer of the store
         self,

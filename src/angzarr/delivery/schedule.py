@@ -1,14 +1,17 @@
 """Copies and when they come back: the message of a retry or a postponement (decisions 9, 15).
 
 A schedule has two ends: `Schedule` takes messages in, `DueMessages` hands out what is due to a
-mover (angzarr.delivery.mover), which publishes it.
+mover (angzarr.delivery.mover), which publishes it. Due is what the schedule says, by the clock of
+its store: whoever gets the message runs it, and looks at no clock of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from angzarr.delivery.delivery import Delivery
 from angzarr.events import headers as names
@@ -19,7 +22,9 @@ SLEPT = timedelta(milliseconds=100)
 #: No wait is longer, whatever a handler or a server asks for: beyond it calendars and brokers end.
 FURTHEST = timedelta(days=365)
 
-_DROPPED = frozenset({*names.BROKER_COUNTERS, "eta", names.NOT_BEFORE, names.HELD_SINCE})
+_DROPPED = frozenset(
+    {*names.BROKER_COUNTERS, "eta", names.REST, names.WAITED_FOR, names.HELD_SINCE}
+)
 
 
 class Schedule(Protocol):
@@ -77,18 +82,37 @@ class OpenSchedule(Schedule, DueMessages, Protocol):
 
 
 def put_arrived(schedule: Schedule, message: Message, at: datetime, now: datetime) -> None:
-    """Let a *message* that arrived before its time wait until *at*, as it is (trap 4).
+    """Let a *message* that arrived wait until *at*, as it is (trap 4).
 
-    Headers stay equal, its ``eta`` too: it has passed when the message comes again. What is to
-    wait longer than `FURTHEST` comes before its time and waits again. Once this returns the
-    message may be acknowledged; raises what `Schedule.put` does.
+    Once this returns the message may be acknowledged; raises what `Schedule.put` does.
     """
     schedule.put(message, min(at, now + FURTHEST))
 
 
-def copy_of(
-    delivery: Delivery, *, attempt: int, hop: int, due_at: datetime, requeued: bool | None = None
-) -> Message:
+def put_early(schedule: Schedule, message: Message, eta: datetime, now: datetime) -> None:
+    """Let a *message* that arrived before its *eta* wait for it; see `put_arrived`.
+
+    It comes again without an ``eta``, for which another machine's clock may say that it is still to
+    come. What is to wait longer than `FURTHEST` keeps it, and waits again.
+    """
+    if eta - now <= FURTHEST:
+        message = replace(message, headers=due_headers(message.headers))
+    put_arrived(schedule, message, eta, now)
+
+
+def due_headers(said: Mapping[str, Any], left: timedelta = timedelta(0)) -> dict[str, Any]:
+    """Return the headers *said* of a message whose ``eta`` has come, but for what is *left*."""
+    due = {**said, "eta": None, names.WAITED_FOR: said.get("eta")}
+    return due | rest_headers(left)
+
+
+def rest_headers(left: timedelta) -> dict[str, int]:
+    """Return the header by which whoever gets a message sleeps what is *left*; none for nothing."""
+    milliseconds = math.ceil(left / timedelta(milliseconds=1))
+    return {names.REST: milliseconds} if milliseconds > 0 else {}
+
+
+def copy_of(delivery: Delivery, *, attempt: int, hop: int, requeued: bool | None = None) -> Message:
     """Return *delivery*'s message to be published again, raw but for what one try adds (9).
 
     *requeued* tells whether its run gave it back to its queue; None: it has not run.
@@ -100,7 +124,6 @@ def copy_of(
         names.ATTEMPT: attempt,
         names.HOP: hop,
         names.QUEUE: message.queue,
-        names.NOT_BEFORE: due_at.isoformat(),
     }
     if delivery.first_attempt_at is not None:
         kept[names.FIRST_ATTEMPT_AT] = delivery.first_attempt_at.isoformat()

@@ -9,7 +9,7 @@ from angzarr.dead_letters.text import exact_json_text, from_json_text
 from angzarr.delivery.delivery import position_of
 from angzarr.delivery.schedule import Row
 from angzarr.errors import DecodeError, DeliveryError
-from angzarr.events.headers import event_id_of
+from angzarr.events.headers import WAITED_FOR, event_id_of
 from angzarr.events.message import Message
 from angzarr.resilience.keys import key_part
 
@@ -59,7 +59,8 @@ def id_of(message: Message) -> str:
     times for which publishers sent one message twice.
     """
     position = position_of(message.headers)
-    told_apart = (message.queue, str(message.headers.get("eta")), message.id)
+    eta = message.headers.get(WAITED_FOR) or message.headers.get("eta")
+    told_apart = (message.queue, str(eta), message.id)
     digest = hashlib.sha256("\0".join(told_apart).encode("utf-8", "surrogatepass"))
     digest.update(b"\0")
     digest.update(message.body)

@@ -172,8 +172,7 @@ class Settler:
         ending = Wait(position=Position(delivery.position.replay, hop), delay=timedelta(0))
         if not self.store.owns(delivery.key, delivery.token):
             return self._ended_before(delivery, ending)
-        now = self.clock.now()
-        copy = copy_of(delivery, attempt=delivery.attempt, hop=hop, due_at=now)
+        copy = copy_of(delivery, attempt=delivery.attempt, hop=hop)
         again = self.ordering.park(outcome, copy)
         if again is not None:
             back = self._copy(delivery, outcome, again, attempt=delivery.attempt, hop=hop)
@@ -196,7 +195,7 @@ class Settler:
             held_since=_held_since(delivery, outcome, now),
         )
         requeued = outcome.requeued if isinstance(outcome, Retried) else None
-        copy = copy_of(seen, attempt=attempt, hop=hop, due_at=due_at, requeued=requeued)
+        copy = copy_of(seen, attempt=attempt, hop=hop, requeued=requeued)
         return _Back(copy, due_at)
 
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:

@@ -47,10 +47,12 @@ HOP: Final = "angzarr-hop"
 FIRST_ATTEMPT_AT: Final = "angzarr-first-attempt-at"
 #: Since when it has been waiting for a breaker, a budget or a limit, RFC 3339; let in, it has none.
 HELD_SINCE: Final = "angzarr-held-since"
-#: Not to be run before this time, RFC 3339. Every copy has it; one that arrives early goes back.
-NOT_BEFORE: Final = "angzarr-not-before"
 #: Whether the run before gave the message back to its queue (Celery's ``Reject(requeue=True)``).
 REQUEUED: Final = "angzarr-requeued"
+#: Milliseconds that RabbitMQ's delay of whole seconds leaves; who gets the copy sleeps them.
+REST: Final = "angzarr-rest"
+#: The ``eta`` for which a message has waited: the schedule has said that it is due.
+WAITED_FOR: Final = "angzarr-waited-for"
 #: The queue the message was first sent to.
 QUEUE: Final = "angzarr-queue"
 #: The bytes of headers that cannot be read, in their place (RabbitMQ).

@@ -21,7 +21,8 @@ def used_letter():
         names.ATTEMPT: 5,
         names.HOP: 4,
         names.FIRST_ATTEMPT_AT: START.isoformat(),
-        names.NOT_BEFORE: START.isoformat(),
+        names.REST: 20,
+        names.WAITED_FOR: START.isoformat(),
         "x-death": [{"count": 2}],
         "x-delivery-count": 7,
         "retries": 4,
@@ -52,7 +53,7 @@ def test_replay_carries_the_headers_of_the_spec():
 
 def test_replay_starts_afresh():
     message = replay_message(used_letter(), 1)
-    gone = {names.ATTEMPT, names.HOP, names.FIRST_ATTEMPT_AT, names.NOT_BEFORE}
+    gone = {names.ATTEMPT, names.HOP, names.FIRST_ATTEMPT_AT, names.REST, names.WAITED_FOR}
     assert not (gone | set(names.BROKER_COUNTERS)) & message.headers.keys()
     assert (message.headers["retries"], message.headers["eta"], message.headers["expires"]) == (
         0,

@@ -417,16 +417,6 @@ def test_a_second_body_under_the_id_of_a_parked_event_does_not_push_it_out(order
     assert ordered.ran == [0, 1]
 
 
-def test_the_same_event_for_a_later_time_does_not_push_a_parked_one_out(ordered):
-    """Its message for that time is superseded by then: only the parked one would ever run."""
-    ordered.take(1)
-    later = (ordered.world.clock.now() + timedelta(hours=1)).isoformat()
-    assert isinstance(ordered.take(1, **{names.NOT_BEFORE: later}), Postponed)
-    ordered.take(0)
-    assert isinstance(ordered.take_copy(), Handled)
-    assert ordered.ran == [0, 1]
-
-
 @pytest.mark.parametrize(("delay", "is_told"), [(TOLD_FROM - SECOND, False), (TOLD_FROM, True)])
 def test_a_lane_is_told_of_a_long_wait_for_a_retry(world, delay, is_told):
     policy = Policy(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.delivery.delivery import read
-from angzarr.delivery.schedule import copy_of
+from angzarr.delivery.schedule import FURTHEST, copy_of, put_early
+from angzarr.delivery.schedule_row import id_of
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 
@@ -24,11 +25,11 @@ CELERY = {
     names.REPLAY: 2, names.LETTER_ID: "letter", names.REPLAYED: "true",
 }  # fmt: skip
 #: All that one try, one copy or one broker adds.
-CHANGED = {"retries", names.ATTEMPT, names.HOP, names.QUEUE, names.NOT_BEFORE,
-           names.FIRST_ATTEMPT_AT}  # fmt: skip
+CHANGED = {"retries", names.ATTEMPT, names.HOP, names.QUEUE, names.FIRST_ATTEMPT_AT}
 DROPPED = {
     "x-delivery-count": 4, "x-death": [{"count": 1}], "x-first-death-queue": "delay",
     "x-first-death-exchange": "x", "x-first-death-reason": "expired", "eta": "2020-01-01T00:00:00",
+    names.WAITED_FOR: "2020-01-01T00:00:00", names.REST: 40,
 }  # fmt: skip
 
 
@@ -44,8 +45,7 @@ def received(headers):
 def copied(world, headers, *, attempt=2, hop=1, **changes):
     message = received(headers)
     delivery = read(message, args=[1], kwargs={}, token="t", owner="o", **changes)
-    due = world.clock.now() + timedelta(seconds=5)
-    return message, copy_of(delivery, attempt=attempt, hop=hop, due_at=due)
+    return message, copy_of(delivery, attempt=attempt, hop=hop)
 
 
 def without(headers, *dropped):
@@ -66,7 +66,6 @@ def test_what_one_try_adds(world):
     _, copy = copied(world, CELERY)
     assert {name: copy.headers.get(name) for name in CHANGED} == {
         "retries": 1, names.ATTEMPT: 2, names.HOP: 1, names.QUEUE: "orders",
-        names.NOT_BEFORE: (world.clock.now() + timedelta(seconds=5)).isoformat(),
         names.FIRST_ATTEMPT_AT: None,
     }  # fmt: skip
 
@@ -86,7 +85,7 @@ def test_what_a_broker_counted_does_not_travel_on(world, name):
 def test_what_others_put_into_the_headers_is_kept(headers):
     message = received({"task": "h", **headers})
     delivery = read(message, args=[1], kwargs={}, token="t", owner="o")
-    copy = copy_of(delivery, attempt=2, hop=1, due_at=WHEN)
+    copy = copy_of(delivery, attempt=2, hop=1)
     assert without(copy.headers, *CHANGED) == {"task": "h", **headers}
 
 
@@ -99,7 +98,7 @@ def test_the_received_message_stays_as_it_was(world):
 def test_a_copy_of_a_copy_changes_the_same_headers_only(world):
     message, copy = copied(world, CELERY)
     delivery = read(copy, args=[1], kwargs={}, token="t2", owner="o")
-    again = copy_of(delivery, attempt=3, hop=2, due_at=world.clock.now())
+    again = copy_of(delivery, attempt=3, hop=2)
     assert without(again.headers, *CHANGED) == without(message.headers, *CHANGED)
     assert (again.headers[names.ATTEMPT], again.headers[names.HOP]) == (3, 2)
     read_again = read(again, args=[1], kwargs={}, token="t3", owner="o")
@@ -115,10 +114,31 @@ def test_the_copy_is_known_by_the_same_key_and_needs_no_fingerprint(world):
     assert second.fingerprint == ""
 
 
-@pytest.fixture(autouse=True)
-def _when(world):
-    global WHEN  # noqa: PLW0603 - hypothesis runs many examples, a fixture once
-    WHEN = world.clock.now()
+class Puts:
+    """A schedule that keeps what it is given, and for when."""
+
+    def __init__(self):
+        self.given = []
+
+    def put(self, copy, at):
+        self.given.append((copy, at))
 
 
-WHEN = None
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_what_came_before_its_eta_comes_again_without_one_and_is_the_same_row():
+    eta = "2026-03-01T13:00:00+00:00"
+    message, schedule = received(CELERY | {"eta": eta}), Puts()
+    put_early(schedule, message, NOON + timedelta(hours=1), NOON)
+    ((waits, at),) = schedule.given
+    assert at == NOON + timedelta(hours=1)
+    assert waits.headers == CELERY | {"eta": None, names.WAITED_FOR: eta}
+    assert id_of(waits) == id_of(message)
+    assert id_of(waits) != id_of(received(CELERY | {"eta": "2026-03-01T14:00:00+00:00"}))
+
+
+def test_what_is_to_wait_longer_than_a_schedule_keeps_its_eta_and_waits_again():
+    message, schedule = received(CELERY | {"eta": "2036-03-01T12:00:00+00:00"}), Puts()
+    put_early(schedule, message, NOON + 10 * FURTHEST, NOON)
+    assert schedule.given == [(message, NOON + FURTHEST)]

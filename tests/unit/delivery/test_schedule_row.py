@@ -64,7 +64,7 @@ def with_headers(**headers):
 @pytest.mark.parametrize(
     "same",
     [
-        with_headers(**{names.NOT_BEFORE: "2026-01-01T00:00:09+00:00"}),
+        with_headers(**{names.REST: 40}),
         with_headers(**{names.FIRST_ATTEMPT_AT: "2026-01-01T00:00:09+00:00"}),
         with_headers(**{names.ATTEMPT: 3}),
         replace(COPY, routing_key="q", priority=9),

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.adapters.celery.valve import Valve
 from angzarr.clock import SystemClock
-from angzarr.delivery.schedule import SLEPT
+from angzarr.delivery.schedule import SLEPT, due_headers
 from angzarr.errors import DecodeError, text_of
 from angzarr.events.received import DamagedEnvelope
 
@@ -217,13 +217,17 @@ class RoadConsumer(Consumer):
     def _waits(self, message: Any) -> bool:
         """Tell whether *message* came before its time; then it waits where it holds nothing.
 
-        Celery would keep it in this process until then (trap 4). What is due at once is left to
-        its timer, and what is malformed to those who make letters of it.
+        Celery would keep it in this process until then (trap 4), by this machine's clock: it is not
+        shown the time of what is due. What is malformed is left to those who make letters of it.
         """
         headers = message.headers
         if not isinstance(headers, dict) or not headers.get("eta"):
             return False
         if headers.get("task") not in self.strategies or (due := self._due(headers)) is None:
+            return False
+        left = due - SystemClock().now()
+        if left <= SLEPT:
+            message.headers = due_headers(headers, left)
             return False
         self.app.settlement.let_wait(
             self._envelope(message), due, partial(self.call_soon, self._acknowledge, message)
@@ -233,10 +237,11 @@ class RoadConsumer(Consumer):
     def _due(self, headers: dict[str, Any]) -> datetime | None:
         try:
             check_headers(headers)
-            due = maybe_make_aware(maybe_iso8601(headers["eta"]), self.app.timezone)
-            return due if due - SystemClock().now() > SLEPT else None
+            said = maybe_iso8601(headers["eta"])
+            due: datetime = maybe_make_aware(said, self.app.timezone).astimezone(UTC)
         except (InvalidTaskError, ValueError, TypeError, AttributeError, OverflowError):
             return None
+        return due
 
     def _unconfirmed(self, **where: Any) -> Any:
         """Return a connection for what is of the moment: events, remote control, its answers.

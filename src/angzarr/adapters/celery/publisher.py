@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from kombu.transport.native_delayed_delivery import calculate_routing_key, level
 from kombu.utils.url import maybe_sanitize_url
 
 from angzarr.clock import Clock
-from angzarr.delivery.schedule import SLEPT, Schedule
+from angzarr.delivery.schedule import SLEPT, Schedule, rest_headers
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
 from angzarr.events.message import Message
@@ -115,7 +116,10 @@ class CelerySchedule:
         if delay < SHORTEST_NATIVE or not native_delay(self._app, queue):
             self._rows().put(copy, at)
             return
-        routing_key = calculate_routing_key(whole_seconds(copy, delay), queue.routing_key)
+        seconds = whole_seconds(copy, delay)
+        left = rest_headers(delay - timedelta(seconds=seconds))
+        copy = replace(copy, headers={**copy.headers, **left})
+        routing_key = calculate_routing_key(seconds, queue.routing_key)
         self._publisher.send(copy, Exchange(level_name(27), type="topic"), routing_key)
 
 
@@ -156,10 +160,10 @@ class LonePublisher(CeleryPublisher):
 def whole_seconds(copy: Message, delay: timedelta) -> int:
     """Return for how many seconds RabbitMQ is to hold *copy*: rounded up, but for a last 100 ms.
 
-    A copy that says its time is slept out by whoever gets it that much too early (15), so none is
-    later than 0.9 s and its way. What only its publisher's ``eta`` delays never comes too early.
+    A copy says what is left, which whoever gets it sleeps (15), so none is later than 0.9 s and its
+    way. What only its publisher's ``eta`` delays never comes too early.
     """
-    slept = SLEPT if names.NOT_BEFORE in copy.headers else timedelta(0)
+    slept = SLEPT if names.ATTEMPT in copy.headers else timedelta(0)
     return max(math.ceil((min(delay, LONGEST_NATIVE) - slept).total_seconds()), 1)
 
 

@@ -23,6 +23,7 @@ from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.clock import SystemClock
 from angzarr.delivery.outcome import Outcome
 from angzarr.errors import DeliveryError, ExpiredError, RevokedError
+from angzarr.events import headers as names
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -62,6 +63,8 @@ class RoadRequest(Request):
         checked_body(options["body"] if options.get("decoded") else message.payload)
         super().__init__(message, **options)
         request = self._request_dict
+        if waited_for := request.get(names.WAITED_FOR):  # the task sees it; no timer does
+            request["eta"] = waited_for
         self._ride: Ride | None = getattr(message, RIDE, None)
         body, content_type, encoding, headers = self._raw(message)
         # A bare tuple: pickle spells out the name of any other class in each message. What stands

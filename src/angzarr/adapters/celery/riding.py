@@ -37,8 +37,9 @@ _log = logging.getLogger("angzarr.worker")
 
 #: The attribute of a kombu message that holds its `Ride`, and of one that holds a claim's end.
 RIDE, ENDING = "angzarr_ride", "angzarr_ending"
-#: Headers of a message that is not to run at once: its claim would block others in the meantime.
-_LATER = ("eta", "expires", names.NOT_BEFORE)
+#: Headers of a message that may not run at once, or not for the first time (every copy has the
+#: last): its claim would block others in the meantime.
+_LATER = ("eta", "expires", names.WAITED_FOR, names.ATTEMPT)
 
 #: Makes what the transport takes to end a claim: record key, token, ending, called if fenced.
 MakeEnding = Callable[[str, str, Complete, Callable[[], None]], Any]

@@ -21,7 +21,7 @@ from angzarr.clock import SystemClock
 from angzarr.delivery.outcome import Outcome
 from angzarr.delivery.road import TOO_LARGE_WAIT, Road
 from angzarr.delivery.salvage import Salvage
-from angzarr.delivery.schedule import put_arrived
+from angzarr.delivery.schedule import put_arrived, put_early
 from angzarr.errors import LetterTooLarge
 from angzarr.events.message import Message
 from angzarr.resilience.idempotency import Claimed, Release
@@ -80,7 +80,7 @@ class Settlement:
         message = message_of(self._app, envelope)
 
         def step() -> None:
-            self._put(message, at)
+            put_early(self._road.settler.schedule, message, at, SystemClock().now())
             then()
 
         self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")

@@ -22,6 +22,7 @@ from angzarr.adapters.celery import result_backend
 from angzarr.adapters.celery.membership import Membership
 from angzarr.delivery.cut import BLADE
 from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.tenure import LEASE, Tenure
 from angzarr.seldom import Seldom
 
@@ -96,7 +97,8 @@ def _told_to_stop() -> bool:
 class LeaseKeeper:
     """Renews this process tree's owner lease from a thread in the parent until the process ends.
 
-    The same thread keeps the worker a member of its fleet, behind a renewal and never before one.
+    The same thread keeps the worker a member of its fleet, and compares its clock with the store's,
+    behind a renewal and never before one.
     """
 
     def __init__(
@@ -105,11 +107,14 @@ class LeaseKeeper:
         owner: str,
         sweep: Callable[[], object] | None = None,
         membership: Membership | None = None,
+        *,
+        clock_watch: ClockWatch | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tenure = tenure
         self._sweep = sweep
         self._membership = membership
+        self._clock_watch = clock_watch
         self._monotonic = monotonic
         self._owner = owner
         self._pid = os.getpid()
@@ -126,6 +131,7 @@ class LeaseKeeper:
         """
         while not self._renew() and not stopping():
             self._ended.wait(RETRIED_EVERY.total_seconds())
+        self._compare_clocks()  # before the first message
         threading.Thread(target=self._keep, name="angzarr-lease", daemon=True).start()
         atexit.register(self.end)
 
@@ -135,6 +141,8 @@ class LeaseKeeper:
             return
         self._ended.set()
         atexit.unregister(self.end)
+        if self._clock_watch is not None:
+            self._clock_watch.end()
         try:
             self._tenure.end(self._owner)
         except StoreUnavailable:
@@ -150,6 +158,7 @@ class LeaseKeeper:
             held = self._renew()
             if held:
                 self._stay_member()
+                self._compare_clocks()
             if self._sweep is not None and turn % _SWEPT_EVERY == 0:
                 self._try(self._sweep, "expired_claims_not_swept")
 
@@ -160,6 +169,10 @@ class LeaseKeeper:
     def _stay_member(self) -> None:
         if self._membership is not None:
             self._membership.renew()
+
+    def _compare_clocks(self) -> None:
+        if self._clock_watch is not None:
+            self._clock_watch.renew()
 
     def _renew(self) -> bool:
         renew = partial(self._tenure.renew, self._owner)

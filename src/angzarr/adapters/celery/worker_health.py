@@ -21,7 +21,7 @@ class WorkerHealth:
     """Tells of one worker; asked from any thread.
 
     A child has *up_within* seconds to be up; *lease_is_sure* and *reaches_store* are the owner
-    lease's, *stopping* the worker's.
+    lease's, *stopping* the worker's; *clock* tells how wrong the machine's is.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class WorkerHealth:
         stopping: Callable[[], bool],
         lease_is_sure: Callable[[], bool],
         reaches_store: Callable[[], bool],
+        clock: Callable[[], Condition] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._movement = movement
@@ -41,6 +42,7 @@ class WorkerHealth:
         self._stopping = stopping
         self._lease_is_sure = lease_is_sure
         self._reaches_store = reaches_store
+        self._clock = clock
         self._monotonic = monotonic
         self._busy_at = float("-inf")
 
@@ -71,6 +73,8 @@ class WorkerHealth:
             self._lease(),
             self._store(),
         ]
+        if self._clock is not None:
+            found.append(self._clock())
         if self._movement.children is not None:
             found.append(self._all_children())
         return Report("ready", found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from redis.connection import ConnectionPool
@@ -78,6 +78,11 @@ class RedisClient:
         """Run *script* once for each (*keys, *args) in one round trip, in order."""
         replies: list[Any] = self._call(self._link.run_many, script, calls, keys)
         return replies
+
+    def time(self) -> datetime:
+        """Return the server's time; raises StoreUnavailable."""
+        seconds, micros = self.execute("TIME")
+        return datetime.fromtimestamp(int(seconds), UTC) + timedelta(microseconds=int(micros))
 
     def connect(self) -> Connection:
         """Return a connection of the caller's own, whose errors are redis-py's."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, DateTime, Engine, Float, bindparam, func
+from sqlalchemy import ColumnElement, DateTime, Engine, Float, bindparam, func, select
+
+from angzarr.adapters.sql.engine import in_transaction, reading
 
 #: How SQLAlchemy writes a datetime to SQLite; SQLite's clock knows milliseconds.
 _SQLITE_FORMAT = "%Y-%m-%d %H:%M:%f000"
@@ -25,3 +27,10 @@ def database_time_after(engine: Engine) -> ColumnElement[datetime]:
         return database_now(engine) + span
     span = func.printf("%+.3f seconds", seconds)
     return func.strftime(_SQLITE_FORMAT, "now", span, type_=DateTime(timezone=True))
+
+
+def ask_time(engine: Engine) -> datetime:
+    """Return the database's time; raises StoreUnavailable."""
+    asked = select(database_now(engine))
+    there: datetime = in_transaction(reading(engine), lambda one: one.execute(asked).scalar_one())
+    return there

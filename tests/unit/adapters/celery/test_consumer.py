@@ -12,8 +12,10 @@ from kombu.transport.virtual import Message
 from angzarr.adapters.celery.consumer import RoadConsumer
 from angzarr.adapters.celery.riding import RIDE, Ride, Riding
 from angzarr.adapters.celery.valve import Valve
+from angzarr.clock import follow
 from angzarr.dead_letters import codec
 from angzarr.dead_letters.text import to_json_text
+from angzarr.events import headers as names
 from angzarr.resilience.idempotency import Claim, Claimed, InProgress, Position, key_for
 from polling import wait_until
 
@@ -198,3 +200,51 @@ def test_a_bomb_is_a_letter_before_it_is_parsed(app, consumer):
     assert (letter.error_code, letter.message.body) == ("UNDECODABLE", body.encode())
     assert "raise message.most_values" in letter.explanation
     assert message._decoded_cache is None
+
+
+def an_eta(consumer, eta):
+    """A message of the task ``t`` for *eta*, and what the consumer makes of it."""
+    consumer.strategies["t"] = None
+    message = SimpleNamespace(
+        headers={"task": "t", "id": "a", "eta": eta}, body=b"[[], {}, {}]", payload=[[], {}, {}],
+        content_type="application/json", content_encoding="utf-8", properties={},
+        delivery_info={"routing_key": "q"}, acknowledged=False, ack_log_error=lambda *_: None,
+    )  # fmt: skip
+    return message, consumer._waits(message)
+
+
+@pytest.fixture
+def put_early(app):
+    put = []
+    app.settlement._road.settler.schedule.put = lambda *told: put.append(told)
+    yield put
+    follow(None)
+
+
+@pytest.mark.parametrize("off", [timedelta(hours=2), timedelta(minutes=-10), timedelta(days=-400)])
+def test_an_eta_is_judged_by_the_stores_clock_whatever_the_machines_says(consumer, put_early, off):
+    """The machine is *off*: it would run a countdown at once, or keep what is due for itself."""
+    there = datetime.now(UTC) - off
+    follow(there)
+    due, waits = an_eta(consumer, (there - timedelta(seconds=1)).isoformat())
+    assert not waits
+    assert due.headers["eta"] is None, "Celery would keep it until its own clock agrees"
+    _, waits = an_eta(consumer, (there + timedelta(minutes=1)).isoformat())
+    assert waits
+    wait_until(lambda: put_early, "it to be put into the schedule")
+    ((kept, at),) = put_early
+    assert abs(at - there - timedelta(minutes=1)) < timedelta(seconds=1)
+    assert kept.headers["eta"] is None
+
+
+def test_what_is_due_within_a_moment_is_slept_by_whoever_runs_it(consumer, put_early):
+    message, waits = an_eta(consumer, (datetime.now(UTC) + timedelta(seconds=0.09)).isoformat())
+    assert not waits
+    assert 0 < message.headers[names.REST] <= 90
+
+
+@pytest.mark.parametrize("eta", ["tomorrow", 5, ["x"], "99999999-01-01T00:00:00"])
+def test_an_eta_that_is_no_time_is_left_to_those_who_make_letters(consumer, eta):
+    message, waits = an_eta(consumer, eta)
+    assert not waits
+    assert message.headers["eta"] == eta
