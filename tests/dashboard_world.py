@@ -80,6 +80,7 @@ class World:
         self.clock = clock or HandClock()
         self.ledger = MemoryLedger(self.clock)
         self.groups = self.ledger
+        self.peers = MemoryPeers(self.ledger)
         self.jobs = Jobs(self.ledger, self.clock)
         self.writes = MemoryWrites(self.clock)
         self.brake = MemoryBrake(self.clock)
@@ -190,7 +191,7 @@ class World:
                 unattended=Unattended(oldest=timedelta(days=30)),
             ),
             gathering=Gathering(
-                peers=MemoryPeers(self.ledger),
+                peers=self.peers,
                 obstacle=self.replayer.obstacle,
                 clock=self.clock,
             ),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import pytest
@@ -108,6 +109,25 @@ class TestPostgresqlLedger(SqlLedgerContract):
             assert connection.execute(text(END_OTHER_SESSIONS)).all()
         other.dispose()
         assert ledger.open(entry.id).entry == entry
+
+    @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
+    def test_the_zero_time_comes_back_whatever_zone_the_server_tells(
+        self, monkeypatch, postgresql_url, ledger, clock, zone
+    ):
+        """One letter dated 0001-01-01 would end the view of all others."""
+        monkeypatch.setenv("PGTZ", zone)
+        there = SqlLedger(LedgerDatabase(build_engine(postgresql_url)), clock)
+        zero = datetime(1, 1, 1, tzinfo=UTC)
+        old = letter_of("e1", first_attempt_at=zero, last_attempt_at=zero, sent_to_dlq_at=zero)
+        entries = there.add_failed_events([old, letter_of("e2")])
+        try:
+            page = there.get_failed_events(EntryFilter(), status=None, limit=9)
+            assert {one.id: one for one in page.entries} == {one.id: one for one in entries}
+            assert page.entries[-1].last_failed_at == zero
+            assert there.open(entries[0].id).failure == old
+            assert there.get_failure_stats().oldest_open_at == zero
+        finally:
+            there.close()
 
     def test_a_page_that_takes_too_long_says_how_to_narrow_it(self, engine, ledger):
         ledger.add_failed_event(letter_of())

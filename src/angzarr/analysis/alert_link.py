@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from angzarr.analysis.alert import Alert
+from angzarr.analysis.group_address import group_address
 
 #: What a template may name.
 PLACES: Final = ("group", "kind", "domain", "handler", "alert")
@@ -25,7 +26,7 @@ def check_link(template: str) -> None:
 def link_of(alert: Alert, template: str) -> str:
     """Return *template* with what is said of *alert*, quoted; an empty one makes no link."""
     said = {
-        "group": alert.fingerprint,
+        "group": group_address(alert.fingerprint) if alert.fingerprint else "",
         "kind": alert.kind.value,
         "domain": alert.domain,
         "handler": alert.handler_name,

@@ -18,6 +18,7 @@ from angzarr.analysis.alert_link import link_of
 from angzarr.analysis.alert_watch import Finding
 from angzarr.analysis.entry import UNREADABLE, Entry, counted
 from angzarr.analysis.group import Group, GroupStatus, is_poison
+from angzarr.analysis.group_address import group_address
 from angzarr.analysis.job import ReplayJob
 from angzarr.printable import printable
 
@@ -239,7 +240,7 @@ def _counts(kind: Kind, group: Group) -> str:
 
 
 def _group_todo(kind: Kind, group: Group) -> str:
-    chosen = f"--group {_argument(group.fingerprint)}"
+    chosen = f"--group {group_address(group.fingerprint)}"
     if kind is Kind.POISON:
         return f"Do not replay before it is understood. Look: angzarr dlq list {chosen}"
     if group.reason == UNREADABLE:

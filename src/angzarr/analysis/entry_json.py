@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from angzarr.analysis.entry import Entry, EntryDetail, Unreadable
@@ -18,6 +19,8 @@ from angzarr.analysis.ledger import FailureStats, Page
 
 #: How the ledger works inside is nobody else's business.
 _PRIVATE: Final = ("wake_at", "letter_replay", "published_at")
+#: Bits of a whole number up to which it is written in digits: Python refuses more than 4,300.
+_LONGEST_INT: Final = 14_000
 #: What is told of an entry, in this order; new ones come at the end.
 FIELDS: Final = (
     *(one.name for one in fields(Entry) if one.name not in _PRIVATE),
@@ -25,20 +28,41 @@ FIELDS: Final = (
 )
 
 
-def json_text(value: object, *, indent: int | None = None) -> str:
-    """Return *value* as one JSON document in ASCII; a number JSON does not know is its name."""
+#: Levels of a value that are told where all of them are too many to write.
+_DEEPEST: Final = 100
+_DEEPER: Final = "[…]"
+
+
+def json_text(value: object, *, indent: int | None = None, is_ascii: bool = True) -> str:
+    """Return *value* as one JSON document, whatever it holds; in ASCII unless told otherwise.
+
+    A number that JSON does not know or Python does not write is its name, a key that is no text is
+    written as one, and what is nested too deep to be written is cut below `_DEEPEST` levels.
+    """
+    write = partial(json.dumps, indent=indent, default=_text, ensure_ascii=is_ascii)
     try:
-        return json.dumps(value, indent=indent, default=_text, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), indent=indent, default=_text)
+        return write(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return write(_plain(value, _DEEPEST))
 
 
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+def _plain(value: object, levels: int) -> object:
+    """Return *value* as what JSON can say of it, to so many *levels*."""
+    if isinstance(value, Mapping | list | tuple) and not levels:
+        return _DEEPER
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(one, levels - 1) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        return [_plain(one, levels - 1) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and value.bit_length() > _LONGEST_INT:
+        return hex(value)
+    return value
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else _text(key)
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:

@@ -8,11 +8,17 @@ from typing import Any
 
 from angzarr.analysis.entry import HistoryLine
 from angzarr.analysis.group import Group, GroupPage
+from angzarr.analysis.group_address import group_address
 
 
 def page_json(page: GroupPage) -> dict[str, Any]:
     """Return *page* as a JSON object; `next` is the value for --after, or null."""
-    return {"groups": [asdict(group) for group in page.groups], "next": page.next or None}
+    return {"groups": [group_json(group) for group in page.groups], "next": page.next or None}
+
+
+def group_json(group: Group) -> dict[str, Any]:
+    """Return *group* as a JSON object; `address` is by what it is asked for."""
+    return asdict(group) | {"address": group_address(group.fingerprint)}
 
 
 def detail_json(group: Group, history: Sequence[HistoryLine]) -> dict[str, Any]:
@@ -21,4 +27,4 @@ def detail_json(group: Group, history: Sequence[HistoryLine]) -> dict[str, Any]:
         {"at": line.at, "who": line.who, "what": line.what, "detail": line.detail}
         for line in history
     ]
-    return asdict(group) | {"history": lines}
+    return group_json(group) | {"history": lines}

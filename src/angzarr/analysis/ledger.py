@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, FailureClass, Hold, Status
 from angzarr.analysis.filing import Decider
+from angzarr.analysis.group_address import fingerprint_at, group_address
 from angzarr.analysis.pruning import Prunable
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
 from angzarr.analysis.transition import Decision
@@ -74,13 +75,13 @@ EXACT: Final = (
 
 
 class Cursor(NamedTuple):
-    """The last entry of a page; the next one begins behind it."""
+    """The last entry of a page, or the last group; the next one begins behind it."""
 
     last_failed_at: datetime
     entry_id: str
 
     def __str__(self) -> str:
-        return f"{self.last_failed_at.isoformat()}~{self.entry_id}"
+        return f"{self.last_failed_at.isoformat()}~{group_address(self.entry_id)}"
 
 
 def read_cursor(text: str) -> Cursor:
@@ -90,7 +91,7 @@ def read_cursor(text: str) -> Cursor:
     if not tilde or moment is None:
         msg = f"{text!r} is no cursor of a page"
         raise ValueError(msg)
-    return Cursor(moment, entry_id)
+    return Cursor(moment, fingerprint_at(entry_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

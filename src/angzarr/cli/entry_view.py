@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -19,6 +18,8 @@ from angzarr.analysis.entry import (
     Unreadable,
     payload_of,
 )
+from angzarr.analysis.entry_json import json_text
+from angzarr.analysis.group_address import group_address
 from angzarr.analysis.lane_state import is_parked
 from angzarr.analysis.ledger import FailureStats, Page
 from angzarr.analysis.replay_order import STALE_AGAIN
@@ -76,7 +77,7 @@ def print_page(page: Page, behind: Mapping[str, int]) -> None:
         return
     out.print(entries_table(page.entries, behind, narrow=out.width < _ROOMY))
     if page.next:
-        out.print(safe(f"more: --after {page.next}"))
+        out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
 
 
 def entries_table(
@@ -194,7 +195,7 @@ def _facts(entry: Entry, brief: Abridged) -> dict[str, object]:
         "reason": entry.reason,
         "error": brief(f"{entry.error_type} [{entry.error_code}] {entry.error_message}"),
         "category": entry.category,
-        "group": entry.fingerprint,
+        "group": group_address(entry.fingerprint) if entry.fingerprint else "",
         "retries, replays": f"{entry.retry_count}, {entry.replays}",
         "first, last failed": f"{moment(entry.first_failed_at)}, {moment(entry.last_failed_at)}",
         **waits,
@@ -226,7 +227,7 @@ def _payload(detail: EntryDetail) -> str:
         stored = f", stored {moment(payload.stored_at)}" if payload.stored_at else ""
         return f"kept at {payload}, SHA-256 {payload.sha256}{stored}"
     if detail.event_data is not None:
-        text = json.dumps(detail.event_data, indent=2, ensure_ascii=False, default=str)
+        text = json_text(detail.event_data, indent=2, is_ascii=False)
     else:
         text = _raw(failure).decode("utf-8", "backslashreplace")
     return text if len(text) <= _LONGEST_BODY else text[:_LONGEST_BODY] + "… (all of it: --json)"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import click
 
 from angzarr.analysis.group import Group, GroupFilter, Groups
+from angzarr.analysis.group_address import fingerprint_at
 from angzarr.cli.application import load_application
 
 
@@ -22,7 +23,11 @@ def opened_groups(app_name: str | None) -> Iterator[Groups]:
 
 
 def find_group(opened: Groups, beginning: str) -> Group:
-    """Return the one group whose fingerprint is so, or begins so; refuses none and several."""
+    """Return the one group of this address, or whose fingerprint begins so; refuses several."""
+    try:
+        beginning = fingerprint_at(beginning)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     if exact := opened.open_group(beginning):
         return exact
     found = opened.get_groups(GroupFilter(prefix=beginning, open_only=False), limit=2).groups

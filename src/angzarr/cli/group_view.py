@@ -10,6 +10,7 @@ from rich.text import Text
 
 from angzarr.analysis.entry import HistoryLine
 from angzarr.analysis.group import Group, GroupPage, GroupStatus
+from angzarr.analysis.group_address import group_address
 from angzarr.cli.entry_view import console, history_table, pairs, safe
 from angzarr.cli.local_time import moment
 
@@ -19,6 +20,8 @@ _COLOURS: Final = {
     GroupStatus.FIXED: "green",
     GroupStatus.REGRESSED: "bold red",
 }
+#: Characters of a fingerprint of ours; those of others may be longer, and are still to be copied.
+_FINGERPRINT: Final = 16
 #: Characters of an error that stand in one row.
 _SHORT: Final = 100
 
@@ -30,7 +33,8 @@ def print_page(page: GroupPage) -> None:
         out.print("no groups")
         return
     table = Table(
-        Column("group", no_wrap=True), "status", "handler", "class", "error",
+        Column("group", min_width=_FINGERPRINT, overflow="fold"),
+        "status", "handler", "class", "error",
         Column("open", justify="right", no_wrap=True),
         Column("entries", justify="right", no_wrap=True),
         Column("last failed", no_wrap=True),
@@ -40,7 +44,7 @@ def print_page(page: GroupPage) -> None:
         table.add_row(*_cells(group))
     out.print(table)
     if page.next:
-        out.print(f"more: --after {page.next}")
+        out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
 
 
 def print_detail(group: Group, history: Sequence[HistoryLine]) -> None:
@@ -53,12 +57,13 @@ def print_detail(group: Group, history: Sequence[HistoryLine]) -> None:
         out.print(safe(group.note))
     if history:
         out.print(Text("history", style="bold"), history_table(history))
-    out.print(safe(f"angzarr dlq list --group {group.fingerprint}"))
+    look = f"angzarr dlq list --group {group_address(group.fingerprint)}"
+    out.print(safe(look), soft_wrap=True)
 
 
 def _cells(group: Group) -> tuple[Text, ...]:
     return (
-        safe(group.fingerprint),
+        safe(group_address(group.fingerprint)),
         safe(group.status, _COLOURS.get(group.status, "")),
         safe(group.handler_name),
         safe(group.failure_class or ""),
@@ -72,7 +77,7 @@ def _cells(group: Group) -> tuple[Text, ...]:
 
 def _facts(group: Group) -> dict[str, object]:
     return {
-        "group": group.fingerprint,
+        "group": group_address(group.fingerprint),
         "status": group.status,
         "owner": group.owner,
         "muted until": moment(group.muted_until),

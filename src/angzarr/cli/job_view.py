@@ -61,7 +61,7 @@ def print_page(page: JobPage) -> None:
         )  # fmt: skip
     out.print(table)
     if page.next:
-        out.print(safe(f"more: --after {page.next}"))
+        out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
 
 
 def print_detail(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import sys
 from typing import Any, Final
 
 import click
@@ -57,6 +59,13 @@ class Doors(click.Group):
             raise
 
 
+def _spell_out_what_no_terminal_writes() -> None:
+    """Let a terminal that is not of UTF-8 show a character that it lacks as its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _shown(said: object) -> str:
     return printable(said, keep="\n\t")
 
@@ -74,4 +83,5 @@ def _shown(said: object) -> str:
 @click.pass_context
 def main(ctx: click.Context, app_name: str | None) -> None:
     """Celery workers that lose nothing."""
+    _spell_out_what_no_terminal_writes()
     ctx.obj = app_name

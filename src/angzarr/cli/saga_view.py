@@ -52,7 +52,7 @@ def print_page(page: Page) -> None:
         )  # fmt: skip
     out.print(table)
     if page.next:
-        out.print(safe(f"more: --after {page.next}"))
+        out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
 
 
 def print_story(story: Story, fallback_domain: str, data: HideData | None) -> None:

@@ -10,12 +10,11 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
+from angzarr.analysis.group_address import group_address
 from angzarr.analysis.ledger import read_cursor
 from angzarr.dashboard.problem import Problem
 
 P = TypeVar("P")
-#: The id of an entry or a job, or a fingerprint, as addresses here have them.
-_ID: Final = re.compile(r"[0-9A-Za-z_.:-]{1,64}")
 #: The place of an entry in its job, as databases count.
 _POSITION: Final = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -31,9 +30,10 @@ def unsealed(shown: str) -> str:
         return ""
     try:
         cursor = _text_of(shown)
-        is_cursor = _ID.fullmatch(read_cursor(cursor).entry_id)
+        name = cursor.partition("~")[2]  # as we spell it, or it is none of ours
+        is_cursor = group_address(read_cursor(cursor).entry_id) == name
     except (ValueError, OverflowError):
-        is_cursor = None
+        is_cursor = False
     if not is_cursor:
         raise no_cursor()
     return cursor

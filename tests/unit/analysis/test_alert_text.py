@@ -191,7 +191,7 @@ def test_terminals_and_chats_act_on_nothing():
 def test_a_link_is_filled_in_and_quoted():
     alert = alert_of(fingerprint="a/b?c", domain="order", handler_name="x y")
     link = link_of(alert, "https://dash.test/{group}?d={domain}&h={handler}&k={kind}&a={alert}")
-    assert link == (f"https://dash.test/a%2Fb%3Fc?d=order&h=x%20y&k=new_group&a={alert.id}")
+    assert link == (f"https://dash.test/~YS9iP2M?d=order&h=x%20y&k=new_group&a={alert.id}")
     assert link_of(alert, "") == ""
     assert (
         Speaker("https://d.test/{group}")

@@ -8,5 +8,8 @@ _LONGEST: Final = 200
 
 
 def label(text: str) -> str:
-    """Return *text* as a label's value, cut: whoever publishes may have chosen it."""
-    return text[:_LONGEST]
+    """Return *text* as a label's value, cut: whoever publishes may have chosen it.
+
+    Halves of characters are marked: no exporter can write them.
+    """
+    return text[:_LONGEST].encode("utf-8", "replace").decode()

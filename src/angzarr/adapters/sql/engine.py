@@ -77,6 +77,7 @@ def build_engine(
         _prepare_sqlite(engine, seconds, power_safe=power_safe)
     else:
         keep_only_the_primary(engine)
+        _speak_utc(engine)
         if "options" not in parsed.query:  # who sets other limits there knows how long to wait
             give_up_on_the_mute(engine, seconds)
     survive_forks(engine)
@@ -97,6 +98,7 @@ def patient(engine: Engine) -> Iterator[Engine]:
         options["options"] += " -c statement_timeout=0"
     slow = create_engine(engine.url, poolclass=NullPool, connect_args=options)
     keep_only_the_primary(slow)
+    _speak_utc(slow)
     try:
         yield slow
     finally:
@@ -108,6 +110,8 @@ def reading(engine: Engine) -> Engine:
     return engine.execution_options(sqlite_begin="BEGIN")
 
 
+#: Names of UTC among those of a server.
+_UTC: Final = frozenset({"UTC", "Etc/UTC"})
 #: deadlock_detected, serialization_failure.
 _ROLLED_BACK: Final = frozenset({"40P01", "40001"})
 
@@ -250,6 +254,20 @@ def _postgresql_options(url: URL, seconds: float) -> dict[str, Any]:
         "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms * 9 // 10 or 1}",
     }
     return {name: value for name, value in options.items() if name not in url.query}
+
+
+def _speak_utc(engine: Engine) -> None:
+    """Let the server tell times in UTC, whatever its zone, the role's or `PGTZ` is.
+
+    West of Greenwich the zero time of Go and .NET would be one before the year 1, which the driver
+    refuses, with all rows of its page. A server that tells UTC, as most do, is asked nothing.
+    """
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _: object) -> None:
+        if connection.info.parameter_status("TimeZone") not in _UTC:
+            connection.execute("SET TIME ZONE 'UTC'")
+            connection.commit()  # a rollback would undo it
 
 
 def _prepare_sqlite(engine: Engine, seconds: float, *, power_safe: bool) -> None:

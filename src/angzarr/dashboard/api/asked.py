@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from angzarr.analysis import group
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.group import LONGEST_OWNER, Amendment, GroupFilter, GroupStatus
+from angzarr.analysis.group_address import fingerprint_at
 from angzarr.analysis.job import DEFAULT_STAGES, ItemState, JobPlan, JobStatus, Selection
 from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter
 from angzarr.analysis.replay_order import Expectation
@@ -23,7 +24,11 @@ MOST_AT_ONCE = 1000
 _AS_IS = Expectation.AS_IS
 _A = TypeVar("_A")
 _Note = Annotated[str, Field(max_length=LONGEST_NOTE)]
-_After = Annotated[str, Field(max_length=1000, description="Cursor that the page before named.")]
+#: A fingerprint, or how it is spelt in an address.
+_Group = Annotated[
+    str, Field(max_length=4001, pattern=r"^[^\x00-\x1f]*$"), AfterValidator(fingerprint_at)
+]
+_After = Annotated[str, Field(max_length=6000, description="Cursor that the page before named.")]
 
 
 def _checked(asked: _A, made: Callable[[], object]) -> _A:
@@ -42,7 +47,7 @@ class Filter(Asked):
     domain: Text | None = None
     event_type: Text | None = None
     event_id: Text | None = None
-    fingerprint: Text | None = None
+    fingerprint: _Group | None = None
     tenant_id: Text | None = None
     correlation_id: Text | None = None
     failure_class: FailureClass | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Final
 
 from fastapi import Query, Request
@@ -85,7 +84,7 @@ def amend_group(
     if revision is None:
         revision = group_of(desk, fingerprint).revision
     group = deeds.amend_group(desk, fingerprint, asked.amendment(), revision=revision, by=caller)
-    return answer(asdict(group), headers={"ETag": tag_of(group.revision)})
+    return answer(group_json.group_json(group), headers={"ETag": tag_of(group.revision)})
 
 
 @act.post("/groups/{fingerprint}/acts", response_model=ResultsShape, responses={**_NONE, **AS_SEEN})

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 
 from angzarr.analysis.entry import FailureClass, Status
 from angzarr.analysis.group import GroupStatus
+from angzarr.analysis.group_address import fingerprint_at
 from angzarr.analysis.job import ItemState, JobStatus
 
 LONGEST_TEXT: Final = 500
@@ -35,8 +36,13 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_in_
 Text = Annotated[str, Field(max_length=LONGEST_TEXT, pattern=r"^[^\x00-\x1f]*$")]
 #: The SHA-256 by which an entry goes.
 EntryId = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", examples=["0" * 64])]
+#: A group in an address: its fingerprint, or how another one is spelt, see `group_address`.
 Fingerprint = Annotated[
-    str, Field(pattern=r"^[0-9A-Za-z_.:-]{1,64}$", examples=["9f86d081884c7d65"])
+    str,
+    Field(
+        pattern=r"^([0-9A-Za-z_.:-]{1,64}|~[0-9A-Za-z_-]{0,4000})$", examples=["9f86d081884c7d65"]
+    ),
+    AfterValidator(fingerprint_at),
 ]
 
 
@@ -188,6 +194,8 @@ class GroupShape(Shape):
     """All entries of one fingerprint, counted."""
 
     fingerprint: str
+    #: By which it is asked for: its fingerprint, or how that is spelt in an address.
+    address: str
     handler_name: str
     domain: str
     event_type: str

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote
 
 from fastapi import Request
 from starlette.responses import Response
 
 from angzarr.analysis.alert import GROUP, JOB, Alert
 from angzarr.analysis.alert_json import still_open
+from angzarr.analysis.group_address import group_address
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.pages.route import pages, render
 
@@ -34,7 +36,10 @@ def list_alerts(request: Request, desk: DeskHere) -> Response:
 
 
 def _where(alert: Alert) -> str:
-    """Return the kind of page that is about what an alert is about, if there is one."""
-    kind, name = alert.subject.partition(":")[::2]
-    kinds = {GROUP: "groups", JOB: "jobs"}
-    return kinds.get(f"{kind}:", "") if name else ""
+    """Return the page that is about what an alert is about, if there is one."""
+    kind, _, name = alert.subject.partition(":")
+    if not name:
+        return ""
+    if f"{kind}:" == GROUP:
+        return f"/groups/{group_address(name)}"
+    return f"/jobs/{quote(name, safe='', errors='replace')}" if f"{kind}:" == JOB else ""

@@ -16,6 +16,7 @@ from angzarr.analysis.group import (
     Group,
     GroupStatus,
 )
+from angzarr.analysis.group_address import group_address
 from angzarr.analysis.job import DEFAULT_STAGES, Selection
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.verb import Verb
@@ -100,7 +101,7 @@ def amend_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> R
         revision=number_in(form, "revision"),
         by=caller_of(request),
     )
-    return go(f"/groups/{fingerprint}?done=amended")
+    return go(f"/groups/{group_address(fingerprint)}?done=amended")
 
 
 @router.get("/groups/{fingerprint}/replay")

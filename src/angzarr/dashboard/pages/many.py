@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from fastapi import Request
 from starlette.responses import Response
 
+from angzarr.analysis.group_address import group_address
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.verb import Verb
 from angzarr.dashboard import many
@@ -68,7 +69,8 @@ def _group(desk: Desk, fingerprint: str, verb: Verb) -> tuple[About, _Place]:
     group = group_of(desk, fingerprint)
     wanted = EntryFilter(fingerprint=fingerprint)
     what = f"entries of {group.error_type or fingerprint} in {group.handler_name or 'no handler'}"
-    return About(wanted, None, verb, MOST_AT_ONCE), _Place(what, f"/groups/{fingerprint}")
+    place = _Place(what, f"/groups/{group_address(fingerprint)}")
+    return About(wanted, None, verb, MOST_AT_ONCE), place
 
 
 def _filter(request: Request, verb: Verb) -> tuple[About, _Place]:

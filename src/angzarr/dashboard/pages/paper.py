@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from angzarr.ages import ago, span_text
 from angzarr.analysis.entry_json import json_text
+from angzarr.analysis.group_address import group_address
 from angzarr.analysis.ledger import EntryFilter
 from angzarr.analysis.replay_order import STALE_AGAIN
 from angzarr.printable import printable
@@ -54,7 +55,8 @@ def _environment() -> Environment:
         "utc": _utc,
         "json": lambda value: json_text(value, indent=2),
         "chosen": _chosen,
-        "segment": lambda value: quote(str(value), safe=""),
+        "group_address": group_address,
+        "segment": lambda value: quote(str(value), safe="", errors="replace"),
     }
     return made
 
@@ -74,4 +76,4 @@ def _iso(at: datetime) -> str:
 
 
 def _utc(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'seconds')} UTC"
