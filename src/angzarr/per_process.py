@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -35,9 +36,19 @@ class OncePerProcess(Generic[T]):
                 self._made = (os.getpid(), made)
             return made
 
-    def fresh(self) -> OncePerProcess[T]:
-        """Return another that makes its value in the same way and has made none."""
-        return OncePerProcess(self._make)
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Be as if it had made none, until the block is left; whoever holds it holds it still.
+
+        What is made meanwhile is closed by who made it, and forgotten.
+        """
+        with self._lock:
+            before, self._made = self._made, None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._made = before
 
     def made(self) -> T | None:
         """Return the value if this process made one."""

@@ -21,6 +21,7 @@ from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.worker import LeaseKeeper, Stopping
 from angzarr.adapters.celery.worker_health import WorkerHealth
 from angzarr.adapters.http.health_server import HealthServer
+from angzarr.delivery import colour
 from angzarr.delivery.salvage import damaged
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.events.message import Message
@@ -116,6 +117,7 @@ class Working(Ordered):
         self._lease = LeaseKeeper(
             self.tenure, self.owner, self.claims.sweep, membership, clock_watch=watch
         )
+        colour.begin_sharing()
         self._serve_health(self._lease, watch)
         self._lease.start(self._waits_no_longer)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
@@ -196,7 +198,10 @@ class Working(Ordered):
         return made is not None and not made.idle
 
     def end_work(self) -> None:
-        """End the owner lease; for tests and embedded workers, a process does it when it exits."""
+        """End the lease and every thread of a worker; one that is a process of its own just exits.
+
+        Safe to call again.
+        """
         if self._health is not None:
             self._health.end()
             self._health = None
@@ -210,6 +215,7 @@ class Working(Ordered):
         if self._lease is not None:
             self._lease.end()
             self._lease = None
+            colour.end_sharing()
         self._close_road()
         self._claims.forget()
         self._tenure.forget()

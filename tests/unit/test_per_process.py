@@ -62,9 +62,10 @@ def test_an_app_that_is_closed_lets_go_what_it_opened(make_app):
     app.close()
 
 
-def test_a_fresh_one_has_made_nothing_and_makes_another():
+def test_what_is_set_aside_has_made_nothing_and_is_afterwards_what_it_was():
     kept = OncePerProcess(object)
     first = kept.get()
-    assert kept.fresh().made() is None
-    assert kept.fresh().get() is not first
+    with kept.set_aside():
+        assert kept.made() is None
+        assert kept.get() is not first
     assert kept.get() is first

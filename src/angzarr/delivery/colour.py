@@ -22,6 +22,9 @@ _lock = threading.Lock()
 _own: tuple[int, asyncio.AbstractEventLoop] | None = None
 _shared: tuple[int, asyncio.AbstractEventLoop] | None = None
 _cut_pid: int | None = None
+#: Workers of this process whose threads may share a loop, and the thread of each shared loop.
+_sharers = 0
+_threads: dict[asyncio.AbstractEventLoop, threading.Thread] = {}
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -72,6 +75,39 @@ def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -
         raise
 
 
+def begin_sharing() -> None:
+    """Take note of a worker whose threads may share the loop; `end_sharing` ends what it began."""
+    global _sharers  # noqa: PLW0603 - those of this process
+    with _lock:
+        _sharers += 1
+
+
+def end_sharing() -> None:
+    """End the shared loop and its thread with the last worker of this process.
+
+    What runs in it is cancelled. Who runs a coroutine from a thread afterwards has a new one.
+    """
+    global _sharers, _shared  # noqa: PLW0603 - one loop thread a process
+    with _lock:
+        _sharers = max(_sharers - 1, 0)
+        if _sharers or _shared is None or _shared[0] != os.getpid():
+            return
+        (_, loop), thread, _shared = _shared, _threads.pop(_shared[1]), None
+    asyncio.run_coroutine_threadsafe(_stop(loop), loop)
+    thread.join(GRACE)
+    if not thread.is_alive():
+        loop.close()
+
+
+async def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    others = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=GRACE_OF_CUT)
+    loop.stop()
+
+
 def cut_shared() -> None:
     """Cancel every coroutine that pool threads wait for; they raise Cut (16)."""
     global _cut_pid
@@ -110,6 +146,8 @@ def _shared_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _shared is None or _shared[0] != os.getpid():
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="angzarr-loop", daemon=True).start()
+            thread = threading.Thread(target=loop.run_forever, name="angzarr-loop", daemon=True)
+            thread.start()
+            _threads[loop] = thread
             _shared = (os.getpid(), loop)
         return _shared[1]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from celery import _state
 from celery.concurrency.base import apply_target
@@ -21,9 +21,6 @@ from angzarr.adapters.celery.memory_transport import Broker
 from angzarr.app import Angzarr
 from angzarr.dead_letters.replay_outcome import outcomes_queue
 from angzarr.errors import ConfigurationError
-
-#: Seconds that a thread gets that was told to end.
-_PATIENCE: Final = 2.0
 
 
 class InProcess:
@@ -39,7 +36,6 @@ class InProcess:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Start it and, when the block is left, stop it; raises ConfigurationError as a worker."""
-        before = set(threading.enumerate())
         may_not_join = _state.task_join_will_block()
         self._app.turns_by_hand = True
         self._worker = worker = self._app.WorkController(
@@ -67,9 +63,6 @@ class InProcess:
             yield
         finally:
             self._stop()
-            for thread in set(threading.enumerate()) - before:
-                if thread.name.startswith("angzarr-lease"):
-                    thread.join(_PATIENCE)
 
     def _queues(self) -> set[str]:
         answers = outcomes_queue(self._app.settings.prefix)

@@ -130,24 +130,28 @@ def _close_pools(app: Angzarr) -> None:
 
 @contextmanager
 def _attributes(app: Angzarr, **given: Any) -> Iterator[None]:
-    """Give *app* other attributes, and connections of its own, until the block is left."""
-    fresh = {
-        name: made.fresh() for name, made in vars(app).items() if isinstance(made, OncePerProcess)
-    }
+    """Give *app* other attributes, and connections of its own, until the block is left.
+
+    What makes a connection stays the object that it is: handlers that were registered hold it.
+    """
     before = dict(vars(app))
-    own = {*given, *fresh, "policy_rules", "hooks", "turns_by_hand", "now", *_CACHED}
-    for name, value in {**given, **fresh}.items():
-        setattr(app, name, value)
-    for name in _CACHED:
-        app.__dict__.pop(name, None)
-    try:
-        yield
-    finally:
-        app.end_work()
-        for name in own:
+    own = {*given, "policy_rules", "hooks", "turns_by_hand", "now", *_CACHED}
+    with ExitStack() as aside:
+        for made in before.values():
+            if isinstance(made, OncePerProcess):
+                aside.enter_context(made.set_aside())
+        for name, value in given.items():
+            setattr(app, name, value)
+        for name in _CACHED:
             app.__dict__.pop(name, None)
-            if name in before:
-                app.__dict__[name] = before[name]
+        try:
+            yield
+        finally:
+            app.end_work()
+            for name in own:
+                app.__dict__.pop(name, None)
+                if name in before:
+                    app.__dict__[name] = before[name]
 
 
 def _forget(broker: str) -> None:

@@ -10,6 +10,7 @@ from tests.unit.testing.shop import Placed
 
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
+from angzarr.per_process import OncePerProcess
 from angzarr.testing import FakeClock
 from angzarr.testing.overlay import overlaid
 from angzarr.testing.staging import staged
@@ -75,3 +76,21 @@ def test_settings_are_put_over_others_field_by_field():
     settings = overlaid(shop.app.settings, {"dlq": {"aws_fifo": True}, "prefix": "p"})
     assert (settings.dlq.aws_fifo, settings.prefix) == (True, "p")
     assert settings.dlq.kafka_brokers == shop.app.settings.dlq.kafka_brokers
+
+
+def test_whoever_holds_what_opens_connections_has_those_of_the_stage(tmp_path):
+    """Handlers are bound to it when they are registered: another object would not be theirs."""
+    app = shop.app
+    app.finalize()
+    held = {name: one for name, one in vars(app).items() if isinstance(one, OncePerProcess)}
+    before = {name: one.made() for name, one in held.items()}
+    assert len(held) > 5
+    seen = []
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        folder.mkdir()
+        with staged(app, folder, FakeClock(), chance=lambda: 0.0):
+            assert {name: vars(app)[name] for name in held} == held
+            assert [name for name, one in held.items() if one.made() is not None] == []
+            seen.append([app.claims, app.facts, app.flow, app.road])
+    assert [one for one, other in zip(*seen, strict=True) if one is other] == []
+    assert {name: one.made() for name, one in held.items()} == before

@@ -123,6 +123,10 @@ class DroppedStep(bootsteps.StartStopStep):
         if self._reader is not None:
             self._reader.end()
 
+    def terminate(self, worker: Any) -> None:
+        """Stop, too: Celery terminates a worker that is part of another program."""
+        self.stop(worker)
+
 
 def declare(connection: Any, name: str) -> None:
     """Make sure that the queue exists; one that does is taken as it is, whatever its arguments."""

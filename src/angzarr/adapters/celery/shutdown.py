@@ -52,13 +52,27 @@ class ShutdownStep(bootsteps.StartStopStep):
 
     requires = ()
 
+    _shutdown: Shutdown | None = None
+
     def start(self, worker: Any) -> None:
         """Take over the end of this worker; it is not consuming yet."""
-        shutdown = Shutdown(worker)
+        shutdown = self._shutdown = Shutdown(worker)
         worker.consumer.close = shutdown.run
         if shutdown.owns_process:
             stop_signals.install(worker, shutdown)
             threading.Thread(target=shutdown.watch, name="angzarr-watchdog", daemon=True).start()
+
+    def stop(self, worker: Any) -> None:
+        """End what the worker of another program began; of all steps this one stops last.
+
+        A worker that is a process of its own keeps its lease until it exits.
+        """
+        if self._shutdown is not None and not self._shutdown.owns_process:
+            worker.app.end_work()
+
+    def terminate(self, worker: Any) -> None:
+        """Do the same; a worker that is told to hurry is not stopped but terminated."""
+        self.stop(worker)
 
     def register_with_event_loop(self, worker: Any, _hub: Any) -> None:
         """Mend what Celery's pool does with children that work or have died; it runs by now."""

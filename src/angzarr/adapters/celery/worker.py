@@ -35,6 +35,8 @@ RENEWED_EVERY = timedelta(seconds=2)
 RETRIED_EVERY = timedelta(milliseconds=250)
 #: After how many renewals expired records are swept, where the store does not do it itself (D4).
 _SWEPT_EVERY = 30
+#: Seconds that a renewal which is under way gets when the lease is to end.
+_PATIENCE = 2.0
 #: What `Stopping` says besides 0.
 _STOPPING, _CLOSED, _CUTTING = 1, 2, 3
 
@@ -120,6 +122,7 @@ class LeaseKeeper:
         self._pid = os.getpid()
         self._ended = threading.Event()
         self._seldom = Seldom()
+        self._thread: threading.Thread | None = None
         #: Whether the store took the last renewal.
         self.reaches_store = False
 
@@ -132,7 +135,8 @@ class LeaseKeeper:
         while not self._renew() and not stopping():
             self._ended.wait(RETRIED_EVERY.total_seconds())
         self._compare_clocks()  # before the first message
-        threading.Thread(target=self._keep, name="angzarr-lease", daemon=True).start()
+        self._thread = threading.Thread(target=self._keep, name="angzarr-lease", daemon=True)
+        self._thread.start()
         atexit.register(self.end)
 
     def end(self) -> None:
@@ -141,6 +145,8 @@ class LeaseKeeper:
             return
         self._ended.set()
         atexit.unregister(self.end)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE)  # or it could renew what has ended
         if self._clock_watch is not None:
             self._clock_watch.end()
         try:
