@@ -18,7 +18,11 @@ def servers(request, tmp_path):
     """A broker with a claim store and a database for facts."""
     store = f"sqlite:///{tmp_path / 'claims.db'}"
     if request.param == "memory":
-        return {"broker": f"memory://{tmp_path.name}", "store": store, "dlq": {"backend": "channel"}}
+        return {
+            "broker": f"memory://{tmp_path.name}",
+            "store": store,
+            "dlq": {"backend": "channel"},
+        }
     amqp = request.getfixturevalue("amqp_url")
     if request.param == "redis":
         redis = request.getfixturevalue("redis_broker")
