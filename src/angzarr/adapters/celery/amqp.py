@@ -12,6 +12,7 @@ from kombu.common import Broadcast
 
 from angzarr.adapters.celery.amqp_queues import RoadQueues, guard
 from angzarr.adapters.celery.connection import KombusRedisConnection, RoadConnection, client_of
+from angzarr.adapters.celery.intake import read_body
 from angzarr.adapters.celery.own_defaults import with_transport_defaults
 from angzarr.adapters.celery.riding import alight
 from angzarr.adapters.celery.sketch import Sketch
@@ -46,6 +47,7 @@ class RoadAMQP(AMQP):
             "owner_lease": self.app.owner_lease,
             "on_damaged": self._take_damaged,
             "on_fetched": self.app.board,
+            "on_returned": self._read_body,
             "on_put_back": partial(alight, self.app),
         }
         given = options.pop("transport_options", None) or {}
@@ -53,7 +55,11 @@ class RoadAMQP(AMQP):
 
     def _take_damaged(self, raw: bytes, queue: str, error: Exception) -> None:
         """Make a dead letter of an envelope that cannot be read; called by our Redis transport."""
-        self.app.bury(damaged(raw, queue), error, "DAMAGED_ENVELOPE")
+        self.app.bury(damaged(raw, queue), error, getattr(error, "code", "DAMAGED_ENVELOPE"))
+
+    def _read_body(self, message: Any) -> None:
+        """Read the body of *message* at once, as whoever consumes it would; raises anything."""
+        read_body(message, self.app.settings.message.bounds)
 
     def Queues(self, queues: Any, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         """Return the queues; those that nobody configured are guarded on RabbitMQ."""

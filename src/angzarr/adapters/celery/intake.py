@@ -35,6 +35,13 @@ def take_in(message: Any, bounds: Bounds) -> None:
     setattr(message, _SEEN, True)
 
 
+def read_body(message: Any, bounds: Bounds) -> None:
+    """Take *message* in and read its body, which it keeps; raises whatever is wrong with either."""
+    take_in(message, bounds)
+    if message.content_type == _JSON:
+        message.decode()
+
+
 def check_fields(message: Any) -> None:
     """Raise DamagedEnvelope unless all that is said of *message* has the type that it must have."""
     for name in ("properties", "delivery_info"):

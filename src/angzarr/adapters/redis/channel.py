@@ -19,11 +19,23 @@ from angzarr.adapters.redis.backlog import has_backlog
 from angzarr.adapters.redis.damaged import read
 from angzarr.adapters.redis.fetcher import NUMBERS, Fetcher, keys_of
 from angzarr.adapters.redis.holding_channel import HoldingChannel
+from angzarr.adapters.redis.link import Script
+from angzarr.adapters.redis.returned import (
+    MOST_DEATHS,
+    ReadersDied,
+    deaths,
+    held,
+    while_read,
+    without_deaths,
+)
 from angzarr.adapters.redis.server import check_server
+from angzarr.adapters.redis.session import AWAY
 from angzarr.adapters.redis.step import STEP, Fetched, Lists
 from angzarr.adapters.redis.unacked import FETCHED, Unacked
 
 _log = logging.getLogger("angzarr.transport")
+
+_NOTE = Script("note.lua", frees=True)
 
 #: The parts of a step's reply that carry no message.
 _NO_MESSAGE = 5
@@ -41,8 +53,10 @@ class Channel(HoldingChannel):
     Options besides stock's: ``lease`` (seconds without a sign of life after which others take
     this worker for dead), ``owner_lease`` (a callable that returns the key of a lease that this
     process keeps anyway), ``on_damaged`` (takes what cannot be read: raw bytes, queue, error),
-    ``on_fetched`` (takes the messages of one step together, before they are delivered) and
-    ``on_put_back`` (takes those of them that are put back undelivered, before they are).
+    ``on_fetched`` (takes the messages of one step together, before they are delivered),
+    ``on_put_back`` (takes those of them that are put back undelivered, before they are) and
+    ``on_returned`` (takes one that came back from a worker that died, to read its body while it
+    is written down that this is done).
     """
 
     QoS = Unacked
@@ -190,6 +204,42 @@ class Channel(HoldingChannel):
 
     def _read(self, fetched: Fetched) -> Any:
         """Return the message, or None if it is damaged and taken care of."""
+        died = deaths(fetched.raw)
+        return self._read_returned(fetched, died) if died else self._read_as_it_is(fetched)
+
+    def _read_returned(self, fetched: Fetched, died: int) -> Any:
+        """Read what came back from a worker that died, and write down meanwhile that it is done.
+
+        None as well if it is not ours any more. Without a session nobody would give it back.
+        """
+        bare = fetched._replace(raw=without_deaths(fetched.raw))
+        if died >= MOST_DEATHS:
+            self._damaged.take(bare, self._session, ReadersDied(died))
+            return None
+        if not self._note(fetched.tag, while_read(fetched)):
+            return None
+        message = self._read_as_it_is(bare)
+        if message is not None and self.on_returned is not None:
+            try:
+                self.on_returned(message)
+            except Exception as error:  # noqa: BLE001 - whoever takes the message will find out
+                _log.debug("on_returned failed: %r", error)
+        return message if self._note(fetched.tag, held(fetched)) else None
+
+    def _note(self, tag: str, value: bytes | None) -> bool:
+        """Write down *value* for what the session holds as *tag*; False: it holds no such.
+
+        A Redis that is away is no reason not to read it.
+        """
+        if self._session is None or value is None:
+            return True
+        try:
+            return bool(self.link.run(_NOTE, (self._session.keys.unacked,), tag, value))
+        except AWAY as error:
+            _log.debug("reading_not_noted: %r", error)
+            return True
+
+    def _read_as_it_is(self, fetched: Fetched) -> Any:
         try:
             message = self.Message(read(fetched.raw, loads), channel=self)
         except MemoryError:  # a fault of the machine, not of the message

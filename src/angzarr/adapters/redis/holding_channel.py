@@ -30,6 +30,7 @@ class HoldingChannel(LinkedChannel):
         "owner_lease",
         "on_damaged",
         "on_fetched",
+        "on_returned",
         "on_put_back",
     )
 
@@ -37,6 +38,7 @@ class HoldingChannel(LinkedChannel):
     owner_lease: Any = None
     on_damaged: OnDamaged | str | None = None
     on_fetched: Callable[[Sequence[Any]], None] | None = None
+    on_returned: Callable[[Any], None] | None = None
     on_put_back: Callable[[Sequence[Any]], None] | None = None
 
     #: What fetches; None while nobody consumes.

@@ -20,7 +20,10 @@ from typing import NamedTuple
 from redis.exceptions import RedisError, ResponseError
 
 from angzarr.adapters.redis.link import Argument, Link, Script
+from angzarr.adapters.redis.returned import after_death, with_deaths_of, without_deaths
 from angzarr.adapters.redis.step import STEP
+from angzarr.events.received import ENVELOPE
+from angzarr.json_bounds import check_json
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
@@ -240,7 +243,7 @@ class Session:
             part
             for tag, value in zip(tags, held, strict=True)
             if value is not None and _is_whole(value)
-            for part in (tag, *_redelivered(value))
+            for part in (tag, *_returned(value, dead=dead))
         ]
         if not messages and not dead:
             return 0
@@ -280,19 +283,26 @@ def _is_whole(value: bytes) -> bool:
     return bool(colon) and length.isdigit() and len(length) <= _DIGITS and int(length) <= len(rest)
 
 
-def _redelivered(value: bytes) -> tuple[bytes, bytes]:
-    """Return the list a message came from, and the message flagged as stock kombu does it.
+def _returned(value: bytes, *, dead: bool) -> tuple[bytes, bytes]:
+    """Return the list a message came from, and the message as it goes back; see `returned`."""
+    origin, raw = split_held(value)
+    flagged = _redelivered(without_deaths(raw))
+    return origin, after_death(flagged, raw) if dead else with_deaths_of(flagged, raw)
+
+
+def _redelivered(raw: bytes) -> bytes:
+    """Return a message flagged as stock kombu does it.
 
     What is damaged goes back as it is; whoever fetches it next will find out.
     """
-    origin, raw = split_held(value)
     try:
-        message = json.loads(raw)
+        check_json(raw, ENVELOPE)
+        message = json.loads(raw.decode())
         message["headers"]["redelivered"] = True
         message["properties"]["delivery_info"]["redelivered"] = True
     except (ValueError, TypeError, KeyError, RecursionError):
-        return origin, raw
-    return origin, json.dumps(message).encode()
+        return raw
+    return json.dumps(message).encode()
 
 
 def _age(tag: str) -> tuple[int, ...]:
