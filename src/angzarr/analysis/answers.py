@@ -17,8 +17,12 @@ from angzarr.analysis.entry import BY_REPLAY, Status
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.ledger import Answer, Ledger
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
+from angzarr.printable import printable
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
+#: Characters of a letter's id that a line has; ours have 64.
+_LONGEST_SAID: Final = 200
 
 #: What an outcome makes of an entry; a replay that failed again is told by its letter.
 _ENDINGS: Final = {
@@ -36,7 +40,10 @@ class Answers:
     outcomes: ReplayOutcomes
     ledger: Ledger
     batch: int = BATCH
+    seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="answers", init=False)
+    #: Answers so far that are of no letter that is known here.
+    _unknown: int = field(default=0, init=False)
     _answers: list[ReplayOutcome] = field(default_factory=list, init=False)
 
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
@@ -56,8 +63,19 @@ class Answers:
         answers = []
         for one in ended:
             if (entry := entries.get(one.letter_id)) is None:
-                _log.warning("a replay of the unknown letter %s was answered", one.letter_id)
+                self._note_unknown(one)
                 continue
             by = f"{BY_REPLAY}{one.replay} ({one.outcome})"
             answers.append(Answer(entry.id, one.replay, by, _ENDINGS[one.outcome]))
         self.ledger.note_answers(answers)
+
+    def _note_unknown(self, outcome: ReplayOutcome) -> None:
+        """Say once a minute that a replay of no letter of ours was answered."""
+        self._unknown += 1
+        if self.seldom.now():
+            said = printable(outcome.letter_id)[:_LONGEST_SAID]
+            _log.warning(
+                "replays of unknown letters were answered: %d so far, the last of %s",
+                self._unknown,
+                said,
+            )

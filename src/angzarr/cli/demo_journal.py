@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from angzarr.adapters.sql.private_file import make_private
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import WORDS, Outcome
@@ -113,6 +114,7 @@ class Journal:
 
     def _connection(self) -> sqlite3.Connection:
         if self._opened is None or self._opened[0] != os.getpid():
+            make_private(str(self._file))
             opened = sqlite3.connect(
                 self._file, timeout=30, isolation_level=None, check_same_thread=False
             )

@@ -871,3 +871,23 @@ def test_two_workers_share_the_work_without_repeating_it(world):
     assert sorted(message.id for message in world.publisher.sent) == [
         f"task-e{number}" for number in range(6)
     ]
+
+
+def test_answers_to_letters_of_nobody_are_one_short_line_a_minute(caplog):
+    class Outcomes:
+        def receive(self, *, limit, wait):
+            return [
+                ReplayOutcome(letter_id="\x1b[2J\n" * 9_000, outcome="handled", handler="h",
+                              event_id=f"e{number}", replay=1)
+                for number in range(50)
+            ]  # fmt: skip
+
+        def done(self, outcomes):
+            pass
+
+    answers = Answers(outcomes=Outcomes(), ledger=MemoryLedger())
+    for _ in range(3):
+        answers.turn(timedelta(0))
+    (line,) = [one.getMessage() for one in caplog.records if "unknown" in one.msg]
+    assert len(line) < 400
+    assert line.isprintable()

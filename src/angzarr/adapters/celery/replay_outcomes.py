@@ -14,6 +14,8 @@ from angzarr.adapters.celery.publisher import AWAY, CeleryPublisher
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.message import Message
+from angzarr.printable import printable
+from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
 
@@ -25,6 +27,8 @@ _ANSWER: Final = 10
 #: Seconds; what RabbitMQ sent to a receiver that is gone comes back after it, or two of it.
 HEARTBEAT: Final = 60
 
+#: Characters of what came in an outcome that a line of the log has.
+LONGEST_SAID: Final = 200
 _TEXT = ("letter_id", "outcome", "handler", "event_id")
 
 
@@ -38,6 +42,7 @@ class CeleryReplayOutcomes:
         self._name = queue
         self._queue: Any = None
         self._taken: list[Any] = []
+        self._seldom = Seldom()
 
     def put(self, outcome: ReplayOutcome) -> None:
         """Return once the broker confirmed it."""
@@ -65,7 +70,7 @@ class CeleryReplayOutcomes:
                 # while those it pushed already wait in the buffer.
                 patience = _AT_HAND if taken else max(wait.total_seconds(), _AT_HAND)
                 message = self._open().get(timeout=patience)
-                outcome = _read(message)
+                outcome = self._read(message)
                 if outcome is not None:
                     taken.append(outcome)
                     self._taken.append(message)
@@ -112,20 +117,23 @@ class CeleryReplayOutcomes:
             self._queue = taken
         return self._queue
 
+    def _read(self, message: Any) -> ReplayOutcome | None:
+        try:
+            return _outcome_in(message)
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            if self._seldom.now():  # whoever can write to the queue writes as many as he likes
+                said = printable(error)[:LONGEST_SAID]
+                _log.error("replay_outcome_unreadable: %s", said)
+            message.ack()
+            return None
+
     def _away(self) -> tuple[type[BaseException], ...]:
         connection = self._connection or self._app.connection_for_read()
         return (*AWAY, *connection.connection_errors, *connection.channel_errors)
 
 
-def _read(message: Any) -> ReplayOutcome | None:
-    try:
-        told = json.loads(message.body)
-        text = {name: str(told[name]) for name in _TEXT}
-        signature = str(told.get("signature", ""))
-        return ReplayOutcome(
-            **text, replay=int(told["replay"]), signature=signature, handle=message
-        )
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        _log.error("replay_outcome_unreadable: %s", error)
-        message.ack()
-        return None
+def _outcome_in(message: Any) -> ReplayOutcome:
+    told = json.loads(message.body)
+    text = {name: str(told[name]) for name in _TEXT}
+    signature = str(told.get("signature", ""))
+    return ReplayOutcome(**text, replay=int(told["replay"]), signature=signature, handle=message)

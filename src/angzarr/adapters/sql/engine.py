@@ -38,6 +38,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from angzarr.adapters.sql.fork import GatedPool, LearningPool, survive_forks
 from angzarr.adapters.sql.impatient import give_up_on_the_mute
 from angzarr.adapters.sql.primary import WANTED, keep_only_the_primary
+from angzarr.adapters.sql.private_file import keep_private
 from angzarr.adapters.sql.remedy import told
 from angzarr.errors import ConfigurationError, StoreUnavailable, Unavailable
 
@@ -272,6 +273,7 @@ def _speak_utc(engine: Engine) -> None:
 
 def _prepare_sqlite(engine: Engine, seconds: float, *, power_safe: bool) -> None:
     synchronous = "FULL" if power_safe else "NORMAL"
+    keep_private(engine)
 
     @event.listens_for(engine, "connect")
     def connect(connection: sqlite3.Connection, _: object) -> None:

@@ -20,6 +20,7 @@ from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.green_saying import in_hand, in_the_way, no_table
 from angzarr.adapters.sql.green_space import Layout, Space
 from angzarr.adapters.sql.green_tables import METADATA, SPACE
+from angzarr.adapters.sql.private_file import make_private
 from angzarr.errors import RebuildError
 from angzarr.projections.green import Plan
 
@@ -189,6 +190,7 @@ class SqliteSpace(Space):
 
     def _attach(self, connection: sqlite3.Connection, _: object) -> None:
         if self.in_place:
+            make_private(str(self._side))
             connection.execute(f"ATTACH ? AS {self._green}", (str(self._side),))
             connection.execute(f"PRAGMA {self._green}.journal_mode = WAL")
             return

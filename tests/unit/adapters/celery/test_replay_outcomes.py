@@ -150,3 +150,19 @@ def test_the_app_opens_both_ends_on_one_queue(app):
     there.done(taken)
     there.close()
     assert [one.replay for one in taken] == [3]
+
+
+def test_outcomes_that_cannot_be_read_are_one_short_line_a_minute(app, outcomes, queue, caplog):
+    publisher = CeleryPublisher(app)
+    hostile = json.dumps(TOLD | {"replay": "\x1b[2J\n" * 5_000}).encode()
+    for _ in range(20):
+        publisher.publish(
+            Message(body=hostile, content_type="application/json", content_encoding="utf-8",
+                    headers={}, queue=queue)
+        )  # fmt: skip
+    end = outcomes()
+    end.put(outcome(7))
+    assert [one.letter_id for one in receive(end)] == ["l7"]
+    (line,) = [one.getMessage() for one in caplog.records if "unreadable" in one.msg]
+    assert len(line) < 300
+    assert line.isprintable()
