@@ -207,10 +207,12 @@ class Operating(Publishing):
         from angzarr.analysis.replay import ReplayTargets
 
         self._load_tasks()
+        clearance = self.clearance()
         targets = ReplayTargets(
             tasks=frozenset(handler.name for handler in self.handlers),
             queues=frozenset(self._known_queues()),
-            clear=self.clearance(),
+            clear=clearance,
+            clear_record=clearance.record,
             homes={one.name: self._home_of(one) for one in self.handlers},
         )
         checks.check_foreign_routes(self.settings, targets.tasks, targets.queues)

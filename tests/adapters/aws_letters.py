@@ -75,6 +75,19 @@ class AwsLetters:
             **self.beside(content_type),
         )
 
+    def put_record(self, domain: str, raw: bytes, name: str) -> None:
+        order = {"MessageGroupId": name, "MessageDeduplicationId": name} if self.fifo else {}
+        attributes: Any = {
+            "name": {"DataType": "String", "StringValue": name},
+            "bytes": {"DataType": "Binary", "BinaryValue": b"\xff"},
+        }
+        self.sqs.send_message(
+            QueueUrl=self.url(domain),
+            MessageBody=raw.decode(),
+            MessageAttributes=attributes,
+            **order,
+        )
+
     def beside(self, content_type: str | None) -> Any:
         """Return what goes with a raw message."""
         attributes: Any = {}

@@ -14,6 +14,7 @@ from adapters.kafka_gateway import KafkaGateway
 from angzarr.adapters.kafka import client
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.progress import Progress
+from angzarr.dead_letters.moving import name_of
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError
@@ -21,6 +22,7 @@ from angzarr.seldom import Seldom
 from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
     CountedLettersContract,
+    ForeignRecordsContract,
     RawLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
@@ -31,7 +33,10 @@ from contracts.dead_letters import (
 
 
 class TestKafkaDeadLetterQueue(
-    RawLettersContract, CountedLettersContract, ServerDeadLetterQueueContract
+    ForeignRecordsContract,
+    RawLettersContract,
+    CountedLettersContract,
+    ServerDeadLetterQueueContract,
 ):
     @pytest.fixture(autouse=True)
     def backend(self, kafka_brokers: str) -> None:
@@ -57,6 +62,31 @@ class TestKafkaDeadLetterQueue(
         producer = Producer({"bootstrap.servers": self.brokers})
         producer.produce(queue_name(domain), raw, headers=headers)
         assert producer.flush(10) == 0
+
+    def put_record(self, domain: str, raw: bytes | None, name: str) -> None:
+        headers = [("name", name.encode()), ("name", b"\xff"), ("none", None)]
+        producer = Producer({"bootstrap.servers": self.brokers})
+        producer.produce(queue_name(domain), raw, key=name, headers=headers)
+        assert producer.flush(10) == 0
+
+    def test_tombstones_of_several_keys_are_several(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        queue.put([a_letter(domain)])
+        queue.done(take(queue, [domain], 1))
+        for name in ("customer-1", "customer-2", "customer-2"):
+            self.put_record(domain, None, name)
+        taken = take(queue, [domain], 3)
+        assert len({name_of(one) for one in taken}) == 3
+        records = [one.record for one in taken if one.record is not None]
+        assert sorted(one.key or b"" for one in records) == [
+            b"customer-1",
+            b"customer-2",
+            b"customer-2",
+        ]
+        assert all(one.properties["tombstone"] for one in records)
+        assert {one.place["topic"] for one in records} == {queue_name(domain)}
+        assert {tuple(one.headers[1:]) for one in records} == {(("name", b"\xff"), ("none", None))}
 
     def committed(self, domain: str, partition: int) -> int:
         consumer = Consumer({"bootstrap.servers": self.brokers, "group.id": self.group})

@@ -23,6 +23,7 @@ from angzarr.events.event import Event
 from contracts.dead_letters import (
     NOTHING,
     ChoosyRawLettersContract,
+    ForeignRecordsContract,
     LimitedLettersContract,
     ServerDeadLetterQueueContract,
     a_letter,
@@ -33,7 +34,10 @@ from contracts.dead_letters import (
 
 
 class TestPubSubDeadLetterQueue(
-    LimitedLettersContract, ChoosyRawLettersContract, ServerDeadLetterQueueContract
+    LimitedLettersContract,
+    ForeignRecordsContract,
+    ChoosyRawLettersContract,
+    ServerDeadLetterQueueContract,
 ):
     unfit_type = "x" * 1_025
     limit = LIMIT
@@ -61,6 +65,13 @@ class TestPubSubDeadLetterQueue(
         attributes = {"content_type": content_type} if content_type else {}
         topic = publisher.topic_path(PROJECT, queue_name(domain))
         publisher.publish(topic, raw, **attributes).result(10)
+        publisher.stop()
+        publisher.transport.close()
+
+    def put_record(self, domain: str, raw: bytes, name: str) -> None:
+        publisher = pubsub_v1.PublisherClient()
+        topic = publisher.topic_path(PROJECT, queue_name(domain))
+        publisher.publish(topic, raw, name=name, other="x" * 1_000).result(10)
         publisher.stop()
         publisher.transport.close()
 

@@ -31,6 +31,7 @@ from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
     ChoosyRawLettersContract,
     CountedLettersContract,
+    ForeignRecordsContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -40,7 +41,10 @@ from contracts.dead_letters import (
 
 
 class TestRabbitMQDeadLetterQueue(
-    ChoosyRawLettersContract, CountedLettersContract, ServerDeadLetterQueueContract
+    ForeignRecordsContract,
+    ChoosyRawLettersContract,
+    CountedLettersContract,
+    ServerDeadLetterQueueContract,
 ):
     unfit_type = "x" * 256
 
@@ -62,6 +66,11 @@ class TestRabbitMQDeadLetterQueue(
     def put_raw(self, domain: str, raw: bytes, content_type: str | None) -> None:
         properties = {"content_type": content_type} if content_type else {}
         message = amqp.Message(raw, content_encoding="utf-8", **properties)
+        self.other.channel.basic_publish(message, EXCHANGE, routing_key(domain))
+
+    def put_record(self, domain: str, raw: bytes, name: str) -> None:
+        headers = {"name": name, "x-death": [{"queue": "q", "reason": "expired", "count": 1}]}
+        message = amqp.Message(raw, correlation_id=name, application_headers=headers)
         self.other.channel.basic_publish(message, EXCHANGE, routing_key(domain))
 
     def cut(self, side: Any) -> None:

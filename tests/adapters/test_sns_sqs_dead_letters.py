@@ -18,6 +18,7 @@ from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
 from contracts.dead_letters import (
     ChoosyRawLettersContract,
+    ForeignRecordsContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -27,7 +28,11 @@ from contracts.ordered_letters import OrderedLettersContract
 
 
 class TestSnsSqsDeadLetterQueue(
-    TopicLetters, SizedAwsLetters, ChoosyRawLettersContract, ServerDeadLetterQueueContract
+    TopicLetters,
+    SizedAwsLetters,
+    ForeignRecordsContract,
+    ChoosyRawLettersContract,
+    ServerDeadLetterQueueContract,
 ):
     limit = fan_out.DEFAULT_LIMIT
     told_limit = "SNS takes at most 262144 bytes"
@@ -229,5 +234,7 @@ class TestSnsSqsDeadLetterQueue(
         assert receipt.raw == forged
 
 
-class TestFifoSnsSqsDeadLetterQueue(TopicLetters, ChoosyRawLettersContract, OrderedLettersContract):
+class TestFifoSnsSqsDeadLetterQueue(
+    TopicLetters, ForeignRecordsContract, ChoosyRawLettersContract, OrderedLettersContract
+):
     fifo = True

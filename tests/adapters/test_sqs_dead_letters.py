@@ -17,6 +17,7 @@ from angzarr.errors import DeadLetterQueueUnavailable
 from contracts.dead_letters import (
     ChoosyRawLettersContract,
     CountedLettersContract,
+    ForeignRecordsContract,
     ServerDeadLetterQueueContract,
     a_letter,
     ids,
@@ -28,7 +29,11 @@ from polling import wait_until
 
 
 class TestSqsDeadLetterQueue(
-    SizedAwsLetters, ChoosyRawLettersContract, CountedLettersContract, ServerDeadLetterQueueContract
+    SizedAwsLetters,
+    ForeignRecordsContract,
+    ChoosyRawLettersContract,
+    CountedLettersContract,
+    ServerDeadLetterQueueContract,
 ):
     limit = LIMIT
     told_limit = "at most 1048576 bytes"
@@ -254,5 +259,7 @@ def test_a_missing_region_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch)
         SqsDeadLetterQueue().put([a_letter("order")])
 
 
-class TestFifoSqsDeadLetterQueue(AwsLetters, ChoosyRawLettersContract, OrderedLettersContract):
+class TestFifoSqsDeadLetterQueue(
+    AwsLetters, ForeignRecordsContract, ChoosyRawLettersContract, OrderedLettersContract
+):
     fifo = True

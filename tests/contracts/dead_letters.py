@@ -18,6 +18,7 @@ import pytest
 
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.moving import carry_into, name_of
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import (
     BATCH_BYTES,
@@ -29,6 +30,7 @@ from angzarr.dead_letters.queue import (
     TooLarge,
     put_raw,
 )
+from angzarr.dead_letters.record import ForeignRecord
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from angzarr.events.message import Message
@@ -468,6 +470,84 @@ class RawLettersContract(LetterRoundContract):
         taken = take(queue, [domain], len(raws))
         assert sorted((one.raw, one.content_type) for one in taken) == sorted(told)
         queue.done(taken)
+
+    def test_what_carried_foreign_bytes_travels_with_them(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        """Key, headers, properties and place of another system's message, and so its id."""
+        assert isinstance(queue, CarriesRaw)
+        told = [(b"", ""), (b"\xff", "text/\x00odd" + "x" * 2000)]
+        raws = [
+            RawLetter(domain=domain, raw=raw, content_type=kind, record=a_record(number))
+            for number, (raw, kind) in enumerate(told)
+        ]
+        assert queue.put_raw(raws) == [None] * len(raws)
+        taken = take(queue, [domain], len(raws))
+        found = {one.raw: one for one in taken}
+        for one in raws:
+            receipt = found[one.raw]
+            assert (receipt.record, receipt.content_type) == (one.record, one.content_type)
+            assert receipt.letter is None
+            assert name_of(receipt) == one.id
+        queue.done(taken)
+
+
+class ForeignRecordsContract(LetterRoundContract):
+    """What a queue on a server must do besides with what other systems put into it."""
+
+    @abstractmethod
+    def put_record(self, domain: str, raw: bytes, name: str) -> None:
+        """Put bytes into *domain*'s queue, with a header or attribute ``name``."""
+
+    def test_equal_bytes_stay_apart_and_keep_what_carried_them(
+        self, opened: Callable[[], DeadLetterQueue], domain: str
+    ) -> None:
+        first = opened()
+        first.put([a_letter(domain)])
+        first.done(take(first, [domain], 1))
+        for name in "ab":
+            self.put_record(domain, b"no letter", name)
+        by_name = {self.name_in(one): one for one in take(first, [domain], 2)}
+        assert by_name.keys() == {"a", "b"}
+        known = {name: name_of(one) for name, one in by_name.items()}
+        assert len(set(known.values())) == 2
+        assert all(one.raw == b"no letter" and one.record.place for one in by_name.values())
+        first.close()
+        second = opened()
+        again = take(second, [domain], 2)
+        assert {self.name_in(one): name_of(one) for one in again} == known  # each is the same
+        assert carry_into(second)(again) == [None, None]
+        second.done(again)
+        moved = take(second, [domain], 2)
+        assert {self.name_in(one): name_of(one) for one in moved} == known  # wherever it lies
+        assert [one.record for one in again if self.name_in(one) == "a"] == [
+            one.record for one in moved if self.name_in(one) == "a"
+        ]
+        second.done(moved)
+
+    def name_in(self, receipt: Receipt) -> str:
+        assert receipt.record is not None
+        value = receipt.record.header("name")
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def a_record(number: int = 0) -> ForeignRecord:
+    """Return what another system's broker may say of a message."""
+    return ForeignRecord(
+        broker="kafka",
+        place={"topic": "orders", "partition": 0, "offset": number},
+        is_unique=True,
+        key=b"\x00key",
+        headers=(
+            ("a", b"1"),
+            ("a", b"\xff"),
+            ("none", None),
+            ("stack", b"x" * 5_000),
+            ("x-death", [{"count": 2, "time": datetime(2026, 1, 1, tzinfo=UTC)}]),
+            ("Größe", "€\x00"),
+        ),
+        properties={"timestamp": 1_700_000_000_000, "tombstone": True},
+    )
 
 
 class ChoosyRawLettersContract(RawLettersContract):

@@ -27,6 +27,7 @@ from angzarr.dead_letters.letter import (
     letter_id,
     unreadable_letter_id,
 )
+from angzarr.dead_letters.record import ForeignRecord
 from angzarr.errors import LedgerUnavailable
 from angzarr.events import headers as names
 from angzarr.events.event import Event
@@ -232,6 +233,42 @@ class LedgerContract:
         assert entry.reason == "unreadable"
         assert ledger.open(entry.id).failure == broken
         assert ledger.add_failed_event(broken) == entry
+
+    def test_records_of_other_systems_stay_apart_and_keep_what_carried_them(self, ledger):
+        records = [
+            ForeignRecord(
+                broker="kafka",
+                place={"topic": "dlq", "partition": 0, "offset": offset},
+                is_unique=True,
+                key=b"\xff",
+                headers=(
+                    ("__connect.errors.exception.class.name", b"org.DataException"),
+                    ("__connect.errors.exception.message", b"no such column"),
+                    ("__connect.errors.connector.name", b"sink"),
+                    ("correlation_id", b"c-1"),
+                    ("task", None),
+                ),
+                properties={"tombstone": True},
+            )
+            for offset in (1, 2)
+        ]
+        failures = [
+            Unreadable(
+                domain="order", raw=b"", content_type="", problem="empty", received_at=START,
+                record=record,
+            )
+            for record in records
+        ]  # fmt: skip
+        one, two = ledger.add_failed_events(failures)
+        assert one.id != two.id
+        assert one.fingerprint == two.fingerprint
+        assert [ledger.open(entry.id).failure for entry in (one, two)] == failures
+        assert (one.error_type, one.error_message) == ("org.DataException", "no such column")
+        assert (one.handler_name, one.correlation_id) == ("sink", "c-1")
+        wanted = EntryFilter(correlation_id="c-1", handler_name="sink")
+        assert len(ledger.get_failed_events(wanted, status=None).entries) == 2
+        assert ledger.add_failed_events(failures) == [one, two]  # the same records again
+        assert ledger.letter_sizes([one.id])[one.id] > 0
 
     def test_replay_that_reads_the_event_at_last_stays_in_its_entry(self, ledger):
         raw = unreadable_message()

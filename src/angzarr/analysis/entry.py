@@ -22,6 +22,9 @@ from angzarr.dead_letters.letter import (
     holds_up,
     unreadable_letter_id,
 )
+from angzarr.dead_letters.queue import RawLetter
+from angzarr.dead_letters.recognition import Recognised, recognise
+from angzarr.dead_letters.record import ForeignRecord, record_id
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.payloads import PayloadReference
@@ -83,18 +86,33 @@ class FailureClass(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A dead letter whose own bytes could not be read; kept as they came."""
+    """A dead letter whose own bytes could not be read; kept as they came.
+
+    `record` is what carried them: key, headers, properties and place of another system's message.
+    """
 
     domain: str
     raw: bytes
     content_type: str
     problem: str
     received_at: datetime
+    record: ForeignRecord | None = None
 
     @property
     def id(self) -> str:
-        """The hash of domain and bytes (decisions 21)."""
-        return unreadable_letter_id(self.domain, self.raw)
+        """The hash of domain, place and bytes (decisions 21)."""
+        return record_id(self.domain, self.raw, self.record)
+
+    @property
+    def told(self) -> Recognised:
+        """What another system says of its message in ways that are known here."""
+        return recognise(self.raw, self.content_type, self.record)
+
+    def as_raw_letter(self) -> RawLetter:
+        """Return it as it travels and is kept."""
+        return RawLetter(
+            domain=self.domain, raw=self.raw, content_type=self.content_type, record=self.record
+        )
 
 
 #: What is filed in the ledger.
@@ -204,13 +222,15 @@ class EntryDetail:
     @property
     def error_stacktrace(self) -> str:
         """The stack of the last failure."""
-        return self.failure.error_stack if isinstance(self.failure, DeadLetter) else ""
+        if isinstance(self.failure, Unreadable):
+            return self.failure.told.error_stack
+        return self.failure.error_stack
 
     @property
     def context(self) -> Mapping[str, Any]:
         """What else is known of the event and of the worker that failed on it."""
         if isinstance(self.failure, Unreadable):
-            return {"content_type": self.failure.content_type, "problem": self.failure.problem}
+            return context_of(self.failure)
         letter, event = self.failure, self.failure.event
         known = {
             "queue": letter.message.queue,
@@ -231,6 +251,16 @@ class EntryDetail:
             **letter.metadata,
         }
         return {name: value for name, value in known.items() if value not in (None, "", {})}
+
+
+def context_of(failure: Unreadable) -> dict[str, Any]:
+    """Return what is known of bytes that are no letter, and of what carried them."""
+    known = {"content_type": failure.content_type, "problem": failure.problem}
+    if failure.record is not None:
+        shown = failure.record.as_json()
+        known |= failure.told.known
+        known |= {name: shown[name] for name in ("broker", "place", "key", "headers", "properties")}
+    return {name: value for name, value in known.items() if value not in (None, "", {}, [])}
 
 
 def entry_id_of(failure: Failure) -> str:
@@ -271,7 +301,7 @@ def event_id_of(failure: Failure) -> str:
 def explanation_of(failure: Failure) -> str:
     """Return in one sentence what failed."""
     if isinstance(failure, Unreadable):
-        return failure.problem
+        return "; ".join(filter(None, (failure.told.said, failure.problem)))
     return failure.explanation or failure.error_message
 
 
@@ -330,13 +360,23 @@ def counted(count: int) -> str:
 
 
 def _facts_of_unreadable(failure: Unreadable) -> dict[str, Any]:
+    told = failure.told
+    message = told.error_message or failure.problem
     return {
+        "handler_name": told.component,
+        "event_id": told.event_id,
+        "event_type": told.event_type,
+        "correlation_id": told.correlation_id,
         "domain": failure.domain,
         "reason": UNREADABLE,
+        "error_type": told.error_type,
         "error_code": "UNREADABLE",
-        "error_message": failure.problem,
+        "error_message": message,
         "fingerprint": fingerprint(
-            handler="", error_type=UNREADABLE, message=failure.problem, stack=""
+            handler=told.component,
+            error_type=told.error_type or UNREADABLE,
+            message=message,
+            stack="",
         ),
         "last_failed_at": failure.received_at,
         "letter_id": failure.id,

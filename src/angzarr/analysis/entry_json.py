@@ -109,7 +109,8 @@ def results_json(results: Iterable[tuple[Entry, str]]) -> list[dict[str, Any]]:
 def _message(detail: EntryDetail) -> dict[str, Any]:
     failure = detail.failure
     if isinstance(failure, Unreadable):
-        return {"raw": _bytes(failure.raw), "content_type": failure.content_type}
+        record = {"record": failure.record.as_json()} if failure.record else {}
+        return {"raw": _bytes(failure.raw), "content_type": failure.content_type, **record}
     message = failure.message
     return {
         "queue": message.queue,

@@ -88,6 +88,7 @@ def _receipt(failure: Failure) -> Receipt:
             raw=failure.raw,
             content_type=failure.content_type,
             problem=failure.problem,
+            record=failure.record,
         )
     encoded = encode(failure)
     return Receipt(

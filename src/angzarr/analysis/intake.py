@@ -107,6 +107,7 @@ class Intake:
             domain=receipt.domain,
             raw=receipt.raw,
             content_type=receipt.content_type,
+            record=receipt.record,
             problem=problem,
             received_at=self.clock.now(),
         )

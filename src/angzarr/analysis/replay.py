@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from angzarr.analysis.entry import Failure, Unreadable
 from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, expecting, redirected
+from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.refusal import NoTarget, Refusal
 from angzarr.events import headers as names
 from angzarr.events.message import Message
@@ -55,6 +57,10 @@ class ReplayTargets:
     queues: AbstractSet[str]
     #: Checks a letter and gives it the message to send, or says why not; see `Clearance`.
     clear: Callable[[DeadLetter], DeadLetter | Refusal] = _as_it_is
+    #: Does the same to what is no letter.
+    clear_record: Callable[[RawLetter], DeadLetter | Refusal] = field(
+        default_factory=lambda: Clearance().record
+    )
     #: The queue of each task, where it is not the one that its letter came from.
     homes: Mapping[str, str] = field(default_factory=dict)
 
@@ -77,11 +83,9 @@ class ReplayTargets:
     def cleared(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> DeadLetter | Refusal:
         """Return the letter with the message that a replay sends, or why there is none."""
         if isinstance(failure, Unreadable):
-            return Refusal(
-                "the letter could not be read, so there is no message to send: publish anew what is"
-                " an event of yours"
-            )
-        letter = self.clear(failure)
+            letter = self.clear_record(failure.as_raw_letter())
+        else:
+            letter = self.clear(failure)
         if isinstance(letter, Refusal):
             return letter
         if self._strands(letter, order):

@@ -125,9 +125,9 @@ class Replayer:
         letter = self._fetched(order.letter or failure, too_large)
         return letter if isinstance(letter, Refusal) else self.targets.cleared(letter, order)
 
-    def _fetched(self, failure: Failure, too_large: str) -> DeadLetter | Refusal:
+    def _fetched(self, failure: Failure, too_large: str) -> Failure | Refusal:
         if not isinstance(failure, DeadLetter):
-            return Refusal("there is no message to send")
+            return failure
         if failure.payload is None or self.payloads is None:
             return failure
         try:

@@ -22,7 +22,7 @@ from angzarr.analysis.condition_kinds import (
 )
 from angzarr.analysis.entry import UNREADABLE
 from angzarr.analysis.evidence import Evidence, Health, Problem
-from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.errors import ConfigurationError
 from angzarr.printable import printable
 from angzarr.resilience.breaker import Phase
@@ -145,6 +145,11 @@ def _fares(whose: str, what: str) -> Get:
     return get
 
 
+def _given_up_by(evidence: Evidence) -> str | None:
+    failure = evidence.failure
+    return None if isinstance(failure, DeadLetter) else failure.told.system
+
+
 def _fits_now(evidence: Evidence) -> bool | None:
     return evidence.fit.fits
 
@@ -192,6 +197,11 @@ CONDITIONS: Final[Mapping[str, _Known]] = {
     "release": _Known(_of_letter("version"), TEXT, "release of the worker that failed"),
     "component_type": _Known(
         _of_letter("component_type"), TEXT, "`handler`, `ordered_handler`, `projector`, …"
+    ),
+    "given_up_by": _Known(
+        _given_up_by,
+        TEXT,
+        "the system whose dead letter it is, where that is not angzarr: `Kafka Connect`, …",
     ),
     "has_event": _Known(_has_event, YES_NO, "whether the letter's event could be read"),
     "replays_at_least": _Known(lambda e: e.replays, LEAST, "replays begun so far"),

@@ -30,6 +30,11 @@ def check_letter_json(raw: bytes) -> None:
     _told(check_json, raw, LETTER)
 
 
+def check_line(raw: bytes) -> None:
+    """Raise DecodeError where *raw*, a letter in a JSON object of few other values, would do so."""
+    _told(check_json, raw, Bounds(LETTER.nodes + 100, LETTER.depth + 1))
+
+
 def check_texts(texts: Iterable[str]) -> None:
     """Raise DecodeError where JSON *texts* inside a letter, together, would do so."""
     left = LETTER.nodes

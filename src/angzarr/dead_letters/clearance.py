@@ -8,6 +8,8 @@ from typing import Final
 
 from angzarr.dead_letters.foreign_replay import Routes, routed
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import RawLetter
+from angzarr.dead_letters.record_replay import letter_for
 from angzarr.dead_letters.redaction import hides
 from angzarr.dead_letters.refusal import Distrusted, Refusal
 from angzarr.dead_letters.sealing import Cipher, is_sealed, key_id, opened
@@ -54,6 +56,13 @@ class Clearance:
         if verdict.trust is Trust.VALID:
             return verdict.full
         return self._passes(verdict)
+
+    def record(self, given: RawLetter) -> DeadLetter | Refusal:
+        """Return what is no letter as one with the message that a replay sends, or why not."""
+        verdict = Verdict(Trust.UNSIGNED)
+        if given.record is not None and not self._passes(verdict):
+            return Distrusted(_WHY[verdict.trust].format(key=""))
+        return letter_for(given, self.routes)
 
     def told(self, letter: DeadLetter) -> Mapping[str, str]:
         """Return what a person is told of the letter's protection; nothing where there is none."""

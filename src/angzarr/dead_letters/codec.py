@@ -5,6 +5,7 @@ Reading is safe on hostile bytes and raises nothing but DecodeError. Writing nev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -15,6 +16,13 @@ from angzarr.dead_letters.foreign import LATER_TYPE_NAME, TYPE_NAME, adopt_later
 from angzarr.dead_letters.json_form import read_json, write_json
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
+from angzarr.dead_letters.record import (
+    RECORD_CONTENT_TYPE,
+    ForeignRecord,
+    bounded,
+    unwrapped,
+    wrapped,
+)
 from angzarr.dead_letters.wire_form import from_wire, to_wire
 from angzarr.errors import DecodeError
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
@@ -46,8 +54,12 @@ class Encoded(NamedTuple):
 def encode(letter: Outgoing, form: Form = Form.JSON) -> Encoded:
     """Write *letter*, in *form* unless a letter of others would lose something by it.
 
-    Stack and messages longer than their maximum are cut. Raw bytes stay as they are.
+    Stack and messages longer than their maximum are cut. Raw bytes stay as they are, in a document
+    of their own where a record carried them.
     """
+    if isinstance(letter, RawLetter) and letter.record is not None:
+        body = wrapped(letter.raw, letter.content_type, letter.record)
+        return Encoded(body, RECORD_CONTENT_TYPE)
     if isinstance(letter, RawLetter):
         return Encoded(letter.raw, letter.content_type)
     only_json = letter.envelope.startswith(b"{")
@@ -78,21 +90,44 @@ def decode(raw: bytes, content_type: str = "") -> DeadLetter:
         raise DecodeError(msg) from error
 
 
-def read_receipt(domain: str, raw: bytes, content_type: str, handle: object) -> Receipt:
-    """Return the receipt of what a backend delivered, readable or not."""
-    letter, problem = None, ""
+def read_receipt(
+    domain: str,
+    raw: bytes,
+    content_type: str,
+    handle: object,
+    record: Callable[[], ForeignRecord | None] = lambda: None,
+) -> Receipt:
+    """Return the receipt of what a backend delivered, readable or not.
+
+    *record* says what carried it; it is asked where the bytes are no letter. What was wrapped with
+    its own record comes out as it was.
+    """
+    letter, problem, kept = None, "", None
     try:
+        if content_type == RECORD_CONTENT_TYPE:
+            raw, content_type, kept = unwrapped(raw)
         letter = decode(raw, content_type)
     except DecodeError as error:
         problem = str(error)
+    if letter is None and kept is None and (found := record()) is not None:
+        kept = bounded(found)
     return Receipt(
         domain=domain,
         letter=letter,
         raw=raw,
         content_type=content_type,
         problem=problem,
+        record=kept if letter is None else None,
         handle=handle,
     )
+
+
+def raw_letter(domain: str, raw: bytes, content_type: str) -> RawLetter:
+    """Return bytes that are no letter as `encode` was given them; raises DecodeError."""
+    if content_type != RECORD_CONTENT_TYPE:
+        return RawLetter(domain=domain, raw=raw, content_type=content_type)
+    inner, kind, record = unwrapped(raw)
+    return RawLetter(domain=domain, raw=inner, content_type=kind, record=record)
 
 
 def partition_key(letter: Outgoing) -> str:

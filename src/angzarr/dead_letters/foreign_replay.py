@@ -46,14 +46,14 @@ def routed(letter: DeadLetter, routes: Routes) -> DeadLetter | Refusal:
     book = read_book(letter.envelope)
     if isinstance(book, Refusal):
         return book
-    route = _route(letter.domain, book, routes)
+    route = route_of(letter.domain, book, routes)
     if isinstance(route, Refusal):
         return route
     event = _event(letter, book)
-    return replace(letter, message=_message(letter, route, event), event=event, envelope=b"")
+    return replace(letter, message=message_for(letter.id, route, event), event=event, envelope=b"")
 
 
-def _route(domain: str, book: Book, routes: Routes) -> Route | Refusal:
+def route_of(domain: str, book: Book, routes: Routes) -> Route | Refusal:
     """Return the one route of all pages."""
     known, types = routes.get(domain, {}), sorted({page["type"] for page in book.pages})
     found = {name: known.get(name) or known.get(ANY_TYPE) for name in types}
@@ -95,7 +95,7 @@ def _event(letter: DeadLetter, book: Book) -> Event:
     )
 
 
-def _message(letter: DeadLetter, route: Route, event: Event) -> Message:
+def message_for(letter_id: str, route: Route, event: Event) -> Message:
     """Return what Celery would send for the task, protocol 2 (decisions 14)."""
-    task_id = str(uuid.uuid5(_TASK_IDS, f"{letter.id}\x00{route.task}\x00{route.queue}"))
+    task_id = str(uuid.uuid5(_TASK_IDS, f"{letter_id}\x00{route.task}\x00{route.queue}"))
     return celery_message(route.task, task_id, event, route.queue, origin="angzarr-dlq")

@@ -10,6 +10,7 @@ import binascii
 import json
 from typing import Any, Final
 
+from angzarr.dead_letters.bounds import check_line
 from angzarr.dead_letters.codec import (
     JSON_CONTENT_TYPE,
     MAX_LETTER_BYTES,
@@ -18,6 +19,7 @@ from angzarr.dead_letters.codec import (
     read_receipt,
 )
 from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.record import from_text, to_text
 from angzarr.errors import DecodeError
 
 #: The longest line in bytes: the largest letter as base64, and what is said of it.
@@ -35,9 +37,11 @@ def to_line(receipt: Receipt) -> bytes:
         head = _head(receipt.domain, encoded.content_type)
         body = encoded.body.replace(b"\n", b" ").replace(b"\r", b" ")  # white space there
         return head.removesuffix(b"}") + b', "letter": ' + body + b"}\n"
-    problem = {"problem": receipt.problem} if receipt.problem else {}
+    more = {"problem": receipt.problem} if receipt.problem else {}
+    if receipt.record is not None:
+        more["record"] = to_text(receipt.record)
     raw = base64.b64encode(encoded.body).decode()
-    return _head(receipt.domain, encoded.content_type, raw=raw, **problem) + b"\n"
+    return _head(receipt.domain, encoded.content_type, raw=raw, **more) + b"\n"
 
 
 def from_line(line: bytes) -> Receipt:
@@ -55,7 +59,8 @@ def from_line(line: bytes) -> Receipt:
     except (binascii.Error, ValueError) as error:
         msg = "its raw is not base64"
         raise DecodeError(msg) from error
-    return read_receipt(domain, raw, content_type, None)
+    record = from_text(_text(held, "record")) if "record" in held else None
+    return read_receipt(domain, raw, content_type, None, lambda: record)
 
 
 def _head(domain: str, content_type: str, **more: str) -> bytes:
@@ -63,6 +68,7 @@ def _head(domain: str, content_type: str, **more: str) -> bytes:
 
 
 def _object(line: bytes) -> dict[str, Any]:
+    check_line(line)
     try:
         held = json.loads(line)
     except (ValueError, RecursionError) as error:

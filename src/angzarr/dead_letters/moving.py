@@ -218,18 +218,21 @@ def waiting(queue: DeadLetterQueue, domains: Sequence[str]) -> int | None:
 
 
 def name_of(receipt: Receipt) -> str:
-    """Return what people know a letter by: its id, or the digest of bytes that are none."""
-    return receipt.letter.id if receipt.letter else hashlib.sha256(receipt.raw).hexdigest()
+    """Return what people know a letter by: its id, or the id that bytes which are none have."""
+    return _outgoing(receipt).id
 
 
 def _outgoing(receipt: Receipt) -> Outgoing:
     return receipt.letter or RawLetter(
-        domain=receipt.domain, raw=receipt.raw, content_type=receipt.content_type
+        domain=receipt.domain,
+        raw=receipt.raw,
+        content_type=receipt.content_type,
+        record=receipt.record,
     )
 
 
 def _mark(receipt: Receipt) -> bytes:
     """Return what tells a letter from others, in few bytes: there may be millions."""
-    letter = receipt.letter.id.encode("utf-8", "surrogatepass") if receipt.letter else receipt.raw
-    whole = receipt.domain.encode("utf-8", "surrogatepass") + b"\0" + letter
+    known = _outgoing(receipt).id
+    whole = f"{receipt.domain}\0{known}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(whole, digest_size=16).digest()

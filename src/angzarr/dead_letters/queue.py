@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from angzarr.dead_letters.letter import DeadLetter, unreadable_letter_id
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.record import ForeignRecord, record_id
 from angzarr.errors import DeadLetterQueueUnavailable, LetterTooLarge
 from angzarr.quick_init import quick_init
 
@@ -47,8 +48,9 @@ class Room:
 class Receipt:
     """A letter taken from its queue but not yet let go.
 
-    `letter` is None where the bytes could not be read; `problem` then says why, and `raw` holds
-    what was received. `handle` belongs to the backend.
+    `letter` is None where the bytes could not be read; `problem` then says why, `raw` holds what
+    was received, and `record` what carried it, where the backend says more than the bytes do.
+    `handle` belongs to the backend.
     """
 
     domain: str
@@ -56,21 +58,27 @@ class Receipt:
     raw: bytes
     content_type: str
     problem: str = ""
+    record: ForeignRecord | None = None
     handle: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawLetter:
-    """Bytes that could not be read as a letter, to be carried on as they came."""
+    """Bytes that could not be read as a letter, to be carried on as they came.
+
+    With a `record` they travel in one document with it (see `codec.encode`): no backend carries
+    the headers and places of all others.
+    """
 
     domain: str
     raw: bytes
     content_type: str
+    record: ForeignRecord | None = None
 
     @property
     def id(self) -> str:
         """What these bytes are known by, in the ledger, too."""
-        return unreadable_letter_id(self.domain, self.raw)
+        return record_id(self.domain, self.raw, self.record)
 
 
 #: What a queue carries.

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, overload
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.dead_letters.letter import DeadLetter, unreadable_letter_id
+from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.record import record_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ def letter_of(receipt: Receipt) -> Letter:
     if found is None:
         return Letter(
             handler="", event_id="", event_type="", domain=receipt.domain, reason="unreadable",
-            explanation=receipt.problem, id=unreadable_letter_id(receipt.domain, receipt.raw),
+            explanation=receipt.problem, id=record_id(receipt.domain, receipt.raw, receipt.record),
         )  # fmt: skip
     event = found.event
     return Letter(

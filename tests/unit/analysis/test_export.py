@@ -17,6 +17,8 @@ from angzarr.analysis.entry import Unreadable
 from angzarr.analysis.entry_json import FIELDS, entry_json, json_text
 from angzarr.analysis.export import Format, entry_lines, letter_lines
 from angzarr.dead_letters.lines import from_line
+from angzarr.dead_letters.moving import name_of
+from contracts.dead_letters import a_record
 
 #: What makes a spreadsheet calculate; a cell may begin with none of it, after blanks neither.
 FORMULA = tuple("=+-@|%\t\r\n＝＋－＠")  # noqa: RUF001 - so they are written
@@ -88,6 +90,17 @@ def test_letters_are_read_again_as_they_lie_in_the_ledger(ledger):
     assert first.letter == letter
     assert (second.letter, second.raw, second.content_type) == (None, raw.raw, "x/y")
     assert (first.domain, second.domain) == ("order", "order")
+
+
+def test_what_carried_a_record_of_others_is_exported_and_imported_with_it(ledger):
+    raw = Unreadable(
+        domain="order", raw=b"", content_type="x/y", problem="no JSON", received_at=START,
+        record=a_record(),
+    )  # fmt: skip
+    (entry,) = filed(ledger, raw)
+    [receipt] = [from_line(line) for line in letter_lines(ledger, [entry])]
+    assert (receipt.record, receipt.raw) == (a_record(), b"")
+    assert name_of(receipt) == raw.id == entry.letter_id
 
 
 def test_an_entry_removed_meanwhile_has_no_letter(ledger):

@@ -14,11 +14,18 @@ from angzarr.analysis.rule_file import built_in_rules
 from angzarr.analysis.rules import decide
 from angzarr.analysis.transition import Action
 from angzarr.dead_letters.letter import Mismatch, Reason
+from angzarr.dead_letters.record import ForeignRecord
 
 RULES = built_in_rules()
 BY_NAME = {"category": "unknown", "error_code": "", "error_type": "crm.sdk.ServiceUnavailable"}
 #: What no recorded letter is in, by the rule that is meant for it.
 MADE = {
+    "record-of-another-system": {
+        "failure": Unreadable(
+            domain="order", raw=b"", content_type="", problem="it is none", received_at=START,
+            record=ForeignRecord(broker="kafka", headers=(("__connect.errors.topic", b"t"),)),
+        )
+    },
     "unreadable-letter": {
         "failure": Unreadable(
             domain="order", raw=b"\x00", content_type="", problem="it is none", received_at=START

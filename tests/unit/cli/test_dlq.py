@@ -26,6 +26,7 @@ from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import decode, read_receipt
+from angzarr.dead_letters.record import ForeignRecord
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import LedgerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
@@ -224,6 +225,35 @@ def test_unreadable_letter_is_shown_in_both_forms(app, ledger, run):
     assert (
         json.loads(run("dlq", "show", entry.id, "--json").output)["message"]["raw"] == "base64:/3s="
     )
+
+
+def test_what_carried_a_record_of_others_is_shown_in_both_forms(ledger, run):
+    record = ForeignRecord(
+        broker="kafka",
+        place={"topic": "dlq", "partition": 0, "offset": 94},
+        is_unique=True,
+        key=b"customer-1",
+        headers=(
+            ("__connect.errors.topic", b"orders"),
+            ("__connect.errors.exception.message", b"no such column"),
+            ("__connect.errors.exception.stacktrace", b"at Sink.java:7"),
+            ("bytes", b"\xff"),
+        ),
+    )
+    entry = ledger.add_failed_event(
+        Unreadable(
+            domain="order", raw=b"", content_type="", problem="no letter", record=record,
+            received_at=SystemClock().now(),
+        )
+    )  # fmt: skip
+    shown = run("dlq", "show", entry.id).output
+    for said in ("customer-1", "no such column", "topic orders", "Kafka Connect", "at Sink.java:7"):
+        assert said in shown
+    told = json.loads(run("dlq", "show", entry.id, "--json").output)
+    assert told["message"]["record"]["key"] == "customer-1"
+    assert told["message"]["record"]["headers"][-1] == ["bytes", {"$bytes": "/w=="}]
+    assert told["message"]["record"]["place"]["offset"] == 94
+    assert told["context"]["given_up_by"] == "Kafka Connect"
 
 
 def test_what_came_from_outside_is_shown_not_obeyed(app, ledger, run):

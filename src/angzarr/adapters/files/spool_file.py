@@ -12,7 +12,13 @@ import hashlib
 import json
 from typing import Any, NamedTuple
 
-from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, MAX_LETTER_BYTES, decode, encode
+from angzarr.dead_letters.codec import (
+    JSON_CONTENT_TYPE,
+    MAX_LETTER_BYTES,
+    decode,
+    encode,
+    raw_letter,
+)
 from angzarr.dead_letters.queue import Outgoing, RawLetter
 from angzarr.errors import DecodeError
 
@@ -66,7 +72,7 @@ def read(raw: bytes) -> Outgoing:
     body, content_type, domain = content(raw)
     if domain is None:
         return decode(body, content_type)
-    return RawLetter(domain=domain, raw=body, content_type=content_type)
+    return raw_letter(domain, body, content_type)
 
 
 def _is_shown(found: Content) -> bool:

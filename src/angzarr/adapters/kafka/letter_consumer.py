@@ -19,9 +19,11 @@ from angzarr.adapters.kafka.client import Cluster, creating, is_fatal, own, reas
 from angzarr.adapters.kafka.letter_producer import CONTENT_TYPE
 from angzarr.adapters.kafka.meanwhile import meanwhile
 from angzarr.adapters.kafka.progress import Handle, Progress
+from angzarr.adapters.kafka.record import record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
+from angzarr.dead_letters.record import bounded
 from angzarr.seldom import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
@@ -206,7 +208,9 @@ class LetterConsumer:
         handle = Handle(*place, message.offset(), progress)
         domain, body = self._domains[message.topic()], message.value() or b""
         try:
-            return read_receipt(domain, body, _content_type(message), handle)
+            headers = _headers(message)
+            record = functools.partial(record_of, message, headers)
+            return read_receipt(domain, body, _content_type(headers), handle, record)
         except Exception:  # noqa: BLE001  one message keeps no other one back
             return Receipt(
                 domain=domain,
@@ -214,6 +218,7 @@ class LetterConsumer:
                 raw=body,
                 content_type="",
                 problem="the letter's headers cannot be read",
+                record=bounded(record_of(message, ())),
                 handle=handle,
             )
 
@@ -272,10 +277,13 @@ class LetterConsumer:
             self._away = error
 
 
-def _content_type(message: Any) -> str:
-    """Return the content type; raises SystemError where a header's name is no UTF-8."""
-    headers = dict(_HEADERS(message) or ())
-    return (headers.get(CONTENT_TYPE) or b"").decode("utf-8", "replace")
+def _headers(message: Any) -> Sequence[tuple[str, bytes | None]]:
+    """Return the headers; raises SystemError where a name is no UTF-8."""
+    return _HEADERS(message) or ()
+
+
+def _content_type(headers: Sequence[tuple[str, bytes | None]]) -> str:
+    return (dict(headers).get(CONTENT_TYPE) or b"").decode("utf-8", "replace")
 
 
 def _leave(consumer: Consumer, *, ended: bool) -> None:

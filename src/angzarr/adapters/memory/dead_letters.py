@@ -67,7 +67,7 @@ class MemoryDeadLetterQueue:
 
     def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
         """Append bytes; nothing is refused (see CarriesRaw)."""
-        return self._append([(one.domain, Encoded(one.raw, one.content_type)) for one in letters])
+        return self._append([(one.domain, encode(one)) for one in letters])
 
     def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
         """Count what nobody took (see CountsWaiting)."""

@@ -161,7 +161,8 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         failure = self._failures[entry_id]
         orders = [order for key, order in self._orders.items() if key[0] == entry_id]
         edits = [one for order in orders for one in (order.letter, order.before) if one]
-        filed = len(failure.raw if isinstance(failure, Unreadable) else encode(failure).body)
+        kept = failure.as_raw_letter() if isinstance(failure, Unreadable) else failure
+        filed = len(encode(kept).body)
         return filed + sum(len(encode(one).body) for one in edits)
 
     def order_of(self, entry_id: str, replay: int) -> ReplayOrder:

@@ -81,7 +81,7 @@ class LetterPublisher:
     def _send(self, client: PublisherClient, letter: Outgoing) -> Any:
         """Return the future of *letter*'s message id, or what is against it at once."""
         encoded = encode(letter, self._form)
-        if isinstance(letter, RawLetter) and not _fits(letter.content_type):
+        if isinstance(letter, RawLetter) and not _fits(encoded.content_type):
             return TooLarge(_LONG_TYPE)
         facts = {
             CONTENT_TYPE: encoded.content_type,

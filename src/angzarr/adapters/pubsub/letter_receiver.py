@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import deque
@@ -13,6 +14,7 @@ from google.api_core.exceptions import NotFound
 from angzarr.adapters.pubsub.client import Clients, reason_of, unavailable
 from angzarr.adapters.pubsub.letter_publisher import CONTENT_TYPE
 from angzarr.adapters.pubsub.letter_stream import LetterStream
+from angzarr.adapters.pubsub.record import record_of
 from angzarr.adapters.pubsub.topics import Topics
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
@@ -146,4 +148,6 @@ class LetterReceiver:
 def _receipt(domain: str, stream: LetterStream, message: Any) -> Receipt:
     attributes: Mapping[str, str] = message.attributes
     content_type = attributes.get(CONTENT_TYPE, "")
-    return read_receipt(domain, message.data, content_type, Handle(stream, message.ack_id))
+    handle = Handle(stream, message.ack_id)
+    record = functools.partial(record_of, message)
+    return read_receipt(domain, message.data, content_type, handle, record)

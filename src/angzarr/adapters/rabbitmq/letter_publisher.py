@@ -207,6 +207,7 @@ def _problem(letter: Outgoing) -> str | None:
     """Say what AMQP cannot carry, which only bytes of others can hold."""
     if (
         isinstance(letter, RawLetter)
+        and letter.record is None
         and len(letter.content_type.encode("utf-8", "surrogatepass")) > _SHORT_TEXT
     ):
         return TooLarge(_LONG_TYPE)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from angzarr.adapters.rabbitmq.address import Cluster
 from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, told
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
+from angzarr.adapters.rabbitmq.record import record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
@@ -157,7 +158,8 @@ class LetterReceiver:
         body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
         content_type = message.properties.get("content_type", "")
         handle = Handle(self._links, message.delivery_tag)
-        return read_receipt(domain, body, content_type, handle)
+        record = functools.partial(record_of, message, queue)
+        return read_receipt(domain, body, content_type, handle, record)
 
     def _subscribe(self, link: Link, wanted: dict[str, str]) -> None:
         for queue in self._consumers.keys() - wanted.keys():

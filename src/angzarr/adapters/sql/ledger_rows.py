@@ -19,7 +19,7 @@ from angzarr.analysis.entry import (
 )
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.newer_words import read_word
-from angzarr.dead_letters.codec import decode, encode
+from angzarr.dead_letters.codec import decode, encode, raw_letter
 from angzarr.errors import DecodeError
 
 _FIELDS = tuple(field.name for field in fields(Entry))
@@ -45,10 +45,11 @@ def entry_from(row: Row[Any]) -> Entry:
 def letter_row(entry_id: str, failure: Failure) -> dict[str, Any]:
     """Return *failure* as a row of ledger_letters: a letter as JSON, which is read quickest."""
     if isinstance(failure, Unreadable):
+        body, content_type = encode(failure.as_raw_letter())
         return {
             "entry_id": entry_id,
-            "body": failure.raw,
-            "content_type": failure.content_type,
+            "body": body,
+            "content_type": content_type,
             "problem": failure.problem,
             "domain": failure.domain,
             "received_at": failure.received_at,
@@ -74,11 +75,19 @@ def failure_from(row: Row[Any]) -> Failure:
             problem = f"the ledger's copy of the letter cannot be read: {error}"
     return Unreadable(
         domain=row.domain,
-        raw=raw,
-        content_type=row.content_type,
+        **_raw(row.domain, raw, row.content_type),
         problem=problem,
         received_at=row.received_at,
     )
+
+
+def _raw(domain: str, body: bytes, content_type: str) -> dict[str, Any]:
+    """Return what was received, and what carried it."""
+    try:
+        kept = raw_letter(domain, body, content_type)
+    except DecodeError:
+        return {"raw": body, "content_type": content_type}
+    return {"raw": kept.raw, "content_type": kept.content_type, "record": kept.record}
 
 
 def line_row(entry_id: str, line: HistoryLine) -> dict[str, Any]:

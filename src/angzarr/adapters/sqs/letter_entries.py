@@ -29,9 +29,13 @@ class Entry(NamedTuple):
 
 def problem_of(letter: Outgoing) -> str:
     """Return why SQS can never carry *letter*, which only bytes of others may be; else nothing."""
-    if isinstance(letter, RawLetter) and letter.content_type and not is_legal(letter.content_type):
+    if isinstance(letter, RawLetter) and letter.record is None and not _is_carried(letter):
         return "its content type has characters that AWS does not carry"
     return ""
+
+
+def _is_carried(letter: RawLetter) -> bool:
+    return not letter.content_type or is_legal(letter.content_type)
 
 
 def entry_of(at: int, letter: Outgoing, form: Form, *, body: str, fifo: bool) -> Entry:

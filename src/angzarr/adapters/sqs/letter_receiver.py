@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -17,9 +18,10 @@ from angzarr.adapters.sqs.client import FAILURES, LONG_POLL, is_gone, reason_of
 from angzarr.adapters.sqs.lease_renewal import LeaseRenewal
 from angzarr.adapters.sqs.letter_entries import BATCH
 from angzarr.adapters.sqs.letter_leases import TRIED_AGAIN_AFTER, Leases, by_queue, entries_of
-from angzarr.adapters.sqs.letter_text import ATTRIBUTES, as_bytes, told_by
+from angzarr.adapters.sqs.letter_text import as_bytes, told_by
 from angzarr.adapters.sqs.notification import unwrapped
 from angzarr.adapters.sqs.queues import Queues
+from angzarr.adapters.sqs.record import ALL, record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.errors import DeadLetterQueueUnavailable
@@ -146,7 +148,8 @@ class LetterReceiver:
             MaxNumberOfMessages=min(limit, BATCH),
             WaitTimeSeconds=wait,
             VisibilityTimeout=self._visibility,
-            MessageAttributeNames=ATTRIBUTES,
+            MessageAttributeNames=ALL,
+            MessageSystemAttributeNames=ALL,
             **attempt,
         )
         messages = reply.get("Messages", ())
@@ -160,7 +163,8 @@ class LetterReceiver:
         given = message.get("MessageAttributes", {})
         said = {name: value.get("StringValue", "") for name, value in given.items()}
         carried = unwrapped(told_by(said, message["Body"]))
-        return read_receipt(domain, as_bytes(carried), carried.content_type, handle)
+        record = functools.partial(record_of, message)
+        return read_receipt(domain, as_bytes(carried), carried.content_type, handle, record)
 
 
 def _room(limit: int, taken: Sequence[Receipt]) -> Room:

@@ -16,8 +16,6 @@ from angzarr.dead_letters.queue import Outgoing, RawLetter
 CONTENT_TYPE: Final = "content_type"
 #: The name of the one that says how bytes which are no letter became a text (MIME, RFC 2045).
 TRANSFER_ENCODING: Final = "content_transfer_encoding"
-#: The attributes that a reader needs.
-ATTRIBUTES: Final = (CONTENT_TYPE, TRANSFER_ENCODING)
 #: What the latter says: base64, in whatever form the bytes are.
 BASE64: Final = "base64"
 #: Base64 of no bytes: an empty text is no message.
@@ -47,7 +45,7 @@ def as_text(letter: Outgoing, form: Form) -> Text:
     they are where that is a text which is read as these bytes, else they are base64 and said so.
     """
     if isinstance(letter, RawLetter):
-        return _raw_as_text(letter.raw, letter.content_type)
+        return _raw_as_text(*encode(letter))
     return _letter_as_text(letter, form)
 
 
