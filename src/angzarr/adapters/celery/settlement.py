@@ -48,6 +48,11 @@ class Settlement:
         #: Users' hooks and result backends may take their time: they keep no settlement waiting.
         self._teller = SettleThread("angzarr-tell")
 
+    def start(self) -> None:
+        """Start both threads before the first message: later there may be none to be had."""
+        self._thread.start()
+        self._teller.start()
+
     def bury(
         self, envelope: Envelope, error: Exception, code: str, then: Callable[[], object]
     ) -> None:
@@ -105,27 +110,34 @@ class Settlement:
         self._thread.submit(step, what=what)
 
     def give_back(
-        self, envelope: Envelope, *, counted: bool, then: Callable[[], object] | None
+        self,
+        envelope: Envelope,
+        *,
+        counted: bool,
+        then: Callable[[], object] | None,
+        pause: float = LOST_PAUSE,
     ) -> None:
         """Free the claim of a process that ended; a start that killed it stays *counted* (3, 4).
 
-        Then *then* gives the message back, after a pause unless the worker stops.
+        Then *then* gives the message back, after *pause* seconds unless the worker stops.
         """
 
         def step() -> None:
             self._free(envelope, counted=counted)
             if then is not None:
-                self.after_pause(envelope, then)
+                self.after_pause(envelope, then, pause)
 
         self._thread.submit(step, what=f"task {envelope.headers.get('id')!r}")
 
-    def after_pause(self, envelope: Envelope, give_back: Callable[[], object]) -> None:
-        """Give a message back after a pause, at once while the worker stops."""
+    def after_pause(
+        self, envelope: Envelope, give_back: Callable[[], object], pause: float = LOST_PAUSE
+    ) -> None:
+        """Give a message back after *pause* seconds, at once while the worker stops."""
         if self._app.stopping():
             give_back()
         else:
             what = f"task {envelope.headers.get('id')!r}"
-            self._thread.submit(give_back, what=what, after=LOST_PAUSE)
+            self._thread.submit(give_back, what=what, after=pause)
 
     def note_fenced(self, envelope: Envelope) -> None:
         """Append the fact that a late owner let go of a message (11)."""
