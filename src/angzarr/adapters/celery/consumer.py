@@ -156,7 +156,7 @@ class RoadConsumer(Consumer):
         except Exception as malformed:  # noqa: BLE001 - a hostile message fails in any way
             self._bury(message, malformed, "INVALID_TASK")
             return
-        _log.error("unknown_task: %s is not registered here", exc)
+        _log.info("unknown_task: %s is not registered here", exc)  # its letter is the error
         self.app.settlement.settle(
             self._envelope(message), args, kwargs, None,
             lambda _outcome: self._unknown_settled(message, exc),
@@ -213,6 +213,7 @@ class RoadConsumer(Consumer):
         lost, receipts = self._lost_connections(), self._receipts
 
         def on_task_received(message: Any) -> None:
+            failures = receipts.failures
             try:
                 if self._takes_in(message) and not self._waits(message):
                     receive(message)
@@ -221,7 +222,7 @@ class RoadConsumer(Consumer):
             except Exception as error:  # noqa: BLE001 - it would end the worker, or loop
                 self._fail(message, error)
             else:
-                if receipts.fault:
+                if failures and receipts.failures == failures:  # a pool fails without a word
                     receipts.succeed()
 
         return on_task_received

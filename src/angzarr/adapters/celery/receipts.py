@@ -39,13 +39,14 @@ class Receipts:
         self._tries: OrderedDict[bytes, int] = OrderedDict()
         self._pause = FIRST_PAUSE
         self._seldom = Seldom(monotonic=monotonic)
-        #: Why the last message was not taken; empty: it was.
+        #: How many messages could not be taken since one was, and why not the last of them.
+        self.failures = 0
         self.fault = ""
         self._since = self._last = 0.0
 
     def succeed(self) -> None:
         """Take note that a message was taken, after some were not."""
-        self.fault, self._pause = "", FIRST_PAUSE
+        self.failures, self.fault, self._pause = 0, "", FIRST_PAUSE
 
     def lasts(self) -> float | None:
         """Return for how many seconds no message could be taken; None: the last one could.
@@ -53,7 +54,7 @@ class Receipts:
         What failed comes again; once it has not for long, another worker took it.
         """
         now = self._monotonic()
-        if not self.fault or now - self._last > 2 * LONGEST_PAUSE:
+        if not self.failures or now - self._last > 2 * LONGEST_PAUSE:
             return None
         return now - self._since
 
@@ -76,7 +77,7 @@ class Receipts:
         now = self._monotonic()
         if self.lasts() is None:
             self._since = now
-        self._last = now
+        self._last, self.failures = now, self.failures + 1
         self.fault = f"{type(error).__name__}: {text_of(error)}"[:200]
         if self._seldom.now(self.fault):
             _log.critical(
