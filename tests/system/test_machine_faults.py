@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from collections import Counter
 from datetime import timedelta
+from urllib.error import HTTPError
 
 import pytest
 
@@ -91,6 +92,14 @@ def ours(site, number=1):
         queue.close()
 
 
+def asked(port, what):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}") as answer:
+            return answer.read().decode()
+    except HTTPError as error:  # it is not ready; that is an answer
+        return error.read().decode()
+
+
 @pytest.mark.parametrize("broker", ["redis", "amqp"])
 def test_threads_that_cannot_start_cost_speed_and_no_event(faulty, broker):
     site = faulty(broker)
@@ -161,11 +170,8 @@ def test_a_worker_that_cannot_log_goes_on_and_says_so_to_probes(faulty, pool, ho
         wait_for(lambda: len(handled(site)) == EVENTS, 60, "all events handled")
         assert len(ours(site, EVENTS)) == EVENTS
         assert worker.poll() is None
-        url = f"http://127.0.0.1:{port}"
-        with urllib.request.urlopen(f"{url}/readyz") as answer:  # noqa: S310 - our own port
-            told = json.load(answer)["conditions"]["log"]
-        with urllib.request.urlopen(f"{url}/metrics") as answer:  # noqa: S310
-            lost = [line for line in answer.read().decode().splitlines() if "log_lines" in line]
+        told = json.loads(asked(port, "readyz"))["conditions"]["log"]
+        lost = [line for line in asked(port, "metrics").splitlines() if "log_lines" in line]
     assert told["ok"], "it goes on"
     assert "lines could not be written" in told["says"]
     assert float(lost[-1].split()[-1]) > EVENTS, lost

@@ -250,10 +250,9 @@ class RoadConsumer(Consumer):
 
     def _give_back(self, message: Any, error: Exception) -> None:
         """Give *message* back; its claim, if it rides, is freed with no start counted."""
-        what = f"a message of {message.delivery_info.get('routing_key')}"
-        pause = self._receipts.fail(error, what)
-        then = partial(self.call_soon, self._requeue, message)
         envelope, settlement = self._envelope(message), self.app.settlement
+        pause = self._receipts.fail(error, f"a message of {envelope.routing_key}")
+        then = partial(self.call_soon, self._requeue, message)
         if getattr(message, RIDE, None) is None:  # it may be too malformed to have a claim
             settlement.after_pause(envelope, then, pause)
         else:
