@@ -7,12 +7,9 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
-<<<<<<< HEAD
-from kombu.transport.virtual import Message
-=======
 from celery.worker.consumer import Consumer
 from kombu.exceptions import DecodeError
->>>>>>> 51aa341c (Prove that no way out of the consumer makes a letter of a fault of the machine)
+from kombu.transport.virtual import Message
 
 from angzarr.adapters.celery import receipts, settlement
 from angzarr.adapters.celery.consumer import RoadConsumer
@@ -151,7 +148,6 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     assert isinstance(answer, Claimed)
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("field", ["priority", "routing_key", "headers", "body"])
 @pytest.mark.parametrize("ending", ["received", "undecodable", "not a task"])
 def test_a_damaged_message_is_a_letter_of_all_that_came(app, consumer, field, ending):
@@ -255,7 +251,8 @@ def test_an_eta_that_is_no_time_is_left_to_those_who_make_letters(consumer, eta)
     message, waits = an_eta(consumer, eta)
     assert not waits
     assert message.headers["eta"] == eta
-=======
+
+
 class Taken:
     """A message of kombu's, and what became of it."""
 
@@ -363,4 +360,3 @@ def test_a_lost_connection_is_none_of_it(consumer, put):
     with pytest.raises(ConnectionResetError):
         received(consumer, Taken(), ConnectionResetError())
     assert not put
->>>>>>> 51aa341c (Prove that no way out of the consumer makes a letter of a fault of the machine)
