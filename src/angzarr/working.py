@@ -123,7 +123,9 @@ class Working(Ordered):
         self._lease.start(self._waits_no_longer)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         self._settlement.get().start()
-        mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
+        mover = MoverThread(
+            self.schedule, LonePublisher(self), self._take_unreadable, self._take_refused
+        )
         forwarder = self.open_forwarder_thread()
         keeper = self.open_keeper_thread(self._take_unreadable)
         others = (
@@ -185,6 +187,9 @@ class Working(Ordered):
     def _take_unreadable(self, raw: bytes, error: Exception) -> None:
         self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
 
+    def _take_refused(self, message: Message, error: Exception) -> None:
+        self.bury(message, error, "REFUSED_BY_BROKER")
+
     @cached_property
     def riding(self) -> Riding | None:
         """What claims a fetch at once, where broker and claim store are one Redis (4)."""
@@ -242,8 +247,14 @@ class Working(Ordered):
             self.__dict__.pop(made, None)
 
     def bury(self, message: Message, error: Exception, code: str) -> None:
-        """Make a dead letter of *message*, which cannot run; raises what is away."""
-        self._salvage.get().take(message, error, code)
+        """Make a dead letter of *message*, which cannot run, and let its lane know.
+
+        Raises what is away; safe to repeat.
+        """
+        letter = self._salvage.get().take(message, error, code)
+        handler = self.handlers.get(message.task)
+        if handler is not None and handler.order is not None:
+            self.settlement.tell_lane(message, letter.id)
 
     def close(self) -> None:
         """Close what this process opened, Celery's and ours; what is used again opens again."""

@@ -26,6 +26,7 @@ from angzarr.delivery.diagnosis import (
     NO_HANDLER,
     POISON,
     UNREADABLE,
+    UNSETTLED,
     too_old,
 )
 from angzarr.delivery.handlers import Handler, Handlers
@@ -34,6 +35,7 @@ from angzarr.delivery.judge import Judge
 from angzarr.delivery.last_start import LastStarts
 from angzarr.delivery.ordering import Ordering, skipped_by_person
 from angzarr.delivery.outcome import (
+    WORDS,
     Duplicate,
     Handled,
     Outcome,
@@ -51,11 +53,13 @@ from angzarr.errors import (
     DecodeError,
     DeliveryError,
     PoisonError,
+    text_of,
 )
 from angzarr.events.headers import skip_of
 from angzarr.machine_faults import is_machine_fault
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.taxonomy import Classification
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -132,8 +136,24 @@ class Pipeline:
         self, delivery: Delivery, error: DeliveryError, *, clears: bool = False
     ) -> Outcome:
         """Return what becomes of a delivery that was handled, but whose result cannot go on."""
+        return self._dead_after_all(delivery, error, NO_FOLLOWER, clears=clears)
+
+    def unsettled(self, delivery: Delivery, outcome: Outcome, error: Exception) -> Outcome:
+        """Return what becomes of a delivery that holds its event and whose *outcome* stays a wish.
+
+        *error* met each try to make it true, and no server was away.
+        """
+        named = f"its outcome, {WORDS[type(outcome)]}, cannot be made true"
+        unsettled = DeliveryError(f"{named}: {type(error).__name__}: {text_of(error)}")
+        unsettled.__cause__ = error
+        clears = isinstance(outcome, Handled | Skipped) and outcome.clears
+        return self._dead_after_all(delivery, unsettled, UNSETTLED, clears=clears)
+
+    def _dead_after_all(
+        self, delivery: Delivery, error: DeliveryError, seen: Classification, *, clears: bool
+    ) -> Outcome:
         handler = self.handlers.get(delivery.handler)
-        dead = self.judge.dead(delivery, handler, error, Reason.REFUSED, NO_FOLLOWER)
+        dead = self.judge.dead(delivery, handler, error, Reason.REFUSED, seen)
         if handler is None or not clears:
             return dead
         retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())

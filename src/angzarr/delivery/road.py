@@ -15,7 +15,16 @@ from angzarr.delivery.diagnosis import POISON
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.last_words import written
-from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed
+from angzarr.delivery.outcome import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Outcome,
+    Parked,
+    Postponed,
+    Retried,
+    Skipped,
+)
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.wave import Waves
@@ -107,6 +116,13 @@ class Road:
             clears = isinstance(outcome, Handled) and outcome.clears
             dead = self.pipeline.no_follower(delivery, error, clears=clears)
             return self._settled(delivery, dead)
+        except GivenBack:
+            raise
+        except Exception as error:
+            # No further try will make it true. A letter may be: it runs no handler once more.
+            if not _holds_event(outcome) or is_machine_fault(error):
+                raise
+            return self._settled(delivery, self.pipeline.unsettled(delivery, outcome, error))
         return outcome if ours else None
 
     def _hold(self, delivery: Delivery, outcome: Outcome) -> bool:
@@ -145,6 +161,17 @@ class Road:
             self.store.settle(delivery.key, delivery.token, release)
         except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
             _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)
+
+
+def _holds_event(outcome: Outcome) -> bool:
+    """Tell whether a letter may take the place of *outcome*: it is none, and the claim is ours."""
+    match outcome:
+        case Handled() | Skipped() | Parked() | Retried():
+            return True
+        case Postponed(claimed=claimed) | Duplicate(claimed=claimed):
+            return claimed
+        case _:
+            return False
 
 
 def _kept(delivery: Delivery, outcome: Outcome, error: LetterTooLarge) -> Postponed:

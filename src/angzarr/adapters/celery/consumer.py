@@ -32,6 +32,7 @@ from kombu.pools import producers
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.announce import announce_unknown
+from angzarr.adapters.celery.consumed import consumed_from
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.intake import as_a_whole, check_fields, take_in
 from angzarr.adapters.celery.publisher import transport_of
@@ -351,4 +352,5 @@ class RoadConsumer(Consumer):
             properties,
             info,
             ride and sent_as(ride.answer),
+            consumed_from(message),
         )

@@ -17,6 +17,7 @@ from celery.worker.request import Request
 from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.announce import announce_buried, announce_end, announce_revoked
+from angzarr.adapters.celery.consumed import consumed_from
 from angzarr.adapters.celery.custom_headers import custom_headers
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.protocol_1 import upgraded
@@ -89,6 +90,7 @@ class RoadRequest(Request):
             request["properties"],
             self._delivery_info,
             self._ride and sent_as(self._ride.answer),
+            consumed_from(message),
         )
         self._hand_on_decoded()
 

@@ -68,7 +68,7 @@ class Settlement:
                 self._free(envelope, counted=False)
             try:
                 letter = self._salvage.take(message, error, code)
-                self._road.settler.ordering.bury(message, letter.id)
+                self.tell_lane(message, letter.id)
             except LetterTooLarge as large:
                 _log.critical("letter_too_large: tried again in %s: %s", TOO_LARGE_WAIT, large)
                 self._put(message, SystemClock().now() + TOO_LARGE_WAIT)
@@ -79,6 +79,10 @@ class Settlement:
     def tell(self, envelope: Envelope, told: Callable[[], object]) -> None:
         """Call *told*, which runs users' code, beside the settling of others."""
         self._teller.submit(told, what=f"task {envelope.headers.get('id')!r}")
+
+    def tell_lane(self, message: Message, letter_id: str) -> None:
+        """Let the lane of *message*, if it has one, know its letter; raises StoreUnavailable."""
+        self._road.settler.ordering.bury(message, letter_id)
 
     def let_wait(self, envelope: Envelope, at: datetime, then: Callable[[], object]) -> None:
         """Put a message that came before its time where it holds nothing, then call *then* (15)."""
