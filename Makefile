@@ -13,6 +13,8 @@ DURATION ?= 600
 SEED ?= 1
 BROKER ?=
 MUTATION ?=
+# Of `make fuzz`, which takes the same SEED.
+SECONDS ?= 60
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -26,7 +28,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify check unit bench chaos corpus corpus-score chart dist docs image image-check \
+.PHONY: help demo test verify check unit bench chaos fuzz corpus corpus-score chart dist docs image image-check \
 	cluster-check clean \
 	browser env servers-up servers-down wire wire-check pins
 
@@ -136,6 +138,9 @@ unit: env ## the tests without any server
 
 bench: env ## measure the figures into build/bench.json (ONLY=key,key for some)
 	@$(SERVERS) run $(BIN)/python benchmarks/run.py --only "$(ONLY)"
+
+fuzz: env ## give hostile bytes to every decoder of queue bytes (SECONDS=60 SEED=1)
+	@$(BIN)/python tests/fuzz $(SECONDS) $(SEED)
 
 chaos: env ## kill, cut and flood a fleet and account for every event (DURATION=60 SEED=1 BROKER=redis)
 	@$(BIN)/python tests/chaos --duration $(DURATION) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) \

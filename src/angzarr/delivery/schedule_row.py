@@ -11,6 +11,7 @@ from angzarr.delivery.schedule import Row
 from angzarr.errors import DecodeError, DeliveryError
 from angzarr.events.headers import WAITED_FOR, event_id_of
 from angzarr.events.message import Message
+from angzarr.events.numbers import NoNumber, read_number
 from angzarr.resilience.keys import key_part
 
 _TEXT: Final = ("content_type", "content_encoding", "queue", "exchange", "routing_key")
@@ -42,7 +43,7 @@ def read(text: str) -> Message:
         return Message(
             body=body.encode() if isinstance(body, str) else bytes(memoryview(body)),
             headers=_object(found["headers"]),
-            priority=None if found["priority"] is None else int(found["priority"]),
+            priority=_priority(found["priority"]),
             properties=_object(found["properties"]),
             **{name: str(found[name]) for name in _TEXT},
         )
@@ -80,6 +81,16 @@ def _body_text(body: bytes) -> str | bytes:
         return body.decode()
     except UnicodeDecodeError:
         return body
+
+
+def _priority(value: object) -> int | None:
+    number = read_number(value)
+    if isinstance(number, NoNumber):
+        if number is NoNumber.ABSENT:
+            return None
+        msg = f"its priority is {number.value}"
+        raise ValueError(msg)
+    return number
 
 
 def _object(value: object) -> dict[str, Any]:

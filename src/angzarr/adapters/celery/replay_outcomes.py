@@ -12,13 +12,17 @@ from typing import Any, Final
 
 from angzarr.adapters.celery.publisher import AWAY, CeleryPublisher
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
-from angzarr.errors import BrokerUnavailable
+from angzarr.errors import BrokerUnavailable, DecodeError
 from angzarr.events.message import Message
+from angzarr.events.numbers import NoNumber, read_number
+from angzarr.json_bounds import Bounds, check_json
 from angzarr.printable import printable
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
 
+#: The most that what is read parses to: there are a handful of texts in it.
+_BOUNDS: Final = Bounds(nodes=1000, depth=10)
 #: How long the next outcome may take once there was one, in seconds.
 _AT_HAND = 0.01
 #: How long RabbitMQ may take to answer what it must answer, in seconds. By itself kombu waits for
@@ -49,14 +53,15 @@ class CeleryReplayOutcomes:
         body = {name: getattr(outcome, name) for name in _TEXT} | {"replay": outcome.replay}
         if outcome.signature:
             body["signature"] = outcome.signature
-        message = Message(
-            body=json.dumps(body).encode(),
-            content_type="application/json",
-            content_encoding="utf-8",
-            headers={},
-            queue=self._name,
+        self._publisher.publish(
+            Message(
+                body=json.dumps(body).encode(),
+                content_type="application/json",
+                content_encoding="utf-8",
+                headers={},
+                queue=self._name,
+            )
         )
-        self._publisher.send(message, "", self._name, [self._app.amqp.queues.own(self._name)])
 
     def receive(self, *, limit: int, wait: timedelta) -> list[ReplayOutcome]:
         """Take up to *limit*; what cannot be read is logged and let go, the deadline covers it."""
@@ -109,7 +114,7 @@ class CeleryReplayOutcomes:
             if self._connection.transport.driver_type == "amqp":
                 self._connection.transport_options.setdefault("read_timeout", _ANSWER)
             self._connection.ensure_connection(max_retries=1, timeout=5)
-            queue = self._app.amqp.queues.own(self._name)
+            queue = self._publisher.queue(self._name)
             taken = self._connection.SimpleQueue(queue)
             # Not decoded by kombu, which raises what it cannot read and so reads it again for ever.
             taken.consumer.on_message = taken.buffer.append
@@ -119,7 +124,7 @@ class CeleryReplayOutcomes:
     def _read(self, message: Any) -> ReplayOutcome | None:
         try:
             return _outcome_in(message)
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        except (DecodeError, ValueError, TypeError, KeyError, RecursionError) as error:
             if self._seldom.now():  # whoever can write to the queue writes as many as he likes
                 said = printable(error)[:LONGEST_SAID]
                 _log.error("replay_outcome_unreadable: %s", said)
@@ -132,7 +137,11 @@ class CeleryReplayOutcomes:
 
 
 def _outcome_in(message: Any) -> ReplayOutcome:
+    check_json(message.body, _BOUNDS)
     told = json.loads(message.body)
     text = {name: str(told[name]) for name in _TEXT}
-    signature = str(told.get("signature", ""))
-    return ReplayOutcome(**text, replay=int(told["replay"]), signature=signature, handle=message)
+    signature, replay = str(told.get("signature", "")), read_number(told["replay"])
+    if isinstance(replay, NoNumber):
+        msg = f"its replay is {replay.value}"
+        raise DecodeError(msg)
+    return ReplayOutcome(**text, replay=replay, signature=signature, handle=message)
