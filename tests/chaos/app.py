@@ -14,11 +14,12 @@ import signal
 import time
 from pathlib import Path
 
+from celery import signals
 from pydantic import BaseModel
 from sqlalchemy import text
 
 from angzarr import Angzarr, Context, GiveUp, Postpone, Projection, Skip, handles
-from chaos import mutations
+from chaos import hardships, mutations
 from chaos.fates import (
     GUARDED,
     LETHAL,
@@ -205,6 +206,10 @@ def step(task, value: str) -> str:
         return value
 
 
-if os.environ.get("CHAOS_WORKER"):
+if name := os.environ.get("CHAOS_WORKER"):
+    JOURNAL.open()
+    # Not read from its log, which a fault may break.
+    signals.worker_ready.connect(lambda **_: (FOLDER / f"{name}.ready").touch(), weak=False)
     faulthandler.register(signal.SIGUSR2, all_threads=True)  # a worker that hangs says where
+hardships.heed(os.environ)
 mutations.apply(os.environ.get("CHAOS_MUTATION", ""), FOLDER)

@@ -37,6 +37,14 @@ KINDS: Final = {
     "stop worker": Kind("fleet", 0, 0),
     "kill child": Kind("fleet", 0, 0),
     "freeze worker": Kind("fleet", 9.5, 11),  # beyond its lease of 8 s
+    "freeze child": Kind("fleet", 2, 4, long=True),
+    "evict worker": Kind("fleet", 0, 0, long=True),
+    "break log": Kind("fleet", 0, 0, long=True),
+    "fill log": Kind("fleet", 2, 4, long=True),
+    "freeze parent": Kind("fleet", 9.5, 11, long=True),  # its children go on
+    "skew worker": Kind("fleet", 0, 0, long=True),
+    "no files": Kind("fleet", 3, 6, long=True),
+    "no threads": Kind("fleet", 3, 6, long=True),
     # -- a server, or the way to it
     "restart broker": Kind("servers", 0.2, 1.5),
     "restart store": Kind("servers", 0.2, 1.5, _RABBITMQ),
@@ -52,6 +60,12 @@ KINDS: Final = {
     "client pause": Kind("servers", 0.5, 2.0),
     "kill analyst": Kind("servers", 0, 0),
     "flood": Kind("servers", 0, 0),
+    "half-open store": Kind("servers", 0, 0, long=True),
+    "half-open letters": Kind("servers", 0, 0, long=True),
+    "half-open order": Kind("servers", 0, 0, long=True),
+    "half-open broker": Kind("servers", 0, 0, _RABBITMQ, long=True),
+    "fill store": Kind("servers", 1, 3, long=True),
+    "fill broker": Kind("servers", 1, 3, _RABBITMQ, long=True),
     "store away": Kind("servers", 10, 15, long=True),
     "letters away": Kind("servers", 20, 30, long=True),
     "broker away": Kind("servers", 10, 30, _RABBITMQ, long=True),
@@ -59,13 +73,17 @@ KINDS: Final = {
 
 #: Faults after which every worker has to find RabbitMQ again, and how many seconds before the end
 #: they are over: what waits meanwhile is to begin while the other lane goes on.
-_OF_RABBITMQ: Final = frozenset({"restart broker", "cut broker", "broker away"})
+_OF_RABBITMQ: Final = frozenset({"restart broker", "cut broker", "broker away", "fill broker"})
 AFTERMATH: Final = 10.0
+#: The same of a connection that is half-open: it is noticed later, and by RabbitMQ later still.
+_HALF_OPEN: Final = frozenset({"half-open broker", "half-open letters"})
+LONG_AFTERMATH: Final = 45.0
 
 #: Faults that take the claim store away; on a Redis broker "restart broker" is one of them.
 _OF_STORE: Final = frozenset(
-    {"restart broker", "restart store", "cut store", "pause store", "client pause", "store away"}
-)
+    {"restart broker", "restart store", "cut store", "pause store", "client pause", "store away",
+     "half-open store", "fill store"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +111,7 @@ def plan(
     on_redis = broker == "redis"
     of_store = _OF_STORE if on_redis else _OF_STORE - {"restart broker"}
     ends = {name: seconds - AFTERMATH for name in _OF_RABBITMQ if not on_redis}
+    ends |= dict.fromkeys(_HALF_OPEN, seconds - LONG_AFTERMATH)
     found = [
         fault for lane in lanes for fault in _lane(seed, seconds, lane, usable, of_store, ends)
     ]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chaos.fates import LETHAL_QUEUE, QUEUE
+from chaos.hardships import CLOCK, PLAIN, STARVED, Birth, read_log, spawn
 
 #: Seconds that a worker may take to be ready, and to end after SIGTERM before it is killed.
 START_PATIENCE, STOP_PATIENCE = 60.0, 40.0
@@ -46,6 +47,8 @@ class Death(NamedTuple):
     at: float
     worker: str
     text: str
+    #: A worker that is refused a process may end; its supervisor starts another.
+    allowed: bool = False
 
 
 SLOTS = (
@@ -67,6 +70,8 @@ class Worker:
     #: It was told to end, or killed: no surprise.
     ending: bool = False
     frozen: bool = False
+    #: It may end by itself: it is refused what it needs.
+    may_end: bool = False
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -75,7 +80,12 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        return b" ready." in self.log.read_bytes()
+        return self.log.with_suffix(".ready").exists()
+
+    @property
+    def starved(self) -> Path:
+        """The file that says that it gets no thread and no process."""
+        return self.log.with_suffix(".starved")
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
         """Send *number* to the parent process, or to the *group*."""
@@ -94,7 +104,7 @@ class Worker:
         time.sleep(0.5)
 
     def last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").strip().splitlines()
+        lines = read_log(self.log).decode(errors="replace").strip().splitlines()
         return " / ".join(line.strip() for line in lines[-3:])[:600] or "it said nothing"
 
 
@@ -125,7 +135,7 @@ class Fleet:
                 time.sleep(0.1)
         self._watcher.start()
 
-    def begin(self, slot: Slot) -> Worker:
+    def begin(self, slot: Slot, birth: Birth = PLAIN) -> Worker:
         """Start the next worker of *slot*; it is not waited for."""
         with self._lock:
             self._numbers[slot.name] += 1
@@ -133,21 +143,23 @@ class Fleet:
             log = self._folder / f"{name}.log"
             environment = {
                 **self._environment,
+                CLOCK: str(birth.clock),
                 "CHAOS_WORKER": name,
                 "CHAOS_LIMITS": "0" if slot.pool == "threads" else "1",
+                STARVED: str(log.with_suffix(".starved")),
             }
-            with log.open("wb") as words:
-                process = subprocess.Popen(
-                    _command(slot, name), cwd=self._folder, env=environment,
-                    stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True,
-                )  # fmt: skip
+            ready = log.with_suffix(".ready")
+            process = spawn(
+                _command(slot, name), log, cwd=self._folder, env=environment,
+                broken=ready.exists if birth.mute else None,
+            )  # fmt: skip
             self.workers[slot.name] = worker = Worker(name, slot, process, log)
             return worker
 
-    def replace(self, worker: Worker) -> Worker:
+    def replace(self, worker: Worker, birth: Birth = PLAIN) -> Worker:
         """Start the successor of *worker*, which is ending or dead."""
         worker.ending = True
-        return self.begin(worker.slot)
+        return self.begin(worker.slot, birth)
 
     def victims(self, target: int, pool: str = "") -> list[Worker]:
         """Return the workers that are up, of *pool* if it is given, that of *target* first."""
@@ -211,7 +223,8 @@ class Fleet:
                     worker.ending = True
                     code = worker.process.returncode
                     text = f"{worker.name} ended with {code} by itself: {worker.last_words()}"
-                    self.deaths.append(Death(time.monotonic(), worker.name, text))
+                    death = Death(time.monotonic(), worker.name, text, allowed=worker.may_end)
+                    self.deaths.append(death)
                     worker.signal(signal.SIGKILL, group=True)  # children it left
             if dead and not self._over.wait(RESTARTED_AFTER):
                 for worker in dead:

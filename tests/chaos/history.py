@@ -59,9 +59,13 @@ class Journal:
 
     def write(self, what: str, **told: object) -> None:
         """Append one line."""
+        os.write(self.open(), as_line({"at": time.monotonic(), "what": what, **told}))
+
+    def open(self) -> int:
+        """Return its descriptor; forked children share it, who may be refused one of their own."""
         if self._fd is None:
             self._fd = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        os.write(self._fd, as_line({"at": time.monotonic(), "what": what, **told}))
+        return self._fd
 
     @contextmanager
     def run(self, pair: Pair, *, attempt: int, replay: int, hop: int) -> Iterator[str]:

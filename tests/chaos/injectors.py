@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from adapters.tcp_proxy import LossyProxy
 from chaos.disturbances import RETURN, SETTLE, Disturbance, Outage, What
 from chaos.faults import GAP, Fault
 from chaos.fleet import Fleet, Worker
+from chaos.hardships import Birth, no_more_files, no_more_log, no_more_threads
 from chaos.history import Reader, Run
 from chaos.publisher import Publisher
 from chaos.servers import Servers, children_of
@@ -22,6 +24,13 @@ from chaos.servers import Servers, children_of
 BUSY = 2.0
 #: Seconds after the end of the stream in which a fault may still last.
 LATE = 3.0
+#: Seconds that a pod has which is thrown out, less than a worker's grace.
+EVICTED_AFTER = 1.0
+#: Seconds after which a half-open connection is noticed on both sides: our clients' time-outs,
+#: RabbitMQ's two heartbeats of 10 s, 25 s by whoever reads from it, 30 s by whoever publishes.
+NOTICED = {"store": 10.0, "order": 10.0, "letters": 30.0, "tasks": 40.0}
+#: Clocks that are wrong by hours, minutes and a year.
+SKEWS = (Birth(clock=7200), Birth(clock=-600), Birth(clock=-31_536_000))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +163,73 @@ class Injector:
         told.over = time.monotonic()
         self._disturbed(told, What.FROZEN, victim, began)
 
+    def freeze_parent(self, told: Injected) -> None:
+        """Its children go on, and nobody renews the lease that their claims hang on."""
+        victim = self._victim(told, "prefork")
+        began = time.monotonic()
+        victim.signal(signal.SIGSTOP)
+        time.sleep(told.fault.seconds)
+        victim.signal(signal.SIGCONT)
+        told.over = time.monotonic()
+        self._disturbed(told, What.FROZEN, victim, began)
+
+    def freeze_child(self, told: Injected) -> None:
+        victim = self._victim(told, "prefork")
+        pid = self._child_of(told, victim)
+        began = time.monotonic()
+        if not pid or not _send(pid, signal.SIGSTOP):
+            told.note = "it had no child"
+            return
+        time.sleep(told.fault.seconds)
+        _send(pid, signal.SIGCONT)
+        told.over = time.monotonic()
+        self._disturbed(told, What.FROZEN, victim, began, pid)
+
+    def evict_worker(self, told: Injected) -> None:
+        """What a node does to a pod that it throws out: SIGTERM, and no time."""
+        victim = self._victim(told)
+        began = time.monotonic()
+        victim.ending = True
+        victim.signal(signal.SIGTERM)
+        time.sleep(EVICTED_AFTER)
+        victim.kill()
+        told.over = time.monotonic()
+        self._disturbed(told, What.KILLED, victim, began)
+        told.successor = self.fleet.replace(victim).name
+
+    def no_files(self, told: Injected) -> None:
+        """Its children have what they need: a handler that opens nothing writes no history."""
+        victim = self._victim(told, "prefork")
+        with suppress(ProcessLookupError, FileNotFoundError), no_more_files(victim.process.pid):
+            time.sleep(told.fault.seconds)
+        told.victim = victim.name
+
+    def fill_log(self, told: Injected) -> None:
+        victim = self._victim(told)
+        with suppress(ProcessLookupError), no_more_log(victim.process.pid):
+            time.sleep(told.fault.seconds)
+        told.victim = victim.name
+
+    def no_threads(self, told: Injected) -> None:
+        """Nor a process: a child dies meanwhile, and is not replaced."""
+        victim = self._victim(told)
+        victim.may_end = True
+        with no_more_threads(victim.starved):
+            pid = self._child_of(told, victim) if victim.slot.pool == "prefork" else 0
+            began = time.monotonic()
+            if pid and _send(pid, signal.SIGKILL):
+                told.over = time.monotonic()
+                self._disturbed(told, What.KILLED, victim, began, pid)
+            time.sleep(told.fault.seconds)
+        told.victim, told.over = victim.name, time.monotonic()
+
+    def _child_of(self, told: Injected, victim: Worker) -> int:
+        """Return a pool process of *victim*, one that runs something if there is any, else 0."""
+        pids = children_of(victim.process.pid)
+        busy = [run.pid for run in self.reader.runs() if run.closed is None and run.pid in pids]
+        told.note = "at work" if busy else "idle"
+        return (busy or pids or [0])[-1]
+
     def kill_child(self, told: Injected) -> None:
         """Kill a pool process, one that runs something if there is any."""
         victim = self._victim(told, "prefork")
@@ -228,6 +304,24 @@ class Injector:
         time.sleep(told.fault.seconds)
         self._redis_was_away(told, began)
 
+    def fill_store(self, told: Injected) -> None:
+        """Redis is full, and refuses what needs room; it throws nothing out."""
+        began = time.monotonic()
+        client = self.servers.client()
+        client.config_set("maxmemory", 1)
+        time.sleep(told.fault.seconds)
+        client.config_set("maxmemory", 0)
+        self._redis_was_away(told, began)
+
+    def fill_broker(self, told: Injected) -> None:
+        """RabbitMQ's disk is full, by what it thinks: it reads nothing from who publishes."""
+        began = time.monotonic()
+        self.servers.rabbit.command("set_disk_free_limit", "1000000GB")
+        time.sleep(told.fault.seconds)
+        self.servers.rabbit.command("set_disk_free_limit", "50MB")
+        told.over = time.monotonic()
+        self.outages.append(Outage(start=began, end=told.over + RETURN))
+
     def flood(self, told: Injected) -> None:
         told.note = f"{self.publisher.flood(told.fault.target)} duplicates"
 
@@ -251,6 +345,52 @@ class Injector:
 def _runs_now(run: Run) -> bool:
     """Tell whether *run* goes on; one that was cut short has no end either."""
     return run.closed is None and Path(f"/proc/{run.pid}").exists()
+
+
+def _send(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _born(*births: Birth) -> Callable[[Injector, Injected], None]:
+    """Return what kills a worker whose successor is born into one of *births*."""
+
+    def kill(self: Injector, told: Injected) -> None:
+        birth = births[told.fault.target % len(births)]
+        victim = self._victim(told)
+        began = time.monotonic()
+        victim.kill()
+        told.over = time.monotonic()
+        self._disturbed(told, What.KILLED, victim, began)
+        told.successor = self.fleet.replace(victim, birth).name
+        told.note = f"clock {birth.clock:+d} s" if birth.clock else "its log breaks"
+
+    return kill
+
+
+def _half_open(way: str) -> Callable[[Injector, Injected], None]:
+    """Return what swallows all that is said on the connections of a way; new ones are well."""
+
+    def swallow(self: Injector, told: Injected) -> None:
+        proxy: LossyProxy = getattr(self.servers, way)
+        began = time.monotonic()
+        proxy.swallow()
+        told.over = time.monotonic()
+        noticed = told.over + NOTICED[way]
+        if way == "store":
+            self.store_outages.append(Outage(start=began, end=noticed))
+            return
+        in_part = way in {"letters", "order"}
+        self.outages.append(Outage(start=began, end=noticed, in_part=in_part))
+        if not in_part:
+            number, what = told.fault.number, What.CUT_OFF
+            disturbed = Disturbance(fault=number, what=what, start=began, end=noticed)
+            self.disturbances.append(disturbed)
+
+    return swallow
 
 
 def _cut(way: str) -> Callable[[Injector, Injected], None]:
@@ -290,6 +430,20 @@ _DO: dict[str, Callable[[Injector, Injected], None]] = {
     "stop worker": Injector.stop_worker,
     "kill child": Injector.kill_child,
     "freeze worker": Injector.freeze_worker,
+    "freeze parent": Injector.freeze_parent,
+    "freeze child": Injector.freeze_child,
+    "evict worker": Injector.evict_worker,
+    "skew worker": _born(*SKEWS),
+    "break log": _born(Birth(mute=True)),
+    "fill log": Injector.fill_log,
+    "no files": Injector.no_files,
+    "no threads": Injector.no_threads,
+    "half-open store": _half_open("store"),
+    "half-open letters": _half_open("letters"),
+    "half-open order": _half_open("order"),
+    "half-open broker": _half_open("tasks"),
+    "fill store": Injector.fill_store,
+    "fill broker": Injector.fill_broker,
     "restart broker": Injector.restart_broker,
     "restart store": Injector.restart_store,
     "cut broker": _cut("tasks"),

@@ -6,6 +6,8 @@ by way of proxies only; the publisher and what looks at the end do not.
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -28,10 +30,11 @@ import rabbitmq_server
 import redis_server
 from server import CannotStart, Place
 
-#: Queue lengths are to be those of now, not those of the last tick (5 s).
+#: Queue lengths are to be those of now, not those of the last tick (5 s); what was sent to a
+#: connection whose other end is gone is to come back within a run, and later than a frozen worker.
 rabbitmq_server.ADVANCED = (
     "[{rabbit,[{dead_letter_worker_publisher_confirm_timeout,2000},"
-    "{quorum_tick_interval,500},{collect_statistics_interval,500}]}].\n"
+    "{quorum_tick_interval,500},{collect_statistics_interval,500},{heartbeat,10}]}].\n"
 )
 #: Longest wait for RabbitMQ, in seconds.
 PATIENCE = 90
@@ -68,6 +71,14 @@ class PrivateRabbit:
     def kill(self) -> None:
         """SIGKILL it."""
         processes.kill(self._processes)
+
+    def command(self, *words: str) -> None:
+        """Run ``rabbitmqctl`` with *words*; raises CalledProcessError."""
+        subprocess.run(
+            ["/usr/lib/rabbitmq/bin/rabbitmqctl", "--quiet", *words],
+            env={**os.environ, **rabbitmq_server.environment(self._place)},
+            capture_output=True, timeout=PATIENCE, check=True,
+        )  # fmt: skip
 
     def messages(self) -> dict[str, int]:
         """Return how many messages each durable queue has, ready and unacknowledged.

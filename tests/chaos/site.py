@@ -214,7 +214,7 @@ def _outcome(order: Order, work: _Work, seconds: float) -> Outcome:
         seen=work.servers.lanes.seen(),
         left=work.left,
         claims=work.claims,
-        deaths=[death.text for death in deaths],
+        deaths=[death.text for death in deaths if not death.allowed],
         refused=work.publisher.refused,
         revocations=work.publisher.revocations,
         faulted=work.injector.span,

@@ -10,7 +10,8 @@ import pytest
 from chaos import fleet
 from chaos.fleet import SLOTS, Fleet, Worker
 
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(' ready.')"
+READY = "import pathlib; pathlib.Path('w.ready').touch()"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {READY}"
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def worker(tmp_path):
         log = tmp_path / "w.log"
         command = [sys.executable, "-uc", f"{code}\nimport time\ntime.sleep(60)"]
         with log.open("wb") as words:
-            process = subprocess.Popen(command, stdout=words, start_new_session=True)
+            process = subprocess.Popen(command, stdout=words, start_new_session=True, cwd=tmp_path)
         made.append(Worker("p1.1", SLOTS[0], process, log))
         while not made[-1].ready:
             assert process.poll() is None
@@ -34,7 +35,7 @@ def worker(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "in_order"), [(DEAF, False), ("print(' ready.')", True)], ids=["deaf", "heeds it"]
+    ("code", "in_order"), [(DEAF, False), (READY, True)], ids=["deaf", "heeds it"]
 )
 def test_a_worker_that_does_not_end_when_told_to_is_remembered(
     tmp_path, monkeypatch, worker, code, in_order
