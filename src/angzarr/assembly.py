@@ -57,6 +57,7 @@ from angzarr.sagas.compensating import Compensating
 def build_road(app: Any) -> Road:
     """Return a road with connections of its own; they open when first needed."""
     heed_cut(app.stopping)
+    wiring.guard_handlers()
     if protection_wiring.hiding(app.settings.dlq) is not None:
         shown_errors.install()
     road = _road(app, Hold, CeleryPublisher(app))

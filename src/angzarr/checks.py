@@ -22,8 +22,7 @@ def check_servers(app: Any) -> None:
     check_configured(settings, broker)
     _check_spool(settings)
     check_store(settings, broker)
-    if transport_of(app) == "redis" and wiring.store_url(settings, broker) != broker:
-        _eviction().check_broker(app.connection_for_write)
+    _check_broker(app)
 
 
 def check_configured(settings: Settings, broker: str) -> None:
@@ -59,6 +58,29 @@ def check_store(settings: Settings, broker: str) -> None:
     url = wiring.store_url(settings, broker)
     if url.startswith("redis"):
         _eviction().check_store(url)
+
+
+def store_trouble(app: Any) -> str:
+    """Return why *app*'s Redis would be refused if this worker started now; empty: it would not."""
+    _eviction().forget_asked()
+    try:
+        check_store(app.settings, app.broker_url)
+        _check_broker(app)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
+def uses_redis(app: Any) -> bool:
+    """Return True if claims or messages of *app* are in a Redis."""
+    url = wiring.store_url(app.settings, app.broker_url)
+    return url.startswith("redis") or transport_of(app) == "redis"
+
+
+def _check_broker(app: Any) -> None:
+    broker = app.broker_url
+    if transport_of(app) == "redis" and wiring.store_url(app.settings, broker) != broker:
+        _eviction().check_broker(app.connection_for_write)
 
 
 def check_analysis(settings: Settings, broker: str) -> None:

@@ -18,6 +18,7 @@ AngzarrError
 │   ├── DeadLetterQueueUnavailable
 │   └── PayloadStoreUnavailable
 │       └── PayloadsBusy            too many are open at once at this door
+├── Unroutable                  a message came back: no queue takes it
 ├── CommandError                    a command that was not carried out
 │   ├── InvalidRoot                 a root or edition that no store can keep
 │   ├── UnknownCommand              no aggregate takes it
@@ -140,6 +141,16 @@ class Unavailable(AngzarrError):
     """A server that is away for now: the caller holds its message and tries again."""
 
 
+def is_absence(error: BaseException) -> bool:
+    """Tell whether *error* says that a server or the way to it is away: waiting helps.
+
+    A refusal is none, nor is an error that nobody foresaw: it may be ours and come back for ever.
+    """
+    if isinstance(error, Unavailable):
+        return not getattr(error, "refused", False)
+    return isinstance(error, OSError)
+
+
 class BrokerUnavailable(Unavailable, PublishError):
     """The broker did not confirm a publish; the message may be on it all the same.
 
@@ -159,6 +170,10 @@ class BrokerUnavailable(Unavailable, PublishError):
 
     def __reduce__(self) -> tuple[type[BrokerUnavailable], tuple[str, str | None, bool]]:
         return type(self), (str(self), self.event_id, self.refused)
+
+
+class Unroutable(AngzarrError):
+    """A message came back: no queue takes it. Mixed into what the broker's client raises then."""
 
 
 class StoreUnavailable(Unavailable):

@@ -210,7 +210,7 @@ class Operating(Publishing):
         clearance = self.clearance()
         targets = ReplayTargets(
             tasks=frozenset(handler.name for handler in self.handlers),
-            queues=frozenset(self._known_queues()),
+            queues=frozenset({*self.amqp.queues, *self.named_queues()}),
             clear=clearance,
             clear_record=clearance.record,
             homes={one.name: self._home_of(one) for one in self.handlers},
@@ -251,10 +251,11 @@ class Operating(Publishing):
                 return str(name)
         return routing_key or str(self.conf.task_default_queue)
 
-    def _known_queues(self) -> set[str]:
+    def named_queues(self) -> set[str]:
+        """Return the queues that handlers and routes name."""
         of_handlers = {handler.queue for handler in self.handlers if handler.queue}
         of_routes = {sub.queue for subs in self.routes.values() for sub in subs if sub.queue}
-        return {*self.amqp.queues, *of_handlers, *of_routes}
+        return of_handlers | of_routes
 
 
 def _shared(controls: C | None, what: str) -> C:

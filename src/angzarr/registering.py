@@ -217,13 +217,13 @@ class Registering(Celery):
         )
         return self.task(name=name, typing=False, **task_options)(function)
 
-    def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | None:
-        """Return the policy that a handler itself names; refuse an operation that names nothing."""
+    def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | str | None:
+        """Return the *policy* that a handler itself names; refuse names that say nothing."""
         if policy is not None:
-            return self.policy_rules.named(policy)
-        if operation is not None:
+            self.policy_rules.named(policy)
+        elif operation is not None:
             self.policy_rules.check_operation(operation)
-        return None
+        return policy
 
     def _limits(self, limited: Limited) -> tuple[Limit, ...]:
         """Return the limits that a handler names; raises ConfigurationError for a name's second."""

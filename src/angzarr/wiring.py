@@ -317,6 +317,26 @@ def write_error(logger: str, event: str, fields: Mapping[str, Any]) -> None:
 def write_logs(level: int) -> None:
     """Set up logging for a process that is no Celery worker; our own lines from *level*."""
     importlib.import_module("angzarr.adapters.structlog.logs").configure(level)
+    guard_logs()
+
+
+def guard_handlers() -> Any:
+    """Guard all handlers that logging knows in this process; return the count of lost lines."""
+    loss = importlib.import_module("angzarr.adapters.structlog.log_loss").LOG_LOSS
+    loss.guard()
+    return loss
+
+
+def guard_logs() -> Callable[[], str]:
+    """Let no log that cannot be written cost time; return what tells what stands against it.
+
+    Meant for a parent: its children share the count, and it shows the metric of all.
+    """
+    loss = guard_handlers()
+    shows = importlib.import_module("angzarr.adapters.opentelemetry.log_lines")
+    shows.show_lost_lines(lambda: loss.lines, METRICS.provider())
+    says: Callable[[], str] = loss.says
+    return says
 
 
 def dress_celery_logs() -> None:
@@ -327,3 +347,4 @@ def dress_celery_logs() -> None:
 
 def _dress(logger: logging.Logger, **_signal: Any) -> None:
     importlib.import_module("angzarr.adapters.structlog.logs").dress(logger)
+    guard_handlers()  # a child of a prefork pool makes handlers of its own

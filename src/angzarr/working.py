@@ -18,6 +18,7 @@ from angzarr.adapters.celery.moving import MoverThread
 from angzarr.adapters.celery.publisher import LonePublisher, transport_of
 from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.settlement import Settlement
+from angzarr.adapters.celery.store_watch import StoreWatch
 from angzarr.adapters.celery.worker import LeaseKeeper, Stopping
 from angzarr.adapters.celery.worker_health import WorkerHealth
 from angzarr.adapters.http.health_server import HealthServer
@@ -121,14 +122,31 @@ class Working(Ordered):
         self._serve_health(self._lease, watch)
         self._lease.start(self._waits_no_longer)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
-        mover = MoverThread(self.schedule, LonePublisher(self), self._take_unreadable)
+        self._settlement.get().start()
+        mover = MoverThread(
+            self.schedule, LonePublisher(self), self._take_unreadable, self._take_refused
+        )
         forwarder = self.open_forwarder_thread()
         keeper = self.open_keeper_thread(self._take_unreadable)
-        others = (forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper)
+        others = (
+            forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper,
+            self._open_watch_thread(),
+        )  # fmt: skip
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         if not self.turns_by_hand:
             for thread in self._threads:
                 thread.start()
+
+    def _open_watch_thread(self) -> TurnThread | None:
+        """Return what looks each minute whether its Redis still keeps what it was given."""
+        if not checks.uses_redis(self):
+            return None
+        return TurnThread("angzarr-watch", lambda _stopping: self.store_watch)
+
+    @cached_property
+    def store_watch(self) -> StoreWatch:
+        """What stands against this worker's stores since it started."""
+        return StoreWatch(lambda: checks.store_trouble(self))
 
     def take_turns(self) -> None:
         """Do once what the threads of a worker's parent do in turns, for `turns_by_hand`."""
@@ -146,6 +164,7 @@ class Working(Ordered):
     def _serve_health(self, lease: LeaseKeeper, watch: ClockWatch | None) -> None:
         """Answer probes from now on, before any server is waited for."""
         self.movement.beat()
+        log_says = wiring.guard_logs()
         health = WorkerHealth(
             self.movement,
             stalled_after=self.settings.health.stalled_after.total_seconds(),
@@ -154,6 +173,8 @@ class Working(Ordered):
             lease_is_sure=lambda: self.tenure.is_sure(self.owner),
             reaches_store=lambda: lease.reaches_store,
             clock=None if watch is None else watch.condition,
+            log_says=log_says,
+            store_says=lambda: self.store_watch.says,
         )
         self._health = health_wiring.open_health(self.settings.health, health)
         if self._health is not None:
@@ -165,6 +186,9 @@ class Working(Ordered):
 
     def _take_unreadable(self, raw: bytes, error: Exception) -> None:
         self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
+
+    def _take_refused(self, message: Message, error: Exception) -> None:
+        self.bury(message, error, "REFUSED_BY_BROKER")
 
     @cached_property
     def riding(self) -> Riding | None:
@@ -219,12 +243,18 @@ class Working(Ordered):
         self._close_road()
         self._claims.forget()
         self._tenure.forget()
-        for made in ("owner", "riding"):
+        for made in ("owner", "riding", "store_watch"):
             self.__dict__.pop(made, None)
 
     def bury(self, message: Message, error: Exception, code: str) -> None:
-        """Make a dead letter of *message*, which cannot run; raises what is away."""
-        self._salvage.get().take(message, error, code)
+        """Make a dead letter of *message*, which cannot run, and let its lane know.
+
+        Raises what is away; safe to repeat.
+        """
+        letter = self._salvage.get().take(message, error, code)
+        handler = self.handlers.get(message.task)
+        if handler is not None and handler.order is not None:
+            self.settlement.tell_lane(message, letter.id)
 
     def close(self) -> None:
         """Close what this process opened, Celery's and ours; what is used again opens again."""

@@ -238,7 +238,7 @@ def test_letters_that_are_too_large_keep_no_other_and_are_tried_again_as_they_we
         due = f"{app.settings.prefix}:{{schedule}}:due"
         wait_until(lambda: client.zcard(due) == len(large), "the large ones to be kept")
     grown.append(True)
-    mover = MoverThread(app.schedule, LonePublisher(app), pytest.fail)
+    mover = MoverThread(app.schedule, LonePublisher(app), pytest.fail, pytest.fail)
     mover.start()
     try:
         wait_until(lambda: len(buried) == len(large) + 1, "all of them")

@@ -77,6 +77,28 @@ def test_a_policy_that_was_mended_is_no_obstacle_any_more(made, make_app):
 
 
 @pytest.mark.parametrize("store", [None, "postgresql+psycopg://127.0.0.1:1/x"])
+def test_a_redis_that_is_set_to_delete_keys_is_noticed_while_a_worker_runs(
+    made, make_app, caplog, store
+):
+    server = made("noeviction")
+    app = make_app(broker=server.url, store=store)
+    app.check_worker("prefork")
+    watch = app.store_watch
+    watch.turn()
+    assert watch.says == ""
+    server.client().config_set("maxmemory-policy", "allkeys-lru")
+    watch.turn()
+    assert "maxmemory-policy allkeys-lru" in watch.says
+    assert "store_loses_messages" in caplog.text
+    server.client().config_set("maxmemory-policy", "noeviction")
+    watch.turn()
+    assert watch.says == ""
+    server.stop()
+    watch.turn()
+    assert watch.says == "", "one that is away says nothing against itself"
+
+
+@pytest.mark.parametrize("store", [None, "postgresql+psycopg://127.0.0.1:1/x"])
 def test_a_redis_that_may_not_be_asked_is_taken_with_one_warning(made, make_app, caplog, store):
     server = made("allkeys-lru", users=["user shop on >secret ~* &* +@all -info"])
     app = make_app(broker=server.url_for(user="shop", password="secret"), store=store)

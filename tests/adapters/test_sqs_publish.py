@@ -13,9 +13,10 @@ from tests.apps import apps
 
 from adapters.sqs_faults import Faults
 from angzarr.adapters.celery.envelope import Envelope
-from angzarr.adapters.celery.publisher import LonePublisher, refuses
+from angzarr.adapters.celery.publisher import LonePublisher, refuses, refuses_for_good
 from angzarr.delivery.mover import AWAY_FOR, REFUSED_FOR, Mover
 from angzarr.delivery.outcome import Retried
+from angzarr.delivery.schedule_row import read
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events.event import task_id_for
 from angzarr.events.message import Message
@@ -210,7 +211,8 @@ def rows(app):
 def mover(app, rows):
     publisher = LonePublisher(app)
     yield Mover(
-        due=rows, publish=publisher.publish, refuses=refuses, set_aside=pytest.fail,
+        due=rows, publish=publisher.publish, refuses=refuses, for_good=refuses_for_good,
+        set_aside=pytest.fail, bury=pytest.fail,
         chance=lambda: 0.5, stopping=lambda: False,
         monotonic=lambda: 0.0,  # however slow the machine is, a turn is not over before its rows
     )  # fmt: skip
@@ -274,18 +276,26 @@ def time_out(app, envelope, done):
     app.settlement.settle(envelope, [1], {}, error, lambda end: done.append(type(end)))
 
 
-@pytest.mark.parametrize(("settle", "end"), [(let_wait, "sent"), (time_out, Retried)])
-@pytest.mark.parametrize("code", ["ExpiredToken", "RequestThrottled", "AccessDenied"])
-def test_a_copy_that_sqs_refuses_is_held_and_let_go_once_it_is_sent(
-    app, faults, caplog, code, settle, end
-):
-    queue, done = app.conf.task_default_queue, []
+EACH_SETTLED = pytest.mark.parametrize(("settle", "end"), [(let_wait, "sent"), (time_out, Retried)])
+
+
+def settle_one(app, settle, done):
     envelope = Envelope(
         uuid.uuid4().hex, app.owner, b"[[1], {}, {}]", "application/json", "utf-8",
-        {"id": "t-1", "task": "one"}, {}, {"exchange": "", "routing_key": queue},
+        {"id": "t-1", "task": "one"}, {},
+        {"exchange": "", "routing_key": app.conf.task_default_queue},
     )  # fmt: skip
-    faults.code = code
     settle(app, envelope, done)
+
+
+@EACH_SETTLED
+@pytest.mark.parametrize("code", ["ExpiredToken", "RequestThrottled"])
+def test_a_copy_is_held_while_sqs_takes_none_and_let_go_once_it_is_sent(
+    app, faults, caplog, code, settle, end
+):
+    done = []
+    faults.code = code
+    settle_one(app, settle, done)
     poll(lambda: faults.asked["SendMessage"] >= 4, "it to be tried again")
     assert done == [], "nothing is acknowledged before"
     held = [r.getMessage() for r in caplog.records if r.getMessage().startswith("holding ")]
@@ -295,7 +305,24 @@ def test_a_copy_that_sqs_refuses_is_held_and_let_go_once_it_is_sent(
     poll(lambda: done, "it to be sent")
     app.stop_settling()
     assert done == [end]
-    assert taken(app, queue) == ["t-1"]
+    assert taken(app, app.conf.task_default_queue) == ["t-1"]
+
+
+@EACH_SETTLED
+def test_a_copy_that_sqs_refuses_waits_in_the_store_and_holds_nobody(
+    app, faults, caplog, settle, end
+):
+    done = []
+    faults.code = "AccessDenied"
+    settle_one(app, settle, done)
+    poll(lambda: done, "it to be put")
+    app.stop_settling()
+    assert done == [end]
+    assert taken(app, app.conf.task_default_queue) == []
+    (waiting,) = app.schedule._waiting.values()
+    assert read(waiting.row.text).id == "t-1"
+    assert "copy_refused" in caplog.text
+    assert "AccessDenied" in caplog.text
 
 
 def poll(truth, what, seconds=20):

@@ -323,6 +323,25 @@ class IdempotencyContract:
         assert store.settle(key, "b", Release(was_counted=False))
         assert ask() == Claimed(starts=2)
 
+    def test_what_a_run_said_last_is_told_until_one_is_settled(self, store, ask, key):
+        ask(token="a")
+        dying = Release(counted=True, last_words='["SystemExit: 3", "…"]')
+        assert store.settle(key, "a", dying)
+        assert store.settle(key, "a", Release(counted=True)), "its parent says so once more"
+        told = Claimed(starts=2, last_words='["SystemExit: 3", "…"]')
+        assert ask(token="b") == ask(token="b") == told, "also if its answer was lost"
+        assert store.settle(key, "b", Release())
+        assert ask(token="c") == told
+        assert store.settle(key, "c", Complete())
+        assert ask() == AlreadyCompleted(result=None), "last words are no result"
+
+    def test_what_a_run_said_before_a_wait_is_forgotten(self, store, ask, key):
+        ask(token="a")
+        store.settle(key, "a", Release(counted=True, last_words="[]"))
+        ask(token="b")
+        store.settle(key, "b", Wait(position=Position(0, 1)))
+        assert ask((0, 1)) == Claimed(starts=1)
+
     def test_released_passes_on_whether_the_owner_lives(self, store, ask, key, living):
         ask(token="a", owner=living)
         store.settle(key, "a", Release())

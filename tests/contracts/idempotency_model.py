@@ -41,7 +41,12 @@ endings = st.one_of(
     st.builds(Complete, result=st.none() | texts),
     st.builds(Fail, error=texts),
     st.builds(Wait, position=positions),
-    st.builds(Release, counted=st.booleans(), was_counted=st.booleans()),
+    st.builds(
+        Release,
+        counted=st.booleans(),
+        was_counted=st.booleans(),
+        last_words=st.sampled_from(["", '["SystemExit", ""]']),
+    ),
 )
 
 

@@ -24,6 +24,7 @@ from angzarr.analysis.entry import UNREADABLE
 from angzarr.analysis.evidence import Evidence, Health, Problem
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.errors import ConfigurationError
+from angzarr.events.headers import EVENT_ID
 from angzarr.printable import printable
 from angzarr.resilience.breaker import Phase
 from angzarr.resilience.category import Category
@@ -158,6 +159,10 @@ def _has_event(evidence: Evidence) -> bool:
     return evidence.letter is not None and evidence.letter.event is not None
 
 
+def _names_event(evidence: Evidence) -> bool:
+    return evidence.letter is not None and EVENT_ID in evidence.letter.message.headers
+
+
 def _seconds(span: timedelta) -> float:
     return span.total_seconds()
 
@@ -204,6 +209,7 @@ CONDITIONS: Final[Mapping[str, _Known]] = {
         "the system whose dead letter it is, where that is not angzarr: `Kafka Connect`, …",
     ),
     "has_event": _Known(_has_event, YES_NO, "whether the letter's event could be read"),
+    "names_event": _Known(_names_event, YES_NO, "whether a header of its message has an event id"),
     "replays_at_least": _Known(lambda e: e.replays, LEAST, "replays begun so far"),
     "failed_again": _Known(lambda e: e.failed_again, YES_NO, "whether its last replay failed"),
     "age_at_least": _Known(lambda e: _seconds(e.age), LEAST, "seconds since it failed last"),

@@ -75,6 +75,11 @@ def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -
         raise
 
 
+def begin_shared() -> None:
+    """Start the loop thread that pool threads share; raises what stands against it."""
+    _shared_loop()
+
+
 def begin_sharing() -> None:
     """Take note of a worker whose threads may share the loop; `end_sharing` ends what it began."""
     global _sharers  # noqa: PLW0603 - those of this process

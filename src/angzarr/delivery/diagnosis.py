@@ -26,6 +26,9 @@ CONFLICT = Classification(
 NO_FOLLOWER = Classification(
     category=Category.CLIENT, code="UNFOLLOWABLE", reason="its result cannot be handed on"
 )
+UNSETTLED = Classification(
+    category=Category.UNKNOWN, code="UNSETTLED", reason="what became of it cannot be made true"
+)
 REVOKED = Classification(
     category=Category.CLIENT, code="REVOKED", reason="somebody revoked the task"
 )

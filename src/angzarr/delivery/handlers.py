@@ -28,8 +28,9 @@ class Handler:
     bind: Bind
     #: Reads an event's data as this handler declares it, or raises DecodeError.
     decode: Callable[[Any], Any] | None = None
-    #: The policy that it names itself; None: by rules (resilience/policy_rules.py).
-    policy: Policy | None = None
+    #: The policy that it names itself, looked up when it is asked for, since settings may change in
+    #: a test; None: by rules (resilience/policy_rules.py).
+    policy: Policy | str | None = None
     #: Those that it names for types of events, which come before that one.
     policies: Mapping[str, Policy] = field(default_factory=dict, hash=False)
     event_type: str | None = None

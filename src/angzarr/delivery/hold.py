@@ -2,6 +2,9 @@
 
 A store or a dead-letter queue that is away is not an outcome: nothing is decided, nothing is
 acknowledged and nothing is sent back (a broker would count that against the message).
+
+What no waiting helps with is not held: a broker's refusal and an error that nobody foresaw are
+tried some times and then passed on.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from datetime import timedelta
 from typing import TypeVar
 
 from angzarr.clock import Clock
-from angzarr.errors import DeliveryError, GivenBack, NotYet, text_of
+from angzarr.errors import DeliveryError, GivenBack, NotYet, is_absence, text_of
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.delivery")
 
 FIRST_WAIT = timedelta(milliseconds=100)
 LONGEST_WAIT = timedelta(seconds=5)
+#: How often a step is tried that fails though no server is away: half a minute in all.
+MOST_TRIES = 10
 #: How soon a shutdown is noticed.
 NOTICE = timedelta(milliseconds=200)
 
@@ -39,15 +44,20 @@ class Hold:
         """Return *step*'s value once it works; raise GivenBack when the worker stops first.
 
         *step* must be safe to repeat: it may have worked without our hearing of it. A
-        DeliveryError that it raises is no absence, and is passed on.
+        DeliveryError that it raises is passed on at once, and after `MOST_TRIES` whatever is no
+        absence (see `is_absence`).
         """
-        wait = FIRST_WAIT
+        wait, tries = FIRST_WAIT, 0
         while True:
             try:
                 return step()
             except DeliveryError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be let go
+            except Exception as error:
+                tries += not is_absence(error)
+                if tries >= MOST_TRIES:
+                    _log.critical("gave_up: could not %s, event %s: %r", what, event_id, error)
+                    raise
                 failed = error
             self._pause(wait * (0.5 + self.chance()), what, event_id, failed)
             wait = min(wait * 2, LONGEST_WAIT)
@@ -83,13 +93,32 @@ class Hold:
 class TriedOnce(Hold):
     """Waits for nobody: where one thread serves many deliveries, one must not block the others."""
 
+    #: How often the steps of events that are tried again later failed though no server is away.
+    _tries: dict[tuple[str, str], int] = field(default_factory=dict)
+
     def until_done(self, step: Callable[[], T], *, what: str, event_id: str) -> T:
-        """Return *step*'s value, or raise NotYet: whoever called tries the delivery again later."""
+        """Return *step*'s value, or raise NotYet: whoever called tries the delivery again later.
+
+        After `MOST_TRIES` of a delivery whatever is no absence is passed on.
+        """
         try:
-            return step()
+            done = step()
         except DeliveryError:
             raise
         except Exception as error:
+            self._count(error, what, event_id)
             self._report(what, event_id, error)
             msg = f"could not {what} yet: {text_of(error)}"
             raise NotYet(msg) from error
+        self._tries.pop((event_id, what), None)
+        return done
+
+    def _count(self, error: Exception, what: str, event_id: str) -> None:
+        """Raise *error* if it came too often."""
+        if is_absence(error):
+            return
+        tries = self._tries.pop((event_id, what), 0) + 1
+        if tries >= MOST_TRIES:
+            _log.critical("gave_up: could not %s, event %s: %r", what, event_id, error)
+            raise error
+        self._tries[event_id, what] = tries

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from angzarr.delivery.schedule import DueMessages, Row
+from angzarr.delivery.schedule import REFUSED_FOR, DueMessages, Row
 from angzarr.delivery.schedule_row import read
 from angzarr.errors import DecodeError, StoreUnavailable, Unavailable
 from angzarr.events.message import Message
@@ -30,9 +30,14 @@ LEASE: Final = timedelta(seconds=5)
 SPELL: Final = LEASE / 2
 #: How often the schedule is looked at for what others put: half of the second that a wait may err.
 LOOK_EVERY: Final = timedelta(milliseconds=500)
-#: When a row is tried again that the broker refused, and one at which the broker went away.
-REFUSED_FOR: Final = timedelta(seconds=30)
+#: When a row is tried again at which the broker went away.
 AWAY_FOR: Final = timedelta(seconds=1)
+
+#: How often a row is refused for good before it is a dead letter: ten minutes where one worker
+#: moves, longer where many share the work.
+MOST_REFUSALS: Final = 20
+#: Rows whose refusals are counted at once.
+MOST_COUNTED: Final = 10_000
 
 FIRST_WAIT: Final = timedelta(milliseconds=100)
 LONGEST_WAIT: Final = timedelta(seconds=5)
@@ -55,14 +60,17 @@ class _Verdicts:
 class Mover:
     """Moves batches; called by one thread. Several movers of one schedule share the work.
 
-    *refuses* tells whether an error of *publish* concerns this message alone; *set_aside* makes a
-    dead letter of a row that nobody can read. *stopping* ends a batch early.
+    *refuses* tells whether an error of *publish* concerns this message alone, *for_good* whether
+    waiting does not help it. *set_aside* makes a dead letter of a row that nobody can read, *bury*
+    one of a message that was refused for good `MOST_REFUSALS` times. *stopping* ends a batch early.
     """
 
     due: DueMessages
     publish: Callable[[Message], None]
     refuses: Callable[[Exception], bool]
+    for_good: Callable[[Exception], bool]
     set_aside: Callable[[bytes, Exception], None]
+    bury: Callable[[Message, Exception], None]
     chance: Callable[[], float]
     stopping: Callable[[], bool]
     monotonic: Callable[[], float] = time.monotonic
@@ -70,6 +78,8 @@ class Mover:
     _verdicts: _Verdicts = field(default_factory=_Verdicts, init=False)
     _wait: timedelta = field(default=FIRST_WAIT, init=False)
     _seldom: Seldom = field(init=False)
+    #: How often rows were refused for good here; the oldest are forgotten where there are many.
+    _refusals: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._seldom = Seldom(monotonic=self.monotonic)
@@ -124,16 +134,39 @@ class Mover:
     def _publish(self, row: Row) -> bool:
         """Publish *row* or see what is wrong with it; return False if the broker is away."""
         try:
-            self.publish(read(row.text))
+            message = read(row.text)
         except DecodeError as error:
             return self._set_aside(row, error)
+        try:
+            self.publish(message)
         except Unavailable as error:
             if not self.refuses(error):
                 self._report("broker_away", "what is due waits for the broker", error)
                 return False
-            return self._refused(row, error)
+            return self._given_up(row, message, error) or self._refused(row, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not keep the others
-            return self._refused(row, error)
+            return self._given_up(row, message, error) or self._refused(row, error)
+        self._refusals.pop(row.id, None)
+        self._verdicts.published.append(row.id)
+        return True
+
+    def _given_up(self, row: Row, message: Message, error: Exception) -> bool:
+        """Tell whether *message* is a dead letter now; it was refused too often."""
+        if isinstance(error, Unavailable) and not self.for_good(error):
+            return False
+        times = self._refusals.pop(row.id, 0) + 1
+        self._refusals[row.id] = times
+        if len(self._refusals) > MOST_COUNTED:
+            del self._refusals[next(iter(self._refusals))]
+        if times < MOST_REFUSALS:
+            return False
+        try:
+            self.bury(message, error)
+        except Exception as failed:  # noqa: BLE001 - the row is kept until it is a letter
+            self._report("letter_not_put", f"row {row.id} stays", failed)
+            return False
+        _log.error("schedule_row_given_up: %s is a dead letter now (%r)", row.id, error)
+        del self._refusals[row.id]
         self._verdicts.published.append(row.id)
         return True
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
+from angzarr.delivery import last_words
 from angzarr.delivery.admission import FREE, Admission
 from angzarr.delivery.calling import Caller, Run, Stopped, run_of
 from angzarr.delivery.claiming import Claiming
@@ -25,6 +26,7 @@ from angzarr.delivery.diagnosis import (
     NO_HANDLER,
     POISON,
     UNREADABLE,
+    UNSETTLED,
     too_old,
 )
 from angzarr.delivery.handlers import Handler, Handlers
@@ -33,6 +35,7 @@ from angzarr.delivery.judge import Judge
 from angzarr.delivery.last_start import LastStarts
 from angzarr.delivery.ordering import Ordering, skipped_by_person
 from angzarr.delivery.outcome import (
+    WORDS,
     Duplicate,
     Handled,
     Outcome,
@@ -50,10 +53,13 @@ from angzarr.errors import (
     DecodeError,
     DeliveryError,
     PoisonError,
+    text_of,
 )
 from angzarr.events.headers import skip_of
+from angzarr.machine_faults import is_machine_fault
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.taxonomy import Classification
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -120,7 +126,9 @@ class Pipeline:
                 go_on = partial(self._fail, steps, turn=turn, error=failed)
             # Who claimed before has read the body and found that it can be compared.
             claim = delivery.claim if delivery.answer is None else None
-        except Exception as error:  # noqa: BLE001 - a DecodeError, or what a model's own code raises
+        except Exception as error:  # a DecodeError, or what a model's own code raises
+            if is_machine_fault(error):
+                raise  # it says nothing of the message, which goes back
             return self.judge.unreadable(delivery, handler, error, UNREADABLE)
         return self._claim(delivery, handler, go_on, claim, turn)
 
@@ -128,8 +136,24 @@ class Pipeline:
         self, delivery: Delivery, error: DeliveryError, *, clears: bool = False
     ) -> Outcome:
         """Return what becomes of a delivery that was handled, but whose result cannot go on."""
+        return self._dead_after_all(delivery, error, NO_FOLLOWER, clears=clears)
+
+    def unsettled(self, delivery: Delivery, outcome: Outcome, error: Exception) -> Outcome:
+        """Return what becomes of a delivery that holds its event and whose *outcome* stays a wish.
+
+        *error* met each try to make it true, and no server was away.
+        """
+        named = f"its outcome, {WORDS[type(outcome)]}, cannot be made true"
+        unsettled = DeliveryError(f"{named}: {type(error).__name__}: {text_of(error)}")
+        unsettled.__cause__ = error
+        clears = isinstance(outcome, Handled | Skipped) and outcome.clears
+        return self._dead_after_all(delivery, unsettled, UNSETTLED, clears=clears)
+
+    def _dead_after_all(
+        self, delivery: Delivery, error: DeliveryError, seen: Classification, *, clears: bool
+    ) -> Outcome:
         handler = self.handlers.get(delivery.handler)
-        dead = self.judge.dead(delivery, handler, error, Reason.REFUSED, NO_FOLLOWER)
+        dead = self.judge.dead(delivery, handler, error, Reason.REFUSED, seen)
         if handler is None or not clears:
             return dead
         retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
@@ -190,7 +214,7 @@ class Pipeline:
         self.undoing.meet(steps, left_some=claimed.steps)
         delivery, handler = steps.delivery, steps.handler
         if claimed.starts > self.most_starts:
-            return self._poison(steps, claimed.starts)
+            return self._poison(steps, claimed)
         return self.undoing.after(steps, self.judge.ended(delivery, handler, error), error)
 
     def _begin(self, steps: Steps, claimed: claims.Claimed, turn: Turn | None, run: Run) -> Outcome:
@@ -229,8 +253,8 @@ class Pipeline:
         if starts <= self.most_starts:
             return self.last_starts.alone(delivery, partial(self._run, steps, run))
         if not steps.known:
-            return self._poison(steps, starts)
-        return self.last_starts.alone(delivery, partial(self._poison, steps, starts))
+            return self._poison(steps, claimed)
+        return self.last_starts.alone(delivery, partial(self._poison, steps, claimed))
 
     def _run(self, steps: Steps, run: Run) -> Outcome:
         """Run it, once what was left half undone is undone; then undo what it leaves behind."""
@@ -276,11 +300,15 @@ class Pipeline:
             breaker=stopped.breaker,
         )
 
-    def _poison(self, steps: Steps, starts: int) -> Outcome:
+    def _poison(self, steps: Steps, claimed: claims.Claimed) -> Outcome:
         """Return its letter; if starts go on, it is an undo that kills, and is not called again."""
+        starts, last = claimed.starts, last_words.read(claimed.last_words)
         error = PoisonError(
             f"started {starts - 1} times and never finished: it kills its worker, or is cut short"
+            + (f"; the last run ended by {last.error}" if last else "")
         )
+        if last:
+            error.__cause__ = last_words.EndOfLastRun(last.stack)
         dead = self.judge.dead(steps.delivery, steps.handler, error, Reason.POISON, POISON)
         if starts > self.most_starts + 1:
             return self.undoing.leave(steps, dead)

@@ -8,15 +8,28 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
 
+from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.cut import Cut
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.diagnosis import POISON
 from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed
+from angzarr.delivery.last_words import written
+from angzarr.delivery.outcome import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Outcome,
+    Parked,
+    Postponed,
+    Retried,
+    Skipped,
+)
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.wave import Waves
 from angzarr.errors import DeliveryError, GivenBack, LetterTooLarge
+from angzarr.machine_faults import is_machine_fault
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, Release
 
 _log = logging.getLogger("angzarr.delivery")
@@ -63,9 +76,10 @@ class Road:
             raise GivenBack(msg) from cut
         except Exception as error:
             # A time limit between two steps, or a bug. The start stays counted, so that what
-            # breaks every time ends as a letter and not as a loop.
+            # breaks every time ends as a letter and not as a loop; but not if the process lacks
+            # memory, threads or files, of which the event knows nothing.
             _log.exception("given_back: event %s could not be settled", delivery.event.id)
-            self.release(delivery, counted=True)
+            self.release(delivery, counted=not is_machine_fault(error))
             msg = f"the delivery broke off: {error!r}"
             raise GivenBack(msg) from error
         if outcome is not None:
@@ -102,6 +116,13 @@ class Road:
             clears = isinstance(outcome, Handled) and outcome.clears
             dead = self.pipeline.no_follower(delivery, error, clears=clears)
             return self._settled(delivery, dead)
+        except GivenBack:
+            raise
+        except Exception as error:
+            # No further try will make it true. A letter may be: it runs no handler once more.
+            if not _holds_event(outcome) or is_machine_fault(error):
+                raise
+            return self._settled(delivery, self.pipeline.unsettled(delivery, outcome, error))
         return outcome if ours else None
 
     def _hold(self, delivery: Delivery, outcome: Outcome) -> bool:
@@ -123,13 +144,34 @@ class Road:
         """Write what is held back and close connections."""
         self.settler.close()
 
-    def release(self, delivery: Delivery, *, counted: bool) -> None:
+    def release_dying(self, delivery: Delivery, error: BaseException) -> None:
+        """End the claim of a run that *error* ends together with its process, or with its thread.
+
+        Its start counts. If none settles, the letter says what ended the last of them.
+        """
+        letter = self.pipeline.judge.autopsy.letter(delivery, None, error, Reason.POISON, POISON)
+        self.release(delivery, counted=True, last_words=written(letter))
+
+    def release(self, delivery: Delivery, *, counted: bool, last_words: str = "") -> None:
         """End the claim (decisions 4); where the store is away the owner's lease ends it."""
         try:
-            release = Release(counted=counted, was_counted=not delivery.rides)
+            release = Release(
+                counted=counted, was_counted=not delivery.rides, last_words=last_words
+            )
             self.store.settle(delivery.key, delivery.token, release)
         except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
             _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)
+
+
+def _holds_event(outcome: Outcome) -> bool:
+    """Tell whether a letter may take the place of *outcome*: it is none, and the claim is ours."""
+    match outcome:
+        case Handled() | Skipped() | Parked() | Retried():
+            return True
+        case Postponed(claimed=claimed) | Duplicate(claimed=claimed):
+            return claimed
+        case _:
+            return False
 
 
 def _kept(delivery: Delivery, outcome: Outcome, error: LetterTooLarge) -> Postponed:

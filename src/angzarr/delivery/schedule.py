@@ -21,6 +21,8 @@ from angzarr.events.message import Message
 SLEPT = timedelta(milliseconds=100)
 #: No wait is longer, whatever a handler or a server asks for: beyond it calendars and brokers end.
 FURTHEST = timedelta(days=365)
+#: When a message is tried again that the broker refused.
+REFUSED_FOR = timedelta(seconds=30)
 
 _DROPPED = frozenset(
     {*names.BROKER_COUNTERS, "eta", names.REST, names.WAITED_FOR, names.HELD_SINCE}

@@ -9,7 +9,7 @@ Every step may be repeated: if one fails the message is held and settle starts o
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -35,7 +35,7 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.record import fact_of, fenced_fact
 from angzarr.delivery.results import SKIPPED, Results
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
-from angzarr.errors import BrokerUnavailable, GiveUp
+from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
 from angzarr.resilience.idempotency import (
@@ -51,6 +51,9 @@ _log = logging.getLogger("angzarr.delivery")
 
 #: How often the broker may refuse what a handler wants sent behind its letter.
 MOST_REFUSALS: Final = 10
+#: How often an answer to a replay is tried that fails though no server is away: less than what
+#: ends the whole settlement (`hold.MOST_TRIES`).
+MOST_ANSWERS: Final = 5
 #: The outcomes by which a replay has its answer: its event is at its end, or waits for others.
 _ANSWERS = (Handled, Duplicate, Skipped, DeadLettered, Parked)
 
@@ -81,6 +84,8 @@ class Settler:
     ordering: Ordering
     facts: FactLog
     clock: Clock
+    #: How often each answer to a replay failed that is tried again.
+    _unanswered: dict[str, int] = field(default_factory=dict, init=False)
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> bool:  # noqa: C901, PLR0911, PLR0912 - one case per end
         """Make *outcome* true; return False if a successor took the event over (decisions 11).
@@ -231,15 +236,36 @@ class Settler:
     def _answer_replay(self, delivery: Delivery, outcome: Outcome) -> None:
         if delivery.letter_id is None or not isinstance(outcome, _ANSWERS):
             return
-        self.replay_outcomes.put(
-            ReplayOutcome(
-                letter_id=delivery.letter_id,
-                replay=delivery.position.replay,
-                outcome=WORDS[type(outcome)],
-                handler=delivery.handler,
-                event_id=delivery.event.id,
-            )
+        answer = ReplayOutcome(
+            letter_id=delivery.letter_id,
+            replay=delivery.position.replay,
+            outcome=WORDS[type(outcome)],
+            handler=delivery.handler,
+            event_id=delivery.event.id,
         )
+        try:
+            self.replay_outcomes.put(answer)
+        except Exception as error:
+            if is_absence(error) or not self._is_given_up(answer, error):
+                raise
+        self._unanswered.pop(answer.letter_id, None)
+
+    def _is_given_up(self, answer: ReplayOutcome, error: Exception) -> bool:
+        """Tell whether to go on without *answer*, which *error* met that is no absence.
+
+        Its entry is held at its deadline then, and a person looks at it; to run the event again
+        for want of an answer would be worse.
+        """
+        tries = self._unanswered.get(answer.letter_id, 0) + 1
+        self._unanswered[answer.letter_id] = tries
+        if tries < MOST_ANSWERS:
+            return False
+        _log.critical(
+            "replay_not_answered: event %s was %s as replay %d of letter %s, whose entry is held"
+            " at its deadline: %r",
+            answer.event_id, answer.outcome, answer.replay, answer.letter_id, error,
+        )  # fmt: skip
+        return True
 
 
 def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime | None:

@@ -65,6 +65,8 @@ class Claimed:
     starts: int = 1
     #: Whether earlier runs may have left finished steps in the log beside the record.
     steps: bool = False
+    #: What an earlier run said as it was released (`Release.last_words`), until one is settled.
+    last_words: str = ""
     #: Until when its owner's lease runs for certain; `Tenure.claim` says it, and no store.
     sure_until: float = field(default=float("inf"), compare=False)
 
@@ -136,11 +138,13 @@ class Release:
 
     The position stays, so that an older copy is still superseded. The start stays `counted`
     where the process that ran it died, and only there: that is what makes poison (4).
-    `was_counted` says what the claim itself said.
+    `was_counted` says what the claim itself said. Whoever claims next is told the
+    `last_words`, if there are any.
     """
 
     counted: bool = False
     was_counted: bool = True
+    last_words: str = ""
 
 
 Ending: TypeAlias = Complete | Fail | Wait | Release

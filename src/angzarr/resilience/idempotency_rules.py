@@ -41,6 +41,10 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+#: Where a record still has the last words of a run.
+_OPEN = (Status.PENDING, Status.RELEASED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The record of one key. `token` is the delivery that holds it, or the last that did."""
@@ -53,7 +57,8 @@ class Record:
     starts: int = 1
     #: Digest of the body at `position.replay`; empty: not compared.
     fingerprint: str = ""
-    #: JSON text: the result of a completed record, the error of a failed one.
+    #: JSON text: the result of a completed record, the error of a failed one, and the last words of
+    #: an earlier run in one that is pending or released.
     result: str | None = None
 
 
@@ -76,11 +81,15 @@ def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool])
 def _answer_of_open(record: Record, claim: Claim, alive: Callable[[str], bool]) -> ClaimAnswer:
     if claim.position < record.position:
         return Superseded()
-    if record.status is not Status.PENDING:
-        return Claimed(starts=record.starts + starts_of(claim))
-    if record.token == claim.token:
-        return Claimed(starts=record.starts)
-    return InProgress() if alive(record.owner) else Claimed(starts=record.starts + starts_of(claim))
+    same = record.status is Status.PENDING and record.token == claim.token
+    if record.status is Status.PENDING and not same and alive(record.owner):
+        return InProgress()
+    starts = record.starts if same else record.starts + starts_of(claim)
+    return Claimed(starts=starts, last_words=_last_words(record) or "")
+
+
+def _last_words(record: Record) -> str | None:
+    return record.result if record.status in _OPEN else None
 
 
 def starts_of(claim: Claim) -> int:
@@ -109,6 +118,7 @@ def held_by(claim: Claim, starts: int, record: Record | None) -> Record:
         position=claim.position,
         starts=starts,
         fingerprint=fingerprint,
+        result=_last_words(record) if record else None,
     )
 
 
@@ -143,9 +153,10 @@ def ended(record: Record, ending: Ending) -> Record:
         case Complete(result=kept) | Fail(error=kept):
             return replace(after, result=kept)
         case Wait(position=position):
-            return replace(after, position=max(position, record.position), starts=0)
-        case Release(counted=counted, was_counted=was):
-            return replace(after, starts=record.starts + int(counted) - int(was))
+            return replace(after, position=max(position, record.position), starts=0, result=None)
+        case Release(counted=counted, was_counted=was, last_words=last):
+            starts = record.starts + int(counted) - int(was)
+            return replace(after, starts=starts, result=last or record.result)
     assert_never(ending)
 
 

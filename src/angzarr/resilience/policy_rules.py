@@ -98,7 +98,7 @@ class PolicyRules:
         handler: str,
         *,
         operation: str | None = None,
-        own: Policy | None = None,
+        own: Policy | str | None = None,
         by_type: Mapping[str, Policy] = _NONE,
     ) -> tuple[PolicyRule, ...]:
         """Return all rules for deliveries of *handler*, ranked.
@@ -107,7 +107,9 @@ class PolicyRules:
         """
         said = []
         if own is not None:
-            said.append(PolicyRule(policy=own, source=f"policy= of {handler}", handler=handler))
+            said.append(
+                PolicyRule(policy=self.named(own), source=f"policy= of {handler}", handler=handler)
+            )
         said += [
             PolicyRule(
                 policy=policy,
@@ -130,7 +132,7 @@ class PolicyRules:
         *,
         operation: str | None = None,
         domain: str | None = None,
-        own: Policy | None = None,
+        own: Policy | str | None = None,
         by_type: Mapping[str, Policy] = _NONE,
     ) -> Plan:
         """Return the plan of *handler*, made at the first call; *domain* is the handler's own."""

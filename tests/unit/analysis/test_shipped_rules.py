@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.contracts.ledger import unreadable_message
 from tests.corpus.judging import evidence_of as evidence_of_line
 from tests.corpus.lines import judged, read
 from tests.hand_clock import START
@@ -15,6 +16,7 @@ from angzarr.analysis.rules import decide
 from angzarr.analysis.transition import Action
 from angzarr.dead_letters.letter import Mismatch, Reason
 from angzarr.dead_letters.record import ForeignRecord
+from angzarr.events.headers import EVENT_ID
 
 RULES = built_in_rules()
 BY_NAME = {"category": "unknown", "error_code": "", "error_type": "crm.sdk.ServiceUnavailable"}
@@ -34,6 +36,12 @@ MADE = {
     "decodes-since-a-newer-release": {
         "reason": Reason.UNDELIVERABLE, "newer_release": True, "fit": Fit(fits=True),
     },
+    "nobody-could-take-it": {"reason": Reason.UNDELIVERABLE, "error_code": "NOT_TAKEN"},
+    "unreadable-event": {"failure": unreadable_message(**{EVENT_ID: "e"})},
+    "task-of-a-newer-release": {
+        "reason": Reason.UNDELIVERABLE, "error_code": "UNKNOWN_TASK", "newer_release": True,
+    },
+    "task-unknown-there": {"reason": Reason.UNDELIVERABLE, "error_code": "UNKNOWN_TASK"},
     "stale-command": {
         "reason": Reason.SEQUENCE_MISMATCH, "error_type": "angzarr.errors.SequenceMismatch",
         "mismatch": Mismatch(3, 5, 3),

@@ -9,8 +9,18 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import seldom_by
 
-from angzarr.delivery.hold import LONGEST_WAIT, NOTICE, Hold
-from angzarr.errors import DeliveryError, GivenBack, StoreUnavailable
+from angzarr.delivery.hold import LONGEST_WAIT, MOST_TRIES, NOTICE, Hold, TriedOnce
+from angzarr.errors import (
+    BrokerUnavailable,
+    ConfigurationError,
+    DecodeError,
+    DeliveryError,
+    GivenBack,
+    NotYet,
+    StoreUnavailable,
+    Unavailable,
+    Unroutable,
+)
 
 
 class Clock:
@@ -116,6 +126,79 @@ def test_a_clock_set_back_makes_no_wait_longer(world):
 def test_what_can_never_work_is_not_held(world):
     with pytest.raises(DeliveryError, match="never"):
         until_done(make_hold(Clock(world)), failing(1, DeliveryError("never")))
+
+
+def kinds_of(error):
+    return {error, *(kind for one in error.__subclasses__() for kind in kinds_of(one))}
+
+
+#: All that is waited for without an end. What is none of these is bounded.
+ABSENCES = [
+    *(kind("away") for kind in sorted(kinds_of(Unavailable), key=str)),
+    OSError("away"), ConnectionResetError(), TimeoutError(),
+]  # fmt: skip
+NONE_AWAY = [
+    BrokerUnavailable("404", refused=True), KeyError("a-queue"), TypeError(), AttributeError(),
+    RuntimeError(), AssertionError(), MemoryError(), ConfigurationError("?"), DecodeError("?"),
+    Unroutable("?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", ABSENCES, ids=repr)
+def test_an_absence_is_waited_for_however_long_it_lasts(world, error):
+    assert until_done(make_hold(Clock(world)), failing(20 * MOST_TRIES, error)) == "done"
+    tried = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
+    for _ in range(20 * MOST_TRIES):
+        with pytest.raises(NotYet):
+            until_done(tried, failing(1, error))
+
+
+@pytest.mark.parametrize("error", NONE_AWAY, ids=repr)
+def test_what_no_waiting_helps_with_is_tried_some_times_and_passed_on(world, error):
+    clock = Clock(world)
+    assert until_done(make_hold(clock), failing(MOST_TRIES - 1, error)) == "done"
+    began = clock.now()
+    with pytest.raises(type(error)):
+        until_done(make_hold(clock), failing(MOST_TRIES, error))
+    assert clock.now() - began < timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("error", NONE_AWAY, ids=repr)
+def test_where_nobody_waits_it_is_counted_over_the_tries_of_a_delivery(world, error):
+    hold = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
+
+    def trying(event_id, what="do it"):
+        return hold.until_done(failing(1, error), what=what, event_id=event_id)
+
+    for number in range(MOST_TRIES - 1):
+        for other in ((f"other {number}", "do it"), ("e1", f"do {number}")):
+            with pytest.raises(NotYet):
+                trying(*other)
+        with pytest.raises(NotYet):
+            trying("e1")
+    with pytest.raises(type(error)):
+        trying("e1")
+    with pytest.raises(NotYet):  # it is forgotten once it was passed on
+        trying("e1")
+
+
+def test_where_nobody_waits_a_try_that_works_is_a_new_beginning(world):
+    hold = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
+    for _ in range(3 * MOST_TRIES):
+        with pytest.raises(NotYet):
+            until_done(hold, failing(1, KeyError("a-queue")))
+        until_done(hold, failing(0))
+
+
+def test_an_absence_does_not_count_towards_the_bound(world):
+    errors = iter([KeyError("?"), StoreUnavailable("away")] * (MOST_TRIES - 1))
+
+    def step():
+        if error := next(errors, None):
+            raise error
+        return "done"
+
+    assert until_done(make_hold(Clock(world)), step) == "done"
 
 
 def test_the_end_of_the_process_is_not_held(world):

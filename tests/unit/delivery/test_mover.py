@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from angzarr.adapters.memory.schedule import MemorySchedule
-from angzarr.delivery.mover import BATCH, LEASE, LONGEST_WAIT, LOOK_EVERY, REFUSED_FOR, Mover
-from angzarr.delivery.schedule import Row
+from angzarr.delivery.mover import BATCH, LEASE, LONGEST_WAIT, LOOK_EVERY, MOST_REFUSALS, Mover
+from angzarr.delivery.schedule import REFUSED_FOR, Row
 from angzarr.delivery.schedule_row import row_of
 from angzarr.errors import BrokerUnavailable, StoreUnavailable
 from angzarr.events.message import Message
@@ -19,6 +19,10 @@ SECOND = timedelta(seconds=1)
 
 class Refused(BrokerUnavailable):
     """The broker says no to one message."""
+
+
+class Full(Refused):
+    """Its queue is full."""
 
 
 def message(name, queue="q"):
@@ -74,10 +78,16 @@ class World:
             raise OSError("the dead-letter queue is away")
         self.letters.append((raw, error))
 
+    def bury(self, copy, error):
+        if self.letters_away:
+            raise OSError("the dead-letter queue is away")
+        self.letters.append((copy.id, error))
+
     def mover(self):
         return Mover(
             due=self, publish=self.publish, refuses=lambda error: isinstance(error, Refused),
-            set_aside=self.set_aside, chance=lambda: 0.5,
+            for_good=lambda error: not isinstance(error, Full),
+            set_aside=self.set_aside, bury=self.bury, chance=lambda: 0.5,
             stopping=lambda: len(self.published) >= self.stop_after,
             monotonic=lambda: self.time.timestamp(),  # noqa: PLW0108 - the time moves on
         )  # fmt: skip
@@ -313,3 +323,50 @@ def test_it_is_kept_until_it_is_a_letter(world):
     mover.turn()
     assert world.left() == 0
     assert len(world.letters) == 1
+
+
+FOR_EVER = [Refused("no queue takes it"), KeyError("a-queue"), TypeError("ours")]
+
+
+@pytest.mark.parametrize("error", FOR_EVER, ids=repr)
+def test_what_is_refused_for_ever_is_a_letter_in_the_end_and_keeps_no_other(world, error):
+    world.broker["a"] = error
+    world.put("a", "b")
+    mover = world.mover()
+    turns(world, mover, 3 * MOST_REFUSALS, REFUSED_FOR / 2)
+    assert world.letters == [("a", error)]
+    assert world.published == ["b"]
+    assert world.left() == 0
+
+
+@pytest.mark.parametrize("error", FOR_EVER, ids=repr)
+def test_what_is_refused_stays_until_its_letter_is_put(world, error):
+    world.broker["a"], world.letters_away = error, True
+    world.put("a")
+    mover = world.mover()
+    turns(world, mover, 3 * MOST_REFUSALS, REFUSED_FOR)
+    assert world.left() == 1
+    world.letters_away = False
+    turns(world, mover, 2, REFUSED_FOR)
+    assert world.letters == [("a", error)]
+    assert world.left() == 0
+
+
+def test_a_message_whose_queue_is_full_waits_for_room_and_is_no_letter(world):
+    world.broker["a"] = Full("full")
+    world.put("a")
+    mover = world.mover()
+    turns(world, mover, 3 * MOST_REFUSALS, REFUSED_FOR)
+    assert (world.letters, world.left()) == ([], 1)
+    world.broker.clear()
+    turns(world, mover, 2, REFUSED_FOR)
+    assert world.published == ["a"]
+
+
+def test_of_many_that_are_refused_a_bounded_number_is_counted(world, monkeypatch):
+    monkeypatch.setattr("angzarr.delivery.mover.MOST_COUNTED", 10)
+    world.broker["*"] = Refused("no")
+    world.put(*(f"m{number}" for number in range(50)))
+    mover = world.mover()
+    turns(world, mover, 5, REFUSED_FOR)
+    assert len(mover._refusals) == 10

@@ -127,10 +127,11 @@ def test_bodies_are_compared_within_one_replay_only(record, claim) -> None:
 def test_only_a_dead_owner_of_another_token_is_taken_over(record, claim) -> None:
     claim = replace(claim, position=record.position, fingerprint="")
     if claim.token == record.token:
-        assert answer_of(record, claim, never_asked) == Claimed(starts=record.starts)
+        starts, answer = record.starts, answer_of(record, claim, never_asked)
     else:
         assert answer_of(record, claim, alive) == InProgress()
-        assert answer_of(record, claim, dead) == Claimed(starts=record.starts + 1)
+        starts, answer = record.starts + 1, answer_of(record, claim, dead)
+    assert answer == Claimed(starts=starts, last_words=record.result or "")
 
 
 @given(records, claims)
@@ -140,7 +141,7 @@ def test_granted_claim_holds_and_fences_the_one_before(record, claim) -> None:
     after = held_by(claim, answer.starts, record)
     assert holds(after, claim.token)
     assert after.position >= record.position
-    assert after.result is None
+    assert (after.result or "") == answer.last_words
     if claim.token != record.token:
         assert not holds(after, record.token)
 

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from amqp.exceptions import NotFound
 from celery.app.amqp import AMQP
 from kombu import Queue
 from kombu.common import Broadcast
 
 from angzarr.adapters.celery.amqp_queues import RoadQueues, guard
 from angzarr.adapters.celery.connection import KombusRedisConnection, RoadConnection, client_of
+from angzarr.adapters.celery.consumed import NamingConsumer
+from angzarr.adapters.celery.delay_way import ENTRY, way_by
 from angzarr.adapters.celery.intake import read_body
 from angzarr.adapters.celery.own_defaults import with_transport_defaults
 from angzarr.adapters.celery.riding import alight
@@ -28,6 +31,7 @@ class RoadAMQP(AMQP):
     """
 
     queues_cls = RoadQueues
+    Consumer = NamingConsumer
 
     def Connection(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         """Return a broker connection; an app can have kombu's own transport for Redis.
@@ -67,6 +71,7 @@ class RoadAMQP(AMQP):
         made = super().Queues(queues, *args, **options)
         settings = self.app.settings
         made.dropped = dropped_queue(settings.prefix)
+        made.named = self.app.named_queues
         if settings.amqp_queues == "guarded":
             made.guard = partial(guard, dropped=made.dropped)
             for queue in () if queues else made.values():
@@ -90,13 +95,24 @@ class RoadAMQP(AMQP):
             queue = options.get("queue")
             if queue is None and options.get("exchange") is None:
                 queue = default
-            if queue is not None:
+            if queue is not None and not isinstance(queue, Broadcast):
                 named = queue.name if isinstance(queue, Queue) else str(queue)
                 message.headers.setdefault(names.QUEUE, named)
+            delayed = str(getattr(options.get("exchange"), "name", "")) == ENTRY
+            if delayed:
+                way = way_by(str(options["routing_key"]), list(self.queues.values()))
+                options["declare"] = [*(options.get("declare") or ()), way]
             if isinstance(producer, Sketch):
                 return producer.keep(message, options)
             # A message that no queue takes must come back; a broadcast may have no listener.
             options.setdefault("mandatory", not isinstance(queue, Broadcast))
-            return send(producer, name, message, *args, **options)
+            try:
+                return send(producer, name, message, *args, **options)
+            except NotFound:
+                if not delayed:
+                    raise
+                # Somebody deleted the delay since this connection declared it.
+                producer.connection.declared_entities.clear()
+                return send(producer, name, message, *args, **options)
 
         return send_task_message

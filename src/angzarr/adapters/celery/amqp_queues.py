@@ -7,7 +7,7 @@ gives up all the same it puts where a worker finds it (see `dropped`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final
 
@@ -41,6 +41,25 @@ class RoadQueues(Queues):
     guard: Callable[[Queue], None] = staticmethod(lambda _queue: None)
     #: The queue of what RabbitMQ gives up; who reads it declares it, whatever its arguments are.
     dropped: str | None = None
+    #: The queues that handlers and routes name.
+    named: Callable[[], Collection[str]] = staticmethod(tuple)
+
+    def described(self, name: str) -> Queue | None:
+        """Return the queue *name* as this app declares it, None if others do; adds none.
+
+        Whoever declared a queue that it only heard of would make one that nobody reads.
+        """
+        if name in self or name in self.aliases:
+            return self[name]
+        if name == self.dropped or (self.create_missing and name in self.named()):
+            return self.own(name)
+        return None
+
+    def own(self, name: str) -> Queue:
+        """Return a queue of our own: it depends on no setting about missing ones, and adds none."""
+        made = self.new_missing(name)
+        made.exchange = made.exchange or self.default_exchange
+        return made
 
     def new_missing(self, name: str) -> Queue:
         """Return a queue for a name that nobody configured."""

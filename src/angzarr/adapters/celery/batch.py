@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from amqp.exceptions import ChannelError
 from celery import signals
 from kombu.exceptions import OperationalError
 from kombu.utils.url import maybe_sanitize_url
@@ -56,8 +57,13 @@ def send_batch(
             if not batch.connect(options):
                 return False
             batch.sketch(parcels, options, send)
-            for chunk in chunks(parcels):
-                batch.send(chunk)
+            try:
+                for chunk in chunks(parcels):
+                    batch.send(chunk)
+            except ChannelError:
+                # What it was sent by may be gone: who comes next declares it anew.
+                producer.connection.declared_entities.clear()
+                raise
             batch.close()
     except (*away, *UNSENDABLE) as error:
         told = account(parcels, error, where)

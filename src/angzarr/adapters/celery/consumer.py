@@ -7,6 +7,7 @@ dead letter with its bytes before it is acknowledged.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
@@ -31,6 +32,7 @@ from kombu.pools import producers
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.announce import announce_unknown
+from angzarr.adapters.celery.consumed import consumed_from
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.intake import as_a_whole, check_fields, take_in
 from angzarr.adapters.celery.publisher import transport_of
@@ -42,6 +44,7 @@ from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT, due_headers
 from angzarr.errors import DecodeError, text_of
 from angzarr.events.received import DamagedEnvelope
+from angzarr.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -74,8 +77,10 @@ class RoadConsumer(Consumer):
             self, self.app.holding, stop=super().cancel_task_queue, resume=super().add_task_queue
         )
         self._valve_due = 0.0
+        self._receipts = self.app.movement.receipts
         self._restart_state = Restarts(look=self._look)
         self.loop = partial(self._go_on_by, self.loop)
+        self.blueprint.start = partial(self._start_steps, self.blueprint.start)
         if transport_of(self.app) == "amqp":
             self.app.control.mailbox.producer_pool = producers[self._unconfirmed()]
 
@@ -96,6 +101,22 @@ class RoadConsumer(Consumer):
             return super().ensure_connected(conn)
         finally:
             del conn.ensure_connection
+
+    def _start_steps(self, start: Callable[[Any], object], parent: Any) -> None:
+        """Connect and consume. Too many open files are a lost connection, tried again in turns.
+
+        Celery would end the worker, with an exit code that tells supervisors that all is well.
+        """
+        try:
+            start(parent)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            _log.critical(
+                "too_many_open_files: it connects again once there are fewer: raise this worker's"
+                " limit (ulimit -n), or lower its concurrency"
+            )
+            raise ConnectionError(str(error)) from error
 
     def _go_on_by(self, loop: Callable[..., Any], *args: Any) -> None:
         """Run Celery's *loop*. From here on nothing that a broker says ends the worker.
@@ -136,7 +157,7 @@ class RoadConsumer(Consumer):
         except Exception as malformed:  # noqa: BLE001 - a hostile message fails in any way
             self._bury(message, malformed, "INVALID_TASK")
             return
-        _log.error("unknown_task: %s is not registered here", exc)
+        _log.info("unknown_task: %s is not registered here", exc)  # its letter is the error
         self.app.settlement.settle(
             self._envelope(message), args, kwargs, None,
             lambda _outcome: self._unknown_settled(message, exc),
@@ -190,18 +211,20 @@ class RoadConsumer(Consumer):
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
         """Return what takes each message; nothing but a lost connection leaves it."""
         receive = super().create_task_handler(*args, **options)
-        lost = self._lost_connections()
+        lost, receipts = self._lost_connections(), self._receipts
 
         def on_task_received(message: Any) -> None:
+            failures = receipts.failures
             try:
                 if self._takes_in(message) and not self._waits(message):
                     receive(message)
             except lost:
                 raise
-            except Exception as error:  # it would end the worker, or loop
-                if message.acknowledged:
-                    raise
-                self._bury(message, error, "INVALID_TASK")
+            except Exception as error:  # noqa: BLE001 - it would end the worker, or loop
+                self._fail(message, error)
+            else:
+                if failures and receipts.failures == failures:  # a pool fails without a word
+                    receipts.succeed()
 
         return on_task_received
 
@@ -213,6 +236,32 @@ class RoadConsumer(Consumer):
             self._bury(message, error, "UNDECODABLE")
             return False
         return True
+
+    def _fail(self, message: Any, error: Exception) -> None:
+        """Bury *message* if it is at fault for *error*; else it goes back after a pause.
+
+        What has its end keeps it: an error after that is told, and ends nothing.
+        """
+        if message.acknowledged:
+            _log.error("failed_after_its_end: %s", text_of(error)[:500], exc_info=error)
+        elif code := self._receipts.code_for(message, error):
+            self._bury(message, error, code)
+        else:
+            self._give_back(message, error)
+
+    def _give_back(self, message: Any, error: Exception) -> None:
+        """Give *message* back; its claim, if it rides, is freed with no start counted."""
+        envelope, settlement = self._envelope(message), self.app.settlement
+        pause = self._receipts.fail(error, f"a message of {envelope.routing_key}")
+        then = partial(self.call_soon, self._requeue, message)
+        if getattr(message, RIDE, None) is None:  # it may be too malformed to have a claim
+            settlement.after_pause(envelope, then, pause)
+        else:
+            settlement.give_back(envelope, counted=False, then=then, pause=pause)
+
+    def _requeue(self, message: Any) -> None:
+        if not message.acknowledged:
+            message.reject_log_error(_log, self.connection_errors, requeue=True)
 
     def _waits(self, message: Any) -> bool:
         """Tell whether *message* came before its time; then it waits where it holds nothing.
@@ -259,6 +308,9 @@ class RoadConsumer(Consumer):
         return (OSError, AMQPError, OperationalError, *known)
 
     def _bury(self, message: Any, error: Exception, code: str) -> None:
+        if is_machine_fault(error):  # a decoder wraps a MemoryError too
+            self._give_back(message, error)
+            return
         envelope = self._envelope(message)
         try:
             check_fields(message)
@@ -300,4 +352,5 @@ class RoadConsumer(Consumer):
             properties,
             info,
             ride and sent_as(ride.answer),
+            consumed_from(message),
         )

@@ -23,13 +23,16 @@ _WORDS: Final = {
 
 
 def message_of(message: Any) -> Message:
-    """Return *message* raw, with the name of the queue that it was dropped from."""
+    """Return *message* raw, with the name of the queue that RabbitMQ says it was dropped from.
+
+    A header tells it of what is there for another reason.
+    """
     headers = message.headers or {}
     envelope = Envelope(
         "", "", message.body, message.content_type or "", message.content_encoding or "",
         headers, message.properties or {}, {},
     )  # fmt: skip
-    return envelope.message(envelope.named_queue or str(_death(headers).get("queue") or ""))
+    return envelope.message(str(_death(headers).get("queue") or "") or envelope.named_queue or "")
 
 
 def what_happened(headers: Any) -> tuple[DeliveryError, str]:

@@ -45,6 +45,8 @@ class Envelope(NamedTuple):
     delivery_info: Mapping[str, Any]
     #: What the claim was answered that was made with the fetch; None: not claimed yet (Riding).
     answer: Any = None
+    #: The queue that it was consumed from; None: not by a worker's consumer.
+    queue: str | None = None
 
     def message(self, queue: str) -> Message:
         """Return the raw message, which was first sent to *queue*."""

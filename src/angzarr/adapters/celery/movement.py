@@ -13,6 +13,8 @@ from typing import Any
 from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
+from angzarr.adapters.celery.receipts import Receipts
+from angzarr.adapters.celery.thread_pool import SteadyExecutor
 from angzarr.probes.pulse import Pulse
 
 
@@ -50,6 +52,10 @@ class Movement:
     #: What the transport says while the broker is away from it, though the loop goes on.
     away: str = ""
     children: Children | None = None
+    #: The messages that it failed to take.
+    receipts: Receipts = field(default_factory=Receipts)
+    #: The threads of a threads pool; None: it is another pool.
+    threads: SteadyExecutor | None = None
     _is_solo: bool = False
 
     def beat(self) -> None:

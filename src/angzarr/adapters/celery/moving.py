@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 
-from angzarr.adapters.celery.publisher import LonePublisher, refuses
+from angzarr.adapters.celery.publisher import LonePublisher, refuses, refuses_for_good
 from angzarr.delivery.mover import Mover
 from angzarr.delivery.schedule import DueMessages
+from angzarr.events.message import Message
 from angzarr.turn_thread import TurnThread
 
 
@@ -20,13 +21,16 @@ class MoverThread(TurnThread):
         due: DueMessages,
         publisher: LonePublisher,
         set_aside: Callable[[bytes, Exception], None],
+        bury: Callable[[Message, Exception], None],
     ) -> None:
         def make(stopping: Callable[[], bool]) -> _Moving:
             mover = Mover(
                 due=due,
                 publish=publisher.publish,
                 refuses=refuses,
+                for_good=refuses_for_good,
                 set_aside=set_aside,
+                bury=bury,
                 chance=random.random,
                 stopping=stopping,
             )

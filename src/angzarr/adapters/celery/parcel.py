@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from amqp.exceptions import RecoverableConnectionError
 
+from angzarr.adapters.celery.publisher import is_refusal
 from angzarr.delivery.fanout import Subscription
-from angzarr.errors import BrokerUnavailable, PublishError
+from angzarr.errors import BrokerUnavailable, PublishError, Unroutable
 from angzarr.events.event import Event
 from angzarr.events.publication import NotAllPublished
 
@@ -65,7 +66,8 @@ def account(parcels: Sequence[Parcel], cause: Exception, where: str) -> Exceptio
             f"none of {len(parcels)} events was sent: the broker at {where} did not confirm"
             f" ({cause}); start it or set broker_url, then publish again"
         )
-        return BrokerUnavailable(msg, refused=getattr(cause, "refused", False))
+        refused = getattr(cause, "refused", False) or is_refusal(cause)
+        return BrokerUnavailable(msg, refused=refused)
     missing = {leg.to.handler: None for p in parcels for leg in p.legs if not leg.confirmed}
     return NotAllPublished(
         confirmed=[p.event for p in parcels if p.confirmed],
@@ -76,6 +78,10 @@ def account(parcels: Sequence[Parcel], cause: Exception, where: str) -> Exceptio
     )
 
 
-def no_queue(exchange: object, key: str) -> RecoverableConnectionError:
-    """Return an error after which kombu connects anew and declares the queue once more."""
-    return RecoverableConnectionError(f"no queue takes {key!r} at the exchange {str(exchange)!r}")
+class NoQueue(RecoverableConnectionError, Unroutable):
+    """Makes kombu connect anew and declare the queue once more."""
+
+
+def no_queue(exchange: object, key: str) -> NoQueue:
+    """Return the error of a message that no queue takes."""
+    return NoQueue(f"no queue takes {key!r} at the exchange {str(exchange)!r}")

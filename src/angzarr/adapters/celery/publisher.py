@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,15 +12,19 @@ from typing import Any
 
 from amqp.exceptions import AMQPError, ChannelError, MessageNacked
 from kombu import Exchange, Queue
+from kombu.common import Broadcast
 from kombu.exceptions import KombuError
-from kombu.transport.native_delayed_delivery import calculate_routing_key, level_name
 from kombu.utils.url import maybe_sanitize_url
 
+from angzarr.adapters.celery.delay_way import ENTRY, key_to, leads_to_it_alone, way_to
 from angzarr.clock import Clock
-from angzarr.delivery.schedule import SLEPT, Schedule, rest_headers
-from angzarr.errors import BrokerUnavailable
+from angzarr.delivery.schedule import REFUSED_FOR, SLEPT, Schedule, rest_headers
+from angzarr.errors import BrokerUnavailable, Unroutable
 from angzarr.events import headers as names
 from angzarr.events.message import Message
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.schedule")
 
 #: What kombu's 28 levels of delay queues can tell.
 LONGEST_NATIVE = timedelta(seconds=2**28 - 1)
@@ -33,6 +38,8 @@ CONFIRMED_WITHIN = 30
 PERSISTENT = 2
 #: What kombu and its AMQP client raise for a message that was not confirmed.
 AWAY = (KombuError, OSError, AMQPError, MessageNacked)
+#: Those of a broker that is there: it will not have this message, or not like this.
+REFUSALS = (MessageNacked, ChannelError, Unroutable)
 
 
 class CeleryPublisher:
@@ -42,16 +49,46 @@ class CeleryPublisher:
         self._app = app
 
     def publish(self, message: Message) -> None:
-        """Return once the broker confirmed *message*; raises BrokerUnavailable otherwise."""
-        exchange, routing_key = address(self.queue(message.queue))
-        self.send(message, exchange, routing_key)
+        """Return once the broker confirmed *message*; raises BrokerUnavailable otherwise.
 
-    def queue(self, name: str) -> Queue:
-        """Return the queue *name* with the arguments this app declares it with."""
-        return self._app.amqp.queues[name]
+        It goes to its queue and to no other. A queue of others is not declared: if it is gone, the
+        message takes the way that it was first sent by, where that is known.
+        """
+        queue = self.queue(message.queue)
+        if transport_of(self._app) != "amqp" and (shared := self._fanout(message, queue)):
+            self.send(message, shared, message.routing_key, [shared])
+            return
+        declared = () if queue is None or isinstance(queue, Broadcast) else (queue,)
+        try:
+            self.send(message, "", message.queue, declared)
+        except BrokerUnavailable as error:
+            if declared or not message.exchange or not came_back(error):
+                raise
+            self.send(message, message.exchange, message.routing_key)
 
-    def send(self, message: Message, exchange: Exchange | str, routing_key: str) -> None:
-        """Send *message* by way of *exchange*; the queue it names is declared first."""
+    def queue(self, name: str) -> Queue | None:
+        """Return the queue *name* as this app declares it, None if others do."""
+        queue: Queue | None = self._app.amqp.queues.described(name)
+        return queue
+
+    def _fanout(self, message: Message, queue: Queue | None) -> Exchange | None:
+        """Return the exchange of a broadcast where its listeners have no queues to send to."""
+        if queue is not None:
+            return queue.exchange if queue.exchange and queue.exchange.type == "fanout" else None
+        if not message.exchange:
+            return None
+        exchanges = (one.exchange for one in list(self._app.amqp.queues.values()) if one.exchange)
+        wanted = (message.exchange, "fanout")
+        return next((one for one in exchanges if (one.name, one.type) == wanted), None)
+
+    def send(
+        self,
+        message: Message,
+        exchange: Exchange | str,
+        routing_key: str,
+        declare: Sequence[Any] = (),
+    ) -> None:
+        """Send *message* by way of *exchange* once *declare* is declared, once a connection."""
         conf = self._app.conf
         with self.producer() as producer:
             producer.publish(
@@ -61,7 +98,7 @@ class CeleryPublisher:
                 content_type=message.content_type,
                 content_encoding=message.content_encoding,
                 headers=dict(message.headers),
-                declare=[self.queue(message.queue)],
+                declare=list(declare),
                 delivery_mode=PERSISTENT,
                 mandatory=True,  # what no queue takes comes back, and is an error
                 priority=message.priority,
@@ -78,7 +115,12 @@ class CeleryPublisher:
             self._away_told(self._app.pool.connection),
             self._app.producer_pool.acquire(block=True, timeout=10) as producer,
         ):
-            yield producer
+            try:
+                yield producer
+            except ChannelError:
+                # What it was sent by may be gone: who comes next declares it anew.
+                producer.connection.declared_entities.clear()
+                raise
 
     @contextmanager
     def _away_told(self, connection: Any) -> Iterator[None]:
@@ -88,8 +130,7 @@ class CeleryPublisher:
         except away as error:
             where = maybe_sanitize_url(self._app.conf.broker_url or "the default address")
             msg = f"the broker at {where} did not confirm the message ({error}); is it running?"
-            refused = isinstance(error, MessageNacked | ChannelError) or refuses(error)
-            raise BrokerUnavailable(msg, refused=refused) from error
+            raise BrokerUnavailable(msg, refused=is_refusal(error)) from error
 
 
 class CelerySchedule:
@@ -102,25 +143,47 @@ class CelerySchedule:
         self._publisher = publisher
         self._rows = rows
         self._clock = clock
+        self._seldom = Seldom()
 
     def put(self, copy: Message, at: datetime) -> None:
         """Let *copy* come back at *at*; RabbitMQ rounds to whole seconds, see `whole_seconds`.
 
-        Raises BrokerUnavailable or StoreUnavailable, by where it was to wait.
+        What RabbitMQ refuses waits as a row, where it holds no worker, and is tried again from
+        there. Raises BrokerUnavailable or StoreUnavailable, by where it was to wait.
         """
         delay = at - self._clock.now()
-        if delay <= AT_ONCE:
-            self._publisher.publish(copy)
-            return
-        queue = self._publisher.queue(copy.queue)
-        if delay < SHORTEST_NATIVE or not native_delay(self._app, queue):
-            self._rows().put(copy, at)
-            return
+        try:
+            if delay <= AT_ONCE:
+                self._publisher.publish(copy)
+                return
+            if delay >= SHORTEST_NATIVE and (queue := self._waits_natively(copy)):
+                self._send_delayed(copy, queue, delay)
+                return
+        except BrokerUnavailable as error:
+            if not error.refused:
+                raise
+            self._tell_refused(copy, error)
+            if delay <= AT_ONCE:
+                at = self._clock.now() + REFUSED_FOR
+        self._rows().put(copy, at)
+
+    def _send_delayed(self, copy: Message, queue: Queue, delay: timedelta) -> None:
         seconds = whole_seconds(copy, delay)
         left = rest_headers(delay - timedelta(seconds=seconds))
-        copy = replace(copy, headers={**copy.headers, **left})
-        routing_key = calculate_routing_key(seconds, queue.routing_key)
-        self._publisher.send(copy, Exchange(level_name(27), type="topic"), routing_key)
+        sent = replace(copy, headers={**copy.headers, **left})
+        entry = Exchange(ENTRY, type="topic")
+        self._publisher.send(sent, entry, key_to(queue, seconds), [way_to(queue)])
+
+    def _waits_natively(self, copy: Message) -> Queue | None:
+        """Return the queue of *copy* where RabbitMQ can wait for it and for no other one."""
+        queue = self._publisher.queue(copy.queue)
+        if queue is None or not native_delay(self._app, queue):
+            return None
+        return queue if leads_to_it_alone(queue, list(self._app.amqp.queues.values())) else None
+
+    def _tell_refused(self, copy: Message, error: BrokerUnavailable) -> None:
+        if self._seldom.now(copy.queue):
+            _log.error("copy_refused: task %s waits in the store meanwhile: %s", copy.id, error)
 
 
 class LonePublisher(CeleryPublisher):
@@ -144,7 +207,7 @@ class LonePublisher(CeleryPublisher):
                 if self._producer is None:
                     self._producer = self._app.amqp.Producer(self._connection, auto_declare=False)
                 yield self._producer
-            except MessageNacked:
+            except (MessageNacked, Unroutable):
                 raise  # the connection is well
             except BaseException:
                 self.close()
@@ -167,19 +230,31 @@ def whole_seconds(copy: Message, delay: timedelta) -> int:
     return max(math.ceil((min(delay, LONGEST_NATIVE) - slept).total_seconds()), 1)
 
 
+def is_refusal(error: Exception) -> bool:
+    """Tell whether *error* is a broker's that is there, or was raised because of one."""
+    return isinstance(error, REFUSALS) or refuses(error)
+
+
 def refuses(error: Exception) -> bool:
     """Tell whether the broker is there and *error* of a publish concerns that message alone."""
+    return _is_caused_by(error, REFUSALS)
+
+
+def refuses_for_good(error: Exception) -> bool:
+    """Tell whether waiting does not help *error*, as it does while a queue is full."""
+    return refuses(error) and not _is_caused_by(error, MessageNacked)
+
+
+def came_back(error: Exception) -> bool:
+    """Tell whether the broker found no queue that takes the message."""
+    return _is_caused_by(error, Unroutable)
+
+
+def _is_caused_by(error: Exception, kinds: Any) -> bool:
     cause = error.__cause__
-    while cause is not None and not isinstance(cause, MessageNacked | ChannelError):
+    while cause is not None and not isinstance(cause, kinds):
         cause = cause.__cause__
     return cause is not None
-
-
-def address(queue: Queue) -> tuple[Exchange | str, str]:
-    """Return exchange and routing key that reach *queue* and no other."""
-    if queue.exchange is None or queue.exchange.type == "direct" or not queue.exchange.name:
-        return "", queue.name
-    return queue.exchange, queue.routing_key
 
 
 def transport_of(app: Any) -> str:

@@ -28,5 +28,10 @@ def delivery_of(
 
 
 def message_of(app: Any, envelope: Envelope) -> Message:
-    """Return the raw message with the name of the queue that it was first sent to."""
-    return envelope.message(envelope.named_queue or app.queue_of(envelope.routing_key))
+    """Return the raw message with the name of the queue that its copies go to.
+
+    It is the one that it was consumed from. Only where nobody knows that a header tells it, which
+    any publisher can write, or the routing key, which may lead to several queues.
+    """
+    queue = envelope.queue or envelope.named_queue or app.queue_of(envelope.routing_key)
+    return envelope.message(queue)

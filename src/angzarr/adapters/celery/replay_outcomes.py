@@ -53,15 +53,14 @@ class CeleryReplayOutcomes:
         body = {name: getattr(outcome, name) for name in _TEXT} | {"replay": outcome.replay}
         if outcome.signature:
             body["signature"] = outcome.signature
-        self._publisher.publish(
-            Message(
-                body=json.dumps(body).encode(),
-                content_type="application/json",
-                content_encoding="utf-8",
-                headers={},
-                queue=self._name,
-            )
+        message = Message(
+            body=json.dumps(body).encode(),
+            content_type="application/json",
+            content_encoding="utf-8",
+            headers={},
+            queue=self._name,
         )
+        self._publisher.send(message, "", self._name, [self._app.amqp.queues.own(self._name)])
 
     def receive(self, *, limit: int, wait: timedelta) -> list[ReplayOutcome]:
         """Take up to *limit*; what cannot be read is logged and let go, the deadline covers it."""
@@ -114,7 +113,7 @@ class CeleryReplayOutcomes:
             if self._connection.transport.driver_type == "amqp":
                 self._connection.transport_options.setdefault("read_timeout", _ANSWER)
             self._connection.ensure_connection(max_retries=1, timeout=5)
-            queue = self._publisher.queue(self._name)
+            queue = self._app.amqp.queues.own(self._name)
             taken = self._connection.SimpleQueue(queue)
             # Not decoded by kombu, which raises what it cannot read and so reads it again for ever.
             taken.consumer.on_message = taken.buffer.append

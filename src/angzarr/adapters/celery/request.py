@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 from functools import cached_property, partial
-from pickle import PicklingError
 from typing import Any, Final
 
+from amqp.exceptions import AMQPError
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from celery.app.task import Context
 from celery.exceptions import TaskRevokedError, TimeLimitExceeded
 from celery.worker import state
 from celery.worker.request import Request
+from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.announce import announce_buried, announce_end, announce_revoked
+from angzarr.adapters.celery.consumed import consumed_from
 from angzarr.adapters.celery.custom_headers import custom_headers
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.protocol_1 import upgraded
+from angzarr.adapters.celery.receipts import MALFORMED
 from angzarr.adapters.celery.riding import RIDE, LeftToAck, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
 from angzarr.clock import SystemClock
 from angzarr.delivery.outcome import Outcome
 from angzarr.errors import DeliveryError, ExpiredError, RevokedError
 from angzarr.events import headers as names
+from angzarr.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
 
-#: What pickle raises on a message that cannot go to a child: JSON may be nested deeper than that.
-_CANNOT_TRAVEL: Final = (RecursionError, PicklingError, TypeError, ValueError, AttributeError)
+#: What a pool that runs tasks on this thread (solo) may raise, and no pool for want of anything.
+_LOST: Final = (OSError, AMQPError, OperationalError)
+#: What pickle raises on a message that cannot go to a child, and nobody else.
+_UNWRITABLE: Final = (RecursionError, pickle.PicklingError)
 
 
 class RoadRequest(Request):
@@ -52,8 +59,12 @@ class RoadRequest(Request):
         def execute_using_pool(request: Any, pool: Any, **kwargs: Any) -> Any:
             try:
                 return hand_over(request, pool, **kwargs)
-            except _CANNOT_TRAVEL as error:
-                request.cannot_travel(pool, error)
+            except TaskRevokedError:
+                raise
+            except Exception as error:
+                if isinstance(error, _LOST) and not is_machine_fault(error):
+                    raise
+                request.fail_to_begin(pool, error)
                 raise TaskRevokedError(request.id) from error  # Celery frees its slot
 
         cls.on_success, cls.execute_using_pool = on_success, execute_using_pool
@@ -79,6 +90,7 @@ class RoadRequest(Request):
             request["properties"],
             self._delivery_info,
             self._ride and sent_as(self._ride.answer),
+            consumed_from(message),
         )
         self._hand_on_decoded()
 
@@ -162,13 +174,38 @@ class RoadRequest(Request):
     def _requeue(self) -> None:
         super().reject(requeue=True)
 
-    def cannot_travel(self, pool: Any, error: Exception) -> None:
-        """Make a letter of a message that cannot be written for a child; its job is forgotten."""
+    def fail_to_begin(self, pool: Any, error: Exception) -> None:
+        """Settle what *pool* could not take: a letter, or it goes back.
+
+        It is a letter if the message is at fault: it cannot be written for a child. One that has
+        begun (solo) ran, and one that was acknowledged has its end.
+        """
         state.task_ready(self)
         for job in list(getattr(getattr(pool, "_pool", None), "_cache", {}).values()):
             if job.correlation_id == self.id and getattr(job, "_payload", None) is None:
                 job.discard()
-        self._bury(error, "INVALID_TASK")
+        if self.acknowledged:
+            _log.error("failed_after_its_end: of task %s[%s]", self.name, self.id, exc_info=error)
+            return
+        receipts, code = self._app.movement.receipts, ""
+        if self.time_start is None:
+            unwritable = isinstance(error, _UNWRITABLE) or not self._can_travel()
+            code = MALFORMED if unwritable else receipts.code_for(self._message, error)
+        if code:
+            self._bury(error, code)
+            return
+        self._app.settlement.give_back(
+            self._envelope, counted=False, then=self._requeue,
+            pause=receipts.fail(error, f"task {self.name}[{self.id}]"),
+        )  # fmt: skip
+
+    def _can_travel(self) -> bool:
+        """Return False if it cannot be pickled: JSON may be nested deeper than that."""
+        try:
+            pickle.dumps((self._request_dict, self._body), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # noqa: BLE001 - what it is made of came from a queue
+            return is_machine_fault(error)
+        return True
 
     def _bury(self, error: Exception, code: str) -> None:
         """Make a letter of the message, then tell who waits for its result; acknowledge last."""

@@ -165,7 +165,7 @@ _Numbers: TypeAlias = tuple[int, float]
 
 def sent_as(answer: ClaimAnswer | None) -> _Numbers | ClaimAnswer | None:
     """Return *answer* as it goes to a child."""
-    if isinstance(answer, Claimed) and not answer.steps:
+    if isinstance(answer, Claimed) and not answer.steps and not answer.last_words:
         return answer.starts, answer.sure_until
     return answer
 

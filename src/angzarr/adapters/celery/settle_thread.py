@@ -59,9 +59,16 @@ class SettleThread:
             due = time.monotonic() + after
             heapq.heappush(self._jobs, _Job(due, next(self._numbers), step, what))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                self.start()
             self._changed.notify_all()
+
+    def start(self) -> None:
+        """Start now what else starts with its first step; raises what stands against it."""
+        with self._changed:
+            if self._thread is None and not self._ended:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def finish(self, patience: float) -> None:
         """Wait until no step is due or being taken, *patience* seconds at most."""

@@ -48,6 +48,11 @@ class Settlement:
         #: Users' hooks and result backends may take their time: they keep no settlement waiting.
         self._teller = SettleThread("angzarr-tell")
 
+    def start(self) -> None:
+        """Start both threads before the first message: later there may be none to be had."""
+        self._thread.start()
+        self._teller.start()
+
     def bury(
         self, envelope: Envelope, error: Exception, code: str, then: Callable[[], object]
     ) -> None:
@@ -63,7 +68,7 @@ class Settlement:
                 self._free(envelope, counted=False)
             try:
                 letter = self._salvage.take(message, error, code)
-                self._road.settler.ordering.bury(message, letter.id)
+                self.tell_lane(message, letter.id)
             except LetterTooLarge as large:
                 _log.critical("letter_too_large: tried again in %s: %s", TOO_LARGE_WAIT, large)
                 self._put(message, SystemClock().now() + TOO_LARGE_WAIT)
@@ -74,6 +79,10 @@ class Settlement:
     def tell(self, envelope: Envelope, told: Callable[[], object]) -> None:
         """Call *told*, which runs users' code, beside the settling of others."""
         self._teller.submit(told, what=f"task {envelope.headers.get('id')!r}")
+
+    def tell_lane(self, message: Message, letter_id: str) -> None:
+        """Let the lane of *message*, if it has one, know its letter; raises StoreUnavailable."""
+        self._road.settler.ordering.bury(message, letter_id)
 
     def let_wait(self, envelope: Envelope, at: datetime, then: Callable[[], object]) -> None:
         """Put a message that came before its time where it holds nothing, then call *then* (15)."""
@@ -105,27 +114,34 @@ class Settlement:
         self._thread.submit(step, what=what)
 
     def give_back(
-        self, envelope: Envelope, *, counted: bool, then: Callable[[], object] | None
+        self,
+        envelope: Envelope,
+        *,
+        counted: bool,
+        then: Callable[[], object] | None,
+        pause: float = LOST_PAUSE,
     ) -> None:
         """Free the claim of a process that ended; a start that killed it stays *counted* (3, 4).
 
-        Then *then* gives the message back, after a pause unless the worker stops.
+        Then *then* gives the message back, after *pause* seconds unless the worker stops.
         """
 
         def step() -> None:
             self._free(envelope, counted=counted)
             if then is not None:
-                self.after_pause(envelope, then)
+                self.after_pause(envelope, then, pause)
 
         self._thread.submit(step, what=f"task {envelope.headers.get('id')!r}")
 
-    def after_pause(self, envelope: Envelope, give_back: Callable[[], object]) -> None:
-        """Give a message back after a pause, at once while the worker stops."""
+    def after_pause(
+        self, envelope: Envelope, give_back: Callable[[], object], pause: float = LOST_PAUSE
+    ) -> None:
+        """Give a message back after *pause* seconds, at once while the worker stops."""
         if self._app.stopping():
             give_back()
         else:
             what = f"task {envelope.headers.get('id')!r}"
-            self._thread.submit(give_back, what=what, after=LOST_PAUSE)
+            self._thread.submit(give_back, what=what, after=pause)
 
     def note_fenced(self, envelope: Envelope) -> None:
         """Append the fact that a late owner let go of a message (11)."""

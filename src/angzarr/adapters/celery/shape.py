@@ -22,6 +22,20 @@ _LIMITS = 2
 _OURS = frozenset({FIELD, TOLD})
 
 
+def check_message(message: Any) -> None:
+    """Raise InvalidTaskError, or what decoding raises, if *message* is not of protocol 1 or 2."""
+    headers, payload = message.headers, message.payload
+    if isinstance(payload, dict) and "args" in payload:  # protocol 1, or half of it
+        check_headers({**headers, **payload} if isinstance(headers, dict) else payload)
+        checked_body((payload["args"], payload.get("kwargs") or {}, None))
+        return
+    if not isinstance(headers, dict) or not isinstance(headers.get("task"), str):
+        msg = f"its headers name no task: {headers!r:.100}"
+        raise InvalidTaskError(msg)
+    check_headers(headers)
+    checked_body(payload)
+
+
 def check_headers(found: Mapping[str, Any]) -> None:
     """Raise InvalidTaskError, saying which header is malformed."""
     if not isinstance(found.get("id"), str) or not found["id"]:

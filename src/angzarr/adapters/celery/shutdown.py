@@ -29,14 +29,17 @@ from celery.worker import state
 from angzarr.adapters.celery import stop_signals
 from angzarr.adapters.celery.child_pipes import watch_living
 from angzarr.adapters.celery.ending_pools import KINDS, Pool, pass_by_ending, running, spare_begun
+from angzarr.adapters.celery.failed_forks import outlive_failed_forks
 from angzarr.adapters.celery.giving_back import (
     give_back_messages,
     give_back_requests,
     unbegun,
 )
 from angzarr.adapters.celery.riding import alight
+from angzarr.adapters.celery.thread_pool import steady
 from angzarr.adapters.celery.turning import Turning
 from angzarr.adapters.celery.worker import pool_name
+from angzarr.delivery.colour import begin_shared
 from angzarr.delivery.cut import BLADE
 
 _log = logging.getLogger("angzarr.worker")
@@ -55,7 +58,11 @@ class ShutdownStep(bootsteps.StartStopStep):
     _shutdown: Shutdown | None = None
 
     def start(self, worker: Any) -> None:
-        """Take over the end of this worker; it is not consuming yet."""
+        """Take over the end of this worker; it is not consuming yet, and nothing runs."""
+        if pool_name(worker) == "threads":
+            worker.app.movement.threads = steady(worker.pool)
+            if any(handler.is_async for handler in worker.app.handlers):
+                begin_shared()  # later there may be no thread to be had
         shutdown = self._shutdown = Shutdown(worker)
         worker.consumer.close = shutdown.run
         if shutdown.owns_process:
@@ -80,6 +87,7 @@ class ShutdownStep(bootsteps.StartStopStep):
             spare_begun(billiard)
             pass_by_ending(billiard)
             watch_living(billiard)
+            outlive_failed_forks(billiard)
 
 
 class Shutdown:

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from billiard.common import terminate_handler_fired
 from billiard.einfo import ExceptionInfo
 from celery import Task
 from celery.app.trace import TraceInfo, trace_ok_t
@@ -46,6 +47,7 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
 from angzarr.events.headers import REQUEUED
+from angzarr.machine_faults import is_machine_fault
 from angzarr.resilience.idempotency import Complete
 
 
@@ -67,6 +69,9 @@ class RoadTask(Task):
     def bind(cls, app: Any) -> Any:
         """Bind to *app*, once with a quicker stack of requests."""
         bound = super().bind(app)
+        said = cls.throws if isinstance(cls.throws, tuple) else (cls.throws,)
+        # What fails is a dead letter, of which our own line tells: Celery's would be a second one.
+        cls.throws = tuple(dict.fromkeys((*said, Exception)))
         if type(cls.request_stack) is LocalStack:
             cls.request_stack = RequestStack()
         return bound
@@ -92,10 +97,14 @@ class RoadTask(Task):
             told.append(False)
             raise Reject(error, requeue=True) from error
         except BaseException as error:
+            its_own = not (app.stopping.cutting or terminate_handler_fired())
+            if its_own:  # its parent has not asked it to end
+                app.road.release_dying(delivery, error)
             if threading.current_thread() is threading.main_thread():
-                raise  # the process ends, and whoever watches it frees the claim
+                raise  # the process ends, and whoever watches it frees a claim that is left
             # A pool of threads would neither end nor give the message back.
-            app.road.release(delivery, counted=not app.stopping.cutting)
+            if not its_own:
+                app.road.release(delivery, counted=False)
             told.append(False)
             raise Reject(error, requeue=True) from error
         finally:
@@ -138,8 +147,16 @@ class RoadTask(Task):
         failed = None if told or traced.info is None else traced.info.retval
         if not isinstance(failed, Exception) or isinstance(failed, Ignore):
             return traced
+        return self._settle_unrun(traced, failed, request[FIELD], args, kwargs)
+
+    def _settle_unrun(self, traced: Any, failed: Exception, *run: Any) -> Any:
+        """Settle what *failed* before its handler ran; what the machine lacked gives it back."""
+        delivery = delivery_of(self.app, *run)
+        if is_machine_fault(failed) and not isinstance(failed, OSError):  # files have their retries
+            self.app.road.release(delivery, counted=False)
+            return _traced_as(REJECTED, failed)
         try:
-            self.app.road.take(delivery_of(self.app, request[FIELD], args, kwargs), failed)
+            self.app.road.take(delivery, failed)
         except GivenBack as stop:
             return _traced_as(REJECTED, stop)
         return traced

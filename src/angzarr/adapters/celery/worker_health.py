@@ -21,7 +21,8 @@ class WorkerHealth:
     """Tells of one worker; asked from any thread.
 
     A child has *up_within* seconds to be up; *lease_is_sure* and *reaches_store* are the owner
-    lease's, *stopping* the worker's; *clock* tells how wrong the machine's is.
+    lease's, *stopping* the worker's; *clock* tells how wrong the machine's is; *log_says* and
+    *store_says* tell what stands against its log and its store.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class WorkerHealth:
         lease_is_sure: Callable[[], bool],
         reaches_store: Callable[[], bool],
         clock: Callable[[], Condition] | None = None,
+        log_says: Callable[[], str] = str,
+        store_says: Callable[[], str] = str,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._movement = movement
@@ -43,6 +46,8 @@ class WorkerHealth:
         self._lease_is_sure = lease_is_sure
         self._reaches_store = reaches_store
         self._clock = clock
+        self._log_says = log_says
+        self._store_says = store_says
         self._monotonic = monotonic
         self._busy_at = float("-inf")
 
@@ -53,7 +58,11 @@ class WorkerHealth:
                 "loop", holds=True, says="the worker stops, and ends within its grace"
             )
             return Report("live", [stopping])
-        found = [self._loop(self._stalled_after), self._consuming(self._stalled_after)]
+        found = [
+            self._loop(self._stalled_after),
+            self._consuming(self._stalled_after),
+            self._taking(self._stalled_after),
+        ]
         if self._movement.children is not None:
             found.append(self._some_child())
         return Report("live", found)
@@ -70,8 +79,10 @@ class WorkerHealth:
             self._loop(SETTLED_WITHIN),
             self._broker(),
             self._consuming(SETTLED_WITHIN, turned=True),
+            self._taking(0.0),
             self._lease(),
             self._store(),
+            self._log(),
         ]
         if self._clock is not None:
             found.append(self._clock())
@@ -102,6 +113,18 @@ class WorkerHealth:
         holds = all(now - at <= patience for at, _ in movement.unserved.values())
         says = "; ".join(late.values()) or "the broker is asked for all queues that are not held"
         return Condition("consuming", holds=holds, says=says)
+
+    def _taking(self, patience: float) -> Condition:
+        """Whether what the broker delivers can be taken: this process may lack what it needs."""
+        receipts, threads = self._movement.receipts, self._movement.threads
+        lasts = receipts.lasts()
+        if lasts is not None:
+            says = f"messages go back, for {since(lasts)}: {receipts.fault}"
+            return Condition("taking", holds=lasts <= patience, says=says)
+        if threads is not None and threads.is_short:
+            says = f"{threads.has} of {threads.most} threads run, no more can be started"
+            return Condition("taking", holds=True, says=says)
+        return Condition("taking", holds=True, says="what is delivered is taken")
 
     def _some_child(self) -> Condition:
         children = self._movement.children
@@ -137,6 +160,12 @@ class WorkerHealth:
         return Condition("lease", holds=sure, says=says)
 
     def _store(self) -> Condition:
+        if unfit := self._store_says():
+            return Condition("store", holds=False, says=unfit)
         reached = self._reaches_store()
         says = "it took the last renewal" if reached else "it took no renewal: it is tried again"
         return Condition("store", holds=reached, says=says)
+
+    def _log(self) -> Condition:
+        """Tell what cannot be logged; it stops nothing."""
+        return Condition("log", holds=True, says=self._log_says() or "its lines are written")

@@ -23,6 +23,7 @@ from kombu.transport import pyamqp
 
 from angzarr.adapters.rabbitmq.frames import frame_handler
 from angzarr.adapters.rabbitmq.hearing import NOT_READY_AFTER, Hearing
+from angzarr.errors import Unroutable
 
 #: Seconds until RabbitMQ has confirmed a message, where its sender does not say otherwise.
 CONFIRMED_WITHIN: Final = 30.0
@@ -34,6 +35,10 @@ FAREWELL_WITHIN: Final = 2.0
 HEARD_EVERY: Final = 1.0
 #: The delivery mode of what may be forgotten with the broker.
 _TRANSIENT: Final = 1
+
+
+class ReturnedMessage(RecoverableConnectionError, Unroutable):
+    """Makes kombu connect anew and declare the queue once more."""
 
 
 class Channel(pyamqp.Channel):
@@ -85,7 +90,7 @@ class Channel(pyamqp.Channel):
             # The queue was deleted: kombu must not think that it has declared it.
             self.connection.client.declared_entities.clear()
             msg = f"no queue takes {routing_key!r} at the exchange {str(exchange)!r}"
-            raise RecoverableConnectionError(msg)  # kombu connects anew and declares the queue
+            raise ReturnedMessage(msg)
         return answer
 
     def away(self) -> str:
@@ -94,6 +99,10 @@ class Channel(pyamqp.Channel):
         if silence < NOT_READY_AFTER:
             return ""
         return f"RabbitMQ has said nothing for {silence:.0f} s, although it was asked"
+
+    def message_to_python(self, raw: Any) -> Any:
+        """Return *raw* as kombu's message; one that is it already stays, as elsewhere in kombu."""
+        return raw if isinstance(raw, self.Message) else super().message_to_python(raw)
 
     def close(self, *args: Any, **options: Any) -> None:
         """Close the channel; with a RabbitMQ that reads nothing, its connection."""

@@ -2,8 +2,9 @@
 -- KEYS[1] record
 -- ARGV    token, owner, replay, hop, fingerprint, life in ms, token of a dead owner's claim or '',
 --         1 if the claim counts as a start, 0 if not, 1 if it takes what was completed, 0 if not
--- Returns the number of starts if claimed, {'claimed', starts} if the record says that finished steps
--- may be in the log beside it, else {status, ...}. A pending record names its owner
+-- Returns the number of starts if claimed, {'claimed', starts, steps, last words} if the record says
+-- that finished steps may be in the log beside it (1, else 0) or a run before left words, else
+-- {status, ...}. A pending record names its owner
 -- and token: the owner's lease lives in another cluster slot, so the client looks and, if it has
 -- run out, sends the claim again with that token as ARGV[7] (compare and set).
 -- Sent twice with one token it gives the same answer.
@@ -49,7 +50,10 @@ if same_replay and fingerprint == '' then
 end
 local function hold_on(starts)
   hold(starts)
-  return record[8] and {'claimed', starts} or starts
+  if record[8] or record[7] then
+    return {'claimed', starts, record[8] and 1 or 0, record[7] or ''}
+  end
+  return starts
 end
 if status ~= 'pending' then
   return hold_on(starts + start)

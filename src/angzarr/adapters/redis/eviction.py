@@ -1,7 +1,8 @@
 """Eviction: a Redis that makes room by deleting keys loses queues, delays and claims in silence.
 
-Asked once when a worker starts. A server that is away is not asked; one that may not be asked
-(a managed Redis, an ACL) is taken as it is, with a warning.
+Asked when a worker starts, and each minute while it runs: a policy can be set at any time. A
+server that is away is not asked; one that may not be asked (a managed Redis, an ACL) is taken as
+it is, with a warning.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _log = logging.getLogger("angzarr.worker")
 
 #: Servers that need not be asked again, by address.
 _ASKED: set[str] = set()
+#: Those that do not tell.
+_SILENT: set[str] = set()
 
 #: What `INFO memory` says, by field.
 Told = Mapping[str, Any]
@@ -50,8 +53,13 @@ def check_broker(connect: Callable[[], Any]) -> None:
             return  # Celery waits for it
 
 
+def forget_asked() -> None:
+    """Ask all servers again, except for those that may not be asked."""
+    _ASKED.clear()
+
+
 def _check(ask: Callable[[], Told], where: str) -> None:
-    if where in _ASKED:
+    if where in _ASKED or where in _SILENT:
         return
     try:
         told = ask()
@@ -64,6 +72,7 @@ def _check(ask: Callable[[], Told], where: str) -> None:
             "eviction_unknown: Redis at %s does not tell its maxmemory-policy (INFO memory); make"
             " sure that it is %s, or messages are lost when its memory is full", where, NO_EVICTION,
         )  # fmt: skip
+        _SILENT.add(where)
     elif evicts(int(told["maxmemory"]), told["maxmemory_policy"]):
         raise UnsafeSetting(_refusal(where, told))
     _ASKED.add(where)
@@ -79,7 +88,7 @@ def may_not_be_asked(error: Exception) -> bool:
 
 def _refusal(where: str, told: Told) -> str:
     return (
-        f"angzarr refuses to start, messages would be lost: Redis at {where} deletes keys when its"
+        f"messages would be lost: Redis at {where} deletes keys when its"
         f" memory is full (maxmemory {told['maxmemory']}, maxmemory-policy"
         f" {told['maxmemory_policy']}), be it queues, delays or claims: set maxmemory-policy"
         f" {NO_EVICTION} on that server"

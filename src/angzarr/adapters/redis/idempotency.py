@@ -159,8 +159,8 @@ def _answer(reply: Any) -> ClaimAnswer:  # noqa: PLR0911 - one for each answer
     match reply:
         case [Status.PENDING, *_]:
             return InProgress()
-        case ["claimed", int(starts)]:
-            return Claimed(starts=starts, steps=True)
+        case ["claimed", int(starts), steps, str(last)]:
+            return Claimed(starts=starts, steps=steps == 1, last_words=last)
         case [Status.COMPLETED, result]:
             return AlreadyCompleted(result=result)
         case [Status.FAILED, error]:
@@ -180,6 +180,7 @@ def _left_by(ending: Ending) -> tuple[Argument, ...]:
             return (kept,)
         case Wait(position=position):
             return position
-        case Release(counted=counted, was_counted=was):
-            return (int(was) - int(counted),)
+        case Release(counted=counted, was_counted=was, last_words=last):
+            uncounted = int(was) - int(counted)
+            return (uncounted, last) if last else (uncounted,)
     return ()

@@ -1,16 +1,19 @@
 -- End one claim in one step (angzarr.resilience.idempotency_rules.ended, line by line).
 -- KEYS[1] record, and its log of finished steps where the completion takes one along
 -- ARGV    token, new status, life in ms, then: result (completed, failed; may be missing),
---         or replay and hop (waiting), or the starts that do not count (released)
+--         or replay and hop (waiting), or the starts that do not count and last words (released)
 -- Returns 1, also when this token ended its claim in this way before; 0, having changed nothing,
 -- if the token no longer holds the record.
 local key, status = KEYS[1], ARGV[2]
-local record = redis.call('HMGET', key, 'status', 'token')
+local record = redis.call('HMGET', key, 'status', 'token', 'result')
 if record[2] ~= ARGV[1] then
   return 0
 end
 if record[1] ~= 'pending' then
   return record[1] == status and 1 or 0
+end
+if record[3] and status ~= 'released' then
+  redis.call('HDEL', key, 'result') -- the last words of a run before
 end
 
 if status == 'waiting' then
@@ -23,6 +26,9 @@ if status == 'waiting' then
 elseif status == 'released' then
   local starts = tonumber(redis.call('HGET', key, 'starts'))
   redis.call('HSET', key, 'status', status, 'starts', starts - tonumber(ARGV[4]))
+  if ARGV[5] then
+    redis.call('HSET', key, 'result', ARGV[5])
+  end
 elseif ARGV[4] then
   redis.call('HSET', key, 'status', status, 'result', ARGV[4])
 else

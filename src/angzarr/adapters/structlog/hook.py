@@ -28,6 +28,8 @@ from angzarr.delivery.outcome import (
 NAME = "angzarr.delivery"
 #: Longest error text in a line, in characters; the letter has all of it.
 MAX_ERROR = 500
+#: The same of the stack of a dead letter: its end.
+MAX_STACK = 4000
 
 
 class Said(NamedTuple):
@@ -112,6 +114,8 @@ def details(outcome: Outcome) -> dict[str, Any]:
                 "error_type": letter.category,
                 "error_code": letter.error_code,
                 "error": letter.error_message[:MAX_ERROR],
+                # As structlog calls it: on a terminal it is shown line by line.
+                **({"exception": letter.error_stack[-MAX_STACK:]} if letter.error_stack else {}),
             }
         case Postponed(why=why, delay=delay):
             return {"reason": why, "delay_ms": round(delay.total_seconds() * 1000)}

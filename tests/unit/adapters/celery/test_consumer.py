@@ -7,8 +7,11 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from celery.worker.consumer import Consumer
+from kombu.exceptions import DecodeError
 from kombu.transport.virtual import Message
 
+from angzarr.adapters.celery import receipts, settlement
 from angzarr.adapters.celery.consumer import RoadConsumer
 from angzarr.adapters.celery.riding import RIDE, Ride, Riding
 from angzarr.adapters.celery.valve import Valve
@@ -248,3 +251,112 @@ def test_an_eta_that_is_no_time_is_left_to_those_who_make_letters(consumer, eta)
     message, waits = an_eta(consumer, eta)
     assert not waits
     assert message.headers["eta"] == eta
+
+
+class Taken:
+    """A message of kombu's, and what became of it."""
+
+    def __init__(self, **headers):
+        self.headers = {"task": "t", "id": "a", **headers}
+        self.payload, self.body = [[], {}, {}], json.dumps([[], {}, {}])
+        self.content_type, self.content_encoding = "application/json", "utf-8"
+        self.properties, self.delivery_info = {}, {"routing_key": "q"}
+        self.acknowledged = False
+        self.ends = []
+
+    def ack_log_error(self, *_):
+        self.acknowledged = True
+        self.ends.append("acknowledged")
+
+    def reject_log_error(self, *_, requeue=False):
+        self.acknowledged = True
+        self.ends.append("given back" if requeue else "dropped")
+
+
+@pytest.fixture
+def put(app, monkeypatch):
+    """The letters that were put; messages that go back do so at once."""
+    monkeypatch.setattr(settlement, "LOST_PAUSE", 0.0)
+    monkeypatch.setattr(receipts, "FIRST_PAUSE", 0.0)
+    app.movement.receipts = receipts.Receipts()
+    app.movement.receipts._pause = 0.0
+    letters = []
+    app.settlement._salvage.dead_letters.put = lambda given: letters.extend(given) or [None]
+    return letters
+
+
+def received(consumer, message, error):
+    """Let Celery's part raise *error* on *message*."""
+
+    def receive(_message):
+        raise error
+
+    consumer._receipts = consumer.app.movement.receipts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Consumer, "create_task_handler", lambda *_args, **_options: receive)
+        consumer.create_task_handler()(message)
+
+
+MACHINE = [MemoryError(), RuntimeError("can't start new thread")]
+
+
+def wrapped(error):
+    return DecodeError(error)
+
+
+@pytest.mark.parametrize("error", MACHINE, ids=repr)
+@pytest.mark.parametrize("way", ["receive", "decode", "invalid", "foreign", "unknown"])
+def test_a_fault_of_the_machine_gives_back_by_every_way_out(consumer, put, way, error):
+    message = Taken()
+    if way == "receive":
+        received(consumer, message, error)
+    elif way == "decode":
+        consumer.on_decode_error(message, wrapped(error))
+    elif way == "invalid":
+        consumer.on_invalid_task(None, message, wrapped(error))
+    else:
+
+        class Fails(Taken):
+            payload = property(lambda _: (_ for _ in ()).throw(error), lambda *_: None)
+
+        message = Fails()
+        if way == "foreign":
+            received(consumer, message, ValueError("a bug of ours"))
+        else:
+            consumer.on_unknown_task(None, message, KeyError("t"))
+    wait_until(lambda: message.ends)
+    assert (message.ends, put) == (["given back"], [])
+
+
+def test_what_is_known_to_be_the_messages_fault_is_a_letter_at_once(consumer, put):
+    message = Taken(id=7)
+    received(consumer, message, TypeError("unhashable"))
+    wait_until(lambda: message.ends)
+    assert message.ends == ["acknowledged"]
+    assert [letter.error_code for letter in put] == ["INVALID_TASK"]
+
+
+def test_a_message_that_brings_out_a_bug_goes_back_twice_and_is_a_letter_then(consumer, put):
+    ends = []
+    for _ in range(3):
+        message = Taken()
+        received(consumer, message, KeyError("a bug"))
+        wait_until(lambda: message.ends)  # noqa: B023 - waited for here
+        ends += message.ends
+    assert ends == ["given back", "given back", "acknowledged"]
+    assert [letter.error_code for letter in put] == ["NOT_TAKEN"]
+
+
+@pytest.mark.parametrize("error", [*MACHINE, KeyError("a bug")], ids=repr)
+def test_a_delivery_that_has_its_end_gets_no_second_one(consumer, put, error):
+    message = Taken()
+    message.acknowledged = True
+    received(consumer, message, error)
+    assert (message.ends, put) == ([], [])
+    assert consumer.app.settlement.idle
+
+
+def test_a_lost_connection_is_none_of_it(consumer, put):
+    with pytest.raises(ConnectionResetError):
+        received(consumer, Taken(), ConnectionResetError())
+    assert not put

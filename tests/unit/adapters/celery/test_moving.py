@@ -35,7 +35,7 @@ def poll(truth, seconds=10):
 
 @pytest.fixture
 def mover(app):
-    thread = MoverThread(app.schedule, LonePublisher(app), pytest.fail)
+    thread = MoverThread(app.schedule, LonePublisher(app), pytest.fail, pytest.fail)
     thread.start()
     yield thread
     thread.end()

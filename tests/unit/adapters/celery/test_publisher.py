@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,16 +10,17 @@ from amqp.exceptions import MessageNacked, PreconditionFailed
 from hypothesis import given
 from hypothesis import strategies as st
 from kombu import Exchange, Producer, Queue
+from kombu.common import Broadcast
 
+from angzarr.adapters.celery.parcel import NoQueue
 from angzarr.adapters.celery.publisher import (
     LONGEST_NATIVE,
     CeleryPublisher,
     CelerySchedule,
-    address,
     native_delay,
     whole_seconds,
 )
-from angzarr.delivery.schedule import SLEPT
+from angzarr.delivery.schedule import REFUSED_FOR, SLEPT
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events import headers as names
 from angzarr.events.message import Message
@@ -41,10 +43,13 @@ class Recorder(CeleryPublisher):
 
     def __init__(self, app):
         super().__init__(app)
-        self.sent = []
+        self.sent, self.declared, self.errors = [], [], []
 
-    def send(self, message, exchange, routing_key):
+    def send(self, message, exchange, routing_key, declare=()):
         self.sent.append((message, getattr(exchange, "name", exchange), routing_key))
+        self.declared.append([entity.name for entity in declare])
+        if self.errors:
+            raise self.errors.pop(0)
 
 
 def message(queue, **headers):
@@ -109,22 +114,83 @@ def test_a_message_goes_out_as_it_is(app, sent):
 
 
 def test_a_queue_that_nobody_declared_yet_is_declared_first(app, sent, unique_name):
+    app.amqp.queues.add(Queue(unique_name))
     CeleryPublisher(app).publish(message(unique_name))
     assert len(sent(unique_name)) == 1
 
 
+KINDS = {
+    "direct": Queue("q", Exchange("shop", type="direct"), routing_key="k"),
+    "nameless": Queue("q", Exchange("", type="direct"), routing_key="k"),
+    "topic": Queue("q", Exchange("shop", type="topic"), routing_key="k.#"),
+    "fanout": Queue("q", Exchange("shop", type="fanout")),
+    "headers": Queue("q", Exchange("shop", type="headers")),
+    "broadcast": Broadcast("all", queue="q"),
+    "no declare": Queue("q", no_declare=True),
+}
+
+
+def publish(app, *errors, **of_message):
+    """Publish a message of the queue "q" and return the recorder."""
+    recorder = Recorder(app)
+    recorder.errors.extend(errors)
+    recorder.publish(replace(message("q"), **of_message))
+    return recorder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_reaches_its_own_queue_and_no_other(amqp_app, kind):
+    """Other queues of the exchange may have the same key, be it "#" or none."""
+    amqp_app.amqp.queues.add(KINDS[kind])
+    went = publish(amqp_app, exchange="shop", routing_key="k.x")
+    assert [way for _, *way in went.sent] == [["", "q"]]
+    assert went.declared == [[] if kind == "broadcast" else ["q"]]
+
+
+def returned():
+    error = BrokerUnavailable("no queue takes 'q'", refused=True)
+    error.__cause__ = NoQueue("no queue takes 'q'")
+    return error
+
+
+def test_a_queue_of_others_is_never_declared(amqp_app):
+    went = publish(amqp_app, exchange="shop", routing_key="k.x")
+    assert [way for _, *way in went.sent] == [["", "q"]]
+    assert went.declared == [[]]
+    assert "q" not in amqp_app.amqp.queues
+
+
+def test_where_a_queue_of_others_is_gone_the_way_that_it_came_by_is_taken(amqp_app):
+    went = publish(amqp_app, returned(), exchange="shop", routing_key="k.x")
+    assert [way for _, *way in went.sent] == [["", "q"], ["shop", "k.x"]]
+    assert went.declared == [[], []]
+
+
 @pytest.mark.parametrize(
-    ("queue", "exchange", "key"),
-    [
-        (Queue("q"), "", "q"),
-        (Queue("q", Exchange("", type="direct"), routing_key="k"), "", "q"),
-        (Queue("q", Exchange("shop", type="direct"), routing_key="k"), "", "q"),
-        (Queue("q", Exchange("shop", type="topic"), routing_key="k.x"), "shop", "k.x"),
-    ],
+    ("error", "exchange"), [(returned(), ""), (BrokerUnavailable("it is away"), "shop")]
 )
-def test_a_copy_reaches_its_own_queue(queue, exchange, key):
-    found, routing_key = address(queue)
-    assert (getattr(found, "name", found), routing_key) == (exchange, key)
+def test_no_other_way_is_taken_where_none_is_known_or_needed(amqp_app, error, exchange):
+    with pytest.raises(BrokerUnavailable):
+        publish(amqp_app, error, exchange=exchange, routing_key="k.x")
+
+
+def test_a_queue_of_ours_that_is_gone_is_declared_and_no_other_way_taken(amqp_app):
+    amqp_app.amqp.queues.add(KINDS["topic"])
+    with pytest.raises(BrokerUnavailable):
+        publish(amqp_app, returned(), exchange="shop", routing_key="k.x")
+
+
+def test_the_queue_of_a_handler_is_one_of_ours_before_anybody_sent_to_it(amqp_app):
+    amqp_app.handler("placed", name="one", queue="q")(ignore)
+    assert publish(amqp_app).declared == [["q"]]
+
+
+def test_a_broadcast_that_is_no_queue_goes_to_its_listeners(app):
+    """Only RabbitMQ keeps a queue for each; elsewhere one of that name would be read by nobody."""
+    app.amqp.queues.add(Broadcast("all"))
+    went = publish(app, exchange="all", routing_key="")
+    assert [way for _, *way in went.sent] == [["all", ""]]
+    assert went.declared == [["all"]]
 
 
 WEEK = 7 * 24 * 3600.0
@@ -153,9 +219,57 @@ def test_a_publishers_eta_is_never_too_early(delay):
     assert timedelta(0) <= held - delay < timedelta(seconds=1)
 
 
-def test_a_native_delay_ends_at_the_queues_own_key(put, amqp_app):
-    queue = amqp_app.amqp.queues[amqp_app.conf.task_default_queue]
-    assert told(put(timedelta(seconds=5))[2])[1] == queue.routing_key
+TAKES_ALL = [Queue("audit", Exchange("x", type="topic"), routing_key=key) for key in ("#", "*.#")]
+
+
+@pytest.mark.parametrize("name", ["orders", "orders.eu", "#", "*", "a%2Eb"])
+def test_a_native_delay_ends_in_its_own_queue_and_in_none_of_a_like_key(amqp_app, name):
+    """Celery binds each queue to the end of the delay with "#." before its key."""
+    like = ("orders", "orders.#", "#.eu", "*.orders", "a.b")
+    for number, key in enumerate(like):
+        other = Queue(f"other-{number}", Exchange("x", type="topic"), routing_key=key)
+        amqp_app.amqp.queues.add(other)
+    queue = Queue(name, Exchange("x", type="topic"), routing_key="orders", queue_arguments=QUORUM)
+    amqp_app.amqp.queues.add(queue)
+    ((_, _, key),), _ = schedule(amqp_app, name, timedelta(seconds=5))
+    seconds, word = told(key)
+    assert seconds == 5
+    assert "." not in word
+    assert word not in {"#", "*"}
+    assert not {word.removeprefix("angzarr:")} & {"orders.eu", "a.b"}
+
+
+@pytest.mark.parametrize("all_", TAKES_ALL)
+def test_where_another_queue_takes_all_that_is_delayed_the_store_waits(amqp_app, all_):
+    amqp_app.amqp.queues.add(all_)
+    queue = amqp_app.conf.task_default_queue
+    sent, waiting = schedule(amqp_app, queue, timedelta(minutes=1))
+    assert (len(sent), len(waiting)) == (0, 1)
+
+
+def test_where_a_name_leaves_no_room_in_the_key_the_store_waits(amqp_app):
+    name = "q" * 200
+    queue = Queue(name, Exchange("x", type="topic"), routing_key="k", queue_arguments=QUORUM)
+    amqp_app.amqp.queues.add(queue)
+    sent, waiting = schedule(amqp_app, name, timedelta(minutes=1))
+    assert (len(sent), len(waiting)) == (0, 1)
+
+
+@pytest.mark.parametrize("delay", [timedelta(0), timedelta(minutes=1)])
+def test_what_the_broker_refuses_waits_in_the_store_and_holds_nobody(amqp_app, delay):
+    recorder, rows = Recorder(amqp_app), Rows()
+    recorder.errors.append(BrokerUnavailable("404", refused=True))
+    copy = message(amqp_app.conf.task_default_queue)
+    CelerySchedule(amqp_app, recorder, lambda: rows, Clock()).put(copy, NOW + delay)
+    assert rows.waiting == [(copy, NOW + max(delay, REFUSED_FOR))]
+
+
+def test_a_broker_that_is_away_is_waited_for(amqp_app):
+    recorder, rows = Recorder(amqp_app), Rows()
+    recorder.errors.append(BrokerUnavailable("away"))
+    with pytest.raises(BrokerUnavailable, match="away"):
+        CelerySchedule(amqp_app, recorder, lambda: rows, Clock()).put(message("q"), NOW)
+    assert rows.waiting == []
 
 
 @pytest.mark.parametrize("delay", [timedelta(0), timedelta(milliseconds=5), timedelta(days=-1)])

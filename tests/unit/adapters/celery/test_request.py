@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 import threading
@@ -183,7 +184,9 @@ def test_a_result_backend_that_is_away_after_the_run_repeats_nothing(app, sent, 
     assert (state, runs, sent()) == (FAILURE, [1], [])
 
 
-@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+)
 def test_an_exit_in_a_pool_thread_is_given_back_with_its_start_counted(app, letters, error):
     def leave():
         raise error
@@ -195,7 +198,10 @@ def test_an_exit_in_a_pool_thread_is_given_back_with_its_start_counted(app, lett
             assert state == REJECTED
             assert told.info.retval.requeue is True
         pool.submit(traced, app, task, task_id="same").result(10)
-    assert [letter.reason for letter in letters] == [Reason.POISON]
+    (letter,) = letters
+    assert letter.reason is Reason.POISON
+    assert type(error).__name__ in letter.error_message.rpartition("ended by ")[2]
+    assert "in leave\n" in letter.error_stack, "and where"
 
 
 @pytest.mark.parametrize(("worker_does", "counted"), [("begin", True), ("cut", False)])
@@ -216,17 +222,37 @@ def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
     with ThreadPoolExecutor(1) as pool:
         state, _ = pool.submit(traced, app, task).result(10)
     assert state == REJECTED
-    assert released == [Release(counted=counted)]
+    (release,) = released
+    assert release.counted is counted
+    assert ("SystemExit" in release.last_words) is counted, "its parent knows why it cut it"
 
 
-def test_an_exit_on_the_main_thread_ends_the_process(app):
+def test_an_exit_on_the_main_thread_ends_the_process_and_is_named_at_last(app, letters):
     def leave():
         raise SystemExit(1)
 
     task = task_of(app, leave)
     assert threading.current_thread() is threading.main_thread()
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            traced(app, task, task_id="same")
+    traced(app, task, task_id="same")
+    (letter,) = letters
+    assert "the last run ended by SystemExit: 1" in letter.error_message
+    assert "in leave\n" in letter.error_stack
+
+
+def test_an_exit_that_its_parent_asked_a_child_for_is_no_word_of_the_handler(app, monkeypatch):
+    released = []
+    monkeypatch.setattr(app.road.store, "settle", lambda *given: released.append(given))
+    monkeypatch.setattr("angzarr.adapters.celery.task.terminate_handler_fired", lambda: True)
+
+    def leave():
+        raise SystemExit(1)
+
     with pytest.raises(SystemExit):
-        traced(app, task)
+        traced(app, task_of(app, leave))
+    assert not released, "its parent ends the claim, and knows whether the start counts"
 
 
 def test_a_soft_time_limit_while_settling_lets_nothing_go(app, letters, monkeypatch):

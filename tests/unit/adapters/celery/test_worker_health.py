@@ -8,6 +8,7 @@ import pytest
 from celery.worker import state
 
 from angzarr.adapters.celery.movement import Movement
+from angzarr.adapters.celery.receipts import Receipts
 from angzarr.adapters.celery.worker_health import SETTLED_WITHIN, WorkerHealth
 from angzarr.probes.pulse import Pulse
 
@@ -22,7 +23,9 @@ class Worker:
     def __init__(self, app) -> None:
         self.now = 1000.0
         self.stops, self.sure, self.reached = False, True, True
+        self.unlogged = self.unfit = ""
         self.movement = Movement(self.clock, Pulse(self.clock), changed_at=self.now)
+        self.movement.receipts = Receipts(self.clock)
         self.health = WorkerHealth(
             self.movement,
             stalled_after=STALLED,
@@ -30,6 +33,8 @@ class Worker:
             stopping=lambda: self.stops,
             lease_is_sure=lambda: self.sure,
             reaches_store=lambda: self.reached,
+            log_says=lambda: self.unlogged,
+            store_says=lambda: self.unfit,
             monotonic=self.clock,
         )
         self.channel = SimpleNamespace(_consumers={"t"})
@@ -211,3 +216,39 @@ def test_no_child_for_long_is_dead_and_one_too_few_is_not_ready(worker, monkeypa
     billiard._all_inqueues = {7, 8}
     worker.turn()
     assert worker.broken("live") == worker.broken("ready") == []
+
+
+def says(worker, probe, name):
+    return next(
+        says for found, _, says in getattr(worker.health, probe)().conditions if found == name
+    )
+
+
+def test_a_worker_that_can_take_no_message_is_not_ready_and_dead_if_that_lasts(worker):
+    lacks = RuntimeError("can't start new thread")
+    worker.movement.receipts.fail(lacks, "a message")
+    assert (worker.broken("live"), worker.broken("ready")) == ([], [])
+    for _ in range(7):
+        worker.turn(10)
+        worker.movement.receipts.fail(lacks, "a message")
+    assert (worker.broken("live"), worker.broken("ready")) == (["taking"], ["taking"])
+    assert "can't start new thread" in says(worker, "ready", "taking")
+    worker.movement.receipts.succeed()
+    assert worker.broken("live") == worker.broken("ready") == []
+
+
+def test_a_pool_with_fewer_threads_than_it_wants_is_ready_and_says_so(worker):
+    worker.movement.threads = SimpleNamespace(is_short=True, has=24, most=40)
+    assert worker.broken("ready") == []
+    assert "24 of 40 threads" in says(worker, "ready", "taking")
+
+
+def test_what_cannot_be_logged_is_told_and_makes_no_worker_unready(worker):
+    worker.unlogged = "3 lines could not be written: No space left on device"
+    assert worker.broken("ready") == []
+    assert says(worker, "ready", "log") == worker.unlogged
+
+
+def test_a_store_that_deletes_keys_makes_a_worker_unready_but_not_dead(worker):
+    worker.unfit = "messages would be lost: Redis deletes keys"
+    assert (worker.broken("live"), worker.broken("ready")) == ([], ["store"])

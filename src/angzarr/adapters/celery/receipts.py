@@ -1,0 +1,109 @@
+"""Receipts: what becomes of a message that this process failed to take (D7).
+
+Only what is known to be the message's fault makes it a letter. The rest goes back: the process may
+lack threads, memory or files, or it may have a bug that one message brings out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from angzarr.adapters.celery.shape import check_message
+from angzarr.errors import text_of
+from angzarr.machine_faults import is_machine_fault
+from angzarr.seldom import Seldom
+
+_log = logging.getLogger("angzarr.worker")
+
+#: Seconds until a message that went back is taken up again: at first, and at most. While all fail
+#: it doubles, so that no worker turns in a hot loop (trap 5).
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+#: How often one message may bring out an error that no fault of the machine explains.
+MOST_TRIES: Final = 3
+#: Codes of letters: of a message that is malformed, and of one that no try could take.
+MALFORMED, NOT_TAKEN = "INVALID_TASK", "NOT_TAKEN"
+#: Messages whose tries are remembered.
+_REMEMBERED: Final = 1000
+
+
+class Receipts:
+    """One worker's, on its parent's loop; it outlives connections."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._tries: OrderedDict[bytes, int] = OrderedDict()
+        self._pause = FIRST_PAUSE
+        self._seldom = Seldom(monotonic=monotonic)
+        #: How many messages could not be taken since one was, and why not the last of them.
+        self.failures = 0
+        self.fault = ""
+        self._since = self._last = 0.0
+
+    def succeed(self) -> None:
+        """Take note that a message was taken, after some were not."""
+        self.failures, self.fault, self._pause = 0, "", FIRST_PAUSE
+
+    def lasts(self) -> float | None:
+        """Return for how many seconds no message could be taken; None: the last one could.
+
+        What failed comes again; once it has not for long, another worker took it.
+        """
+        now = self._monotonic()
+        if not self.failures or now - self._last > 2 * LONGEST_PAUSE:
+            return None
+        return now - self._since
+
+    def code_for(self, message: Any, error: Exception) -> str:
+        """Return the code of the letter that *message* becomes if it is at fault for *error*.
+
+        Its shape proves it, or it failed `MOST_TRIES` times while the machine lacked nothing.
+        Empty: it is not known to be at fault, and goes back.
+        """
+        if is_machine_fault(error):
+            return ""
+        try:
+            check_message(message)
+        except Exception as malformed:  # noqa: BLE001 - a hostile message fails in any way
+            return "" if is_machine_fault(malformed) else MALFORMED
+        return NOT_TAKEN if self._count(message) >= MOST_TRIES else ""
+
+    def fail(self, error: Exception, what: str) -> float:
+        """Take note of *error*, and return after how many seconds *what* goes back."""
+        now = self._monotonic()
+        if self.lasts() is None:
+            self._since = now
+        self._last, self.failures = now, self.failures + 1
+        self.fault = f"{type(error).__name__}: {text_of(error)}"[:200]
+        if self._seldom.now(self.fault):
+            _log.critical(
+                "message_not_taken: %s goes back to the broker, and so do others: %s: %s",
+                what, self.fault, _cure(error), exc_info=None if is_machine_fault(error) else error,
+            )  # fmt: skip
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        return pause
+
+    def _count(self, message: Any) -> int:
+        key = _identity(message)
+        tries = self._tries.pop(key, 0) + 1
+        self._tries[key] = tries
+        if len(self._tries) > _REMEMBERED:
+            self._tries.popitem(last=False)
+        return tries
+
+
+def _cure(error: Exception) -> str:
+    if is_machine_fault(error):
+        return "raise this worker's limits (pids, memory, open files), or lower its concurrency"
+    return "this is a bug; the message becomes a letter when it fails again and again"
+
+
+def _identity(message: Any) -> bytes:
+    body = message.body
+    raw = body if isinstance(body, bytes) else repr(body).encode("utf-8", "backslashreplace")
+    headers = message.headers if isinstance(message.headers, dict) else {}
+    return hashlib.sha256(repr(headers.get("id")).encode("utf-8", "replace") + raw).digest()

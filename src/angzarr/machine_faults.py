@@ -1,0 +1,60 @@
+"""Machine faults: errors of a process that lacks threads, memory or open files.
+
+They say nothing about the message that was in hand. So no message becomes a dead letter for one:
+it goes back, or its step is tried again. Pure.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Final
+
+#: What the kernel says that no other process, thread, file or page is to be had; and, with them,
+#: that a disk is full or broken.
+_ERRNOS: Final = frozenset(
+    {
+        errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT,
+        errno.EIO, errno.ENOBUFS,
+    }
+)  # fmt: skip
+#: RuntimeErrors that CPython raises for want of a thread, or since the interpreter ends. They have
+#: no class of their own before 3.13.
+_WORDS: Final = (
+    "can't start new thread",
+    "can't create new thread",
+    "can't allocate lock",
+    "cannot schedule new futures after",
+)
+#: How far wrapped errors are followed.
+_DEPTH: Final = 8
+
+
+def is_machine_fault(error: BaseException) -> bool:
+    """Return True if *error*, or an error that it wraps, is for want of threads, memory or files.
+
+    Decoders wrap whatever goes wrong in them, a MemoryError too, in an error about the bytes.
+    """
+    return any(_is_one(each) for each in _wrapped(error))
+
+
+def _is_one(error: BaseException) -> bool:
+    match error:
+        case MemoryError():
+            return True
+        case OSError():
+            return error.errno in _ERRNOS
+        case RuntimeError(args=(str(text), *_)):
+            return text.startswith(_WORDS)
+        case _:
+            return False
+
+
+def _wrapped(error: BaseException) -> Iterator[BaseException]:
+    """Yield *error* and what it wraps: named by ``from``, being handled then, or its argument."""
+    to_see, seen = [error], 0
+    while to_see and seen < _DEPTH:
+        at, seen = to_see.pop(0), seen + 1
+        yield at
+        inner = (at.__cause__, None if at.__suppress_context__ else at.__context__, *at.args[:1])
+        to_see.extend(each for each in inner if isinstance(each, BaseException))

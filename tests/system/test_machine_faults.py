@@ -1,0 +1,196 @@
+"""A fault of the machine is not a fault of the message, which is handled once there is room."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import urllib.request
+from collections import Counter
+from datetime import timedelta
+from urllib.error import HTTPError
+
+import pytest
+
+from redis_servers import free_port
+from system.conftest import Site, wait_for
+
+EVENTS = 40
+
+
+class Faulty(Site):
+    """A site whose machine fails it."""
+
+    name = "faulty_app"
+
+    #: The folder of its workers' faults.
+    faults = ""
+
+    def begun_worker(self, *options, **more):
+        return super().begun_worker(*options, ROAD_FAULTS=self.faults, **more)
+
+    def __init__(self, *args):
+        sys.modules.pop("road_app", None)  # the app of another test
+        super().__init__(*args)
+
+
+@pytest.fixture
+def faults(tmp_path):
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    return folder
+
+
+class Sites:
+    """Makes one site, and shows its log if the test fails."""
+
+    def __init__(self, make):
+        self._make, self._site = make, None
+
+    def __call__(self, broker):
+        self._site = self._make(broker)
+        return self._site
+
+    def text(self):
+        return self._site.text() if self._site else ""
+
+
+@pytest.fixture
+def faulty(make_site, faults, redis_url, amqp_url):
+    def make(broker):
+        url = redis_url if broker == "redis" else amqp_url
+        site = make_site(broker=url, make=Faulty)
+        site.faults = str(faults)
+        return site
+
+    return Sites(make)
+
+
+def publish(site, numbers, **event):
+    for n in numbers:
+        site.app.publish(site.module.Thing(n=n, **event), id=f"{site.module.PREFIX}-{n}")
+
+
+def handled(site):
+    return Counter(line["n"] for line in site.ran("handled"))
+
+
+def ours(site, number=1):
+    """Return *number* letters of this site's own events at most; others' are none of ours."""
+    queue, found = site.app.open_dead_letter_queue(), []
+    try:
+        while receipts := queue.receive(["thing"], limit=100, wait=timedelta(seconds=1)):
+            queue.done(receipts)
+            letters = [receipt.letter for receipt in receipts]
+            found += [one for one in letters if site.module.PREFIX in str(one.message.headers)]
+            if len(found) >= number:
+                break
+        return found
+    finally:
+        queue.close()
+
+
+def asked(port, what):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}") as answer:
+            return answer.read().decode()
+    except HTTPError as error:  # it is not ready; that is an answer
+        return error.read().decode()
+
+
+@pytest.mark.parametrize("broker", ["redis", "amqp"])
+def test_threads_that_cannot_start_cost_speed_and_no_event(faulty, broker):
+    site = faulty(broker)
+    with site.worker("--concurrency", "20", pool="threads", ROAD_MOST_THREADS="3") as worker:
+        publish(site, range(EVENTS), fate="slow", seconds=0.05)
+        wait_for(lambda: len(handled(site)) == EVENTS, 60, "all events handled")
+        assert worker.poll() is None
+    assert set(handled(site).values()) == {1}, "a refused task is not run by another thread"
+    assert "threads_short: 3 of 20 threads run" in site.text()
+    assert not ours(site)
+
+
+@pytest.mark.parametrize(
+    ("broker", "pool", "fault"),
+    [
+        ("redis", "threads", "memory"), ("amqp", "prefork", "memory"), ("amqp", "solo", "memory"),
+        ("redis", "prefork", "bug"), ("amqp", "threads", "pool"),
+    ],
+)  # fmt: skip
+def test_what_the_process_cannot_take_goes_back_and_is_handled_later(
+    faulty, faults, broker, pool, fault
+):
+    site = faulty(broker)
+    with site.worker(pool=pool) as worker:
+        (faults / fault).touch()
+        publish(site, range(5))
+        wait_for(lambda: "message_not_taken" in site.text(), 30, "the worker to say why")
+        (faults / fault).unlink()
+        wait_for(lambda: len(handled(site)) == 5, 60, "all events handled")
+        assert worker.poll() is None
+    assert set(handled(site).values()) == {1}
+    assert not ours(site)
+
+
+def test_a_bug_that_one_message_brings_out_ends_as_a_letter_that_can_be_replayed(faulty, faults):
+    site = faulty("redis")
+    with site.worker(pool="threads") as worker:
+        (faults / "bug").touch()
+        publish(site, [1])
+        (letter,) = wait_for(lambda: ours(site), 40, "its letter")
+        assert worker.poll() is None
+    assert (letter.error_code, letter.error_message) == ("NOT_TAKEN", "nobody foresaw this")
+    assert handled(site) == {}
+
+
+def test_a_fork_that_fails_after_a_child_died_is_tried_again(faulty, faults):
+    site = faulty("redis")
+    with site.worker("--concurrency", "2") as worker:
+        publish(site, range(4))
+        wait_for(lambda: len(handled(site)) == 4, 30, "the first events handled")
+        (faults / "fork").touch()
+        for child in {line["pid"] for line in site.ran("handled")}:
+            os.kill(child, signal.SIGKILL)
+        wait_for(lambda: "child_not_started" in site.text(), 30, "a fork to fail")
+        publish(site, range(4, 8))
+        (faults / "fork").unlink()
+        wait_for(lambda: len(handled(site)) == 8, 40, "the others handled")
+        assert worker.poll() is None
+    assert not ours(site)
+
+
+@pytest.mark.parametrize(("pool", "how"), [("prefork", "full"), ("threads", "pipe")])
+def test_a_worker_that_cannot_log_goes_on_and_says_so_to_probes(faulty, pool, how):
+    site, port = faulty("redis"), free_port()
+    with site.worker(pool=pool, ROAD_LOG=how, ANGZARR_HEALTH__PORT=str(port)) as worker:
+        publish(site, range(EVENTS), fate="give up")
+        publish(site, range(EVENTS, 2 * EVENTS))
+        wait_for(lambda: len(handled(site)) == EVENTS, 60, "all events handled")
+        assert len(ours(site, EVENTS)) == EVENTS
+        assert worker.poll() is None
+        told = json.loads(asked(port, "readyz"))["conditions"]["log"]
+        lost = [line for line in asked(port, "metrics").splitlines() if "log_lines" in line]
+    assert told["ok"], "it goes on"
+    assert "lines could not be written" in told["says"]
+    assert float(lost[-1].split()[-1]) > EVENTS, lost
+
+
+@pytest.mark.parametrize("broker", ["redis", "amqp"])
+def test_too_many_open_files_end_no_worker(cable, make_site, redis_url, amqp_url, broker):
+    proxy, url = cable(redis_url if broker == "redis" else amqp_url)
+    site = make_site(broker=url, make=Faulty)
+    with site.worker(pool="threads") as worker:
+        publish(site, range(3))
+        wait_for(lambda: len(handled(site)) == 3, 30, "the first events handled")
+        limits = resource.prlimit(worker.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        proxy.cut()
+        proxy.mend()
+        wait_for(lambda: "Too many open files" in site.text(), 40, "it to want files")
+        resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, limits)
+        publish(site, range(3, 6))
+        wait_for(lambda: len(handled(site)) == 6, 60, "the others handled")
+        assert worker.poll() is None
+    assert set(handled(site).values()) == {1}

@@ -1,0 +1,91 @@
+"""What becomes of a message that a worker's parent fails to take."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from angzarr.adapters.celery.receipts import FIRST_PAUSE, LONGEST_PAUSE, MOST_TRIES, Receipts
+
+BUG, FAULT = TypeError("a bug"), RuntimeError("can't start new thread")
+
+
+@pytest.fixture
+def clock():
+    return SimpleNamespace(now=100.0)
+
+
+@pytest.fixture
+def receipts(clock):
+    return Receipts(lambda: clock.now)
+
+
+def message(name="a", payload=([], {}, {}), **headers):
+    return SimpleNamespace(
+        headers={"task": "t", "id": name, **headers}, payload=payload, body=f"[{name}]".encode()
+    )
+
+
+PROTOCOL_1 = SimpleNamespace(
+    headers={}, body=b"{}", payload={"task": "t", "id": "a", "args": [], "kwargs": {}}
+)
+
+
+@pytest.mark.parametrize("one", [message(), PROTOCOL_1])
+@pytest.mark.parametrize("error", [MemoryError(), FAULT])
+def test_a_fault_of_the_machine_is_never_the_messages_however_often(receipts, one, error):
+    assert not any(receipts.code_for(one, error) for _ in range(100))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        message(name=None), message(task=["t"]), message(payload=5), message(payload=[1]),
+        message(timelimit="soon"),
+        SimpleNamespace(headers=None, body=b"", payload=None),
+        SimpleNamespace(headers={}, body=b"", payload={"args": 1, "id": "a"}),
+    ],
+)  # fmt: skip
+def test_a_message_of_another_shape_is_at_fault_at_once_unless_the_machine_is(receipts, one):
+    assert receipts.code_for(one, BUG) == "INVALID_TASK"
+    assert not receipts.code_for(one, FAULT)
+
+
+def test_memory_that_runs_out_while_the_shape_is_looked_at_is_no_proof(receipts):
+    class Large(SimpleNamespace):
+        @property
+        def payload(self):
+            raise MemoryError
+
+    assert not receipts.code_for(Large(headers={"task": "t", "id": "a"}), BUG)
+
+
+@pytest.mark.parametrize("one", [message(), PROTOCOL_1])
+def test_an_error_that_nobody_foresaw_is_the_messages_once_it_came_often(receipts, one):
+    tried = [receipts.code_for(one, BUG) for _ in range(MOST_TRIES)]
+    assert tried == [""] * (MOST_TRIES - 1) + ["NOT_TAKEN"]
+    assert not receipts.code_for(message(name="another"), BUG)
+
+
+def test_the_pause_grows_while_nothing_can_be_taken_and_begins_anew_after(receipts, caplog):
+    pauses = [receipts.fail(FAULT, "a message") for _ in range(10)]
+    assert pauses[0] == FIRST_PAUSE
+    assert pauses[-1] == LONGEST_PAUSE
+    assert caplog.text.count("message_not_taken") == 1, "once a minute"
+    assert "raise this worker's limits" in caplog.text
+    receipts.succeed()
+    assert receipts.fail(FAULT, "a message") == FIRST_PAUSE
+
+
+def test_it_tells_how_long_nothing_could_be_taken(receipts, clock):
+    assert receipts.lasts() is None
+    receipts.fail(FAULT, "a message")
+    clock.now += 40
+    receipts.fail(FAULT, "a message")
+    assert receipts.lasts() == 40
+    clock.now += 2 * LONGEST_PAUSE + 1
+    assert receipts.lasts() is None, "another worker took it"
+    receipts.fail(FAULT, "a message")
+    receipts.succeed()
+    assert receipts.lasts() is None

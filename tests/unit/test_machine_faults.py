@@ -1,0 +1,77 @@
+"""Which errors are for want of threads, memory or files, however they are wrapped."""
+
+from __future__ import annotations
+
+import errno
+import threading
+
+import pytest
+from kombu.exceptions import DecodeError
+
+from angzarr.machine_faults import is_machine_fault
+
+FAULTS = [
+    MemoryError(),
+    RuntimeError("can't start new thread"),
+    RuntimeError("cannot schedule new futures after shutdown"),
+    *(
+        OSError(number, "no")
+        for number in (
+            errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT,
+        )
+    ),
+]  # fmt: skip
+OTHERS = [
+    RuntimeError("a bug"), RecursionError("maximum recursion depth exceeded"), ValueError("no"),
+    RuntimeError(), RuntimeError(b"raw"), ConnectionResetError(errno.ECONNRESET, "reset"),
+    FileNotFoundError(errno.ENOENT, "no"), KeyError("can't start new thread"), OSError(),
+]  # fmt: skip
+
+
+def raised_from(error):
+    try:
+        raise ValueError("it cannot be read") from error
+    except ValueError as outer:
+        return outer
+
+
+def raised_while(error):
+    try:
+        try:
+            raise error
+        except type(error):
+            raise ValueError("it cannot be read")  # noqa: B904 - that is what is tested
+    except ValueError as outer:
+        return outer
+
+
+WRAPPED = [lambda error: error, raised_from, raised_while, DecodeError]
+
+
+@pytest.mark.parametrize("wrap", WRAPPED)
+@pytest.mark.parametrize("error", FAULTS, ids=repr)
+def test_a_fault_of_the_machine_is_known_however_it_is_wrapped(error, wrap):
+    assert is_machine_fault(wrap(error))
+
+
+@pytest.mark.parametrize("wrap", WRAPPED)
+@pytest.mark.parametrize("error", OTHERS, ids=repr)
+def test_any_other_error_is_none(error, wrap):
+    assert not is_machine_fault(wrap(error))
+
+
+def test_errors_that_wrap_each_other_in_a_circle_are_looked_at_once():
+    one, other = ValueError(), KeyError()
+    one.__cause__, other.__cause__ = other, one
+    assert not is_machine_fault(one)
+
+
+def test_python_says_so_of_a_thread_that_cannot_start(monkeypatch):
+    """The words are CPython's: one limit that any process can reach is the size of a stack."""
+    before = threading.stack_size(2**46)
+    try:
+        with pytest.raises(RuntimeError) as raised:
+            threading.Thread(target=print).start()
+    finally:
+        threading.stack_size(before)
+    assert is_machine_fault(raised.value)
