@@ -77,6 +77,18 @@ class TestRabbitMQDeadLetterQueue(
         """Cut the connection of one side as a failing network would."""
         side._link.connection.transport.sock.shutdown(2)
 
+    def test_the_bare_domain_leads_to_the_queue_as_well(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        """Publishers in other languages use it as the routing key."""
+        for name in (domain, f"{domain}.eu"):
+            queue.put([a_letter(name)])
+            queue.done(take(queue, [name], 1))
+            self.other.channel.basic_publish(amqp.Message(b"x"), EXCHANGE, name, mandatory=True)
+            [receipt] = take(queue, [name], 1)
+            assert receipt.raw == b"x"
+            queue.done([receipt])
+
     def test_the_queue_is_durable_and_a_quorum_queue(
         self, queue: DeadLetterQueue, domain: str
     ) -> None:

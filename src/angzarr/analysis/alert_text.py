@@ -243,6 +243,11 @@ def _group_todo(kind: Kind, group: Group) -> str:
     chosen = f"--group {group_address(group.fingerprint)}"
     if kind is Kind.POISON:
         return f"Do not replay before it is understood. Look: angzarr dlq list {chosen}"
+    if group.reason == UNREADABLE and group.error_type:
+        return (
+            f"Another system gave it up. Look: angzarr dlq list {chosen}, then angzarr dlq show"
+            " ENTRY. A replay needs a task for it under dlq.foreign_routes."
+        )
     if group.reason == UNREADABLE:
         return (
             f"It holds nothing that a replay could send. Look at its bytes: angzarr dlq list"

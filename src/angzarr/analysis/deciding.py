@@ -16,6 +16,7 @@ from angzarr.analysis.ledger import Decided, Ledger
 from angzarr.analysis.recovery import is_automatic
 from angzarr.analysis.skip import place_of
 from angzarr.analysis.transition import Action, Decision, awaits_look
+from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable
 from angzarr.seldom import Seldom
 
@@ -24,7 +25,7 @@ _SEEN_BY_JOB: Final = timedelta(seconds=30)
 
 
 #: Why an entry of an ordered handler is held that would be archived else.
-_HOLDS_UP: Final = "later events of its aggregate wait behind it: replay it, or skip it"
+_HOLDS_UP: Final = "later events of its aggregate wait behind it"
 
 
 def _nobodys(_entries: Sequence[Entry]) -> Mapping[str, str]:
@@ -92,7 +93,7 @@ class Deciding:
         known = [one.stored for one in undecided if one.stored is not None]
         owners = self.owners(known) if known else {}
         return [
-            _letting_go(one, _left_to(owners.get(one.entry.id), self.classify(evidence)))
+            _letting_go(one, _left_to(owners.get(one.entry.id), self.classify(evidence)), evidence)
             for one, evidence in zip(
                 undecided, self.gathering.gather(undecided, outlook), strict=True
             )
@@ -143,19 +144,25 @@ def _left_to(job: str | None, decision: Decision) -> Decision:
     return replace(decision, action=Action.HOLD, evidence=evidence, hold=_hold_of(job))
 
 
-def _letting_go(one: Undecided, decision: Decision) -> Decision:
+def _letting_go(one: Undecided, decision: Decision, evidence: Evidence) -> Decision:
     """Return *decision*; a skip lets the later events go on that wait behind the entry.
 
-    An entry that was archived would go on holding them up, and nobody would look.
+    An entry that was archived would go on holding them up, and nobody would look. What
+    others wrote holds nothing up here, whatever they call the component that failed.
     """
-    if not one.entry.is_ordered:
+    if not one.entry.is_ordered or _is_of_others(one.failure):
         return decision
     if decision.action is Action.ARCHIVE:
-        evidence = "; ".join(filter(None, (decision.evidence, _HOLDS_UP)))
-        return replace(decision, action=Action.HOLD, evidence=evidence)
+        helps = "skip it" if evidence.target_problem else "replay it, or skip it"
+        said = "; ".join(filter(None, (decision.evidence, f"{_HOLDS_UP}: {helps}")))
+        return replace(decision, action=Action.HOLD, evidence=said)
     if decision.action is Action.SKIP:
         return replace(decision, lets_go=place_of(one.failure) is not None)
     return decision
+
+
+def _is_of_others(failure: Failure) -> bool:
+    return isinstance(failure, DeadLetter) and bool(failure.envelope) and not failure.message.task
 
 
 def _hold_of(job: str) -> Hold:

@@ -17,6 +17,7 @@ from angzarr.dead_letters.fingerprint import fingerprint
 from angzarr.dead_letters.letter import (
     PROJECTOR,
     DeadLetter,
+    ForeignCover,
     Mismatch,
     Reason,
     holds_up,
@@ -130,6 +131,8 @@ class Entry:
     domain: str = ""
     tenant_id: str = ""
     correlation_id: str = ""
+    #: The aggregate that the event or command is of.
+    root: str = ""
     reason: str = ""
     category: str = ""
     error_type: str = ""
@@ -242,7 +245,7 @@ class EntryDetail:
             "component": letter.component,
             "component_type": letter.component_type,
             "attempts": letter.attempts,
-            "root": event and event.root,
+            "root": (event and event.root) or (letter.cover and letter.cover.root),
             "edition": event and event.edition,
             "sequence": event.sequence if event else None,
             "causation_id": event and event.causation_id,
@@ -318,13 +321,17 @@ def facts_of(failure: Failure) -> dict[str, Any]:
     if isinstance(failure, Unreadable):
         return _facts_of_unreadable(failure)
     letter, event = failure, failure.event
+    cover = letter.cover or ForeignCover()
+    # Others name no handler: their component is what failed, and what people look for.
+    handler = letter.handler or letter.component
     return {
-        "handler_name": letter.handler,
+        "handler_name": handler,
         "event_id": event.id if event else "",
-        "event_type": (event.type if event else "") or letter.message.task,
+        "event_type": (event.type if event else "") or letter.message.task or cover.event_type,
         "domain": letter.domain,
         "tenant_id": (event and event.tenant_id) or "",
-        "correlation_id": (event and event.correlation_id) or "",
+        "correlation_id": (event and event.correlation_id) or cover.correlation_id,
+        "root": (event and event.root) or cover.root,
         "reason": letter.reason.value,
         "category": letter.category,
         "error_type": letter.error_type,
@@ -332,7 +339,7 @@ def facts_of(failure: Failure) -> dict[str, Any]:
         "error_message": letter.error_message or letter.explanation,
         "fingerprint": letter.fingerprint
         or fingerprint(
-            handler=letter.handler,
+            handler=handler,
             error_type=letter.error_type,
             message=letter.error_message,
             stack=letter.error_stack,

@@ -51,6 +51,7 @@ class EntryFilter:
     fingerprint: str | None = None
     tenant_id: str | None = None
     correlation_id: str | None = None
+    root: str | None = None
     failure_class: FailureClass | None = None
     reason: str | None = None
     category: str | None = None
@@ -69,8 +70,8 @@ ANY: Final = EntryFilter()
 #: Fields of a filter that an entry's field of the same name must equal.
 EXACT: Final = (
     "handler_name", "domain", "event_type", "event_id", "fingerprint", "tenant_id",
-    "correlation_id", "failure_class", "reason", "category", "error_type", "error_code", "version",
-    "hold",
+    "correlation_id", "root", "failure_class", "reason", "category", "error_type", "error_code",
+    "version", "hold",
 )  # fmt: skip
 
 

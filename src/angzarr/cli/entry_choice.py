@@ -39,6 +39,7 @@ _FILTERS: Final = (
     _GROUP,
     click.option("--tenant", "tenant_id", help="Id of the tenant."),
     click.option("--correlation", "correlation_id", help="Correlation id of the event."),
+    click.option("--root", help="Root of the aggregate that the event is of."),
     click.option("--reason", type=click.Choice(_REASONS), help="Why it became a letter."),
     click.option("--category", type=click.Choice([c.value for c in Category])),
     click.option("--error-type", help="Type of the error, with its module."),

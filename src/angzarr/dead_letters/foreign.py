@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, Final
 
 from google.protobuf.message import Message as Wire
 
-from angzarr.dead_letters.letter import Mismatch, Reason
+from angzarr.dead_letters.letter import ForeignCover, Mismatch, Reason
 from angzarr.events.message import Message
 from angzarr.wire.book_pb2 import MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
@@ -15,6 +16,7 @@ from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 TYPE_NAME: Final = "angzarr.AngzarrDeadLetter"
 LATER_TYPE_NAME: Final = "io.angzarr.v1.AngzarrDeadLetter"
 
+_UUID_BYTES: Final = 16
 _PROTOBUF: Final = 'application/x-protobuf; messageType="{}"'
 
 
@@ -31,6 +33,31 @@ def view_of_payload(letter: AngzarrDeadLetter) -> Message:
         headers={},
         queue="",
     )
+
+
+def cover_of(letter: AngzarrDeadLetter) -> ForeignCover | None:
+    """Return what *letter* says of its payload; None where it says nothing."""
+    which = letter.WhichOneof("payload")
+    book = getattr(letter, which) if which else None
+    cover = letter.cover if letter.HasField("cover") or book is None else book.cover
+    found = ForeignCover(root_text(cover.root.value), cover.correlation_id, _type_in(book, which))
+    return found if any(found) else None
+
+
+def type_name(url: object) -> str:
+    """Return the full name of a type by its URL."""
+    return str(url).rpartition("/")[2]
+
+
+def root_text(raw: bytes) -> str:
+    """Return an aggregate's root as a UUID, else in hex; empty where there is none."""
+    return str(uuid.UUID(bytes=raw)) if len(raw) == _UUID_BYTES else raw.hex()
+
+
+def _type_in(book: Any, which: str | None) -> str:
+    field = "command" if which == "rejected_command" else "event"
+    pages = book.pages if book is not None else ()
+    return next((name for page in pages if (name := type_name(getattr(page, field).type_url))), "")
 
 
 def mismatch_in(letter: AngzarrDeadLetter) -> Mismatch | None:

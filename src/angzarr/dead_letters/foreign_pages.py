@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-import uuid
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
+from angzarr.dead_letters.foreign import root_text
 from angzarr.dead_letters.json_form import without_unknown_types
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.dead_letters.task_message import time_in
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
-_UUID_BYTES: Final = 16
 #: By the field of the letter: what it is called in JSON, and the field of its pages.
 _BOOKS: Final = {
     "rejected_events": ("events", ("rejectedEvents", "rejected_events"), "event"),
@@ -80,7 +79,7 @@ def _book(letter: AngzarrDeadLetter, contents: Sequence[dict[str, Any]]) -> Book
     ]
     return Book(
         kind=_BOOKS[which][0],
-        root=_root(cover.root.value),
+        root=root_text(cover.root.value) or None,
         correlation_id=cover.correlation_id or None,
         edition=cover.edition.name or None,
         pages=pages,
@@ -119,9 +118,3 @@ def _created_at(page: Any) -> str | None:
         return None
     moment = time_in(page.created_at)
     return moment.isoformat() if moment else None
-
-
-def _root(raw: bytes) -> str | None:
-    if len(raw) == _UUID_BYTES:
-        return str(uuid.UUID(bytes=raw))
-    return raw.hex() or None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from angzarr.dead_letters.foreign_fields import unknown_field
 from angzarr.dead_letters.foreign_pages import Book, read_book
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Refusal
@@ -46,6 +47,11 @@ def routed(letter: DeadLetter, routes: Routes) -> DeadLetter | Refusal:
     book = read_book(letter.envelope)
     if isinstance(book, Refusal):
         return book
+    if unknown := unknown_field(letter.envelope):
+        return Refusal(
+            f"the letter has a field that this release does not know, {unknown[:100]!r}, which no"
+            " task would be given: use a release that knows it"
+        )
     route = route_of(letter.domain, book, routes)
     if isinstance(route, Refusal):
         return route

@@ -18,8 +18,8 @@ import orjson
 from google.protobuf import descriptor_pb2 as _descriptor_pb2  # noqa: F401
 from google.protobuf import json_format
 
-from angzarr.dead_letters.foreign import adopt_later_generation_json
-from angzarr.dead_letters.letter import DeadLetter, cut_message
+from angzarr.dead_letters.foreign import adopt_later_generation_json, type_name
+from angzarr.dead_letters.letter import DeadLetter, ForeignCover, cut_message
 from angzarr.dead_letters.metadata import write_metadata
 from angzarr.dead_letters.own_json import write_own
 from angzarr.dead_letters.own_json_reading import read_own
@@ -43,6 +43,7 @@ _RESTATED: Final = (
     "sourceComponentType", "source_component_type",
 )  # fmt: skip
 _BOOKS: Final = ("rejectedEvents", "rejected_events", "rejectedCommand", "rejected_command")
+_PAYLOADS: Final = ("event", "command")
 #: Which field json_format refused; the rest of its text may repeat the letter's content.
 _REFUSED: Final = re.compile(r"Failed to parse ([A-Za-z_]{1,40}) field")
 
@@ -103,6 +104,7 @@ def _read_json_of_others(data: dict[str, Any]) -> DeadLetter:
     book: Any = next((rest[key] for key in _BOOKS if key in rest), None)
     if book is None:
         return letter
+    letter = replace(letter, cover=_with_type(letter.cover, book))
     message = replace(
         letter.message,
         body=_json_bytes(book),
@@ -110,6 +112,16 @@ def _read_json_of_others(data: dict[str, Any]) -> DeadLetter:
         content_encoding="utf-8",
     )
     return replace(letter, message=message)
+
+
+def _with_type(cover: ForeignCover | None, book: Any) -> ForeignCover | None:
+    """Return *cover* with the type of the first page of *book*, which protobuf did not see."""
+    for page in book.get("pages") or ():
+        for field in _PAYLOADS:
+            payload = page.get(field) if isinstance(page, dict) else None
+            if isinstance(payload, dict) and payload.get("@type"):
+                return (cover or ForeignCover())._replace(event_type=type_name(payload["@type"]))
+    return cover
 
 
 def without_unknown_types(value: Any) -> Any:

@@ -73,6 +73,15 @@ class Mismatch(NamedTuple):
         }
 
 
+class ForeignCover(NamedTuple):
+    """What a letter of others says of its event or command, which is no event of ours."""
+
+    root: str = ""
+    correlation_id: str = ""
+    #: The full name of the type of all its pages, or the first of several.
+    event_type: str = ""
+
+
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
@@ -113,6 +122,8 @@ class DeadLetter:
     #: of foreign types), as the codec read it. Where it is set, `message` and `event` are a view:
     #: the payload travels on as it came. Empty in letters of our own.
     envelope: bytes = field(default=b"", repr=False)
+    #: What such a letter says of its payload, to be searched and shown; never acted on.
+    cover: ForeignCover | None = None
 
     @property
     def holds_up(self) -> bool:

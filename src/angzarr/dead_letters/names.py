@@ -55,6 +55,16 @@ def routing_key(domain: str) -> str:
     return f"{EXCHANGE}.{domain if kept else name.removeprefix(NAME_PREFIX)}"
 
 
+def routing_keys(domain: str) -> tuple[str, ...]:
+    """Return the keys that lead to *domain*'s queue: ours first, then the bare domain.
+
+    The publisher of the original, in another language, uses the domain as it is. One that would be
+    written otherwise here is bound by our key alone: it may be a pattern.
+    """
+    key = routing_key(domain)
+    return (key, domain) if key == f"{EXCHANGE}.{domain}" and domain else (key,)
+
+
 def dropped_queue(prefix: str) -> str:
     """Return the queue of the task broker to which RabbitMQ moves what it gives up.
 

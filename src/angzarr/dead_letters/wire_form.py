@@ -12,7 +12,7 @@ from uuid import UUID
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from angzarr.dead_letters.bounds import check_letter_wire
-from angzarr.dead_letters.foreign import facts_of_details, mismatch_in, view_of_payload
+from angzarr.dead_letters.foreign import cover_of, facts_of_details, mismatch_in, view_of_payload
 from angzarr.dead_letters.letter import (
     UNDATED,
     DeadLetter,
@@ -138,6 +138,7 @@ def view(wire: AngzarrDeadLetter) -> DeadLetter:
         message=held.message,
         event=held.event,
         payload=held.payload,
+        cover=None if task else cover_of(wire),
         component=wire.source_component,
         component_type=wire.source_component_type,
         mismatch=mismatch_in(wire),

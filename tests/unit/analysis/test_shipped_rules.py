@@ -22,6 +22,21 @@ RULES = built_in_rules()
 BY_NAME = {"category": "unknown", "error_code": "", "error_type": "crm.sdk.ServiceUnavailable"}
 #: What no recorded letter is in, by the rule that is meant for it.
 MADE = {
+    "body-lost-elsewhere": {
+        "reason": Reason.UNDELIVERABLE, "error_type": "PayloadRetrievalFailed",
+        "error_message": "object not found", "event": None,
+    },
+    "body-out-of-reach": {
+        "reason": Reason.UNDELIVERABLE, "error_type": "PayloadRetrievalFailed",
+        "error_message": "timed out", "event": None,
+    },
+    "body-out-of-reach-without-target": {
+        "reason": Reason.UNDELIVERABLE, "error_type": "PayloadRetrievalFailed",
+        "error_message": "timed out", "event": None, "target_problem": "no route",
+    },
+    "stale-command-of-others": {
+        "reason": Reason.SEQUENCE_MISMATCH, "event": None, "mismatch": Mismatch(3, 5, 3),
+    },
     "record-of-another-system": {
         "failure": Unreadable(
             domain="order", raw=b"", content_type="", problem="it is none", received_at=START,
@@ -124,15 +139,38 @@ def test_a_compensation_that_failed_is_held_for_a_person():
     assert "nothing undid OrderPlaced" in found.evidence
 
 
-def test_a_body_that_another_system_could_not_fetch_is_held():
+@pytest.mark.parametrize(
+    ("message", "target", "action", "failure_class"),
+    [
+        ("S3 timed out", "", Action.REPLAY, FailureClass.TRANSIENT_ONGOING),
+        ("503 Slow Down", "", Action.REPLAY, FailureClass.TRANSIENT_ONGOING),
+        ("S3 timed out", "no route", Action.HOLD, FailureClass.TRANSIENT_ONGOING),
+        ("", "no route", Action.HOLD, FailureClass.TRANSIENT_ONGOING),
+        ("Object not found", "", Action.HOLD, FailureClass.DATA_CORRUPTION),
+        ("NoSuchKey", "", Action.HOLD, FailureClass.DATA_CORRUPTION),
+        ("content hash mismatch", "no route", Action.HOLD, FailureClass.DATA_CORRUPTION),
+    ],
+)
+def test_a_body_that_another_system_could_not_fetch_may_be_an_outage(
+    message, target, action, failure_class
+):
     found = classifier()(
         evidence_of(
             reason=Reason.UNDELIVERABLE, event=None, error_type="PayloadRetrievalFailed",
-            error_message="S3 timed out",
+            error_message=message, target_problem=target,
         )
     )  # fmt: skip
-    assert (found.action, found.failure_class) == (Action.HOLD, FailureClass.DATA_CORRUPTION)
-    assert "S3 timed out" in found.evidence
+    assert (found.action, found.failure_class) == (action, failure_class)
+    assert message in found.evidence
+
+
+@pytest.mark.parametrize("known", [{"event": None}, {"target_problem": "no route"}])
+def test_a_stale_command_that_no_replay_can_send_is_told_without_advice(known):
+    stale = {"reason": Reason.SEQUENCE_MISMATCH, "mismatch": Mismatch(3, 5, 3)}
+    found = classifier()(evidence_of(**stale, **known))
+    assert "replay it with" not in found.evidence
+    assert "expected sequence 3" in found.evidence
+    assert "replay it with" in classifier()(evidence_of(**stale)).evidence
 
 
 @pytest.mark.parametrize(

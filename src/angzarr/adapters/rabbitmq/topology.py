@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import amqp
 
 from angzarr.adapters.rabbitmq.queue_arguments import Value
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck, unlike
-from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
+from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key, routing_keys
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -49,7 +49,8 @@ class Topology:
         if key in self._ready:
             return None
         with self._asking() as channel:
-            why = self._exchange(channel) or self._queue(channel, queue_name(domain), key)
+            keys = routing_keys(domain)
+            why = self._exchange(channel) or self._queue(channel, queue_name(domain), keys)
         if why is None:
             self._ready.update((EXCHANGE, key))
         return why
@@ -83,8 +84,8 @@ class Topology:
             return _missing("exchange", EXCHANGE)
         return None
 
-    def _queue(self, channel: Any, name: str, key: str) -> str | None:
-        """Make the queue and its binding, or say what is wrong; unbound, letters come back."""
+    def _queue(self, channel: Any, name: str, keys: Sequence[str]) -> str | None:
+        """Make the queue and its bindings, or say what is wrong; unbound, letters come back."""
         declare = functools.partial(channel.queue_declare, name, auto_delete=False)
         try:
             there = _exists(declare)
@@ -99,7 +100,8 @@ class Topology:
         else:
             return _missing("queue", name)
         if self._create:
-            channel.queue_bind(name, EXCHANGE, key)
+            for one in keys:
+                channel.queue_bind(name, EXCHANGE, one)
         return None
 
     @contextlib.contextmanager

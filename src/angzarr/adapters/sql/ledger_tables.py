@@ -32,7 +32,7 @@ from angzarr.adapters.sql.schema import version_table
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0014"
+HEAD: Final = "0015"
 
 #: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
 LONGEST_NAME: Final = 500
@@ -141,6 +141,7 @@ ledger_entries = Table(
     a_name("domain"),
     a_name("tenant_id"),
     a_name("correlation_id"),
+    Column("root", Name, nullable=False, server_default=""),
     a_name("reason"),
     a_name("category"),
     a_name("error_type"),

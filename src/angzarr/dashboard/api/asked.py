@@ -50,6 +50,7 @@ class Filter(Asked):
     fingerprint: _Group | None = None
     tenant_id: Text | None = None
     correlation_id: Text | None = None
+    root: Text | None = None
     failure_class: FailureClass | None = None
     reason: Text | None = None
     category: Text | None = None

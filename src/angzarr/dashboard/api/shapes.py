@@ -88,6 +88,7 @@ class EntryShape(Shape):
     domain: str
     tenant_id: str
     correlation_id: str
+    root: str
     reason: str
     category: str
     error_type: str
