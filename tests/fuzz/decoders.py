@@ -50,7 +50,8 @@ _HEADERS = {
     "lang": "py", "task": "t", "id": "1", "retries": 0, "eta": None, "expires": None,
     "timelimit": [30, None], "angzarr-event-id": "e-1", "angzarr-attempt": 2, "angzarr-hop": 1,
     "angzarr-sequence": 7, "angzarr-config-pins": '{"a": "1"}', "X-DLQ-Attempts": 1,
-    "angzarr-waited-for": "2026-03-01T12:00:00+00:00", "angzarr-rest": 40, "angzarr-queue": "orders",
+    "angzarr-waited-for": "2026-03-01T12:00:00+00:00", "angzarr-rest": 40,
+    "angzarr-queue": "orders",
 }  # fmt: skip
 
 

@@ -59,7 +59,8 @@ PLACES = ("exchange", "routing_key", "redelivered", "sqs_message")
 HEADERS = (
     "task", "id", "retries", "eta", "expires", "timelimit", "compression", "angzarr-attempt",
     "angzarr-hop", "angzarr-sequence", "angzarr-event-id", "angzarr-domain", "angzarr-queue",
-    "X-DLQ-Attempts", "angzarr-rest", "angzarr-waited-for", "angzarr-priority", "angzarr-config-pins", "x-death",
+    "X-DLQ-Attempts", "angzarr-rest", "angzarr-waited-for", "angzarr-priority",
+    "angzarr-config-pins", "x-death",
 )  # fmt: skip
 
 
