@@ -166,6 +166,15 @@ def test_of_what_cannot_be_read_no_replay_is_advised(kind):
     )
 
 
+@pytest.mark.parametrize("kind", [Kind.NEW_GROUP, Kind.GROUP_GROWING, Kind.DEAD_LETTER])
+def test_of_what_another_system_gave_up_it_is_said_what_a_replay_needs(kind):
+    group = group_of(reason=UNREADABLE, error_type="org.DataException", fingerprint="f1")
+    assert of_group(kind, group=group).todo == (
+        "Another system gave it up. Look: angzarr dlq list --group f1, then angzarr dlq show ENTRY."
+        " A replay needs a task for it under dlq.foreign_routes."
+    )
+
+
 @given(st.text(min_size=1))
 def test_whatever_a_fingerprint_is_the_command_is_one_argument_more(fingerprint):
     todo = of_group(Kind.POISON, group=group_of(fingerprint)).todo

@@ -26,7 +26,7 @@ from angzarr.analysis.skip import Skips
 from angzarr.analysis.transition import UNDECIDED
 from angzarr.analysis.waking import MOST_REFUSED, MOST_TRIES, Waking
 from angzarr.analysis.worker import AnalysisWorker
-from angzarr.dead_letters.codec import read_receipt
+from angzarr.dead_letters.codec import decode, read_receipt
 from angzarr.dead_letters.letter import ORDERED_HANDLER, UNDATED
 from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.queue import Receipt
@@ -39,6 +39,7 @@ from angzarr.errors import (
     PayloadStoreUnavailable,
 )
 from angzarr.events import headers as names
+from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 PAUSE = timedelta(seconds=30)
 LEASE = timedelta(seconds=30)
@@ -417,6 +418,25 @@ def test_what_holds_up_the_events_behind_it_is_held_where_it_would_be_archived(w
     assert world.entry.status is Status.HELD
     assert world.entry.evidence.endswith("wait behind it: replay it, or skip it")
     assert not world.publisher.sent
+
+
+def test_what_cannot_be_replayed_is_held_with_the_advice_that_helps(world):
+    world.tasks.clear()
+    world.queue.send(replace(unreadable_message(), component_type=ORDERED_HANDLER))
+    world.worker.step()
+    assert world.entry.status is Status.HELD
+    assert world.entry.evidence.endswith("wait behind it: skip it")
+
+
+def test_a_letter_of_others_holds_nothing_up_here_whatever_its_component_is(world):
+    wire = AngzarrDeadLetter(rejection_reason="gone mad", source_component_type="projector")
+    wire.cover.domain = "order"
+    wire.metadata["reason"] = "poison"
+    wire.rejected_events.pages.add().event.type_url = "type.googleapis.com/shop.Placed"
+    world.queue.send(decode(wire.SerializeToString()))
+    world.worker.step()
+    assert world.entry.status is Status.ARCHIVED
+    assert "skip it" not in world.entry.evidence
 
 
 def test_target_that_is_gone_when_the_replay_is_due_holds_the_entry(world):
