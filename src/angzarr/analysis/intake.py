@@ -16,15 +16,20 @@ from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Failure, Unreadable
 from angzarr.analysis.grouping import Grouping
 from angzarr.clock import Clock
+from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.letter import UNDATED, DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.errors import Unavailable
+from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
 
 #: Letters, answers and entries taken in one turn: what more would save is little.
 BATCH: Final = 250
+#: Turns in which letters are tried that there is no room to read, before they are left queued: they
+#: keep the others.
+MOST_TRIES: Final = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +46,7 @@ class Intake:
     seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="letters", init=False)
     _receipts: list[Receipt] = field(default_factory=list, init=False)
+    _tries: int = field(default=0, init=False)
 
     def turn(self, wait: timedelta) -> int:
         """File a batch, waiting at most *wait* for its first letter."""
@@ -54,7 +60,11 @@ class Intake:
         return taken
 
     def _file(self) -> None:
-        """File the receipts in hand; one that the ledger cannot take goes back to its queue."""
+        """File the receipts in hand; one that the ledger cannot take goes back to its queue.
+
+        Raises MemoryError or OSError for want of room: they stay in hand for the next turn.
+        """
+        self._read_again()
         try:
             self.deciding.file([self._failure_of(receipt) for receipt in self._receipts])
         except Unavailable:
@@ -64,6 +74,21 @@ class Intake:
         else:
             return
         self._receipts = [receipt for receipt in self._receipts if self._file_alone(receipt)]
+
+    def _read_again(self) -> None:
+        """Read what there was no room to read; what never fits stays queued at last."""
+        self._receipts = [_readable(receipt) for receipt in self._receipts]
+        unread = [receipt for receipt in self._receipts if receipt.to_read_again]
+        if not unread:
+            self._tries = 0
+            return
+        self._tries += 1
+        if self._tries < MOST_TRIES:
+            msg = f"{len(unread)} letters cannot be read now, and wait: {unread[0].problem}"
+            raise MemoryError(msg)
+        _log.error("%d letters cannot be read and stay queued: %s", len(unread), unread[0].problem)
+        self._tries = 0
+        self._receipts = [receipt for receipt in self._receipts if not receipt.to_read_again]
 
     def _file_alone(self, receipt: Receipt) -> bool:
         """File one letter: undecided if it is the decision that fails, as raw bytes as a last way.
@@ -88,8 +113,10 @@ class Intake:
             file()
         except Unavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - what matters is that it is kept
-            return error
+        except Exception as error:
+            if is_machine_fault(error):
+                raise  # nothing is wrong with it, and it must not become an unreadable one
+            return error  # what matters is that it is kept
         return None
 
     def _failure_of(self, receipt: Receipt) -> Failure:
@@ -111,3 +138,11 @@ class Intake:
             problem=problem,
             received_at=self.clock.now(),
         )
+
+
+def _readable(receipt: Receipt) -> Receipt:
+    """Return *receipt*, read once more if there was no room when it came."""
+    if not receipt.to_read_again:
+        return receipt
+    again = read_receipt(receipt.domain, receipt.raw, receipt.content_type, receipt.handle)
+    return replace(again, record=receipt.record or again.record)

@@ -25,6 +25,7 @@ from angzarr.dead_letters.record import (
 )
 from angzarr.dead_letters.wire_form import from_wire, to_wire
 from angzarr.errors import DecodeError
+from angzarr.machine_faults import is_machine_fault
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 PROTOBUF_CONTENT_TYPE: Final = f'application/x-protobuf; messageType="{TYPE_NAME}"'
@@ -102,13 +103,13 @@ def read_receipt(
     *record* says what carried it; it is asked where the bytes are no letter. What was wrapped with
     its own record comes out as it was.
     """
-    letter, problem, kept = None, "", None
+    letter, problem, kept, again = None, "", None, False
     try:
         if content_type == RECORD_CONTENT_TYPE:
             raw, content_type, kept = unwrapped(raw)
         letter = decode(raw, content_type)
     except DecodeError as error:
-        problem = str(error)
+        problem, again = str(error), is_machine_fault(error)
     if letter is None and kept is None and (found := record()) is not None:
         kept = bounded(found)
     return Receipt(
@@ -117,6 +118,7 @@ def read_receipt(
         raw=raw,
         content_type=content_type,
         problem=problem,
+        to_read_again=again,
         record=kept if letter is None else None,
         handle=handle,
     )

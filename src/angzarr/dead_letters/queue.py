@@ -50,7 +50,8 @@ class Receipt:
 
     `letter` is None where the bytes could not be read; `problem` then says why, `raw` holds what
     was received, and `record` what carried it, where the backend says more than the bytes do.
-    `handle` belongs to the backend.
+    `handle` belongs to the backend. Bytes that this process had no room to read are
+    `to_read_again`: nothing is known against them.
     """
 
     domain: str
@@ -59,6 +60,7 @@ class Receipt:
     content_type: str
     problem: str = ""
     record: ForeignRecord | None = None
+    to_read_again: bool = False
     handle: Any = None
 
 
