@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from celery import bootsteps
 from celery.worker.consumer import Consumer
 from kombu.exceptions import DecodeError
 from kombu.transport.virtual import Message
@@ -360,3 +363,25 @@ def test_a_lost_connection_is_none_of_it(consumer, put):
     with pytest.raises(ConnectionResetError):
         received(consumer, Taken(), ConnectionResetError())
     assert not put
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_a_lost_connection_and_no_end(request, monkeypatch, caplog, number):
+    """Celery would raise WorkerTerminate, with which the process exits with code 0."""
+    tries = []
+
+    def start(blueprint, _parent):
+        tries.append(blueprint)
+        if len(tries) == 1:
+            raise OSError(number, os.strerror(number))
+        blueprint.state = bootsteps.TERMINATE
+
+    monkeypatch.setattr(bootsteps.Blueprint, "start", start)
+    consumer = request.getfixturevalue("consumer")
+    consumer._restart_state = SimpleNamespace(step=lambda: None)
+    for skipped in ("on_connection_error_before_connected", "on_close"):
+        monkeypatch.setattr(consumer, skipped, lambda *_: None)
+    monkeypatch.setattr(consumer.blueprint, "restart", lambda *_: None)
+    consumer.start()
+    assert len(tries) == 2
+    assert "too_many_open_files" in caplog.text
