@@ -20,11 +20,12 @@ MAX_PRIORITY: Final = 255
 UNREADABLE: Final = "angzarr_unreadable"
 
 #: Properties and facts of a delivery that are texts, where they are said at all.
-_TEXTS: Final = (
-    "correlation_id", "reply_to", "message_id", "type", "user_id", "app_id", "cluster_id",
-    "expiration",
+_TEXTS: Final = frozenset(
+    {"correlation_id", "reply_to", "message_id", "type", "user_id", "app_id", "cluster_id",
+     "expiration"}
 )  # fmt: skip
-_PLACES: Final = ("exchange", "routing_key")
+_PLACES: Final = frozenset({"exchange", "routing_key"})
+_STR: Final = frozenset({str})
 
 
 class DamagedEnvelope(ValueError):
@@ -62,24 +63,23 @@ def check_received(
     for name, value in content.items():
         if value is not None and not isinstance(value, str):
             raise _wrong(name, value, "text")
-    for name in _TEXTS:
-        _check_text(properties, name)
-    for name in _PLACES:
-        _check_text(delivery_info, name)
+    _check_texts(properties, _TEXTS)
+    _check_texts(delivery_info, _PLACES)
     _check_octet(properties, "priority")
     _check_octet(properties, "delivery_mode")
     if "redelivered" in delivery_info:
         delivery_info["redelivered"] = bool(delivery_info["redelivered"])
 
 
-def _check_text(fields: MutableMapping[str, Any], name: str) -> None:
-    value = fields.get(name)
-    if type(value) is str:
-        return
-    if value is None:
-        fields.pop(name, None)
-    elif not isinstance(value, str):  # py-amqp and botocore have texts of their own
-        raise _wrong(name, value, "text")
+def _check_texts(fields: MutableMapping[str, Any], names: frozenset[str]) -> None:
+    for name in names.intersection(fields):
+        value = fields[name]
+        if type(value) is str:
+            continue
+        if value is None:
+            del fields[name]
+        elif not isinstance(value, str):  # py-amqp and botocore have texts of their own
+            raise _wrong(name, value, "text")
 
 
 def _check_octet(properties: MutableMapping[str, Any], name: str) -> None:
@@ -100,7 +100,9 @@ def _check_octet(properties: MutableMapping[str, Any], name: str) -> None:
 
 
 def _are_headers(headers: object) -> bool:
-    return isinstance(headers, dict) and all(isinstance(name, str) for name in headers)
+    if not isinstance(headers, dict):
+        return False
+    return _STR.issuperset(map(type, headers)) or all(isinstance(name, str) for name in headers)
 
 
 def _wrong(name: str, value: object, wanted: str) -> DamagedEnvelope:

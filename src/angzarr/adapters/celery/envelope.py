@@ -68,7 +68,9 @@ class Envelope(NamedTuple):
     @property
     def routing_key(self) -> str:
         """The key the message was first sent with, without a delay's prefix."""
-        key: str = self.delivery_info.get("routing_key") or ""
+        key = self.delivery_info.get("routing_key")
+        if not isinstance(key, str):  # of a message that nobody has looked at yet
+            return ""
         return _DELAY_PREFIX.sub("", key, count=1) if key.startswith(_DELAYED) else key
 
     @property

@@ -85,3 +85,8 @@ def test_a_name_that_no_queue_can_have_is_not_taken_from_a_header(name):
 @pytest.mark.parametrize("name", ["orders", "q" * 255, "é" * 127, "amqp", "a b/c:d"])
 def test_the_name_of_a_queue_is_taken_from_its_header(name):
     assert envelope(headers={names.QUEUE: name}).named_queue == name
+
+
+@pytest.mark.parametrize("key", [5, {}, None, [], True])
+def test_a_routing_key_that_is_none_is_none_and_no_error(key):
+    assert envelope(routing_key=key).routing_key == ""
