@@ -93,6 +93,17 @@ class Operating(Publishing):
         """Return a thread that empties the spool from time to time, if there is one."""
         return spool_wiring.open_forwarder_thread(self.settings, self.broker_url)
 
+    def open_depth_thread(self, *, reads: bool = False) -> TurnThread | None:
+        """Return a thread that asks the dead-letter queues how full they are, if that is told.
+
+        *reads*: by an analysis worker.
+        """
+        from angzarr import depth_wiring
+
+        return depth_wiring.open_depth_thread(
+            self.settings, self.broker_url, self.dead_letter_domains(), reads=reads
+        )
+
     def check_analysis(self) -> None:
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""
         checks.check_analysis(self.settings, self.broker_url)

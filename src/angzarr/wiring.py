@@ -258,6 +258,7 @@ def _meters(module: str, name: str) -> Any:
 
 
 _LETTERS: Final = OncePerProcess(partial(_meters, "letters", "LetterMeters"))
+_DEPTHS: Final = OncePerProcess(partial(_meters, "depths", "DepthMeters"))
 _SAGAS: Final = OncePerProcess(partial(_meters, "sagas", "SagaMeters"))
 _ORDERING: Final = OncePerProcess(partial(_meters, "ordering", "OrderingMeters"))
 
@@ -275,6 +276,11 @@ def clock_meters() -> Any:
 def alert_meters() -> Any:
     """Return what tells OpenTelemetry of alerts."""
     return _meters("alerts", "AlertMeters")
+
+
+def depth_meters() -> Any:
+    """Return what tells OpenTelemetry how full this process finds the dead-letter queues."""
+    return _DEPTHS.get()
 
 
 def letter_meters() -> Any:

@@ -130,7 +130,7 @@ class Working(Ordered):
         keeper = self.open_keeper_thread(self._take_unreadable)
         others = (
             forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper,
-            self._open_watch_thread(),
+            self._open_watch_thread(), self.open_depth_thread(),
         )  # fmt: skip
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         if not self.turns_by_hand:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -14,6 +14,7 @@ from adapters.kafka_gateway import KafkaGateway
 from angzarr.adapters.kafka import client
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.progress import Progress
+from angzarr.dead_letters.depth import QueueDepth, TellsDepth, depths_of
 from angzarr.dead_letters.moving import name_of
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
@@ -30,6 +31,7 @@ from contracts.dead_letters import (
     letters_of,
     take,
 )
+from polling import wait_until
 
 
 class TestKafkaDeadLetterQueue(
@@ -95,6 +97,16 @@ class TestKafkaDeadLetterQueue(
         finally:
             consumer.close()
         return int(place.offset)
+
+    def test_the_log_tells_since_when_the_first_waits_and_what_it_keeps(self, queue, domain):
+        assert isinstance(queue, TellsDepth)
+        before = datetime.now(UTC) - timedelta(seconds=5)
+        queue.put(letters_of(domain, 5))
+        wait_until(lambda: depths_of(queue, [domain])[domain].oldest_at, "the first is looked at")
+        oldest = depths_of(queue, [domain])[domain].oldest_at
+        assert before <= oldest <= datetime.now(UTC) + timedelta(seconds=5)
+        queue.done(take(queue, [domain], 5))
+        wait_until(lambda: depths_of(queue, [domain])[domain] == QueueDepth(0, 5), "read, and kept")
 
     def test_the_topic_keeps_letters_for_ever(self, queue: DeadLetterQueue, domain: str) -> None:
         queue.put([a_letter(domain)])
@@ -223,7 +235,7 @@ class TestKafkaDeadLetterQueue(
     ) -> None:
         script = f"""
 import os, sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 queue = KafkaDeadLetterQueue({self.brokers!r}, group={self.group!r})
 queue.receive([{domain!r}], limit=1, wait=timedelta(seconds=1))

@@ -86,7 +86,7 @@ def test_an_alert_is_about_metrics_that_exist(name):
 
 
 def test_a_metric_that_does_not_exist_is_found():
-    assert not metrics("max(dlq_depth{}) > 1") <= documented()
+    assert not metrics("max(dlq_deep{}) > 1") <= documented()
 
 
 @pytest.mark.parametrize("name", sorted(rules()))

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
+from angzarr.dead_letters.depth import QueueDepth, depths_of
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.moving import carry_into, name_of
 from angzarr.dead_letters.names import queue_name
@@ -620,6 +621,22 @@ class CountedLettersContract(DeadLetterQueueContract):
         wait_until(lambda: counted(queue, domain) == 2, "those in hand are not")
         queue.done(held)
         wait_until(lambda: counted(queue, domain) == 2, "nor those that are done")
+
+    def test_its_depth_is_what_waits_and_is_asked_without_taking_anything(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        other = f"{domain}-other"
+        assert depths_of(queue, [domain, other]) == {
+            domain: QueueDepth(0, 0), other: QueueDepth(0, 0)
+        }  # fmt: skip
+        queue.put(letters_of(domain, 5))
+        wait_until(lambda: counted(queue, domain) == 5, "all are counted")
+        for _ in range(2):
+            depth = depths_of(queue, [domain])[domain]
+            assert (depth.waiting, depth.kept) == (5, 5)
+        queue.done(take(queue, [domain], 3))
+        wait_until(lambda: depths_of(queue, [domain])[domain].waiting == 2, "the rest waits")
+        assert ids(take(queue, [domain], 2)) == [f"{domain}-3", f"{domain}-4"]
 
 
 class ServerDeadLetterQueueContract(DeadLetterQueueContract):

@@ -59,9 +59,10 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             doors.callback(forwarder.end)
         jobs = app.open_replay_jobs()
         doors.callback(jobs.close)
-        for thread in app.open_alert_threads():
-            thread.start()
-            doors.callback(thread.end)
+        for thread in (*app.open_alert_threads(), app.open_depth_thread(reads=True)):
+            if thread is not None:
+                thread.start()
+                doors.callback(thread.end)
         name = f"analysis@{socket.gethostname()}:{os.getpid()}"
         classifier = app.dlq_classifier(chance)
         deciding = Deciding(

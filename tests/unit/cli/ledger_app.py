@@ -167,6 +167,9 @@ class FakeApp:
     def open_payload_store(self):
         return self.payloads
 
+    def open_depth_thread(self, *, reads=False):
+        return None
+
     def open_forwarder_thread(self):
         return self.forwarder
 

@@ -16,6 +16,7 @@ from angzarr.adapters.kafka.letter_consumer import LetterConsumer
 from angzarr.adapters.kafka.letter_producer import LetterProducer
 from angzarr.adapters.kafka.topics import Topics
 from angzarr.dead_letters.codec import Form
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import ANALYSIS_GROUP, queue_name
 from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
@@ -94,6 +95,12 @@ class KafkaDeadLetterQueue:
         self._leave_parents_clients()
         with self._cluster.told():
             return self._consumer.waiting(domains)
+
+    def depths(self, domains: Sequence[str], /) -> dict[str, QueueDepth]:
+        """Return lag, length of the log, and since when the first waits (see TellsDepth)."""
+        self._leave_parents_clients()
+        with self._cluster.told():
+            return self._consumer.depths(domains)
 
     def close(self) -> None:
         """Leave the group and let both clients go."""

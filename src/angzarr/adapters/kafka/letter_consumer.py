@@ -14,13 +14,14 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from angzarr.adapters.kafka.ahead import Ahead
-from angzarr.adapters.kafka.backlog import backlog
+from angzarr.adapters.kafka.backlog import backlog, oldest_at, stretches
 from angzarr.adapters.kafka.client import Cluster, creating, is_fatal, own, reason_of
 from angzarr.adapters.kafka.letter_producer import CONTENT_TYPE
 from angzarr.adapters.kafka.meanwhile import meanwhile
 from angzarr.adapters.kafka.progress import Handle, Progress
 from angzarr.adapters.kafka.record import record_of
 from angzarr.dead_letters.codec import read_receipt
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.dead_letters.record import bounded
@@ -114,6 +115,20 @@ class LetterConsumer:
                 + self._ahead.count(name)
                 for domain, name in names.items()
             }
+
+    def depths(self, domains: Sequence[str]) -> dict[str, QueueDepth]:
+        """Count the same, what the log keeps, and say since when the first waits."""
+        with self._lock:
+            consumer = self._made()
+            return {domain: self._depth(consumer, queue_name(domain)) for domain in domains}
+
+    def _depth(self, consumer: Consumer, topic: str) -> QueueDepth:
+        found = stretches(self._cluster, consumer, topic, functools.partial(self._taken, topic))
+        return QueueDepth(
+            sum(one.ahead for one in found) + self._ahead.count(topic),
+            sum(one.high - one.low for one in found),
+            oldest_at(self._cluster, self._group, topic, found),
+        )
 
     def close(self) -> None:
         """Leave the group; what was not committed goes to another member or to the next one."""

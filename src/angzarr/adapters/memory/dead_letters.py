@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from angzarr.dead_letters.codec import Encoded, encode, read_receipt
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX, RawLetter, Receipt, Room
@@ -74,6 +75,10 @@ class MemoryDeadLetterQueue:
         with self._channel.changed:
             return {name: len(self._channel.queues.get(queue_name(name), ())) for name in domains}
 
+    def depths(self, domains: Sequence[str], /) -> dict[str, QueueDepth]:
+        """Count the same, and say since when the first waits (see TellsDepth)."""
+        return {domain: self._depth(domain) for domain in domains}
+
     def look(self) -> list[Receipt]:
         """Return what nobody took, queue by queue; all of it stays where it is."""
         with self._channel.changed:
@@ -109,6 +114,15 @@ class MemoryDeadLetterQueue:
                 self._channel.queue(taken.queue).appendleft(taken.encoded)
             self._taken.clear()
             self._channel.changed.notify_all()
+
+    def _depth(self, domain: str) -> QueueDepth:
+        with self._channel.changed:
+            kept = self._channel.queues.get(queue_name(domain), ())
+            first, count = (kept[0] if kept else None), len(kept)
+        if first is None:
+            return QueueDepth(0, 0)
+        letter = read_receipt(domain, first.body, first.content_type, None).letter
+        return QueueDepth(count, count, letter.sent_to_dlq_at if letter else None)
 
     def _append(self, letters: Sequence[tuple[str, Encoded]]) -> list[str | None]:
         with self._channel.changed:

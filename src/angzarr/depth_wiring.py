@@ -1,0 +1,70 @@
+"""Depth wiring: from settings to what asks the dead-letter queues how full they are."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from angzarr import letter_wiring, wiring
+from angzarr.clock import SystemClock
+from angzarr.dead_letters.chain import SPOOL
+from angzarr.dead_letters.depth import DepthWatch
+from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.letter_urls import read_url
+from angzarr.payload_section import PayloadSettings
+from angzarr.printable import printable
+from angzarr.seldom import Seldom
+from angzarr.settings import Settings
+from angzarr.turn_thread import TurnThread
+
+_log = logging.getLogger("angzarr.dead_letters")
+
+#: How often one process asks. A fleet asks as often as it has workers, so they ask seldom.
+READER_ASKS_EVERY: Final = timedelta(minutes=1)
+WORKER_ASKS_EVERY: Final = timedelta(minutes=2)
+
+
+def open_depth_thread(
+    settings: Settings, broker: str, domains: Sequence[str], *, reads: bool
+) -> TurnThread | None:
+    """Return a thread that asks for depths and whose process tells them; *reads*: by who reads.
+
+    None where nobody measures: `health.port` is not set.
+    """
+    if settings.health.port is None:
+        return None
+    watch = DepthWatch(
+        places=_places(settings, broker),
+        domains=tuple(domains),
+        clock=SystemClock(),
+        chance=random.random,
+        every=READER_ASKS_EVERY if reads else WORKER_ASKS_EVERY,
+        failed=partial(_say, Seldom()),
+    )
+    wiring.depth_meters().observe(watch.depths, SystemClock().now, reads=reads)
+    return TurnThread("angzarr-depths", lambda _stopping: watch)
+
+
+def _places(settings: Settings, broker: str) -> Mapping[str, Callable[[], DeadLetterQueue]]:
+    """Return what opens each queue that letters go to; the spool has gauges of its own."""
+    given = settings.dlq.model_copy(update={"payloads": PayloadSettings()})  # only counts
+    opened = {
+        name: partial(letter_wiring.open_backend, name, given, broker)
+        for name in letter_wiring.places(settings, broker)
+        if name != SPOOL
+    }
+    if (url := settings.saga_compensation.dead_letter_queue_url) is not None:
+        place = read_url(url.get_secret_value())
+        own = place.settings(payloads=PayloadSettings())
+        opened["saga_compensation"] = partial(letter_wiring.open_backend, place.backend, own, "")
+    return opened
+
+
+def _say(seldom: Seldom, place: str, error: Exception) -> None:
+    """Say once a minute that a place did not answer; its gauges are missing after a while."""
+    if seldom.now(f"{place} {type(error).__name__}"):
+        _log.warning("dead_letters_not_counted on %s: %s", place, printable(error))

@@ -1,0 +1,71 @@
+"""From settings to gauges of the queues that letters go to."""
+
+from __future__ import annotations
+
+import pytest
+
+from angzarr import depth_wiring, letter_wiring, wiring
+from angzarr.settings import load
+from contracts.dead_letters import letters_of
+
+
+class Heard:
+    """Stands in for the gauges."""
+
+    def observe(self, depths, now, *, reads):
+        self.depths, self.reads = depths, reads
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    made = Heard()
+    monkeypatch.setattr(wiring, "depth_meters", lambda: made)
+    return made
+
+
+def test_without_a_health_port_no_queue_is_asked(heard):
+    for reads in (True, False):
+        assert depth_wiring.open_depth_thread(load({}), "memory://", ["o"], reads=reads) is None
+    assert not vars(heard)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_worker_and_an_analysis_worker_tell_what_waits_unread(heard, reads, unique_name):
+    settings, broker = load({"health": {"port": 8081}}), f"memory://{unique_name}"
+    letter_wiring.open_dead_letters(settings, broker).put(letters_of("order", 3))
+    thread = depth_wiring.open_depth_thread(settings, broker, ["order", "mail"], reads=reads)
+    thread.turn()
+    assert {name: depth.waiting for name, depth in heard.depths().items()} == {
+        "order": 3, "mail": 0
+    }  # fmt: skip
+    assert heard.reads is reads
+    thread.end()
+
+
+def test_all_targets_are_asked_but_the_spool_which_has_gauges_of_its_own(monkeypatch, tmp_path):
+    targets = ["kafka", "sqs", "spool"]
+    settings = load({
+        "dlq": {
+            "targets": targets, "kafka_brokers": "127.0.0.1:1",
+            "spool": {"path": str(tmp_path), "durable": True},
+        },
+        "saga_compensation": {"dead_letter_queue_url": "sqs://eu-west-1"},
+    })  # fmt: skip
+    places = depth_wiring._places(settings, "redis://127.0.0.1:1")
+    assert set(places) == {"kafka", "sqs", "saga_compensation"}
+
+
+def test_a_queue_that_is_away_is_one_line_and_ends_nothing(heard, caplog, monkeypatch):
+    def away(_given, _broker):
+        raise OSError("no route\x1b[2J")
+
+    monkeypatch.setattr(letter_wiring, "_BACKENDS", {"channel": away})
+    settings = load({"health": {"port": 8081}})
+    thread = depth_wiring.open_depth_thread(settings, "memory://", ["order"], reads=False)
+    for _ in range(3):
+        thread.turn()
+    thread.end()
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert line.startswith("dead_letters_not_counted on channel: no route")
+    assert line.isprintable()
+    assert heard.depths() == {}
