@@ -28,7 +28,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify check unit bench chaos fuzz corpus corpus-score chart dist docs image image-check \
+.PHONY: help demo test verify check unit bench chaos fuzz soak corpus corpus-score chart dist docs image image-check \
 	cluster-check clean \
 	browser env servers-up servers-down wire wire-check pins
 
@@ -145,6 +145,9 @@ fuzz: env ## give hostile bytes to every decoder of queue bytes (SECONDS=60 SEED
 chaos: env ## kill, cut and flood a fleet and account for every event (DURATION=60 SEED=1 BROKER=redis)
 	@$(BIN)/python tests/chaos --duration $(DURATION) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) \
 		$(if $(MUTATION),--mutation $(MUTATION)) $(ARGS)
+
+soak: env ## what make test has no time for: Celery's own tests of its canvas on an angzarr app (ARGS="-- -k chord")
+	@$(BIN)/python tests/foreign/celery_canvas.py $(ARGS)
 
 corpus: env ## provoke the failures of the labelled letters and record them (ONLY="sql http_down.refused")
 	@$(SERVERS) run $(BIN)/python -m tests.corpus $(ONLY)

@@ -13,21 +13,18 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "servers"))
 
-import downloads  # noqa: E402 - found in the folder above
-from server import CHECKOUT, CannotStart  # noqa: E402 - the same
+from server import CannotStart  # noqa: E402 - the same
+from sources import CANNOT_BE_HAD, pin_of, tests_of  # noqa: E402 - the same
 
-from page import render  # noqa: E402 - the same
+from page import render  # noqa: E402 - found in the folder above
 
-PINS = CHECKOUT / "requirements" / "dev.txt"
 TESTS = "t/unit/transport/test_redis.py"
-CANNOT_BE_HAD = 3
 #: The tests themselves, what they import of their own, and kombu's settings for pytest.
 _WANTED = re.compile(r"[^/]+/(t/.*\.py|setup\.cfg)")
 
@@ -36,7 +33,7 @@ def main() -> int:
     """Do what the command line asks and return the exit code."""
     arguments = _parser().parse_args()
     try:
-        folder = kombus_tests()
+        folder = tests_of("kombu", _WANTED)
     except CannotStart as problem:
         sys.stderr.write(f"kombu's tests cannot be had: {problem}\n")
         return CANNOT_BE_HAD
@@ -46,35 +43,6 @@ def main() -> int:
         passed, left_out = (_number(result.stdout, kind) for kind in ("passed", "xfailed"))
         _write(arguments.page, passed, left_out)
     return result.returncode
-
-
-def kombus_tests() -> Path:
-    """Return the folder with kombu's tests, fetched on first use; raises CannotStart."""
-    return downloads.once("kombu-tests", _pin().encode(), _fill)
-
-
-def _pin() -> str:
-    """Return the line of the requirements that pins kombu, with its hashes."""
-    found = re.search(r"^kombu==.*(?:\\\n.*)+", PINS.read_text(), re.MULTILINE)
-    if found is None:
-        raise CannotStart(f"{PINS.name} does not pin kombu")
-    return found[0]
-
-
-def _fill(folder: Path) -> None:
-    pin = folder / "pin.txt"
-    pin.write_text(_pin())
-    # Even a download asks setup.py for its metadata; the environment has what that needs, pinned.
-    downloads.run([
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-        "--no-deps", "--no-binary", "kombu", "--no-build-isolation", "--require-hashes",
-        "--dest", folder, "--requirement", pin,
-    ])  # fmt: skip
-    (archive,) = folder.glob("kombu-*.tar.gz")
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            if found := _WANTED.fullmatch(member.name):
-                packed.extract(member.replace(name=found[1]), folder, filter="data")
 
 
 def _run(folder: Path, more: list[str]) -> subprocess.CompletedProcess[str]:
@@ -96,7 +64,7 @@ def _number(said: str, kind: str) -> int:
 
 def _write(page: Path, passed: int, left_out: int) -> None:
     groups = tomllib.loads((HERE / "kombu_redis.toml").read_text()).values()
-    version = _pin().split()[0].partition("==")[2]
+    version = pin_of("kombu").split()[0].partition("==")[2]
     page.write_text(render(version, passed, left_out, groups))
 
 

@@ -1,0 +1,25 @@
+"""What Celery itself tests of replacements holds of an angzarr app; `make soak` runs all of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import servers_required
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SCRIPT = CHECKOUT / "tests" / "foreign" / "celery_canvas.py"
+CANNOT_BE_HAD = 3
+
+
+def test_a_replaced_task_keeps_its_place_in_celerys_canvas():
+    result = subprocess.run(
+        [sys.executable, SCRIPT, "--", "-k", "second_order_replace or replace_with_chain"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if result.returncode == CANNOT_BE_HAD and not servers_required():
+        pytest.skip(result.stderr.strip())
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
