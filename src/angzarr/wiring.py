@@ -351,6 +351,6 @@ def dress_celery_logs() -> None:
         signal.connect(_dress, weak=False, dispatch_uid="angzarr")
 
 
-def _dress(logger: logging.Logger, **_signal: Any) -> None:
-    importlib.import_module("angzarr.adapters.structlog.logs").dress(logger)
+def _dress(logger: logging.Logger, format: str, **_signal: Any) -> None:
+    importlib.import_module("angzarr.adapters.structlog.logs").dress_celerys(logger, format)
     guard_handlers()  # a child of a prefork pool makes handlers of its own

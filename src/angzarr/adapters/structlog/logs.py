@@ -94,14 +94,29 @@ def configure(level: int = logging.INFO, *, json: bool | None = None) -> None:
     dress(root, json)
 
 
-def dress(logger: logging.Logger, json: bool | None = None) -> None:  # noqa: FBT001 - as above
-    """Let the handlers of *logger* write our lines; their levels and streams stay as they are.
+def dress_celerys(logger: logging.Logger, line: str) -> None:
+    """Let the handlers that Celery gave *logger* write our lines; a user's write as they do.
 
-    Meant for Celery's signals ``after_setup_logger`` and ``after_setup_task_logger``.
+    Meant for Celery's signals ``after_setup_logger`` and ``after_setup_task_logger``, which tell
+    the form of a *line* that Celery's own handlers have.
     """
+    dress(logger, wanted=lambda handler: _is_celerys(handler.formatter, line))
+
+
+def _is_celerys(form: logging.Formatter | None, line: str) -> bool:
+    celerys = type(form).__module__ in ("celery.utils.log", "celery.app.log")
+    return celerys and getattr(form, "_fmt", None) == line
+
+
+def dress(
+    logger: logging.Logger,
+    json: bool | None = None,  # noqa: FBT001 - as above
+    wanted: Callable[[logging.Handler], bool] = lambda _: True,
+) -> None:
+    """Let *wanted* handlers of *logger* write our lines; their levels and streams stay."""
     if not _route():
         return
-    for handler in logger.handlers:
+    for handler in filter(wanted, logger.handlers):
         terminal = _is_terminal(handler)
         handler.setFormatter(
             formatter(json=not terminal if json is None else json, colors=terminal)
