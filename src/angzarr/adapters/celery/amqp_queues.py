@@ -7,7 +7,7 @@ gives up all the same it puts where a worker finds it (see `dropped`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -32,6 +32,14 @@ CURE: Final = (
     "let its messages be handled and delete it, so that it is declared anew, or set amqp_queues to"
     " 'plain' and guard it by a policy (see 'Move a Celery project over')"
 )
+
+
+_NO_PRIORITY: Final = (
+    "remove it and give urgent tasks a queue of their own, or set task_default_queue_type to"
+    " 'classic' and task_default_exchange_type to 'direct'"
+)
+#: Arguments that RabbitMQ takes of classic queues only.
+_CLASSIC_ONLY: Final = frozenset({"x-queue-mode", "x-queue-master-locator", "x-queue-version"})
 
 
 class RoadQueues(Queues):
@@ -95,6 +103,7 @@ def check_queues(app: Any) -> None:
     """
     if transport_of(app) != "amqp":
         return
+    _check_quorum(app.amqp.queues.consume_from.values())
     differ = []
     with suppress(*AWAY), app.connection_for_write() as connection:
         connection.ensure_connection(max_retries=1, timeout=5)
@@ -113,6 +122,30 @@ def check_queues(app: Any) -> None:
             f" declares: {', '.join(differ)}; for each, {CURE}"
         )
         raise ConfigurationError(msg)
+
+
+def _check_quorum(queues: Iterable[Queue]) -> None:
+    """Refuse quorum queues with what only classic ones can have: no other name would help."""
+    wrong = [f"{queue.name!r} has {why}" for queue in queues for why in unfit_for_quorum(queue)]
+    if wrong:
+        msg = f"angzarr refuses to start, quorum queues cannot be like that: {'; '.join(wrong)}"
+        raise ConfigurationError(msg)
+
+
+def unfit_for_quorum(queue: Queue) -> Iterator[str]:
+    """Return what a quorum *queue* has that RabbitMQ refuses of one, each with its cure."""
+    arguments = queue.queue_arguments or {}
+    if arguments.get("x-queue-type") != "quorum":
+        return
+    if queue.max_priority is not None or "x-max-priority" in arguments:
+        yield f"a highest priority (task_queue_max_priority, x-max-priority): {_NO_PRIORITY}"
+    for name in _CLASSIC_ONLY & arguments.keys():
+        yield f"{name}: remove it from its queue_arguments"
+    for name in ("exclusive", "auto_delete"):
+        if getattr(queue, name):
+            yield f"{name}=True: remove it"
+    if not queue.durable:
+        yield "durable=False: remove it"
 
 
 def _check_delays(connection: Any) -> None:

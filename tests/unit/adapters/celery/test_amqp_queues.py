@@ -9,10 +9,11 @@ import pytest
 from amqp.exceptions import NotFound
 from kombu import Queue
 
-from angzarr.adapters.celery.amqp_queues import DELIVERY_LIMIT
+from angzarr.adapters.celery.amqp_queues import DELIVERY_LIMIT, check_queues
 from angzarr.adapters.celery.dropped import declare
 from angzarr.adapters.celery.dropped_message import what_happened
 from angzarr.adapters.celery.publisher import native_delay
+from angzarr.errors import ConfigurationError
 
 GUARD = {
     "x-queue-type": "quorum",
@@ -100,3 +101,40 @@ def test_a_message_without_a_reason_is_told_as_such(headers):
     error, code = what_happened(headers)
     assert code == "RABBITMQ_UNKNOWN"
     assert "unknown" in str(error)
+
+
+#: What RabbitMQ refuses of a quorum queue (tests/adapters/test_rabbitmq_queues_of_tasks.py).
+UNFIT = {
+    "max_priority": {"max_priority": 5},
+    "x-max-priority": {"queue_arguments": {"x-max-priority": 5}},
+    "x-queue-mode": {"queue_arguments": {"x-queue-mode": "lazy"}},
+    "x-queue-master-locator": {"queue_arguments": {"x-queue-master-locator": "min-masters"}},
+    "x-queue-version": {"queue_arguments": {"x-queue-version": 2}},
+    "durable": {"durable": False},
+    "exclusive": {"exclusive": True},
+    "auto_delete": {"auto_delete": True},
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_a_quorum_queue_cannot_have_is_refused_with_a_cure_that_helps(make_app, name):
+    given = UNFIT[name]
+    arguments = {"x-queue-type": "quorum", **given.get("queue_arguments", {})}
+    queue = Queue("q", **{**given, "queue_arguments": arguments})
+    app = make_app(broker="amqp://127.0.0.1:1", store="redis://127.0.0.1:1", task_queues=[queue])
+    with pytest.raises(ConfigurationError, match=r"'q' has .*(remove it|durable).*") as caught:
+        check_queues(app)
+    assert "delete it" not in str(caught.value), "it would be declared in the same way again"
+
+
+def test_a_highest_priority_for_all_queues_is_refused_unless_they_are_classic(make_app):
+    app = make_app(
+        broker="amqp://127.0.0.1:1", store="redis://127.0.0.1:1", task_queue_max_priority=9
+    )
+    with pytest.raises(ConfigurationError, match=r"task_queue_max_priority.*'classic'"):
+        check_queues(app)
+    classic = make_app(
+        broker="amqp://127.0.0.1:1", store="redis://127.0.0.1:1", task_queue_max_priority=9,
+        task_default_queue_type="classic", task_default_exchange_type="direct",
+    )  # fmt: skip
+    check_queues(classic)
