@@ -15,6 +15,7 @@ from angzarr.adapters.celery import own_defaults
 from angzarr.adapters.celery.dropped import DroppedStep
 from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.movement import Movement
+from angzarr.adapters.celery.options import check_app_options
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.shutdown import ShutdownStep
 from angzarr.adapters.celery.worker import LeaseKeeper, RoadStep, Stopping
@@ -45,9 +46,12 @@ from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.resilience.tenure import Tenure
-from angzarr.settings import Settings, load
+from angzarr.settings import SETTINGS, Settings, load
 from angzarr.turn_thread import TurnThread
 from angzarr.working import Working
+
+#: Arguments that are no settings.
+_ARGUMENTS = ("config", "rules", "verdicts", "hooks")
 
 
 class Angzarr(Working, Projecting):
@@ -56,8 +60,9 @@ class Angzarr(Working, Projecting):
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
     is where claims live, *dlq* where dead letters go, *ledger* the analysis worker's database,
     *books* that of event books;
-    *config* names a YAML file (or the variable ANGZARR_CONFIG does). File and environment win
-    over arguments. Raises ConfigurationError for what cannot work.
+    *config* names a YAML file (or the variable ANGZARR_CONFIG does). Every other setting is an
+    argument too (``dashboard``, ``prefix``, …), and so is every setting of Celery's. File and
+    environment win over arguments. Raises ConfigurationError for what cannot work.
     """
 
     amqp_cls = "angzarr.adapters.celery.amqp:RoadAMQP"
@@ -85,22 +90,24 @@ class Angzarr(Working, Projecting):
         rules: Sequence[Rule] = (),
         verdicts: Sequence[VerdictRule] = (),
         hooks: Sequence[Hook] = (),
-        **celery: Any,
+        **others: Any,
     ) -> None:
         forks.guard()
         given = {
             "store": store,
-            "dlq": dlq and dict(dlq),
+            "dlq": dlq,
             "ledger": ledger,
             "books": books,
-            "facts": facts and dict(facts),
-            "retry": retry and dict(retry),
-            "routes": routes and dict(routes),
-            "flow": flow and dict(flow),
-            "ordering": ordering and dict(ordering),
-            "health": health and dict(health),
+            "facts": facts,
+            "retry": retry,
+            "routes": routes,
+            "flow": flow,
+            "ordering": ordering,
+            "health": health,
             "soft_shutdown_timeout": soft_shutdown_timeout,
+            **{name: others.pop(name) for name in SETTINGS & others.keys()},
         }
+        check_app_options(others, (*SETTINGS, *_ARGUMENTS), others.get("namespace"))
         self.settings: Settings = load(given, config)
         self.policy_rules = self.settings.retry.policy_rules()
         self.handlers = Handlers()
@@ -127,7 +134,7 @@ class Angzarr(Working, Projecting):
         self._chains = OncePerProcess(lambda: build_chains(self))
         self._reacting = OncePerProcess(lambda: build_reacting(self))
         self._ordering = OncePerProcess(lambda: open_ordering(self.settings, self.broker_url))
-        super().__init__(main, **celery)
+        super().__init__(main, **others)
         self.take_escalations()
         self.on_after_configure.connect(self.lay_defaults, weak=False)
         if self.configured:  # by a fixup, or by a subclass in `on_init`

@@ -7,7 +7,7 @@ what takes it, only route it (Celery's ``task_routes``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from angzarr import books_wiring, wiring
 from angzarr.adapters.celery.binding import body_of
@@ -63,6 +63,8 @@ class Enlisting(Escalating):
 
         def register(kind: A) -> A:
             check_is(kind, Aggregate)
+            if (first := self.aggregates.get(domain)) and self.keeps_first(domain, first, kind):
+                return cast("A", first)
             if kind.methods.reacts_to:
                 msg = (
                     f"{kind.__qualname__} reacts to events, of which an aggregate is told nothing:"
@@ -92,6 +94,8 @@ class Enlisting(Escalating):
 
         def register(kind: S) -> S:
             check_is(kind, Saga)
+            if (first := self.sagas.get(name)) and self.keeps_first(name, first, kind):
+                return cast("S", first)
             self._take_name(kind, name)
             kind.check()
             for event_type, method in kind.methods.reacts_to.items():
@@ -120,6 +124,8 @@ class Enlisting(Escalating):
 
         def register(kind: P) -> P:
             check_is(kind, ProcessManager)
+            if (first := self.sagas.get(name)) and self.keeps_first(name, first, kind):
+                return cast("P", first)
             self._take_name(kind, name)
             give_name(kind, "domain", name)
             kind.snapshot_every = snapshot_every

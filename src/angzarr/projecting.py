@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from angzarr.adapters.celery.binding import body_of
 from angzarr.classes import called_directly, check_is, give_name
@@ -69,6 +69,8 @@ class Projecting(Registering):
 
         def register(kind: P) -> P:
             check_is(kind, Projection)
+            if (first := self.projections.get(name)) and self.keeps_first(name, first, kind):
+                return cast("P", first)
             kind.check()
             known = self.policy_rules.named
             policy = known(policy_of(kind, retry_policy, stacklevel=2))

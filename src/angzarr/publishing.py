@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from kombu.utils.url import maybe_sanitize_url
 from angzarr import wiring
 from angzarr.adapters.celery.amqp_queues import CURE
 from angzarr.adapters.celery.batch import send_batch
+from angzarr.adapters.celery.options import check_send_options
 from angzarr.adapters.celery.parcel import UNSENDABLE, Leg, Parcel, account
 from angzarr.adapters.celery.publisher import AWAY, refuses
 from angzarr.adapters.celery.sketch import json_of
@@ -43,6 +44,8 @@ from angzarr.events.headers import EVENT_ID, OwnHeaders, to_headers
 from angzarr.events.publication import Publication, refuse_sequence
 from angzarr.settings import Settings
 
+#: What `publish` itself takes.
+PUBLISH = (*(one.name for one in fields(Publication)), "allow_no_subscriber", "check")
 #: Options by which a sender says itself where a task goes.
 _ADDRESS = ("queue", "exchange", "routing_key")
 #: Positional arguments of `send_task` before the task id: args, kwargs, countdown, eta.
@@ -93,6 +96,8 @@ class Publishing(Celery):
         or NoSubscriber before anything is sent, BrokerUnavailable if the broker confirmed nothing,
         PublishIncomplete if it did not confirm everybody's; both have the `event_id`.
         """
+        if options:
+            check_send_options(options, PUBLISH)
         said = Publication(
             event, type=type, id=id, domain=domain, root=root, edition=edition, sequence=sequence,
             correlation_id=correlation_id, causation_id=causation_id, tenant_id=tenant_id,
@@ -133,6 +138,8 @@ class Publishing(Celery):
         event it was. Raises BrokerUnavailable if nothing was sent. NotAllPublished says which
         events were sent, which may have been and which were not; sending those again is safe.
         """
+        if options:
+            check_send_options(options, PUBLISH)
         given = {
             "type": type, "domain": domain, "root": root, "edition": edition,
             "correlation_id": correlation_id, "causation_id": causation_id,

@@ -6,62 +6,47 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, Literal, NoReturn, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
-from celery import Celery
 from celery.exceptions import Ignore
-from kombu import Queue
 
 from angzarr.adapters.celery.binding import (
     event_binding,
     event_decoder,
     of_types,
-    task_binding,
-    task_fallback,
 )
+from angzarr.adapters.celery.duplicates import twice
+from angzarr.adapters.celery.options import TASK, check_task_options
 from angzarr.adapters.celery.own_call import around
-from angzarr.adapters.celery.task_classes import on_road, open_body, put_on_road, with_road
 from angzarr.delivery.compensation import Undos
-from angzarr.delivery.handlers import Bind, Handler, Handlers
-from angzarr.errors import ConfigurationError, DuplicateHandler
+from angzarr.delivery.handlers import Bind, Handler
+from angzarr.errors import DuplicateHandler
 from angzarr.events.codec import event_type_of
 from angzarr.events.event import check_domain
 from angzarr.ordering.order import Order, order_by, refuse_order
+from angzarr.plain_tasks import PlainTasks, task_name
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.guarded import Named, guards
-from angzarr.resilience.limit import Limit, Limited, limits_of
-from angzarr.resilience.policy_rules import PolicyRules
+from angzarr.resilience.limit import Limited
 from angzarr.resilience.taxonomy import Rule, VerdictRule
-from angzarr.settings import Settings
 
 UndoFunction = TypeVar("UndoFunction", bound=Callable[[Any], Any])
 
 
-class Registering(Celery):
+class Registered(NamedTuple):
+    """A handler's function, what it takes, and its task."""
+
+    of: Callable[..., Any]
+    takes: tuple[object, ...]
+    task: Any
+
+
+class Registering(PlainTasks):
     """What an app does to register; half of `Angzarr`."""
 
-    handlers: Handlers
-    policy_rules: PolicyRules
-    settings: Settings
-
-    _task_class: Any = None
-
-    @property
-    def Task(self) -> Any:  # noqa: N802 - Celery's name
-        """The base class of this app's tasks: `task_cls`, or what was assigned, on the road."""
-        if self._task_class is None:
-            self._task_class = self.create_task_cls()
-        return self._task_class
-
-    @Task.setter
-    def Task(self, kind: Any) -> None:  # noqa: N802
-        self._task_class = with_road(kind)
-
-    def create_task_cls(self) -> Any:
-        """Return a base class for tasks: the user's, or that of Django's fixup, on the road."""
-        return self.subclass_with_self(
-            with_road(self.task_cls), name="Task", attribute="_app", keep_reduce=True, abstract=True
-        )
+    @cached_property
+    def _functions(self) -> dict[str, Registered]:
+        return {}
 
     @cached_property
     def undos(self) -> Undos:
@@ -121,7 +106,7 @@ class Registering(Celery):
                 limit=limit,
                 fallback=fallback and event_binding(fallback, decode),
                 queue=queue,
-                compensation=_task_name(compensation),
+                compensation=task_name(compensation),
                 idempotent=idempotent,
                 rules=rules,
                 verdicts=verdicts,
@@ -152,6 +137,13 @@ class Registering(Celery):
 
     def _add_undo(self, function: Any, name: str | None = None) -> Any:
         known_as = name or self.gen_task_name(function.__name__, function.__module__)
+        first = self.undos.get(known_as)
+        if (
+            first is not None
+            and first.function is not function
+            and self.keeps_first(known_as, first.function, function)
+        ):
+            return first.function
         self.undos.add(known_as, function)
         return function
 
@@ -186,6 +178,14 @@ class Registering(Celery):
         types only.
         """
         refuse_order(task_options)
+        check_task_options(task_options, lambda: self._base_of(task_options), self._handler_options)
+        takes = (event_type, domain, order)
+        if (first := self._functions.get(name)) is not None:
+            # One function for two events would be sent the first of them only.
+            again = first.of is not function and first.takes == takes
+            if again and self.keeps_first(name, first.of, function):
+                return first.task
+            raise DuplicateHandler(twice(name, first.of, function))
         if order is not None:
             bind = of_types(bind, order.types)
             fallback = fallback and of_types(fallback, order.types)
@@ -215,107 +215,12 @@ class Registering(Celery):
                 is_async=inspect.iscoroutinefunction(function),
             )
         )
-        return self.task(name=name, typing=False, **task_options)(function)
-
-    def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | str | None:
-        """Return the *policy* that a handler itself names; refuse names that say nothing."""
-        if policy is not None:
-            self.policy_rules.named(policy)
-        elif operation is not None:
-            self.policy_rules.check_operation(operation)
-        return policy
-
-    def _limits(self, limited: Limited) -> tuple[Limit, ...]:
-        """Return the limits that a handler names; raises ConfigurationError for a name's second."""
-        limits = limits_of(limited, self.settings.flow.named_limits())
-        if limits:
-            known = {limit.name: limit for handler in self.handlers for limit in handler.limits}
-            for limit in limits:
-                if known.get(limit.name, limit) != limit:
-                    msg = (
-                        f"limit {limit.name!r} is given twice with different values, {limit} and"
-                        f" {known[limit.name]}: make one Limit and share it, or rename one"
-                    )
-                    raise ConfigurationError(msg)
-        return limits
-
-    @overload
-    def task(self, function: Callable[..., Any], /) -> Any: ...
-
-    @overload
-    def task(self, **options: Any) -> Callable[[Callable[..., Any]], Any]: ...
-
-    def task(self, *args: Any, **options: Any) -> Any:
-        """Register a plain task, as Celery does, but with this app only.
-
-        Celery shares an app's tasks with every other app of the process; two apps that happen to
-        use one name would then run each other's functions. ``shared=True`` brings it back.
-        """
-        refuse_order(options)
-        options.setdefault("shared", False)
-        return super().task(*args, **options)
-
-    def _task_from_fun(
-        self, fun: Callable[..., Any], name: str | None = None, base: Any = None, **options: Any
-    ) -> Any:
-        """Register a plain task's handler beside its Celery task (Celery's own extension point)."""
-        mixed = self.Task if base is None else with_road(base, self.Task)
-        task = super()._task_from_fun(fun, name=name, base=mixed, **on_road(mixed), **options)
-        open_body(task)
-        self._take_in(task, inspect.iscoroutinefunction(fun))
+        task = self.task(name=name, typing=False, **task_options)(function)
+        self._functions[name] = Registered(function, takes, task)
         return task
 
-    def register_task(self, task: Any, **options: Any) -> Any:
-        """Register a class-based task, with the road under a class that does not derive from it."""
-        made = put_on_road(task() if inspect.isclass(task) else task, self.Task)
-        registered = super().register_task(made, **options)
-        open_body(registered)
-        self._take_in(registered, inspect.iscoroutinefunction(type(registered).run))
-        return registered
-
-    def _take_in(self, task: Any, is_async: bool) -> None:  # noqa: FBT001 - two kinds of function
-        """Register a plain task; domain, policy, … may be given as options of ``@app.task``."""
-        if self.handlers.get(task.name) is not None:
-            return
-        refuse_order(dir(task))
-        domain, operation = getattr(task, "domain", None), getattr(task, "operation", None)
-        if domain is not None:
-            check_domain(domain)
-        fallback = task_fallback(getattr(task, "fallback", None))
-        self.handlers.add(
-            Handler(
-                name=task.name,
-                bind=task_binding(task),
-                domain=domain,
-                operation=operation,
-                policy=self._policy(getattr(task, "policy", None), operation),
-                breakers=guards(getattr(task, "breaker", None)),
-                limits=self._limits(getattr(task, "limit", None)),
-                fallback=fallback and around(fallback, lambda: task),
-                queue=_queue_name(getattr(task, "queue", None)),
-                compensation=_task_name(getattr(task, "compensation", None)),
-                idempotent=getattr(task, "idempotent", True),
-                finished_by=(Ignore,),
-                is_async=is_async,
-            )
-        )
-
-    def _warn_duplicate_task_name(
-        self, name: str, existing: str, new: str, _consequence: str
-    ) -> NoReturn:
-        """Refuse what Celery only warns of: one of two functions would never be called."""
-        msg = (
-            f"{name!r} is registered twice, for {existing} and {new}: rename one of the"
-            " functions or pass name=…"
-        )
-        raise DuplicateHandler(msg)
-
-
-def _task_name(task: object | None) -> str | None:
-    """Return the name of what a handler names as its compensation."""
-    return None if task is None else str(getattr(task, "name", task))
-
-
-def _queue_name(queue: Queue | str | None) -> str | None:
-    """Return the name of what a plain task names as its queue."""
-    return queue.name if isinstance(queue, Queue) else queue
+    @cached_property
+    def _handler_options(self) -> frozenset[str]:
+        """What `handler` takes, and what Celery takes for its task."""
+        named = inspect.signature(Registering.handler).parameters
+        return TASK | (frozenset(named) - {"self", "event", "task_options"})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -37,6 +37,7 @@ from angzarr.sections import (
     checked_routes,
     kept,
 )
+from angzarr.spelling import unknown
 from angzarr.yaml_file import read_yaml
 
 #: Names the file where none is named in code.
@@ -112,6 +113,10 @@ class Settings(BaseSettings):
         return _Environment(settings_cls), sources["init_settings"]
 
 
+#: Their names.
+SETTINGS: Final = frozenset(Settings.model_fields)
+
+
 class _Environment(EnvSettingsSource):
     """The environment, with the shorter variables that a section has besides the usual ones."""
 
@@ -127,7 +132,9 @@ class _Environment(EnvSettingsSource):
 def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Settings:
     """Return the settings; raises ConfigurationError naming the key and the cure."""
     path = path or os.environ.get(CONFIG_VARIABLE)
-    given = _merged({key: value for key, value in code.items() if value is not None}, _read(path))
+    given = _merged(
+        {key: _plain(value) for key, value in code.items() if value is not None}, _read(path)
+    )
     _check_environment()
     try:
         return Settings(**given)
@@ -139,6 +146,11 @@ def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Se
             """ written as JSON there, e.g. ANGZARR_DLQ__REDACT='["**.password"]'"""
         )
         raise ConfigurationError(msg) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a mapping as a dict, which a file can be put over."""
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _read(path: str | os.PathLike[str] | None) -> dict[str, Any]:
@@ -173,8 +185,10 @@ def _check_environment() -> None:
         if _SERVICE_LINK.fullmatch(name):
             continue
         if name not in VARIABLES and name.split("__", 1)[0] not in known:
-            listed = ", ".join(sorted(known | set(VARIABLES)))
-            msg = f"the environment sets {name}, which is no setting; known: {listed}"
+            all_known = sorted(known | set(VARIABLES))
+            listed = f"known are {', '.join(all_known)}"
+            told = unknown("variable", name, all_known, listed)
+            msg = told if told.endswith(listed) else f"{told} ({listed})"
             raise ConfigurationError(msg)
 
 
@@ -199,11 +213,34 @@ def _explain(error: ValidationError, path: object) -> str:
             continue
         key = ".".join(str(part) for part in problem["loc"]) or "the settings"
         if problem["type"] == "extra_forbidden":
-            problems.append(f"{key} is no setting (is it misspelt?)")
+            problems.append(_unknown(problem["loc"]))
         else:
             problems.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}")
     source = f" (from {path} or the environment)" if path else ""
     return "; ".join(problems) + source
+
+
+def _unknown(place: tuple[int | str, ...]) -> str:
+    """Return the sentence about a key that no section has, with the nearest that it has."""
+    *above, name = (str(part) for part in place)
+    prefix = "".join(f"{part}." for part in above)
+    return unknown("setting", name, _section(above).model_fields, "remove it", within=prefix)
+
+
+def _section(keys: Sequence[str]) -> type[BaseModel]:
+    """Return the section that *keys* lead to; those of a mapping or a list lead no further."""
+    section: type[BaseModel] = Settings
+    for key in keys:
+        if key in section.model_fields:
+            section = next(_sections(section.model_fields[key].annotation), section)
+    return section
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections(part)
 
 
 def _follows(problem: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:

@@ -74,14 +74,14 @@ def test_the_environment_says_the_same(monkeypatch):
         ({"url": "s3://bucket", "over": -1}, "over: Input should be greater than or equal to 0"),
         ({"url": "file:///a", "region": "eu-west-1"}, "region is for s3:// only"),
         ({"url": "file:///a", "endpoint_url": "http://x"}, "endpoint_url is for s3:// only"),
-        ({"url": "s3://bucket", "ower": 5}, "dlq.payloads.ower is no setting"),
+        ({"url": "s3://bucket", "ower": 5}, 'did you mean "dlq.payloads.over"?'),
     ],
 )
 def test_a_mistake_is_one_sentence_and_repeats_no_secret(given, sentence):
     with pytest.raises(ConfigurationError) as caught:
         payloads(**given)
     assert sentence in str(caught.value)
-    assert str(caught.value).startswith("dlq.payloads")
+    assert "dlq.payloads" in str(caught.value).partition(":")[0]
     assert "s3cret" not in str(caught.value)
 
 

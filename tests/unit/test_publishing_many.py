@@ -274,7 +274,6 @@ OPTIONS = {
     "stamps": {"stamped_headers": ["who"], "who": ["me"]},
     "transient": {"delivery_mode": "transient"},
     "compressed": {"compression": "zlib"},
-    "yaml": {"serializer": "yaml"},
     "reply": {"reply_to": "me"},
 }
 

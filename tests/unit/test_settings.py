@@ -90,7 +90,10 @@ def test_rules_of_policies_come_from_yaml_and_environment(tmp_path, monkeypatch)
     ("rule", "said"),
     [
         ({"policy": "webhok", "tenant": "a"}, r"retry.rules\[0\]: there is no backoff policy 'web"),
-        ({"policy": "webhook", "tennant": "a"}, r"retry.rules.0.tennant is no setting \(is it mis"),
+        (
+            {"policy": "webhook", "tennant": "a"},
+            'tennant"; did you mean "retry.rules.0.tenant"',
+        ),
         ({"policy": "webhook", "category": "transcient"}, r"retry.rules.0.category: .*'transient'"),
         ({"policy": "webhook", "priority": "urgent"}, r"retry.rules.0.priority: .*'realtime'"),
         ({"policy": "webhook", "event_type": "[ab]*"}, r"retry.rules\[0\]: event_type cannot be"),

@@ -56,7 +56,7 @@ class Event:
 
 def check_domain(name: str) -> str:
     """Return *name* if every dead-letter backend can carry it (decisions 20), else raise."""
-    if not _DOMAIN.match(name) or len(name) > MAX_DOMAIN_LENGTH:
+    if not isinstance(name, str) or not _DOMAIN.match(name) or len(name) > MAX_DOMAIN_LENGTH:
         msg = (
             f"domain {name!r} cannot be used: write it with a-z, 0-9, '.' and '-', starting with"
             f" a letter, at most {MAX_DOMAIN_LENGTH} characters"

@@ -6,13 +6,16 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 from angzarr.errors import EventDoesNotFit, PublishIncomplete
 from angzarr.events.codec import event_type_of, to_json
 from angzarr.events.event import Event, Priority, check_domain
 from angzarr.events.headers import sequence_problem
 from angzarr.events.numbers import MAX_SEQUENCE
+
+_TEXTS: Final = ("type", "edition", "correlation_id", "causation_id", "tenant_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,17 @@ class Publication:
     def as_event(self, cause: Event | None, now: datetime) -> Event:
         """Return the event with an id, in the flow of *cause*, the event that is being handled.
 
-        Raises UnserializableEvent, InvalidDomainName, ConfigurationError (no type), ValueError,
-        EventDoesNotFit (a sequence that is none).
+        Raises UnserializableEvent, InvalidDomainName, ConfigurationError (no type),
+        EventDoesNotFit (a field whose value it cannot have).
         """
         if self.domain is not None:
             check_domain(self.domain)
         refuse_sequence(self.sequence)
+        for name in _TEXTS:
+            if not isinstance(getattr(self, name), str | None):
+                raise _unfit(name, getattr(self, name), "it is a text")
+        if not isinstance(self.occurred_at, datetime | None):
+            raise _unfit("occurred_at", self.occurred_at, "it is a datetime")
         event_id = str(self.id or uuid.uuid4())
         flow, causing = (None, None) if cause is None else (cause.correlation_id, cause.id)
         return Event(
@@ -61,8 +69,8 @@ class Publication:
             correlation_id=self.correlation_id or flow or causing or event_id,
             causation_id=self.causation_id or causing,
             tenant_id=self.tenant_id,
-            priority=Priority(self.priority or Priority.DEFAULT),
-            config_pins=dict(self.config_pins or {}),
+            priority=_priority(self.priority),
+            config_pins=_pins(self.config_pins),
             occurred_at=self.occurred_at or now,
             depth=0 if cause is None else cause.depth + 1,
         )
@@ -71,6 +79,31 @@ class Publication:
     def is_bare(self) -> bool:
         """Whether the event is bare JSON; any other was checked when it was made."""
         return isinstance(self.event, dict | list | str | int | float | bool | None)
+
+
+def _unfit(name: str, value: object, what: str) -> EventDoesNotFit:
+    msg = f"the {name} {value!r:.50} of an event cannot be used: {what}"
+    return EventDoesNotFit(msg)
+
+
+def _priority(said: Priority | str | None) -> Priority:
+    if said is None:
+        return Priority.DEFAULT
+    try:
+        return Priority(said)
+    except ValueError as error:
+        known = ", ".join(map(repr, map(str, Priority)))
+        raise _unfit("priority", said, f"it is one of {known}") from error
+
+
+def _pins(said: Mapping[str, str] | None) -> dict[str, str]:
+    if not said:
+        return {}
+    if not isinstance(said, Mapping) or not all(
+        isinstance(x, str) for x in chain(said, said.values())
+    ):
+        raise _unfit("config_pins", said, "it is a mapping of texts to texts")
+    return dict(said)
 
 
 def refuse_sequence(sequence: object) -> None:

@@ -11,6 +11,7 @@ from angzarr.dead_letter_section import SpoolSettings
 from angzarr.errors import ConfigurationError
 from angzarr.payload_section import PayloadSettings
 from angzarr.settings import Settings
+from angzarr.spelling import unknown
 
 #: Where everything is that a test must not share; kept apart from what users may say.
 _MEMORY: Final = "memory://"
@@ -48,8 +49,7 @@ def overlaid(settings: Settings, given: Mapping[str, Any]) -> Settings:
     update = {}
     for name, value in given.items():
         if name not in Settings.model_fields:
-            msg = f"{name} is no setting (is it misspelt?)"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(unknown("setting", name, Settings.model_fields, "remove it"))
         try:
             update[name] = _checked(getattr(settings, name), name, value)
         except ValidationError as error:

@@ -61,7 +61,7 @@ def test_one_app_is_not_staged_twice(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"dlqq": {}}, "dlqq is no setting"),
+        ({"dlqq": {}}, 'unknown setting "dlqq"; did you mean "dlq"'),
         ({"dlq": {"backends": "sqs"}}, "dlq.backends: Extra inputs are not permitted"),
         ({"most_starts": 0}, "most_starts: Input should be greater than or equal to 1"),
     ],
