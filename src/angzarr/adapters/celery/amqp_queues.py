@@ -35,8 +35,9 @@ CURE: Final = (
 
 
 _NO_PRIORITY: Final = (
-    "remove it and give urgent tasks a queue of their own, or set task_default_queue_type to"
-    " 'classic' and task_default_exchange_type to 'direct'"
+    "remove it and give urgent tasks a queue of their own, or keep classic queues by"
+    " task_default_queue_type and task_create_missing_queue_type = 'classic' (see 'Move a Celery"
+    " project over')"
 )
 #: Arguments that RabbitMQ takes of classic queues only.
 _CLASSIC_ONLY: Final = frozenset({"x-queue-mode", "x-queue-master-locator", "x-queue-version"})

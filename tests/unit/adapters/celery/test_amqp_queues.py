@@ -136,5 +136,10 @@ def test_a_highest_priority_for_all_queues_is_refused_unless_they_are_classic(ma
     classic = make_app(
         broker="amqp://127.0.0.1:1", store="redis://127.0.0.1:1", task_queue_max_priority=9,
         task_default_queue_type="classic", task_default_exchange_type="direct",
+        task_create_missing_queue_type="classic", task_create_missing_queue_exchange_type="direct",
     )  # fmt: skip
     check_queues(classic)
+    made = [classic.amqp.queues[name] for name in ("q", "angzarr-replay-outcomes")]
+    assert {(one.queue_arguments or {}).get("x-queue-type", "classic") for one in made} == {
+        "classic"
+    }
