@@ -52,9 +52,10 @@ class Publication:
             check_domain(self.domain)
         refuse_sequence(self.sequence)
         for name in _TEXTS:
-            if not isinstance(getattr(self, name), str | None):
-                raise _unfit(name, getattr(self, name), "it is a text")
-        if not isinstance(self.occurred_at, datetime | None):
+            said = getattr(self, name)
+            if said is not None and not isinstance(said, str):
+                raise _unfit(name, said, "it is a text")
+        if self.occurred_at is not None and not isinstance(self.occurred_at, datetime):
             raise _unfit("occurred_at", self.occurred_at, "it is a datetime")
         event_id = str(self.id or uuid.uuid4())
         flow, causing = (None, None) if cause is None else (cause.correlation_id, cause.id)
