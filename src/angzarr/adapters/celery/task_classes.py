@@ -83,8 +83,9 @@ def off_road(app: Any, name: str, task: Any) -> Iterator[tuple[str, str]]:
             "move its code to before_start, on_success, on_failure or on_retry of the class",
         )
     if task.Strategy != Task.Strategy or kind.start_strategy is not Task.start_strategy:
+        called = getattr(task.Strategy, "__qualname__", task.Strategy)
         yield (
-            f"acknowledges messages past angzarr by a Strategy of its own ({task.Strategy})",
+            f"acknowledges messages past angzarr by a Strategy of its own ({called})",
             "handle one event at a time, or run it with a celery.Celery app in a worker of its own",
         )
     if task.own_call is not None:

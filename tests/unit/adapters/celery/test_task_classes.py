@@ -289,6 +289,11 @@ class Collects(Task):
     Strategy = "celery_batches.strategies:default"
 
 
+class Batches(Task):
+    def Strategy(self, task, app, consumer):  # noqa: N802 - that library's name
+        pytest.fail("must not run")
+
+
 class Started(Task):
     def start_strategy(self, app, consumer, **kwargs):
         pytest.fail("must not run")
@@ -307,7 +312,8 @@ class Traced(Task):
 
 
 OFF_THE_ROAD = [
-    (Collects, "a Strategy of its own"), (Started, "a Strategy of its own"),
+    (Collects, "a Strategy of its own"),
+    (Batches, r"a Strategy of its own \(Batches.Strategy\)"), (Started, "a Strategy of its own"),
     (Requested, "its own Request class"), (Traced, "was changed"),
 ]  # fmt: skip
 
