@@ -264,8 +264,11 @@ def _autopsy(app: Any, clock: Clock) -> Autopsy:
 
 
 def _domains(app: Any) -> Domains:
-    read = letter_wiring.domains_to_read(app.settings, list(app.handlers.domains()))
-    return Domains(read=frozenset(read), of_queue=app.settings.dlq.queue_domains.get)
+    return Domains(
+        read=frozenset(letter_wiring.domains_to_read(app)),
+        of_queue=app.settings.dlq.queue_domains.get,
+        default=letter_wiring.default_domain(app),
+    )
 
 
 def _settler(app: Any, schedule: Schedule, ordering: Ordering) -> Settler:

@@ -116,6 +116,8 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     pubsub_ordering: bool = False
     #: A regional endpoint, ``host`` or ``host:port``; else the global one.
     pubsub_endpoint: str | None = Field(default=None, repr=False)
+    #: The domain of letters for which nothing else names one; None: it follows from the app's name.
+    default_domain: str | None = None
     #: Domains that the analysis worker reads besides those of the app's handlers.
     domains: tuple[str, ...] = ()
     #: The domain of a queue's letters where neither handler nor event names one.
@@ -125,6 +127,11 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     accept_loss: bool = False
     #: Where the bodies of letters go that are too large for their queue (spec F4).
     payloads: PayloadSettings = PayloadSettings()
+
+    @field_validator("default_domain")
+    @classmethod
+    def _default_domain(cls, name: str | None) -> str | None:
+        return None if name is None else checked_domain(name)
 
     @field_validator("domains")
     @classmethod

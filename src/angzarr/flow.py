@@ -96,7 +96,7 @@ def flow_store(app: Any) -> str | None:
 def breaker_settings(app: Any) -> Mapping[str, BreakerSettings]:
     """Return the settings of every breaker that has some of its own, by name."""
     waves = app.settings.poison_wave
-    domains = letter_wiring.domains_to_read(app.settings, list(app.handlers.domains()))
+    domains = letter_wiring.domains_to_read(app)
     guards = {breaker_of(domain): _of_wave(waves) for domain in domains} if waves.enabled else {}
     return {**app.settings.flow.named_breakers(), **guards}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -14,10 +14,11 @@ from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.by_reason import LettersByReason
 from angzarr.dead_letters.chain import SPOOL, FallbackQueue
 from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.names import domain_of_app, queue_name
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox
 from angzarr.errors import ConfigurationError
 from angzarr.letter_urls import read_url
-from angzarr.settings import Settings
+from angzarr.settings import DEFAULT_PREFIX, Settings
 
 #: Opens the queue of one backend; the second argument is the broker's URL.
 Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
@@ -204,8 +205,34 @@ def has_spool(settings: Settings) -> bool:
     return SPOOL in (settings.dlq.targets or ())
 
 
-def domains_to_read(settings: Settings, of_handlers: Sequence[str]) -> list[str]:
-    """Return every domain whose letters the analysis worker reads."""
-    given = settings.dlq
-    named = [*of_handlers, *given.domains, *given.queue_domains.values(), *given.foreign_routes]
-    return sorted({*named, UNKNOWN_DOMAIN})
+def default_domain(app: Any) -> str:
+    """Return the domain of *app*'s letters for which nothing else names one (0076).
+
+    As set; else by the prefix, if it is the app's own; else by its name.
+    """
+    settings = app.settings
+    if settings.dlq.default_domain is not None:
+        return str(settings.dlq.default_domain)
+    own_prefix = settings.prefix if settings.prefix != DEFAULT_PREFIX else None
+    domain = domain_of_app(own_prefix or app.main)
+    # A domain of its own may have the same queue, '.' being written as '-'.
+    alike = (one for one in _named(app) if queue_name(one) == queue_name(domain))
+    return next(alike, domain)
+
+
+def domains_to_read(app: Any) -> list[str]:
+    """Return every domain whose letters *app*'s analysis worker reads.
+
+    That of its name is among them where another is its default: whoever sorts ``unknown`` knows
+    an app by its name (`analysis.sorting`).
+    """
+    own = {default_domain(app), domain_of_app(app.main), UNKNOWN_DOMAIN}
+    named = _named(app)
+    taken = {queue_name(one) for one in named}
+    return sorted({*named, *(one for one in own if queue_name(one) not in taken)})
+
+
+def _named(app: Any) -> list[str]:
+    given = app.settings.dlq
+    others = [*given.domains, *given.queue_domains.values(), *given.foreign_routes]
+    return [*app.handlers.domains(), *others]

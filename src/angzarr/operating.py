@@ -173,7 +173,7 @@ class Operating(Publishing):
     def dead_letter_domains(self) -> list[str]:
         """Return every domain whose letters the analysis worker reads."""
         self._load_tasks()
-        return letter_wiring.domains_to_read(self.settings, list(self.handlers.domains()))
+        return letter_wiring.domains_to_read(self)
 
     def breaker_controls(self) -> BreakerControls:
         """Return what people do to breakers; raises ConfigurationError where none are shared."""

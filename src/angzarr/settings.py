@@ -42,6 +42,8 @@ from angzarr.yaml_file import read_yaml
 
 #: Names the file where none is named in code.
 CONFIG_VARIABLE = "ANGZARR_CONFIG"
+#: What names begin with where an app says nothing; such apps must not share a broker.
+DEFAULT_PREFIX = "angzarr"
 #: Variables that begin like settings and are none: the CLI's, the chart's and the tests' own.
 _FOREIGN = ("ANGZARR_CONFIG", "ANGZARR_APP", "ANGZARR_RELEASE", "ANGZARR_TEST_", "ANGZARR_REQUIRE_")
 #: Kubernetes puts such variables into every pod for each service of the namespace, so also for one
@@ -76,7 +78,7 @@ class Settings(BaseSettings):
     #: nobody has to do anything about; None: for ever. As long as archived letters, by default.
     books_keep_decisions: KeepBooks = Field(default=timedelta(days=180))
     books_keep_rejections: KeepBooks = Field(default=timedelta(days=180))
-    prefix: str = "angzarr"
+    prefix: str = DEFAULT_PREFIX
     dlq: DeadLetterSettings = DeadLetterSettings()
     facts: FactSettings = FactSettings()
     retry: RetrySettings = RetrySettings()

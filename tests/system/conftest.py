@@ -30,6 +30,12 @@ PATH = os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get
 LAST_WORDS = 32_000
 
 
+@pytest.fixture(autouse=True)
+def _letters_of_no_domain(monkeypatch):
+    """Let all sites have one queue of letters for which nothing names a domain."""
+    monkeypatch.setenv("ANGZARR_DLQ__DEFAULT_DOMAIN", "unknown")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the one long test of the last module: at the end it would run alone."""
     items.sort(key=lambda item: item.path.name != "test_switches.py")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from tests.certificates import make_certificates
 from tests.contracts.ledger import letter_of
@@ -9,7 +11,9 @@ from angzarr import letter_wiring
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.names import check_domains
 from angzarr.dead_letters.protection import ProtectedQueue
+from angzarr.delivery.handlers import Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.settings import load
 
@@ -148,3 +152,36 @@ def test_letters_in_memory_lie_with_their_broker():
         letter_wiring.channel_of("memory://") == letter_wiring.channel_of("redis://h") == "default"
     )
     assert letter_wiring.channel_of("memory://a") == "a"
+
+
+def domains(name, **settings):
+    """Return the default domain of an app, and all that it reads."""
+    app = SimpleNamespace(main=name, settings=load(settings), handlers=Handlers())
+    return letter_wiring.default_domain(app), letter_wiring.domains_to_read(app)
+
+
+def test_letters_of_two_apps_on_one_broker_do_not_mix():
+    (shop, read_by_shop), (billing, read_by_billing) = domains("shop"), domains("billing")
+    assert {shop, billing} == {"shop", "billing"}
+    assert set(read_by_shop) & set(read_by_billing) == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "default", "read"),
+    [
+        (None, {}, "unknown", ["unknown"]),
+        ("shop", {"prefix": "shop-eu"}, "shop-eu", ["shop", "shop-eu", "unknown"]),
+        ("shop", {"dlq": {"default_domain": "till"}}, "till", ["shop", "till", "unknown"]),
+        ("shop", {"dlq": {"default_domain": "unknown"}}, "unknown", ["shop", "unknown"]),
+        # Both would have one queue.
+        ("shop_eu", {"dlq": {"domains": ["shop.eu"]}}, "shop.eu", ["shop.eu", "unknown"]),
+    ],
+)
+def test_the_default_domain_is_as_set_or_the_prefixs_or_the_names(name, settings, default, read):
+    assert domains(name, **settings) == (default, read)
+    check_domains(read)
+
+
+def test_a_default_domain_that_is_none_is_refused():
+    with pytest.raises(ConfigurationError, match="default_domain"):
+        load({"dlq": {"default_domain": "Not One"}})

@@ -141,7 +141,7 @@ def test_a_foreign_route_that_leads_nowhere_is_refused(route, said):
 
 def test_the_domains_of_foreign_routes_are_read():
     with app_with({"bank": {"*": {"task": "bank.take", "queue": "bank"}}}) as app:
-        assert app.dead_letter_domains() == ["bank", "unknown"]
+        assert {"bank", "unknown"} <= set(app.dead_letter_domains())
         assert app.replay_targets().clear.routes["bank"]["*"].task == "bank.take"
 
 

@@ -58,6 +58,8 @@ class Application(Protocol):
     """What the commands need of an app."""
 
     settings: Any
+    #: The app's name, which its letters bear.
+    main: str | None
     #: The broker's URL.
     broker_url: str
     #: Each has a name; complete once `switch_controls` was called.

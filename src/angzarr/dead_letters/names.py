@@ -23,6 +23,11 @@ ANALYSIS_GROUP: Final = "angzarr-dlq-analysis"
 _HASH_LENGTH: Final = 10
 #: Names that are not made anew; an app has tens of domains, foreign letters may name any.
 _REMEMBERED: Final = 1024
+#: What an app is called that nobody gave a name.
+_NAMELESS: Final = frozenset({None, "", "__main__", "angzarr"})
+_NO_DOMAIN: Final = re.compile(r"[^a-z0-9]+")
+#: Of an app's name, as a domain: every backend has room for it.
+_LONGEST_APP: Final = 40
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -63,6 +68,17 @@ def routing_keys(domain: str) -> tuple[str, ...]:
     """
     key = routing_key(domain)
     return (key, domain) if key == f"{EXCHANGE}.{domain}" and domain else (key,)
+
+
+def domain_of_app(name: str | None) -> str:
+    """Return the domain that an app's *name* gives its letters; ``unknown`` where it has none.
+
+    Letters name their app too (`DeadLetter.component`), so that anybody can tell whose one is.
+    """
+    if name in _NAMELESS:
+        return UNKNOWN_DOMAIN
+    plain = _NO_DOMAIN.sub("-", str(name).lower()).strip("-").lstrip("-0123456789")
+    return plain[:_LONGEST_APP].rstrip("-") or UNKNOWN_DOMAIN
 
 
 def dropped_queue(prefix: str) -> str:

@@ -1,7 +1,7 @@
 """Domains: whose a delivery is, and into whose queue its letter goes (decisions 20).
 
-Both are the handler's, else the event's, else the queue's, else unknown. They differ in what an
-event may say: its domain is a header that any publisher writes.
+Both are the handler's, else the event's, else the queue's, else the app's own. They differ in what
+an event may say: its domain is a header that any publisher writes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class Domains:
     #: The domains whose letters the analysis worker reads.
     read: frozenset[str] = frozenset()
     of_queue: Callable[[str], str | None] = lambda _queue: None
+    #: The app's own, where nothing else names one.
+    default: str = UNKNOWN_DOMAIN
 
     def of_delivery(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
         """Return the domain by which people mean a delivery; nothing is named after it."""
@@ -37,7 +39,7 @@ class Domains:
 
     def _first(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
         of_handler = handler.domain if handler is not None else None
-        return of_handler or of_event or self.of_queue(queue) or UNKNOWN_DOMAIN
+        return of_handler or of_event or self.of_queue(queue) or self.default
 
 
 def _is_valid(name: str | None) -> bool:

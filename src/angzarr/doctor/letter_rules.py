@@ -58,6 +58,14 @@ UNREAD: Final = Check(
     looks_at="queues angzarr-dlq-* whose domain this app's analysis worker does not read",
     why="letters wait in a queue that nobody reads, until its retention ends",
 )
+SHARED: Final = Check(
+    id="letters-of-any-app",
+    area=_LETTERS,
+    severity=_WARNING,
+    looks_at="the app's name, dlq.default_domain",
+    why="letters of plain tasks go to angzarr-dlq-unknown, which the analysis worker of every app"
+    " on the broker reads: another app files them, and cannot replay them",
+)
 NO_ANALYSIS: Final = Check(
     id="analysis-worker-missing",
     area=_LETTERS,
@@ -100,6 +108,7 @@ CHECKS: Final = (
     UNFIT,
     TOPIC,
     UNREAD,
+    SHARED,
     NO_ANALYSIS,
     NO_LEDGER,
     SPOOL_FLEETING,
@@ -144,6 +153,8 @@ class LettersSeen:
     backend: str
     embedded: bool = False
     has_ledger: bool = True
+    #: Whether letters for which nothing names a domain are told from those of other apps.
+    has_own_domain: bool = True
     queues: Sequence[LetterQueueSeen] = ()
 
 
@@ -154,6 +165,12 @@ def findings(seen: LettersSeen) -> Iterator[Finding]:
             seen.at,
             f"dlq.backend is {seen.backend!r}",
             "set dlq.backend to amqp, kafka, sqs, sns_sqs or pubsub",
+        )
+    if not seen.has_own_domain and not seen.embedded and seen.backend != "none":
+        yield SHARED.found(
+            seen.at,
+            "the app has no name of its own",
+            "name it, e.g. Angzarr('shop'), or set dlq.default_domain",
         )
     for queue in seen.queues:
         yield from _queue(seen, queue, f"{seen.at}, {queue.name}")

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from angzarr import letter_wiring, wiring
 from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.chain import SPOOL
-from angzarr.dead_letters.queue import CountsWaiting
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, CountsWaiting
 from angzarr.doctor import letter_rules
 from angzarr.doctor.finding import Finding, Fix
 from angzarr.doctor.letter_rules import LetterQueueSeen, LettersSeen
@@ -74,6 +74,7 @@ def _look(patient: Patient, backend: str, place: _Place) -> Callable[[], Iterato
             LettersSeen(
                 at=place.at,
                 backend=backend,
+                has_own_domain=letter_wiring.default_domain(patient.app) != UNKNOWN_DOMAIN,
                 has_ledger=ledger_url(patient.settings, patient.broker_url) is not None,
                 queues=_counted(patient, backend, queues),
             )

@@ -79,6 +79,7 @@ class FakeApp:
 
     def __init__(self, folder) -> None:
         self.url = f"sqlite:///{folder / 'ledger.db'}"
+        self.main = "shop"
         self.settings = types.SimpleNamespace(
             analysis=types.SimpleNamespace(
                 max_replays=3,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.names import check_domains, queue_name, routing_key
+from angzarr.dead_letters.names import check_domains, domain_of_app, queue_name, routing_key
 from angzarr.errors import InvalidDomainName
 
 
@@ -59,3 +59,21 @@ def test_a_bad_domain_is_refused() -> None:
 
 def test_good_domains_pass_even_when_named_twice() -> None:
     check_domains(["order", "order", "shop", "d" * 64])
+
+
+@pytest.mark.parametrize(
+    ("name", "domain"),
+    [
+        ("shop", "shop"), ("Shop_EU", "shop-eu"), ("proj.celery", "proj-celery"),
+        ("3-tier", "tier"), ("a" * 99, "a" * 40), (None, "unknown"), ("", "unknown"),
+        ("__main__", "unknown"),
+        ("angzarr", "unknown"), ("--", "unknown"), ("\u00e9", "unknown"),
+    ],
+)  # fmt: skip
+def test_an_apps_name_gives_a_domain(name, domain):
+    assert domain_of_app(name) == domain
+
+
+@given(st.text())
+def test_whatever_an_app_is_called_its_domain_is_one(name):
+    check_domains([domain_of_app(name)])

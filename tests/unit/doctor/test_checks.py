@@ -301,6 +301,7 @@ BAD = [
     ("dead-letter-queue-loses", letter(weak=["a letter is moved to x"]), WARNING),
     ("dead-letter-queue-unfit", letter(unfit="it is detached"), ERROR),
     ("letters-unread", letter(read=False), WARNING),
+    ("letters-of-any-app", letters(has_own_domain=False, queues=[]), WARNING),
     ("analysis-worker-missing", letter(readers=0), WARNING),
     ("no-ledger", [letter_rules.ledger("app shop")], WARNING),
     ("spool-not-durable", spool(file_system="overlay"), CRITICAL),
