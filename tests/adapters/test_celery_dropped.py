@@ -17,6 +17,7 @@ from kombu.transport.native_delayed_delivery import (
     level_name,
 )
 from tests.apps import apps
+from tests.conftest import manage
 
 from angzarr.adapters.celery import amqp_queues, dropped_hand
 from angzarr.adapters.celery.dropped import DroppedReader
@@ -24,7 +25,6 @@ from angzarr.adapters.celery.moving import MoverThread
 from angzarr.adapters.celery.publisher import LonePublisher
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.errors import BrokerUnavailable, ConfigurationError, LetterTooLarge
-from conftest import manage
 from redis_servers import wait_until
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/move-a-celery-project.md"
