@@ -73,6 +73,24 @@ def test_every_page_is_in_the_index():
     assert pages - listed == set()
 
 
+# -- decisions and changes -------------------------------------------------------------------
+
+
+def test_each_decision_has_a_number_of_its_own_and_says_it():
+    pages = sorted((DOCS / "adr").glob("*.md"))
+    numbers = [page.name[:4] for page in pages]
+    assert numbers == [f"{n:04}" for n in range(1, len(pages) + 1)], "the later one takes the next"
+    assert [p.name for p in pages if not p.read_text().startswith(f"# {p.name[:4]} ")] == []
+
+
+def test_the_changes_of_a_release_stand_once_under_one_heading_each():
+    for release in re.split(r"^## ", (CHECKOUT / "CHANGELOG.md").read_text(), flags=re.MULTILINE):
+        headings = re.findall(r"^### (.+)$", release, re.MULTILINE)
+        assert headings == sorted(set(headings), key=["Added", "Changed", "Fixed"].index)
+        lines = re.findall(r"^- .+$", release, re.MULTILINE)
+        assert [line for line in set(lines) if lines.count(line) > 1] == []
+
+
 # -- names ---------------------------------------------------------------------------------
 
 
