@@ -244,8 +244,9 @@ class RoadConsumer(Consumer):
         """
         if message.acknowledged:
             _log.error("failed_after_its_end: %s", text_of(error)[:500], exc_info=error)
-        elif code := self._receipts.code_for(message, error):
-            self._bury(message, error, code)
+        elif found := self._receipts.fault_of(message, error):
+            code, reason = found
+            self._bury(message, reason, code)
         else:
             self._give_back(message, error)
 

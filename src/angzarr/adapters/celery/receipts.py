@@ -58,19 +58,20 @@ class Receipts:
             return None
         return now - self._since
 
-    def code_for(self, message: Any, error: Exception) -> str:
-        """Return the code of the letter that *message* becomes if it is at fault for *error*.
+    def fault_of(self, message: Any, error: Exception) -> tuple[str, Exception] | None:
+        """Return the code and the reason of the letter that *message* becomes for *error*.
 
-        Its shape proves it, or it failed `MOST_TRIES` times while the machine lacked nothing.
-        Empty: it is not known to be at fault, and goes back.
+        Its shape proves that it is at fault, and is the reason: Celery stumbles wherever it looks
+        first. Or it failed `MOST_TRIES` times while the machine lacked nothing. None: it is not
+        known to be at fault, and goes back.
         """
         if is_machine_fault(error):
-            return ""
+            return None
         try:
             check_message(message)
         except Exception as malformed:  # noqa: BLE001 - a hostile message fails in any way
-            return "" if is_machine_fault(malformed) else MALFORMED
-        return NOT_TAKEN if self._count(message) >= MOST_TRIES else ""
+            return None if is_machine_fault(malformed) else (MALFORMED, malformed)
+        return (NOT_TAKEN, error) if self._count(message) >= MOST_TRIES else None
 
     def fail(self, error: Exception, what: str) -> float:
         """Take note of *error*, and return after how many seconds *what* goes back."""

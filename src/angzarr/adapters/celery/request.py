@@ -187,12 +187,13 @@ class RoadRequest(Request):
         if self.acknowledged:
             _log.error("failed_after_its_end: of task %s[%s]", self.name, self.id, exc_info=error)
             return
-        receipts, code = self._app.movement.receipts, ""
+        receipts, found = self._app.movement.receipts, None
         if self.time_start is None:
             unwritable = isinstance(error, _UNWRITABLE) or not self._can_travel()
-            code = MALFORMED if unwritable else receipts.code_for(self._message, error)
-        if code:
-            self._bury(error, code)
+            found = (MALFORMED, error) if unwritable else receipts.fault_of(self._message, error)
+        if found:
+            code, reason = found
+            self._bury(reason, code)
             return
         self._app.settlement.give_back(
             self._envelope, counted=False, then=self._requeue,
