@@ -78,7 +78,7 @@ def test_a_sample_can_be_copied(open_visit):
     visit.go("/how-to/run-the-dashboard.html")
     visit.page.locator("button[data-md-type=copy], .md-clipboard").first.click()
     copied = visit.page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith("pip install 'angzarr-workers[dashboard]'")
+    assert copied.startswith("pip install '.[dashboard]'")
 
 
 def test_a_figure_is_shown(visit):
