@@ -40,8 +40,11 @@ def alarm(seconds: float, tell: Callable[[str], str]) -> Iterator[None]:
     theirs_first = 0 < left <= seconds
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if theirs_first and callable(before):
-            before(number, frame)
+        nonlocal left
+        if theirs_first:
+            left = 0.0  # it rings once
+            if callable(before):
+                before(number, frame)
         raise Hangs(tell(where(frame)))
 
     signal.signal(signal.SIGALRM, ring)

@@ -237,6 +237,7 @@ def test_the_timer_of_whoever_else_uses_it_runs_on(angzarr_worker):
         with pytest.raises(NotSettled):
             angzarr_worker.publish(Placed(order_id="o-2"))
         assert rang == [True]
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0, "it rang, and rings no second time"
     finally:
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, left)
