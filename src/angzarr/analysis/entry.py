@@ -322,8 +322,9 @@ def facts_of(failure: Failure) -> dict[str, Any]:
         return _facts_of_unreadable(failure)
     letter, event = failure, failure.event
     cover = letter.cover or ForeignCover()
-    # Others name no handler: their component is what failed, and what people look for.
-    handler = letter.handler or letter.component
+    # Others name no handler: their component is what failed, and what people look for. What is ours
+    # and could not be read has none, and our component is the app.
+    handler = letter.handler or (letter.component if letter.envelope else "")
     return {
         "handler_name": handler,
         "event_id": event.id if event else "",

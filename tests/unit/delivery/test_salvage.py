@@ -70,6 +70,7 @@ def test_the_letter_keeps_bytes_and_queue_and_goes_to_the_queues_domain(salvage,
     assert letter.id == unreadable_letter_id("orders", RAW)
     assert letter.reason is Reason.UNDELIVERABLE
     assert letter.fingerprint == facts_of(replace(letter, fingerprint=""))["fingerprint"]
+    assert facts_of(letter)["handler_name"] == "", "its component is the app"
     assert letter.explanation == "could not be delivered: the envelope is not JSON"
     assert (letter.worker, letter.version, letter.component) == ("w1", "2", "shop")
 
