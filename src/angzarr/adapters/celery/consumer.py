@@ -32,6 +32,7 @@ from kombu.pools import producers
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.announce import announce_unknown
+from angzarr.adapters.celery.broadcasts import heed
 from angzarr.adapters.celery.consumed import consumed_from
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.intake import as_a_whole, check_fields, take_in
@@ -81,6 +82,7 @@ class RoadConsumer(Consumer):
         self._restart_state = Restarts(look=self._look)
         self.loop = partial(self._go_on_by, self.loop)
         self.blueprint.start = partial(self._start_steps, self.blueprint.start)
+        self.gossip.on_message = partial(heed, self.gossip.on_message)
         if transport_of(self.app) == "amqp":
             self.app.control.mailbox.producer_pool = producers[self._unconfirmed()]
 

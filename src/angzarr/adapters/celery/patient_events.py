@@ -1,4 +1,4 @@
-"""Events of a worker, which are of the moment: none of them holds up the loop that sends it.
+"""Events of workers, which are of the moment: none holds up a loop, and none is read unbounded.
 
 Celery publishes a worker's heartbeat on its loop and tries again until the broker is back: with a
 Redis that is away nothing else happens meanwhile, no result is read and no time limit is kept.
@@ -12,6 +12,9 @@ from typing import Any, Final
 
 from celery.app.events import Events
 from celery.events.dispatcher import EventDispatcher
+from celery.events.receiver import EventReceiver
+
+from angzarr.adapters.celery.broadcasts import bounded
 
 #: One new connection is tried at once; without it the event waits until the next connection.
 ONCE: Final[Mapping[str, int]] = {
@@ -45,7 +48,17 @@ class PatientDispatcher(EventDispatcher):
         )
 
 
+class BoundedReceiver(EventReceiver):
+    """Celery's, which drops what is too large or no event: gossip reads it in each worker."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        queue: Any = self.queue
+        self.queue: Any = bounded(queue, self.app.settings.message.bounds)
+
+
 class PatientEvents(Events):
-    """Makes such dispatchers."""
+    """Makes such dispatchers and receivers."""
 
     dispatcher_cls = f"{__name__}:PatientDispatcher"
+    receiver_cls = f"{__name__}:BoundedReceiver"

@@ -1,4 +1,4 @@
-"""Remote control over RabbitMQ, with a queue of its own for each connection of a worker.
+"""Remote control: commands and answers within bounds, and on RabbitMQ a queue for each connection.
 
 Celery's is named after the node, and exclusive: while RabbitMQ has not noticed that a worker's last
 connection is dead it is locked, which ends the worker that comes back, and a second of its name.
@@ -11,23 +11,35 @@ from typing import Any
 
 from celery.app import control
 
+from angzarr.adapters.celery.broadcasts import bounded
 from angzarr.adapters.celery.publisher import transport_of
 
 
 class _Mailbox(control.Mailbox):
-    """Celery's, whose queues nobody else has; commands find them by their exchange."""
+    """Celery's, which reads no command and no answer that is too large.
+
+    On RabbitMQ nobody else has its queues; commands find them by their exchange.
+    """
+
+    app: Any
 
     def get_queue(self, hostname: str) -> Any:
-        """Return a new queue for the worker *hostname*."""
+        """Return the queue of commands for the worker *hostname*."""
         queue = super().get_queue(hostname)
-        queue.name = f"{queue.name}.{uuid.uuid4().hex}"
-        return queue
+        if transport_of(self.app) == "amqp":
+            queue.name = f"{queue.name}.{uuid.uuid4().hex}"
+        return bounded(queue, self.app.settings.message.bounds)
+
+    def get_reply_queue(self) -> Any:
+        """Return the queue of answers to this process: a worker asks others when it starts."""
+        return bounded(super().get_reply_queue(), self.app.settings.message.bounds)
 
 
 class Control(control.Control):
-    """Celery's, with such a mailbox where the broker is RabbitMQ."""
+    """Celery's, with such a mailbox."""
+
+    Mailbox = _Mailbox
 
     def __init__(self, app: Any = None) -> None:
-        if transport_of(app) == "amqp":
-            self.Mailbox = _Mailbox
         super().__init__(app)
+        self.mailbox.app = app

@@ -23,7 +23,7 @@ from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.protocol_1 import upgraded
 from angzarr.adapters.celery.receipts import MALFORMED
 from angzarr.adapters.celery.riding import RIDE, LeftToAck, Ride, sent_as
-from angzarr.adapters.celery.shape import check_headers, checked_body
+from angzarr.adapters.celery.shape import COUNTED, check_headers, checked_body
 from angzarr.clock import SystemClock
 from angzarr.delivery.outcome import Outcome
 from angzarr.errors import DeliveryError, ExpiredError, RevokedError
@@ -74,6 +74,9 @@ class RoadRequest(Request):
         checked_body(options["body"] if options.get("decoded") else message.payload)
         super().__init__(message, **options)
         request = self._request_dict
+        for name in COUNTED:
+            if request.get(name, 0) is None:  # a task that counts on from it could not
+                del request[name]
         if waited_for := request.get(names.WAITED_FOR):  # the task sees it; no timer does
             request["eta"] = waited_for
         self._ride: Ride | None = getattr(message, RIDE, None)

@@ -6,13 +6,16 @@ task ran, in the child after its success.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
 
+from celery.app.task import Context
 from celery.exceptions import InvalidTaskError
+from kombu.utils.encoding import safe_repr
 
 from angzarr.adapters.celery.envelope import FIELD, TOLD
-from angzarr.events.numbers import NoNumber, read_seconds
+from angzarr.events.numbers import MAX_NUMBER, NoNumber, read_number, read_seconds
 
 #: args, kwargs and what is embedded: callbacks, errbacks, chain, chord.
 _PARTS = 3
@@ -20,6 +23,17 @@ _PARTS = 3
 _LIMITS = 2
 #: What only this worker may say of a request. What a body embeds overrules the fields of a request.
 _OURS = frozenset({FIELD, TOLD})
+#: What Celery itself keeps in a request, or calls on it: a field of that name would hide it.
+_OF_CELERY: Final = frozenset(
+    {name for name, value in vars(Context).items() if callable(value) or name.startswith("_")}
+)
+#: What Celery counts on from, where it is said at all.
+COUNTED: Final = frozenset({"retries", "replaced_task_nesting"})
+#: What Celery writes over, whatever a message says; what a body embeds comes after it.
+_WRITTEN_OVER: Final = frozenset(
+    {"args", "kwargs", "delivery_info", "properties", "is_eager", "called_directly", "hostname",
+     "task"}
+)  # fmt: skip
 
 
 def check_message(message: Any) -> None:
@@ -38,24 +52,26 @@ def check_message(message: Any) -> None:
 
 def check_headers(found: Mapping[str, Any]) -> None:
     """Raise InvalidTaskError, saying which header is malformed."""
-    if not isinstance(found.get("id"), str) or not found["id"]:
-        msg = f"its id is no text: {found.get('id')!r:.100}"
+    if not _is_text(found.get("id")) or not found["id"]:
+        msg = f"its id is no text: {_shown(found.get('id'))}"
         raise InvalidTaskError(msg)
-    limits = found.get("timelimit")
-    if limits and not _are_limits(limits):
-        msg = f"its timelimit is not [hard, soft] in seconds: {limits!r:.100}"
-        raise InvalidTaskError(msg)
-    shadow = found.get("shadow")
-    if shadow and not isinstance(shadow, str):
-        msg = f"the name that it is shown by is no text: {shadow!r:.100}"
-        raise InvalidTaskError(msg)
-    stamped, stamps = found.get("stamped_headers"), found.get("stamps")
-    if stamped and not _are_names(stamped):
-        msg = f"its stamped_headers are no list of names: {stamped!r:.100}"
-        raise InvalidTaskError(msg)
-    if stamps and not isinstance(stamps, dict):
-        msg = f"its stamps are no mapping: {stamps!r:.100}"
-        raise InvalidTaskError(msg)
+    check_fields(found)
+
+
+def check_fields(found: Mapping[str, Any]) -> None:
+    """Raise InvalidTaskError unless all that *found* says of a request has the type it must have.
+
+    Celery reads them in the parent and in the child, amid a run and after it, and looks at none.
+    """
+    for name, value in found.items():
+        field = _FIELDS.get(name)
+        if field is not None:
+            if value is not None and not field[0](value):
+                msg = f"its {name} is not {field[1]}: {_shown(value)}"
+                raise InvalidTaskError(msg)
+        elif name in _OF_CELERY:
+            msg = f"it has a field that is Celery's own: {name}"
+            raise InvalidTaskError(msg)
 
 
 def checked_body(body: Any) -> tuple[Any, dict[str, Any], dict[str, Any] | None]:
@@ -73,27 +89,139 @@ def checked_body(body: Any) -> tuple[Any, dict[str, Any], dict[str, Any] | None]
     if embed is not None and not isinstance(embed, dict):
         msg = f"what its body embeds is no mapping but {_kind(embed)}"
         raise InvalidTaskError(msg)
-    if embed and (taken := _OURS & embed.keys()):
-        msg = f"what its body embeds has names that are this worker's own: {sorted(taken)}"
-        raise InvalidTaskError(msg)
+    if embed:
+        check_embedded(embed)
     return args, kwargs, embed
 
 
-def _are_limits(limits: Any) -> bool:
-    return (
-        isinstance(limits, list | tuple)
-        and len(limits) == _LIMITS
-        and all(limit is None or _is_span(limit) for limit in limits)
-    )
+def check_embedded(embed: Mapping[str, Any]) -> None:
+    """Raise InvalidTaskError for what a body may not embed, which goes before the headers."""
+    if taken := _OURS & embed.keys():
+        msg = f"what its body embeds has names that are this worker's own: {sorted(taken)}"
+        raise InvalidTaskError(msg)
+    if taken := _WRITTEN_OVER & embed.keys():
+        msg = f"what its body embeds has names of what its worker says of it: {sorted(taken)}"
+        raise InvalidTaskError(msg)
+    for name in COUNTED.intersection(embed):
+        if embed[name] is None:
+            msg = f"what its body embeds has no number as {name}"
+            raise InvalidTaskError(msg)
+    check_fields(embed)
+
+
+def _is_text(value: Any) -> bool:
+    """Tell whether *value* is text that can be written: half a character cannot."""
+    if not isinstance(value, str):
+        return False
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    if type(value) is int and 0 <= value <= MAX_NUMBER:
+        return True
+    return type(value) is not str and not isinstance(read_number(value), NoNumber)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, int)
+
+
+def _is_time(value: Any) -> bool:
+    return bool(value) and isinstance(value, str | datetime)
 
 
 def _is_span(limit: Any) -> bool:
     return not isinstance(read_seconds(limit), NoNumber)
 
 
-def _are_names(stamped: Any) -> bool:
-    return isinstance(stamped, list | tuple) and all(isinstance(name, str) for name in stamped)
+_NO_LIMITS: Final[tuple[Any, ...]] = ([None, None], (None, None), [], ())
+
+
+def _are_limits(limits: Any) -> bool:
+    return limits in _NO_LIMITS or (
+        isinstance(limits, list | tuple)
+        and len(limits) == _LIMITS
+        and all(limit is None or _is_span(limit) for limit in limits)
+    )
+
+
+def _are_names(names: Any) -> bool:
+    return isinstance(names, list | tuple) and all(map(_is_text, names))
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_signature(value: Any) -> bool:
+    return isinstance(value, dict) and _is_text(value.get("task"))
+
+
+def _are_signatures(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_signature, value))
+
+
+def _are_followers(value: Any) -> bool:
+    """Tell whether *value* is a list of tasks to send, each whole or by its name alone."""
+    return isinstance(value, list | tuple) and all(
+        _is_signature(one) or _is_text(one) for one in value
+    )
+
+
+def _shown(value: Any) -> str:
+    return str(safe_repr(value))[:100]  # a huge int has no text
 
 
 def _kind(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.100}"
+    return f"{type(value).__name__} {_shown(value)}"
+
+
+_Field = tuple[Callable[[Any], bool], str]
+_TEXT: Final[_Field] = (_is_text, "text")
+_NUMBER: Final[_Field] = (_is_number, "a whole number, 0 or more")
+_FLAG: Final[_Field] = (_is_flag, "true or false")
+_TIME: Final[_Field] = (_is_time, "a time")
+_SECONDS: Final[_Field] = (_is_span, "a number of seconds")
+_NAMES: Final[_Field] = (_are_names, "a list of names")
+_MAPPING: Final[_Field] = (_is_mapping, "a mapping")
+_FOLLOWERS: Final[_Field] = (_are_followers, "a list of tasks")
+
+#: What Celery reads of a request, by name. None stands for what is not said.
+_FIELDS: Final[Mapping[str, _Field]] = {
+    "id": _TEXT,
+    "root_id": _TEXT,
+    "parent_id": _TEXT,
+    "correlation_id": _TEXT,
+    "reply_to": _TEXT,
+    "group": _TEXT,
+    "taskset": _TEXT,
+    "group_index": _NUMBER,
+    "groups": _NAMES,
+    "replaced_task_nesting": _NUMBER,
+    "retries": _NUMBER,
+    "lang": _TEXT,
+    "origin": _TEXT,
+    "shadow": _TEXT,
+    "argsrepr": _TEXT,
+    "kwargsrepr": _TEXT,
+    "ignore_result": _FLAG,
+    "eta": _TIME,
+    "expires": _TIME,
+    "utc": _FLAG,
+    "timelimit": (_are_limits, "[hard, soft] in seconds"),
+    "time_limit": _SECONDS,
+    "soft_time_limit": _SECONDS,
+    "stamped_headers": _NAMES,
+    "stamps": _MAPPING,
+    "headers": _MAPPING,
+    "callbacks": (_are_signatures, "a list of tasks"),
+    "errbacks": _FOLLOWERS,
+    "chain": _FOLLOWERS,
+    "chord": (_is_signature, "a task"),
+}

@@ -22,7 +22,7 @@ def test_what_else_a_body_embeds_is_let_through():
 
 @pytest.mark.parametrize("shadow", [["x"], {"x": 1}, 7])
 def test_a_shadow_that_is_no_text_is_malformed(shadow):
-    with pytest.raises(InvalidTaskError, match="no text"):
+    with pytest.raises(InvalidTaskError, match="not text"):
         check_headers({"id": "a", "shadow": shadow})
 
 
