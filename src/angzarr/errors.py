@@ -144,10 +144,11 @@ class Unavailable(AngzarrError):
 def is_absence(error: BaseException) -> bool:
     """Tell whether *error* says that a server or the way to it is away: waiting helps.
 
-    A refusal is none, nor is an error that nobody foresaw: it may be ours and come back for ever.
+    A refusal for good is none, nor is an error that nobody foresaw: it may be ours and come back
+    for ever.
     """
     if isinstance(error, Unavailable):
-        return not getattr(error, "refused", False)
+        return not getattr(error, "refused", False) or getattr(error, "passing", False)
     return isinstance(error, OSError)
 
 
@@ -155,7 +156,8 @@ class BrokerUnavailable(Unavailable, PublishError):
     """The broker did not confirm a publish; the message may be on it all the same.
 
     `event_id` is that of the one event that was to be sent: sending it again with it is safe.
-    `refused`: the broker is there, and will not have this message.
+    `refused`: the broker is there, and will not have this message. `passing`: it may later, as
+    its queue is full.
     """
 
     def __init__(
@@ -163,13 +165,15 @@ class BrokerUnavailable(Unavailable, PublishError):
         message: str = "",
         event_id: str | None = None,
         refused: bool = False,  # noqa: FBT001, FBT002 - an error is pickled by its arguments
+        passing: bool = False,  # noqa: FBT001, FBT002 - an error is pickled by its arguments
     ) -> None:
         super().__init__(message)
         self.event_id = event_id
         self.refused = refused
+        self.passing = passing
 
-    def __reduce__(self) -> tuple[type[BrokerUnavailable], tuple[str, str | None, bool]]:
-        return type(self), (str(self), self.event_id, self.refused)
+    def __reduce__(self) -> tuple[type[BrokerUnavailable], tuple[str, str | None, bool, bool]]:
+        return type(self), (str(self), self.event_id, self.refused, self.passing)
 
 
 class Unroutable(AngzarrError):

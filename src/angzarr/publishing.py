@@ -19,7 +19,7 @@ from angzarr.adapters.celery.amqp_queues import CURE
 from angzarr.adapters.celery.batch import send_batch
 from angzarr.adapters.celery.options import check_send_options
 from angzarr.adapters.celery.parcel import UNSENDABLE, Leg, Parcel, account
-from angzarr.adapters.celery.publisher import AWAY, refuses
+from angzarr.adapters.celery.publisher import AWAY, is_refusal, unconfirmed
 from angzarr.adapters.celery.sketch import json_of
 from angzarr.clock import SystemClock
 from angzarr.delivery.context import RUNNING
@@ -270,14 +270,14 @@ class Publishing(Celery):
             raise UnserializableEvent(msg) from error
         except AWAY as error:
             event_id, again = _identity(options)
-            cure = "mend that" if refuses(error) else "start it or set broker_url"
+            cure = "mend that" if is_refusal(error) else "start it or set broker_url"
             cure = CURE if isinstance(error, PreconditionFailed) else cure
             msg = (
                 f"the broker at {self._broker_shown} did not confirm {name} of event {event_id}"
                 f" ({error}), which may be sent or not; {cure}, then send it"
                 f" again with {again}, it will not run twice"
             )
-            raise BrokerUnavailable(msg, event_id, refuses(error)) from error
+            raise unconfirmed(msg, error, event_id) from error
 
 
 def _identity(options: Mapping[str, Any]) -> tuple[str, str]:

@@ -148,7 +148,7 @@ class Settler:
         try:
             error.afterwards()
         except BrokerUnavailable as refused:
-            error.refusals += refused.refused
+            error.refusals += not is_absence(refused)
             if error.refusals < MOST_REFUSALS:
                 raise
             _log.error("not_sent_behind_its_letter: letter %s: %s", letter.id, refused)

@@ -54,3 +54,15 @@ def test_what_the_broker_refuses_is_not_tried_for_ever(world, failing, caplog):
     assert len(tries) == MOST_REFUSALS
     assert len(world.journal.letters) == 1
     assert "not_sent_behind_its_letter" in caplog.text
+
+
+def test_room_in_a_full_queue_is_waited_for_however_long_it_takes(world, failing):
+    tries = []
+
+    def then():
+        tries.append(1)
+        if len(tries) < 3 * MOST_REFUSALS:
+            raise BrokerUnavailable("its queue is full", refused=True, passing=True)
+
+    failing(then)
+    assert len(tries) == 3 * MOST_REFUSALS

@@ -135,6 +135,7 @@ def kinds_of(error):
 #: All that is waited for without an end. What is none of these is bounded.
 ABSENCES = [
     *(kind("away") for kind in sorted(kinds_of(Unavailable), key=str)),
+    BrokerUnavailable("its queue is full", refused=True, passing=True),
     OSError("away"), ConnectionResetError(), TimeoutError(),
 ]  # fmt: skip
 NONE_AWAY = [

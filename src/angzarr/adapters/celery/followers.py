@@ -16,8 +16,9 @@ from celery.app.task import Context
 from celery.canvas import _chain as chain
 from kombu.exceptions import OperationalError
 
+from angzarr.adapters.celery.publisher import unconfirmed
 from angzarr.delivery.delivery import Delivery
-from angzarr.errors import BrokerUnavailable, DeliveryError, UnserializableEvent, text_of
+from angzarr.errors import DeliveryError, UnserializableEvent, text_of
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -55,7 +56,7 @@ class CeleryFollowers:
                 step.apply_async((value,), chain=later, **options)
         except (OperationalError, OSError) as error:
             msg = f"the broker did not confirm what follows task {delivery.message.id}: {error}"
-            raise BrokerUnavailable(msg) from error
+            raise unconfirmed(msg, error) from error
         except _NEVER as error:
             msg = f"what follows task {delivery.message.id} cannot be sent: {text_of(error)}"
             raise DeliveryError(msg) from error

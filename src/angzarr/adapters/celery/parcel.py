@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from amqp.exceptions import RecoverableConnectionError
 
-from angzarr.adapters.celery.publisher import is_refusal
+from angzarr.adapters.celery.publisher import unconfirmed
 from angzarr.delivery.fanout import Subscription
 from angzarr.errors import BrokerUnavailable, PublishError, Unroutable
 from angzarr.events.event import Event
@@ -66,8 +66,9 @@ def account(parcels: Sequence[Parcel], cause: Exception, where: str) -> Exceptio
             f"none of {len(parcels)} events was sent: the broker at {where} did not confirm"
             f" ({cause}); start it or set broker_url, then publish again"
         )
-        refused = getattr(cause, "refused", False) or is_refusal(cause)
-        return BrokerUnavailable(msg, refused=refused)
+        if isinstance(cause, BrokerUnavailable):
+            return BrokerUnavailable(msg, refused=cause.refused, passing=cause.passing)
+        return unconfirmed(msg, cause)
     missing = {leg.to.handler: None for p in parcels for leg in p.legs if not leg.confirmed}
     return NotAllPublished(
         confirmed=[p.event for p in parcels if p.confirmed],

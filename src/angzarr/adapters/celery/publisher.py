@@ -130,7 +130,7 @@ class CeleryPublisher:
         except away as error:
             where = maybe_sanitize_url(self._app.conf.broker_url or "the default address")
             msg = f"the broker at {where} did not confirm the message ({error}); is it running?"
-            raise BrokerUnavailable(msg, refused=is_refusal(error)) from error
+            raise unconfirmed(msg, error) from error
 
 
 class CelerySchedule:
@@ -228,6 +228,13 @@ def whole_seconds(copy: Message, delay: timedelta) -> int:
     """
     slept = SLEPT if names.ATTEMPT in copy.headers else timedelta(0)
     return max(math.ceil((min(delay, LONGEST_NATIVE) - slept).total_seconds()), 1)
+
+
+def unconfirmed(msg: str, error: Exception, event_id: str | None = None) -> BrokerUnavailable:
+    """Return the error that says *msg*, and whether *error* is a refusal and may pass."""
+    refused = is_refusal(error)
+    passing = refused and (isinstance(error, MessageNacked) or _is_caused_by(error, MessageNacked))
+    return BrokerUnavailable(msg, event_id, refused, passing)
 
 
 def is_refusal(error: Exception) -> bool:

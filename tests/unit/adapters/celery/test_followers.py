@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from amqp.exceptions import AccessRefused, MessageNacked, NotFound, PreconditionFailed
 from celery import chain, chord, group
+from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.followers import FOLLOWING, CeleryFollowers, forget_followers
-from angzarr.errors import BrokerUnavailable, DeliveryError
+from angzarr.errors import BrokerUnavailable, DeliveryError, is_absence
 
 
 @pytest.fixture
@@ -139,6 +141,42 @@ def test_a_broker_that_is_away_is_held(add, publish, monkeypatch):
     monkeypatch.setattr("kombu.messaging.Producer.publish", away)
     with pytest.raises(BrokerUnavailable):
         publish(callbacks=[add.s(1)])
+
+
+def nacked():
+    """A nack as kombu raises it."""
+    error = OperationalError("nacked")
+    error.__cause__ = MessageNacked("full")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_away"),
+    [
+        (PreconditionFailed("406, its queue has other arguments"), False),
+        (NotFound("404, no exchange"), False),
+        (AccessRefused("403"), False),
+        (MessageNacked("full"), True),
+        (nacked(), True),
+        (OperationalError("no broker"), True),
+    ],
+    ids=repr,
+)
+def test_what_a_broker_refuses_for_good_is_told_from_one_that_is_away_or_full(
+    add, publish, monkeypatch, error, is_away
+):
+    """Held for ever by the road, else, as if the broker were away."""
+
+    def refuse(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr("kombu.messaging.Producer.publish", refuse)
+    with pytest.raises(BrokerUnavailable) as caught:
+        publish(callbacks=[add.s(1)])
+    assert is_absence(caught.value) is is_away
+    with pytest.raises(BrokerUnavailable) as again:
+        publish(chain=[add.s(1)])
+    assert is_absence(again.value) is is_away
 
 
 def test_celery_is_left_nothing_to_send_again(add, in_task):
