@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from typing import Any
 
 from angzarr import letter_wiring, wiring
 from angzarr.adapters.celery.publisher import transport_of
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
+from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable, UnsafeSetting
 from angzarr.settings import Settings
 
 
@@ -22,7 +24,8 @@ def check_servers(app: Any) -> None:
     check_configured(settings, broker)
     _check_spool(settings)
     check_store(settings, broker)
-    _check_broker(app)
+    with _start():
+        _check_broker(app)
 
 
 def check_configured(settings: Settings, broker: str) -> None:
@@ -55,6 +58,11 @@ def _check_spool(settings: Settings) -> None:
 
 def check_store(settings: Settings, broker: str) -> None:
     """Refuse a store that would delete claims and delays to make room; not one that is away."""
+    with _start():
+        _check_store(settings, broker)
+
+
+def _check_store(settings: Settings, broker: str) -> None:
     url = wiring.store_url(settings, broker)
     if url.startswith("redis"):
         _eviction().check_store(url)
@@ -64,7 +72,7 @@ def store_trouble(app: Any) -> str:
     """Return why *app*'s Redis would be refused if this worker started now; empty: it would not."""
     _eviction().forget_asked()
     try:
-        check_store(app.settings, app.broker_url)
+        _check_store(app.settings, app.broker_url)
         _check_broker(app)
     except ConfigurationError as error:
         return str(error)
@@ -107,6 +115,16 @@ def check_foreign_routes(
             if route.queue not in queues:
                 msg = f"{where} names the queue {route.queue!r}, which this app does not know"
                 raise ConfigurationError(msg)
+
+
+@contextmanager
+def _start() -> Iterator[None]:
+    """Say of what is unsafe that no worker starts with it; one that runs says it as it is."""
+    try:
+        yield
+    except UnsafeSetting as error:
+        msg = f"angzarr refuses to start, {error}"
+        raise UnsafeSetting(msg) from error
 
 
 def _eviction() -> Any:

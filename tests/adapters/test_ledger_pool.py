@@ -32,7 +32,7 @@ def app(postgresql_url, name):
     return Angzarr(
         "pool", broker="memory://", store="memory://",
         ledger=f"{postgresql_url}?application_name={name}",
-        analysis={"alerts": {"look_every": 0.1}},
+        analysis={"alerts": {"look_every": 1}},
     )  # fmt: skip
 
 
