@@ -90,17 +90,28 @@ def oldest_at(
 
 
 def _first(consumer: Consumer, partitions: int) -> datetime | None:
-    times: dict[int, float] = {}
+    times: dict[int, datetime | None] = {}
     until = time.monotonic() + _PATIENCE
     while len(times) < partitions and time.monotonic() < until:
         message = consumer.poll(0.2)
         if message is None or message.error():
             continue
-        kind, at = message.timestamp()
-        if kind != TIMESTAMP_NOT_AVAILABLE:
-            times.setdefault(message.partition() or 0, at / 1_000)
+        times.setdefault(message.partition() or 0, written_at(*message.timestamp()))
         consumer.pause([TopicPartition(message.topic() or "", message.partition() or 0)])
-    return datetime.fromtimestamp(min(times.values()), UTC) if times else None
+    return min((at for at in times.values() if at is not None), default=None)
+
+
+def written_at(kind: int, milliseconds: int) -> datetime | None:
+    """Return when a record was written; None: it says nothing, or a time that no calendar has.
+
+    Its publisher says so, and may say anything: microseconds, or the largest number.
+    """
+    if kind == TIMESTAMP_NOT_AVAILABLE:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _offsets(
