@@ -19,6 +19,7 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.letter import UNDATED, DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
+from angzarr.dead_letters.record import without_fields
 from angzarr.errors import Unavailable
 from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
@@ -30,6 +31,7 @@ BATCH: Final = 250
 #: Turns in which letters are tried that there is no room to read, before they are left queued: they
 #: keep the others.
 MOST_TRIES: Final = 3
+_NO_FIELDS: Final = "what carried it could not be stored either, and was not kept"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +98,9 @@ class Intake:
         self._receipts = [receipt for receipt in self._receipts if not receipt.to_read_again]
 
     def _file_alone(self, receipt: Receipt) -> bool:
-        """File one letter: undecided if it is the decision that fails, as raw bytes as a last way.
+        """File one letter: undecided if it is the decision that fails, else as raw bytes.
+
+        As a last way without what carried those, which anybody may have written.
 
         A letter that can be read must not become one that cannot because of what is made of it.
         """
@@ -105,9 +109,14 @@ class Intake:
         problem = problem and self._problem(lambda: deciding.file_undecided([failure]))
         if problem is None:
             return True
-        raw = self._raw(receipt, f"the ledger cannot store it ({type(problem).__name__})")
+        said = f"the ledger cannot store it ({type(problem).__name__})"
+        raw = self._raw(receipt, said)
         if (problem := self._problem(lambda: deciding.file([raw]))) is None:
             return True
+        if raw.record is not None:
+            bare = replace(raw, record=without_fields(raw.record), problem=f"{said}; {_NO_FIELDS}")
+            if (problem := self._problem(lambda: deciding.file_undecided([bare]))) is None:
+                return True
         what = "a letter of %s cannot be stored and stays queued"
         _log.error(what, receipt.domain, exc_info=problem)
         return False
