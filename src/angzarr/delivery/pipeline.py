@@ -133,10 +133,10 @@ class Pipeline:
         return self._claim(delivery, handler, go_on, claim, turn)
 
     def no_follower(
-        self, delivery: Delivery, error: DeliveryError, *, clears: bool = False
+        self, delivery: Delivery, error: DeliveryError, *, clears: bool, claimed: bool
     ) -> Outcome:
-        """Return what becomes of a delivery that was handled, but whose result cannot go on."""
-        return self._dead_after_all(delivery, error, NO_FOLLOWER, clears=clears)
+        """Return what becomes of a delivery whose result, or copy, can never be published."""
+        return self._dead_after_all(delivery, error, NO_FOLLOWER, clears=clears, claimed=claimed)
 
     def unsettled(self, delivery: Delivery, outcome: Outcome, error: Exception) -> Outcome:
         """Return what becomes of a delivery that holds its event and whose *outcome* stays a wish.
@@ -150,10 +150,16 @@ class Pipeline:
         return self._dead_after_all(delivery, unsettled, UNSETTLED, clears=clears)
 
     def _dead_after_all(
-        self, delivery: Delivery, error: DeliveryError, seen: Classification, *, clears: bool
+        self,
+        delivery: Delivery,
+        error: DeliveryError,
+        seen: Classification,
+        *,
+        clears: bool,
+        claimed: bool = True,
     ) -> Outcome:
         handler = self.handlers.get(delivery.handler)
-        dead = self.judge.dead(delivery, handler, error, Reason.REFUSED, seen)
+        dead = self.judge.dead(delivery, handler, error, Reason.REFUSED, seen, claimed=claimed)
         if handler is None or not clears:
             return dead
         retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())

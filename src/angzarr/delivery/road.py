@@ -22,8 +22,10 @@ from angzarr.delivery.outcome import (
     Outcome,
     Parked,
     Postponed,
+    Refused,
     Retried,
     Skipped,
+    Superseded,
 )
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
@@ -114,7 +116,9 @@ class Road:
             ours = self._hold(delivery, outcome)
         except DeliveryError as error:  # what follows this event can never be published
             clears = isinstance(outcome, Handled) and outcome.clears
-            dead = self.pipeline.no_follower(delivery, error, clears=clears)
+            dead = self.pipeline.no_follower(
+                delivery, error, clears=clears, claimed=_is_claimed(outcome)
+            )
             return self._settled(delivery, dead)
         except GivenBack:
             raise
@@ -172,6 +176,19 @@ def _holds_event(outcome: Outcome) -> bool:
             return claimed
         case _:
             return False
+
+
+def _is_claimed(outcome: Outcome) -> bool:
+    """Tell whether the claim is ours: a letter behind a claim of others would not be put."""
+    match outcome:
+        case Postponed(claimed=claimed) | Duplicate(claimed=claimed):
+            return claimed
+        case DeadLettered(claimed=claimed):
+            return claimed
+        case Refused() | Superseded():
+            return False
+        case _:
+            return True
 
 
 def _kept(delivery: Delivery, outcome: Outcome, error: LetterTooLarge) -> Postponed:

@@ -6,14 +6,17 @@ settling, in a letter's writer, in Celery. Here it is known whose fault it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, MutableMapping
+from itertools import chain
+from typing import Any, Final, cast
 
 from angzarr.events.numbers import NoNumber, read_number
 from angzarr.json_bounds import Bounds
 
 #: The most that an envelope of JSON parses to; its body is one text in it.
 ENVELOPE: Final = Bounds(nodes=20_000, depth=100)
+#: Levels of headers, themselves among them: they are kept two levels down, in rows and letters.
+HEADER_LEVELS: Final = ENVELOPE.depth - 2
 #: AMQP's octet; other brokers have less.
 MAX_PRIORITY: Final = 255
 #: A transport's word, in the properties, for what it could not read; the body is the whole message.
@@ -26,6 +29,8 @@ _TEXTS: Final = frozenset(
 )  # fmt: skip
 _PLACES: Final = frozenset({"exchange", "routing_key"})
 _STR: Final = frozenset({str})
+#: What decoders make of what holds others.
+_CONTAINERS: Final = frozenset({dict, list, tuple})
 
 
 class DamagedEnvelope(ValueError):
@@ -58,8 +63,10 @@ def check_received(
     if UNREADABLE in properties:
         msg = f"{properties[UNREADABLE]!s:.200}"
         raise DamagedEnvelope(msg)
-    if headers is not None and not _are_headers(headers):
-        raise _wrong("headers", headers, "a mapping of names")
+    if headers is not None:
+        if not _are_headers(headers):
+            raise _wrong("headers", headers, "a mapping of names")
+        _check_levels(cast("Mapping[str, Any]", headers))
     for name, value in content.items():
         if value is not None and not isinstance(value, str):
             raise _wrong(name, value, "text")
@@ -69,6 +76,22 @@ def check_received(
     _check_octet(properties, "delivery_mode")
     if "redelivered" in delivery_info:
         delivery_info["redelivered"] = bool(delivery_info["redelivered"])
+
+
+def _check_levels(headers: Mapping[str, Any]) -> None:
+    """Raise DamagedEnvelope for headers that are too deep to be written: AMQP has no bound."""
+    level, left = _nested(headers.values()), HEADER_LEVELS - 1
+    while level:
+        if not left:
+            msg = f"its headers have more than {HEADER_LEVELS} levels"
+            raise DamagedEnvelope(msg)
+        left -= 1
+        inner = (one.values() if type(one) is dict else one for one in level)
+        level = _nested(chain.from_iterable(inner))
+
+
+def _nested(values: Iterable[Any]) -> list[Any]:
+    return [one for one in values if type(one) in _CONTAINERS]
 
 
 def _check_texts(fields: MutableMapping[str, Any], names: frozenset[str]) -> None:

@@ -23,6 +23,7 @@ from angzarr.delivery.outcome import (
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import (
     DecodeError,
+    DeliveryError,
     GivenBack,
     GiveUp,
     Postpone,
@@ -194,6 +195,24 @@ def test_an_event_in_another_workers_hands_is_postponed_on_the_same_hop(world):
     assert outcome == Postponed(delay=timedelta(seconds=2), why="in progress", claimed=False)
     assert world.last_copy().headers[names.HOP] == 0
     assert world.last_copy().headers[names.ATTEMPT] == 1
+
+
+def test_a_copy_that_can_never_be_put_is_a_letter_where_another_worker_has_the_event(
+    world, monkeypatch
+):
+    """Not ours to end, but ours to acknowledge: without copy and letter it would be gone."""
+    world.handler(lambda _data, _context: None)
+    held = world.delivery()
+    world.store.claim([held.claim])
+
+    def refuse(*_given):
+        raise DeliveryError("its headers are nested too deeply to be kept")
+
+    monkeypatch.setattr(world.journal, "schedule_put", refuse)
+    outcome = world.take()
+    assert isinstance(outcome, DeadLettered)
+    assert len(world.journal.letters) == 1
+    assert world.store.owns(held.key, held.token)
 
 
 def test_a_copy_that_comes_before_its_predecessor_ended_its_claim_waits_for_that(

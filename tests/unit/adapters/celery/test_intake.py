@@ -25,8 +25,9 @@ from angzarr.dead_letters import codec
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.delivery import position_of
+from angzarr.delivery.schedule_row import row_of
 from angzarr.errors import DecodeError
-from angzarr.events.received import MAX_PRIORITY, DamagedEnvelope
+from angzarr.events.received import HEADER_LEVELS, MAX_PRIORITY, DamagedEnvelope
 from angzarr.json_bounds import Bounds
 from angzarr.sections import MessageSettings
 
@@ -228,6 +229,23 @@ def test_a_bomb_in_the_envelope_itself_is_damage(name):
         bomb = given.replace(b'"a": 5', b'"a": ' + BOMBS[name])
         with pytest.raises(DamagedEnvelope, match="too many"):
             read(bomb, loads)
+
+
+def nested(levels, value="x"):
+    for number in range(levels):
+        value = {"a": value} if number % 2 else [value]
+    return value
+
+
+def test_headers_of_any_broker_are_as_deep_at_most_as_what_keeps_them_takes():
+    """AMQP hands them over parsed; what waits, and letters, hold them two levels down."""
+    found = message(envelope(headers={"deep": nested(HEADER_LEVELS - 1)}))
+    take_in(found, BOUNDS)
+    assert row_of(envelope_of(found).message("q"))
+    for levels in (HEADER_LEVELS, 50_000):
+        found = message(envelope(headers={"deep": nested(levels)}))
+        with pytest.raises(DamagedEnvelope, match="more than 98 levels"):
+            take_in(found, BOUNDS)
 
 
 def test_what_unpacks_to_too_much_is_refused_before_it_is_all_there():
