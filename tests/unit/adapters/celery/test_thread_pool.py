@@ -9,7 +9,6 @@ import pytest
 
 from angzarr.adapters.celery import thread_pool
 from angzarr.adapters.celery.thread_pool import SteadyExecutor
-from polling import wait_until
 
 
 @pytest.fixture
@@ -80,5 +79,54 @@ def test_it_takes_one_thread_more_only_if_none_is_idle(make):
     executor = make(5)
     for _ in range(5):
         executor.submit(time.time).result(10)
-        wait_until(lambda: executor._idle_semaphore._value)
+    assert executor.has == 1
+
+
+def test_after_a_shortage_it_grows_to_its_size_and_runs_as_many_tasks_at_once(
+    limit, make, monkeypatch
+):
+    monkeypatch.setattr(thread_pool, "ASKED_AGAIN_AFTER", 3600.0)
+    limit["most"] = 1
+    executor, done = make(5), []
+    for future in [executor.submit(done.append, n) for n in range(40)]:
+        future.result(10)
+    assert (executor.has, executor.is_short) == (1, True)
+    limit["most"], executor._ask_at = 5, 0.0
+    together = threading.Barrier(5)
+    for future in [executor.submit(together.wait, 10) for _ in range(5)]:
+        future.result(20)
+    assert (executor.has, executor.is_short) == (5, False)
+
+
+def test_the_first_task_after_a_shortage_gets_all_threads_that_what_waits_needs(
+    limit, make, monkeypatch
+):
+    monkeypatch.setattr(thread_pool, "ASKED_AGAIN_AFTER", 3600.0)
+    limit["most"] = 1
+    executor, together = make(5), threading.Barrier(5)
+    futures = [executor.submit(together.wait, 10) for _ in range(4)]
+    limit["most"], executor._ask_at = 5, 0.0
+    futures.append(executor.submit(together.wait, 10))
+    for future in futures:
+        future.result(20)
+    assert executor.has == 5
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+@pytest.mark.parametrize("log_fails", [False, True])
+def test_what_a_thread_will_run_is_not_refused_for_want_of_another(
+    make, monkeypatch, error, log_fails
+):
+    executor, gate = make(5), threading.Event()
+
+    def fail(*_, **__):
+        raise error
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", fail)
+        if log_fails:
+            scarce.setattr(thread_pool._log, "error", fail)
+        futures = [executor.submit(gate.wait, 10) for _ in range(3)]
+    gate.set()
+    assert [future.result(10) for future in futures] == [True] * 3
     assert executor.has == 1
