@@ -79,9 +79,10 @@ class Road:
         except Exception as error:
             # A time limit between two steps, or a bug. The start stays counted, so that what
             # breaks every time ends as a letter and not as a loop; but not if the process lacks
-            # memory, threads or files, of which the event knows nothing.
+            # memory, threads or files, of which the event knows nothing, nor where no handler was
+            # to run: its letter would say poison and not what ended it.
             _log.exception("given_back: event %s could not be settled", delivery.event.id)
-            self.release(delivery, counted=not is_machine_fault(error))
+            self.release(delivery, counted=failed is None and not is_machine_fault(error))
             msg = f"the delivery broke off: {error!r}"
             raise GivenBack(msg) from error
         if outcome is not None:

@@ -15,6 +15,7 @@ from angzarr.errors import (
     GiveUp,
     Postpone,
     RetryLater,
+    RevokedError,
     Skip,
     StoreUnavailable,
 )
@@ -114,6 +115,23 @@ def test_where_the_letter_cannot_be_put_either_the_message_goes_back_and_it_is_s
     assert "given_back" in caplog.text
     world.monkeypatch.undo()
     assert world.world.take().letter.reason is Reason.POISON
+
+
+def test_the_letter_of_what_no_handler_ran_says_why_however_often_it_could_not_be_put(
+    broken, monkeypatch
+):
+    world = broken(None).world
+
+    def fails(_self, *_args):
+        raise KeyError("ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.road().settler.dead_letters), "put", fails)
+        for _ in range(5):
+            with pytest.raises(GivenBack, match="broke off"):
+                world.road().take(world.delivery(), RevokedError("revoked"))
+    outcome = world.road().take(world.delivery(), RevokedError("revoked"))
+    assert outcome.letter.reason is Reason.REVOKED
 
 
 @pytest.mark.parametrize("error", NEVER, ids=repr)

@@ -22,7 +22,7 @@ from angzarr.delivery.outcome import Outcome
 from angzarr.delivery.road import TOO_LARGE_WAIT, Road
 from angzarr.delivery.salvage import Salvage
 from angzarr.delivery.schedule import put_arrived, put_early
-from angzarr.errors import LetterTooLarge
+from angzarr.errors import DeliveryError, LetterTooLarge
 from angzarr.events.message import Message
 from angzarr.resilience.idempotency import Claimed, Release
 
@@ -64,14 +64,7 @@ class Settlement:
         message = message_of(self._app, envelope)
 
         def step() -> None:
-            if envelope.answer is not None:
-                self._free(envelope, counted=False)
-            try:
-                letter = self._salvage.take(message, error, code)
-                self.tell_lane(message, letter.id)
-            except LetterTooLarge as large:
-                _log.critical("letter_too_large: tried again in %s: %s", TOO_LARGE_WAIT, large)
-                self._put(message, SystemClock().now() + TOO_LARGE_WAIT)
+            self._bury(envelope, message, error, code)
             then()
 
         self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
@@ -85,11 +78,17 @@ class Settlement:
         self._road.settler.ordering.bury(message, letter_id)
 
     def let_wait(self, envelope: Envelope, at: datetime, then: Callable[[], object]) -> None:
-        """Put a message that came before its time where it holds nothing, then call *then* (15)."""
+        """Put a message that came before its time where it holds nothing, then call *then* (15).
+
+        What can never be put there is a dead letter.
+        """
         message = message_of(self._app, envelope)
 
         def step() -> None:
-            put_early(self._road.settler.schedule, message, at, SystemClock().now())
+            try:
+                put_early(self._road.settler.schedule, message, at, SystemClock().now())
+            except DeliveryError as error:
+                self._bury(envelope, message, error, "CANNOT_WAIT")
             then()
 
         self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
@@ -166,6 +165,16 @@ class Settlement:
         self._road.close()
         self._salvage.close()
         self._publisher.close()
+
+    def _bury(self, envelope: Envelope, message: Message, error: Exception, code: str) -> None:
+        if envelope.answer is not None:
+            self._free(envelope, counted=False)
+        try:
+            letter = self._salvage.take(message, error, code)
+            self.tell_lane(message, letter.id)
+        except LetterTooLarge as large:
+            _log.critical("letter_too_large: tried again in %s: %s", TOO_LARGE_WAIT, large)
+            self._put(message, SystemClock().now() + TOO_LARGE_WAIT)
 
     def _put(self, message: Message, at: datetime) -> None:
         put_arrived(self._road.settler.schedule, message, at, SystemClock().now())

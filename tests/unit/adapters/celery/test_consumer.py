@@ -21,6 +21,7 @@ from angzarr.adapters.celery.valve import Valve
 from angzarr.clock import follow
 from angzarr.dead_letters import codec
 from angzarr.dead_letters.text import to_json_text
+from angzarr.errors import DeliveryError
 from angzarr.events import headers as names
 from angzarr.resilience.idempotency import Claim, Claimed, InProgress, Position, key_for
 from polling import wait_until
@@ -247,6 +248,22 @@ def test_what_is_due_within_a_moment_is_slept_by_whoever_runs_it(consumer, put_e
     message, waits = an_eta(consumer, (datetime.now(UTC) + timedelta(seconds=0.09)).isoformat())
     assert not waits
     assert 0 < message.headers[names.REST] <= 90
+
+
+def test_what_can_never_wait_is_a_letter_and_is_acknowledged(app, consumer, put_early, monkeypatch):
+    def never(*_given):
+        raise DeliveryError("it can never be read again")
+
+    put, acknowledged = [], []
+    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    app.settlement._road.settler.schedule.put = never
+    monkeypatch.setattr(consumer, "_acknowledge", acknowledged.append)
+    message, waits = an_eta(consumer, (datetime.now(UTC) + timedelta(minutes=1)).isoformat())
+    assert waits
+    wait_until(lambda: acknowledged, "it to be acknowledged")
+    assert acknowledged == [message]
+    assert [letter.error_code for letter in put] == ["CANNOT_WAIT"]
+    assert put_early == []
 
 
 @pytest.mark.parametrize("eta", ["tomorrow", 5, ["x"], "99999999-01-01T00:00:00"])
