@@ -85,6 +85,16 @@ class TestRedisStore(OnRedis):
         assert len(counts) == 4
         assert store.claim([Claim(key=key, token="late", owner=living)]) == [InProgress()]
 
+    def test_last_words_never_are_a_result_of_a_worker_that_knows_none(
+        self, store, key, living, direct
+    ):
+        store.claim([Claim(key=key, token="killed", owner=living)])
+        store.settle(key, "killed", Release(counted=True, last_words='["SystemExit: 3", "…"]'))
+        store.claim([Claim(key=key, token="older", owner=living)])
+        direct.hset(f"{PREFIX}:{key}", "status", "completed")  # all that an older release writes
+        late = Claim(key=key, token="late", owner=living)
+        assert store.claim([late]) == [AlreadyCompleted(result=None)]
+
     def test_every_key_expires(self, store, leases, direct, living):
         for ending in [*ENDINGS, None]:
             key = fresh()

@@ -23,7 +23,7 @@ if not status then
 end
 
 local record = redis.call('HMGET', key,
-  'token', 'owner', 'replay', 'hop', 'starts', 'fingerprint', 'result', 'steps')
+  'token', 'owner', 'replay', 'hop', 'starts', 'fingerprint', 'result', 'steps', 'last')
 local starts = tonumber(record[5])
 local ahead = tonumber(ARGV[3]) - tonumber(record[3])
 local same_replay = ahead == 0
@@ -36,7 +36,7 @@ if another_body then
 end
 local passes = (status == 'completed' and ARGV[9] == '1') or (status == 'failed' and ahead > 0)
 if passes then
-  redis.call('HDEL', key, 'result', 'steps')
+  redis.call('HDEL', key, 'result', 'steps', 'last')
   return hold(start)
 end
 if status == 'completed' or status == 'failed' then
@@ -50,8 +50,8 @@ if same_replay and fingerprint == '' then
 end
 local function hold_on(starts)
   hold(starts)
-  if record[8] or record[7] then
-    return {'claimed', starts, record[8] and 1 or 0, record[7] or ''}
+  if record[8] or record[9] then
+    return {'claimed', starts, record[8] and 1 or 0, record[9] or ''}
   end
   return starts
 end

@@ -5,7 +5,7 @@
 -- Returns 1, also when this token ended its claim in this way before; 0, having changed nothing,
 -- if the token no longer holds the record.
 local key, status = KEYS[1], ARGV[2]
-local record = redis.call('HMGET', key, 'status', 'token', 'result')
+local record = redis.call('HMGET', key, 'status', 'token', 'last')
 if record[2] ~= ARGV[1] then
   return 0
 end
@@ -13,7 +13,7 @@ if record[1] ~= 'pending' then
   return record[1] == status and 1 or 0
 end
 if record[3] and status ~= 'released' then
-  redis.call('HDEL', key, 'result') -- the last words of a run before
+  redis.call('HDEL', key, 'last') -- no run before it matters any more
 end
 
 if status == 'waiting' then
@@ -27,7 +27,7 @@ elseif status == 'released' then
   local starts = tonumber(redis.call('HGET', key, 'starts'))
   redis.call('HSET', key, 'status', status, 'starts', starts - tonumber(ARGV[4]))
   if ARGV[5] then
-    redis.call('HSET', key, 'result', ARGV[5])
+    redis.call('HSET', key, 'last', ARGV[5])
   end
 elseif ARGV[4] then
   redis.call('HSET', key, 'status', status, 'result', ARGV[4])
