@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -147,6 +148,13 @@ class Angzarr(Working, Projecting):
     def lay_defaults(self, **_signal: Any) -> None:
         """Put our defaults for Celery under what the user says; after each reading of it."""
         own_defaults.lay(self.conf, amqp=wiring.is_amqp(self.broker_url))
+
+    def now(self) -> datetime:
+        """Return the fleet's time in the app's zone: Celery counts ``eta`` and ``expires`` from it.
+
+        The machine's own clock may be wrong, and whoever reads those goes by the store's.
+        """
+        return SystemClock().now().astimezone(self.timezone)
 
     # -- the road of this process ------------------------------------------------------------
 

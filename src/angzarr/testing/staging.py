@@ -64,7 +64,6 @@ def staged(
             _attributes(app, settings=chosen, chance=chance, use_fast_trace_task=False)
         )
         app.policy_rules = chosen.retry.policy_rules()
-        app.now = lambda: clock.now().astimezone(app.timezone)
         yield broker
 
 

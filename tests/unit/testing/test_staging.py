@@ -32,6 +32,7 @@ def test_the_app_is_afterwards_what_it_was(tmp_path, monkeypatch):
         assert app.broker_url.startswith("memory://")
         worker.publish(Placed(order_id="o-1"))
     assert {name: vars(app)[name] for name in before} == before
+    assert abs((app.now() - clock.now()).days) > 1
     assert (dict(app.conf.changes), app.broker_url) == (changes, broker)
     assert os.environ["CELERY_BROKER_URL"] == "redis://nowhere.invalid:1/3"
     assert abs((SystemClock().now() - clock.now()).days) > 1

@@ -11,7 +11,10 @@ import struct
 import time
 from datetime import datetime
 
-#: Seconds since 1970 until when a domain is held back, for each domain.
+from angzarr.clock import SystemClock
+
+#: Seconds of `time.monotonic`, one clock for all processes of a machine, until when a domain is
+#: held back: whether the machine's other clock is right, or set meanwhile, matters to none of them.
 _UNTIL = struct.Struct("d")
 #: Domains of one app that are told apart; others are postponed only.
 _MOST = 512
@@ -31,13 +34,17 @@ class HeldDomains:
             self._write(name, 0.0)
 
     def hold(self, domain: str, until: datetime) -> None:
-        """Let every process of this worker know that *domain* is held back until then."""
+        """Let every process of this worker know that *domain* is held back until then.
+
+        *until* is of the fleet's time, as `SystemClock` tells it.
+        """
         if domain in self._places:
-            self._write(domain, until.timestamp())
+            left = (until - SystemClock().now()).total_seconds()
+            self._write(domain, time.monotonic() + left)
 
     def now(self) -> set[str]:
         """Return the domains that are held back."""
-        at = time.time()
+        at = time.monotonic()
         return {name for name in self._places if self._read(name) > at}
 
     def _write(self, domain: str, until: float) -> None:

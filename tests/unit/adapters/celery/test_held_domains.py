@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from angzarr.adapters.celery.held_domains import HeldDomains
+from angzarr.clock import SystemClock, follow
 
 SOON = timedelta(minutes=1)
 
@@ -41,3 +43,24 @@ def test_what_a_child_finds_out_its_parent_sees(held):
         os._exit(0)
     os.waitpid(child, 0)
     assert held.now() == {"invoice"}
+
+
+@pytest.mark.parametrize("skew", [timedelta(days=-1), timedelta(days=1)])
+@pytest.mark.parametrize("known_first", [True, False])
+def test_a_domain_is_held_for_its_span_where_the_machines_clock_is_wrong(held, skew, known_first):
+    try:
+        if known_first:
+            follow(now() + skew)
+        held.hold("order", SystemClock().now() + SOON)
+        held.hold("invoice", SystemClock().now() - SOON)
+        follow(now() + skew)
+        assert held.now() == {"order"}
+    finally:
+        follow(None)
+
+
+def test_a_clock_that_is_set_meanwhile_holds_no_domain_longer(held, monkeypatch):
+    held.hold("order", now() + SOON)
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + SOON.total_seconds())
+    assert held.now() == set()
