@@ -223,8 +223,8 @@ def default_domain(app: Any) -> str:
 def domains_to_read(app: Any) -> list[str]:
     """Return every domain whose letters *app*'s analysis worker reads.
 
-    That of its name is among them where another is its default: whoever sorts ``unknown`` knows
-    an app by its name (`analysis.sorting`).
+    That of its name is among them where another is its default: earlier releases put letters
+    there, and an app is known by its name (`analysis.other_apps`).
     """
     own = {default_domain(app), domain_of_app(app.main), UNKNOWN_DOMAIN}
     named = _named(app)

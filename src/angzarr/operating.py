@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from angzarr.analysis.compensation import Compensations
     from angzarr.analysis.group import Groups
     from angzarr.analysis.ledger import Ledger
+    from angzarr.analysis.other_apps import OtherApps
     from angzarr.analysis.replay import ReplayTargets
     from angzarr.analysis.upkeep import LedgerUpkeep
     from angzarr.analysis.write import Writes
@@ -224,10 +225,18 @@ class Operating(Publishing):
             queues=frozenset({*self.amqp.queues, *self.named_queues()}),
             clear=clearance,
             clear_record=clearance.record,
+            of_another=self._other_apps().problem,
             homes={one.name: self._home_of(one) for one in self.handlers},
         )
         checks.check_foreign_routes(self.settings, targets.tasks, targets.queues)
         return targets
+
+    def _other_apps(self) -> OtherApps:
+        """Return what tells letters of other apps from those of this one."""
+        from angzarr.analysis.other_apps import OtherApps
+
+        reads = letter_wiring.domains_to_read(self)
+        return OtherApps(self.main or "angzarr", frozenset(reads))
 
     def _home_of(self, handler: Handler) -> str:
         """Return the queue to which a publisher would send what *handler* takes."""

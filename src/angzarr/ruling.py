@@ -66,13 +66,18 @@ class Ruling(Operating):
 
     def dlq_classifier(self, chance: Callable[[], float]) -> Classifier:
         """Return what classifies this app's dead letters; raises ConfigurationError."""
+        self._load_tasks()
         given = self.settings.analysis
         return Classifier(
             rules=in_order(given.written_rules(), self._dlq_rules, built_in_rules()),
             pauses=Pauses(backoff=given.replay_backoff(), chance=chance),
             max_replays=min(given.max_replays, given.most_replays),
             longest_wait=given.longest_wait,
-            unattended=Unattended(oldest=given.automatic.oldest, vouched=self.clearance().vouches),
+            unattended=Unattended(
+                oldest=given.automatic.oldest,
+                vouched=self.clearance().vouches,
+                of_another=self._other_apps().problem,
+            ),
             replacement=self._dlq_classifier,
         )
 

@@ -44,8 +44,6 @@ class Intake:
     domains: Sequence[str]
     #: Puts a letter into its group, where rules say another than its worker.
     group: Callable[[DeadLetter], DeadLetter] = field(default_factory=Grouping)
-    #: Returns those letters that another app has now, to which they belong; they are not filed.
-    pass_on: Callable[[Sequence[Receipt]], Sequence[Receipt]] = lambda _receipts: ()
     batch: int = BATCH
     seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="letters", init=False)
@@ -58,9 +56,6 @@ class Intake:
             self._receipts = self.queue.receive(self.domains, limit=self.batch, wait=wait)
         if not self._receipts:
             return 0
-        if passed := self.pass_on(self._receipts):
-            self.queue.done(passed)
-            self._receipts = [one for one in self._receipts if one not in passed]
         self._file()
         self.queue.done(self._receipts)
         taken, self._receipts = len(self._receipts), []

@@ -49,6 +49,10 @@ def _as_it_is(letter: DeadLetter) -> DeadLetter | Refusal:
     return letter
 
 
+def _nobody_elses(_failure: Failure) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTargets:
     """What may be replayed and where it may go: the app's registered tasks, its known queues."""
@@ -61,6 +65,8 @@ class ReplayTargets:
     clear_record: Callable[[RawLetter], DeadLetter | Refusal] = field(
         default_factory=lambda: Clearance().record
     )
+    #: Says that another app wrote it, or nothing: a task of the same name here may be another.
+    of_another: Callable[[Failure], str] = _nobody_elses
     #: The queue of each task, where it is not the one that its letter came from.
     homes: Mapping[str, str] = field(default_factory=dict)
 
@@ -88,6 +94,8 @@ class ReplayTargets:
             letter = self.clear(failure)
         if isinstance(letter, Refusal):
             return letter
+        if not (order.to_handler or order.to_queue) and (why := self.of_another(failure)):
+            return Refusal(why)
         if self._strands(letter, order):
             return Refusal(
                 f"later events wait behind it for {letter.handler}, which another handler does not"

@@ -19,6 +19,10 @@ _NOT_COVERED: Final = (
 )
 
 
+def _nobody_elses(_failure: Failure) -> str:
+    return ""
+
+
 def _everything(_letter: DeadLetter) -> bool:
     return True
 
@@ -31,9 +35,13 @@ class Unattended:
     oldest: timedelta
     #: Whether what a letter says of its failure is signed, or need not be.
     vouched: Callable[[DeadLetter], bool] = _everything
+    #: Says that another app wrote it, or nothing: not even an archive is decided for that one.
+    of_another: Callable[[Failure], str] = _nobody_elses
 
     def problem(self, failure: Failure, age: timedelta, action: Action = Action.REPLAY) -> str:
         """Return why *action* needs a person, or an empty string; *age*: since it failed last."""
+        if why := self.of_another(failure):
+            return why
         if action is Action.HOLD:
             return ""
         if isinstance(failure, DeadLetter) and not self.vouched(failure):

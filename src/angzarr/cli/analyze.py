@@ -30,7 +30,6 @@ from angzarr.analysis.pruning import ClosedEntries, Retention, ended_jobs
 from angzarr.analysis.recovering import Recovering
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.skip import Skips
-from angzarr.analysis.sorting import LetterSorting
 from angzarr.analysis.target_phases import TargetPhases
 from angzarr.analysis.waking import Waking
 from angzarr.analysis.worker import AnalysisWorker
@@ -79,7 +78,6 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             clock=replayer.clock,
             domains=domains,
             group=app.settings.analysis.letter_grouping(),
-            pass_on=LetterSorting(queue, app.main or "angzarr", frozenset(domains)).passed_on,
         )
         brake, quiet = app.open_brake(), settings.automatic.quiet()
         doors.callback(brake.close)
