@@ -80,7 +80,8 @@ class SignedOutcomes:
         if self.seldom.now():
             _log.error(
                 "replay_outcome_not_signed: ignored that letter %s was %s by replay %s: give all"
-                " workers the same dlq.signing_keys",
+                " workers the same dlq.signing_keys, or set dlq.accept_unsigned while some are of a"
+                " release that signs no answers",
                 printable(one.letter_id[:64]), printable(one.outcome[:20]), one.replay,
             )  # fmt: skip
 
