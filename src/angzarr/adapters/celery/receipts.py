@@ -21,7 +21,8 @@ from angzarr.seldom import Seldom
 _log = logging.getLogger("angzarr.worker")
 
 #: Seconds until a message that went back is taken up again: at first, and at most. While all fail
-#: it doubles, so that no worker turns in a hot loop (trap 5).
+#: it doubles, so that no worker turns in a hot loop (trap 5). It lasts before it doubles again: a
+#: burst of failures is one.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 #: How often one message may bring out an error that no fault of the machine explains.
 MOST_TRIES: Final = 3
@@ -38,6 +39,8 @@ class Receipts:
         self._monotonic = monotonic
         self._tries: OrderedDict[bytes, int] = OrderedDict()
         self._pause = FIRST_PAUSE
+        #: Until when who fails shares the pause; None: none failed since one was taken.
+        self._shared_until: float | None = None
         self._seldom = Seldom(monotonic=monotonic)
         #: How many messages could not be taken since one was, and why not the last of them.
         self.failures = 0
@@ -47,6 +50,7 @@ class Receipts:
     def succeed(self) -> None:
         """Take note that a message was taken, after some were not."""
         self.failures, self.fault, self._pause = 0, "", FIRST_PAUSE
+        self._shared_until = None
 
     def lasts(self) -> float | None:
         """Return for how many seconds no message could be taken; None: the last one could.
@@ -85,8 +89,14 @@ class Receipts:
                 "message_not_taken: %s goes back to the broker, and so do others: %s: %s",
                 what, self.fault, _cure(error), exc_info=None if is_machine_fault(error) else error,
             )  # fmt: skip
-        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
-        return pause
+        return self._pause_at(now)
+
+    def _pause_at(self, now: float) -> float:
+        if self._shared_until is None or now >= self._shared_until:
+            if self._shared_until is not None:
+                self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            self._shared_until = now + self._pause
+        return self._pause
 
     def _count(self, message: Any) -> int:
         key = _identity(message)

@@ -71,14 +71,23 @@ def test_an_error_that_nobody_foresaw_is_the_messages_once_it_came_often(receipt
     assert not receipts.fault_of(message(name="another"), BUG)
 
 
-def test_the_pause_grows_while_nothing_can_be_taken_and_begins_anew_after(receipts, caplog):
-    pauses = [receipts.fail(FAULT, "a message") for _ in range(10)]
+def test_the_pause_grows_while_nothing_can_be_taken_and_begins_anew_after(receipts, clock, caplog):
+    pauses = []
+    for _ in range(7):
+        pauses.append(receipts.fail(FAULT, "a message"))
+        clock.now += pauses[-1]
     assert pauses[0] == FIRST_PAUSE
     assert pauses[-1] == LONGEST_PAUSE
-    assert caplog.text.count("message_not_taken") == 1, "once a minute"
+    assert caplog.text.count("message_not_taken") == 2, "once a minute"
     assert "raise this worker's limits" in caplog.text
     receipts.succeed()
     assert receipts.fail(FAULT, "a message") == FIRST_PAUSE
+
+
+def test_what_fails_in_one_burst_shares_its_pause(receipts, clock):
+    assert {receipts.fail(FAULT, "a message") for _ in range(12)} == {FIRST_PAUSE}
+    clock.now += FIRST_PAUSE
+    assert {receipts.fail(FAULT, "a message") for _ in range(12)} == {2 * FIRST_PAUSE}
 
 
 def test_it_tells_how_long_nothing_could_be_taken(receipts, clock):
