@@ -18,6 +18,7 @@ from angzarr.delivery.schedule import REFUSED_FOR, DueMessages, Row
 from angzarr.delivery.schedule_row import read
 from angzarr.errors import DecodeError, StoreUnavailable, Unavailable
 from angzarr.events.message import Message
+from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.schedule")
@@ -132,22 +133,34 @@ class Mover:
         return not rows or bool(verdicts.published)
 
     def _publish(self, row: Row) -> bool:
-        """Publish *row* or see what is wrong with it; return False if the broker is away."""
+        """Publish *row* or see what is wrong with it; return False if that cannot be seen now.
+
+        The broker is away, or this machine lacks memory, threads or files: no row is at fault.
+        """
         try:
             message = read(row.text)
         except DecodeError as error:
-            return self._set_aside(row, error)
+            return not self._lacks(error) and self._set_aside(row, error)
         try:
             self.publish(message)
-        except Unavailable as error:
-            if not self.refuses(error):
-                self._report("broker_away", "what is due waits for the broker", error)
-                return False
-            return self._given_up(row, message, error) or self._refused(row, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not keep the others
+            if self._lacks(error) or self._is_away(error):
+                return False
             return self._given_up(row, message, error) or self._refused(row, error)
         self._refusals.pop(row.id, None)
         self._verdicts.published.append(row.id)
+        return True
+
+    def _lacks(self, error: Exception) -> bool:
+        if not is_machine_fault(error):
+            return False
+        self._report("machine_short", "what is due waits: raise this worker's limits", error)
+        return True
+
+    def _is_away(self, error: Exception) -> bool:
+        if not isinstance(error, Unavailable) or self.refuses(error):
+            return False
+        self._report("broker_away", "what is due waits for the broker", error)
         return True
 
     def _given_up(self, row: Row, message: Message, error: Exception) -> bool:

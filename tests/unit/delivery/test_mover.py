@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from angzarr.adapters.memory.schedule import MemorySchedule
+from angzarr.delivery import mover as mover_module
 from angzarr.delivery.mover import BATCH, LEASE, LONGEST_WAIT, LOOK_EVERY, MOST_REFUSALS, Mover
 from angzarr.delivery.schedule import REFUSED_FOR, Row
 from angzarr.delivery.schedule_row import row_of
-from angzarr.errors import BrokerUnavailable, StoreUnavailable
+from angzarr.errors import BrokerUnavailable, DecodeError, StoreUnavailable
 from angzarr.events.message import Message
 
 SECOND = timedelta(seconds=1)
@@ -370,3 +371,29 @@ def test_of_many_that_are_refused_a_bounded_number_is_counted(world, monkeypatch
     mover = world.mover()
     turns(world, mover, 5, REFUSED_FOR)
     assert len(mover._refusals) == 10
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")], ids=repr)
+def test_what_this_machine_lacks_buries_no_row_however_long(world, error):
+    world.broker["*"] = error
+    world.put("a", "b")
+    mover = world.mover()
+    turns(world, mover, 3 * MOST_REFUSALS, REFUSED_FOR)
+    assert (world.letters, world.left()) == ([], 2)
+    world.broker.clear()
+    turns(world, mover, 2, REFUSED_FOR)
+    assert sorted(world.published) == ["a", "b"]
+
+
+def test_a_row_is_not_unreadable_because_memory_ran_out_while_it_was_read(world, monkeypatch):
+    def fail(_text):
+        raise DecodeError("no JSON") from MemoryError()
+
+    world.put("a")
+    mover = world.mover()
+    with monkeypatch.context() as scarce:
+        scarce.setattr(mover_module, "read", fail)
+        turns(world, mover, 3, REFUSED_FOR)
+    assert (world.letters, world.left()) == ([], 1)
+    turns(world, mover, 2, REFUSED_FOR)
+    assert world.published == ["a"]
