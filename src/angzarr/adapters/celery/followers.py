@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.publisher import unconfirmed
 from angzarr.delivery.delivery import Delivery
-from angzarr.errors import DeliveryError, UnserializableEvent, text_of
+from angzarr.errors import DeliveryError, Unavailable, UnserializableEvent, text_of
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -39,7 +39,8 @@ class CeleryFollowers:
     def publish(self, delivery: Delivery, value: Any) -> None:
         """Publish links, then the chain's next step.
 
-        Raises BrokerUnavailable if one was not confirmed, DeliveryError if one never can be: the
+        Raises BrokerUnavailable if one was not confirmed, Unavailable if the result backend of a
+        chord is away, DeliveryError if one never can be: the
         value is no JSON, or what stands in the message is no task.
         """
         request = FOLLOWING.get()
@@ -60,6 +61,22 @@ class CeleryFollowers:
         except _NEVER as error:
             msg = f"what follows task {delivery.message.id} cannot be sent: {text_of(error)}"
             raise DeliveryError(msg) from error
+        except Exception as error:
+            if not self._is_backend_away(error):
+                raise
+            msg = f"the result backend did not take what follows task {delivery.message.id}: "
+            raise Unavailable(msg + text_of(error)) from error
+
+    def _is_backend_away(self, error: Exception) -> bool:
+        """Tell whether *error* is the result backend's, which counts a chord before it is sent."""
+        backend = self._app.backend
+        away = getattr(backend, "connection_errors", ())
+        cause: BaseException | None = error
+        while cause is not None:  # Celery wraps some into a RuntimeError
+            if isinstance(cause, away) or backend.exception_safe_to_retry(cause):
+                return True
+            cause = cause.__cause__
+        return False
 
     def _send(self, link: Any, value: Any, seed: str, options: dict[str, Any]) -> None:
         if not isinstance(link, dict):

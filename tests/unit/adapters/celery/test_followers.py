@@ -10,7 +10,7 @@ from celery import chain, chord, group
 from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.followers import FOLLOWING, CeleryFollowers, forget_followers
-from angzarr.errors import BrokerUnavailable, DeliveryError, is_absence
+from angzarr.errors import BrokerUnavailable, DeliveryError, Unavailable, is_absence
 
 
 @pytest.fixture
@@ -177,6 +177,24 @@ def test_what_a_broker_refuses_for_good_is_told_from_one_that_is_away_or_full(
     with pytest.raises(BrokerUnavailable) as again:
         publish(chain=[add.s(1)])
     assert is_absence(again.value) is is_away
+
+
+@pytest.mark.parametrize("kind", ["ConnectionError", "TimeoutError", "BusyLoadingError"])
+def test_a_result_backend_that_is_away_is_waited_for_where_a_chord_follows(
+    app, add, publish, monkeypatch, kind
+):
+    redis = pytest.importorskip("redis")
+    app.conf.result_backend = "redis://127.0.0.1:1/0"
+    app.conf.result_backend_transport_options = {"retry_policy": {"max_retries": 0}}
+
+    def away(*_args, **_options):
+        raise getattr(redis.exceptions, kind)("no result backend")
+
+    monkeypatch.setattr(type(app.backend), "on_task_call", lambda *_: None)  # as in a worker
+    monkeypatch.setattr(type(app.backend), "set_chord_size", away)
+    with pytest.raises(Unavailable) as caught:
+        publish(chain=[chord([add.s(10), add.s(20)], add.s(30))])
+    assert is_absence(caught.value)
 
 
 def test_celery_is_left_nothing_to_send_again(add, in_task):
