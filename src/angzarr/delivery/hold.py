@@ -25,6 +25,8 @@ FIRST_WAIT = timedelta(milliseconds=100)
 LONGEST_WAIT = timedelta(seconds=5)
 #: How often a step is tried that fails though no server is away: half a minute in all.
 MOST_TRIES = 10
+#: Steps whose tries are counted at once where nobody waits.
+MOST_COUNTED = 10_000
 #: How soon a shutdown is noticed.
 NOTICE = timedelta(milliseconds=200)
 
@@ -122,3 +124,5 @@ class TriedOnce(Hold):
             _log.critical("gave_up: could not %s, event %s: %r", what, event_id, error)
             raise error
         self._tries[event_id, what] = tries
+        if len(self._tries) > MOST_COUNTED:  # some were given up elsewhere; the oldest is forgotten
+            del self._tries[next(iter(self._tries))]

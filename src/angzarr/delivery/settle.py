@@ -18,6 +18,7 @@ from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Letterbox, put_one
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.hold import MOST_COUNTED
 from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.outcome import (
     WORDS,
@@ -256,8 +257,10 @@ class Settler:
         Its entry is held at its deadline then, and a person looks at it; to run the event again
         for want of an answer would be worse.
         """
-        tries = self._unanswered.get(answer.letter_id, 0) + 1
+        tries = self._unanswered.pop(answer.letter_id, 0) + 1
         self._unanswered[answer.letter_id] = tries
+        if len(self._unanswered) > MOST_COUNTED:  # those of deliveries that went elsewhere
+            self._unanswered.pop(next(iter(self._unanswered)), None)
         if tries < MOST_ANSWERS:
             return False
         _log.critical(

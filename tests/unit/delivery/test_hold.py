@@ -183,6 +183,15 @@ def test_where_nobody_waits_it_is_counted_over_the_tries_of_a_delivery(world, er
         trying("e1")
 
 
+def test_where_nobody_waits_no_more_is_counted_than_there_is_room_for(world, monkeypatch):
+    monkeypatch.setattr("angzarr.delivery.hold.MOST_COUNTED", 5)
+    hold = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
+    for number in range(20):
+        with pytest.raises(NotYet):
+            hold.until_done(failing(1, KeyError("?")), what="do it", event_id=f"e{number}")
+    assert len(hold._tries) == 5
+
+
 def test_where_nobody_waits_a_try_that_works_is_a_new_beginning(world):
     hold = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
     for _ in range(3 * MOST_TRIES):
