@@ -52,9 +52,9 @@ _log = logging.getLogger("angzarr.delivery")
 
 #: How often the broker may refuse what a handler wants sent behind its letter.
 MOST_REFUSALS: Final = 10
-#: How often an answer to a replay is tried that fails though no server is away: less than what
-#: ends the whole settlement (`hold.MOST_TRIES`).
-MOST_ANSWERS: Final = 5
+#: How often an answer to a replay is tried that fails though no server is away, in about ten
+#: seconds: less than what ends the whole settlement (`hold.MOST_TRIES`).
+MOST_ANSWERS: Final = 8
 #: The outcomes by which a replay has its answer: its event is at its end, or waits for others.
 _ANSWERS = (Handled, Duplicate, Skipped, DeadLettered, Parked)
 
