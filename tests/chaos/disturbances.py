@@ -12,6 +12,8 @@ only then may the event run again. Each rule rests on a guarantee:
   when it was frozen; its runs may overlap with their successors'. What it was just about to begin
   it begins the moment it goes on, though others may have handled it: *stale* runs. What it had
   only claimed it asks about first.
+* A child that was frozen, and its parent was not, which renews the lease: nobody may take over what
+  it has. It is late, and a hard time limit may have ended it: runs of the handler that has one.
 * A worker that was stopped finishes or gives back (decisions 16): a run without an end mark is
   excused, one with an end mark only if it was held for a server that was away, or if the stop
   took so long that it was cut at its deadline.
@@ -29,7 +31,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from chaos.fates import ORDERED
+from chaos.fates import LIMITED, ORDERED
 from chaos.history import FAILED, Run
 
 #: Seconds after its end mark within which a run is settled and acknowledged, on a slow machine.
@@ -49,6 +51,7 @@ class What(StrEnum):
 
     KILLED = "killed"
     FROZEN = "frozen"
+    CHILD_FROZEN = "frozen in one child"
     STOPPED = "stopped"
     CUT_OFF = "cut off from RabbitMQ"
     LEASES_ENDED = "without Redis for longer than its lease"
@@ -99,6 +102,7 @@ class Circumstances:
         return any(
             one.what is What.FROZEN
             and one.worker == run.worker
+            and one.pid in (0, run.pid)
             and one.start <= run.began <= one.end + AT_ONCE
             for one in self.disturbances
         )
@@ -118,7 +122,8 @@ class Circumstances:
         """Tell whether *run* may not have come to its end because of *one*."""
         if one.worker not in ("", run.worker) or one.pid not in (0, run.pid):
             return False
-        if run.began > one.end:
+        unlimited = one.what is What.CHILD_FROZEN and run.pair[0] != LIMITED
+        if unlimited or run.began > one.end:
             return False
         if run.closed is None:
             return True

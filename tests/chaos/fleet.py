@@ -7,14 +7,15 @@ end when it is told to.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,8 @@ from chaos.hardships import CLOCK, PLAIN, STARVED, Birth, read_log, spawn
 START_PATIENCE, STOP_PATIENCE = 60.0, 40.0
 #: Seconds before a worker that ended by itself is started again.
 RESTARTED_AFTER = 1.0
+#: Seconds in which a worker may still end of what it was refused, though it has it again.
+RECOVERED_AFTER = 5.0
 
 
 class NotRunning(Exception):
@@ -70,8 +73,8 @@ class Worker:
     #: It was told to end, or killed: no surprise.
     ending: bool = False
     frozen: bool = False
-    #: It may end by itself: it is refused what it needs.
-    may_end: bool = False
+    #: Until then it may end by itself, by the monotonic clock: it is refused what it needs.
+    may_end_until: float = -math.inf
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -91,6 +94,20 @@ class Worker:
         """Send *number* to the parent process, or to the *group*."""
         with suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(self.process.pid, number)
+
+    @contextmanager
+    def in_need(self) -> Iterator[None]:
+        """Let it end by itself meanwhile, and shortly after: it is refused what it needs."""
+        self.may_end_until = math.inf
+        try:
+            yield
+        finally:
+            self.may_end_until = time.monotonic() + RECOVERED_AFTER
+
+    def death(self, at: float) -> Death:
+        """Tell how it ended by itself, which was noticed *at*."""
+        text = f"{self.name} ended with {self.process.returncode} by itself: {self.last_words()}"
+        return Death(at, self.name, text, allowed=at <= self.may_end_until)
 
     def kill(self) -> None:
         """SIGKILL all its processes and wait for the parent."""
@@ -221,10 +238,7 @@ class Fleet:
                 dead = [w for w in self.workers.values() if not w.ending and not w.running]
                 for worker in dead:
                     worker.ending = True
-                    code = worker.process.returncode
-                    text = f"{worker.name} ended with {code} by itself: {worker.last_words()}"
-                    death = Death(time.monotonic(), worker.name, text, allowed=worker.may_end)
-                    self.deaths.append(death)
+                    self.deaths.append(worker.death(time.monotonic()))
                     worker.signal(signal.SIGKILL, group=True)  # children it left
             if dead and not self._over.wait(RESTARTED_AFTER):
                 for worker in dead:

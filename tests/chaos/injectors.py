@@ -183,7 +183,7 @@ class Injector:
         time.sleep(told.fault.seconds)
         _send(pid, signal.SIGCONT)
         told.over = time.monotonic()
-        self._disturbed(told, What.FROZEN, victim, began, pid)
+        self._disturbed(told, What.CHILD_FROZEN, victim, began, pid)
 
     def evict_worker(self, told: Injected) -> None:
         """What a node does to a pod that it throws out: SIGTERM, and no time."""
@@ -213,8 +213,7 @@ class Injector:
     def no_threads(self, told: Injected) -> None:
         """Nor a process: a child dies meanwhile, and is not replaced."""
         victim = self._victim(told)
-        victim.may_end = True
-        with no_more_threads(victim.starved):
+        with victim.in_need(), no_more_threads(victim.starved):
             pid = self._child_of(told, victim) if victim.slot.pool == "prefork" else 0
             began = time.monotonic()
             if pid and _send(pid, signal.SIGKILL):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from chaos.disturbances import Circumstances
+from chaos.disturbances import Circumstances, What
 from chaos.fates import LIMITED, MOST_ATTEMPTS, MOST_STARTS
 from chaos.history import DYING, EFFECTS, FAILED, POSTPONED, Run
 
@@ -67,10 +67,12 @@ def was_taken_over(run: Run, runs: Sequence[Run], around: Circumstances) -> bool
 def _limit_struck_first(earlier: Run, later: Run, around: Circumstances) -> bool:
     """Tell whether a hard time limit may have used an attempt up before its handler began.
 
-    The limit runs from when a child takes the message: a claim that waits for a store counts.
+    The limit runs from when a child takes the message: a claim that waits for a store counts, and
+    a child that is frozen.
     """
+    frozen = (one for one in around.disturbances if one.what is What.CHILD_FROZEN)
     return earlier.pair.handler == LIMITED and any(
-        one.start <= later.began and one.end >= earlier.began for one in around.outages
+        one.start <= later.began and one.end >= earlier.began for one in (*around.outages, *frozen)
     )
 
 

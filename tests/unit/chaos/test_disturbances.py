@@ -7,10 +7,11 @@ from tests.unit.chaos.conftest import a_run, around, cut, disturbed
 
 from chaos.canary import lapses, silences
 from chaos.disturbances import RETURN, SETTLE, Outage, What
+from chaos.fates import LIMITED
 from chaos.history import FAILED
 
 
-@pytest.mark.parametrize("what", list(What))
+@pytest.mark.parametrize("what", [what for what in What if what is not What.CHILD_FROZEN])
 def test_a_run_without_an_end_is_excused_by_whatever_disturbed_its_worker(what):
     one = disturbed(what, 1.5, 1.6)
     assert around(one).covers(one, cut(1.0))
@@ -23,6 +24,22 @@ def test_a_run_with_an_end_is_excused_until_it_is_settled(what):
     soon, late = disturbed(what, 2.0 + SETTLE), disturbed(what, 2.1 + SETTLE)
     assert around(soon).covers(soon, a_run(1, 2))
     assert not around(late).covers(late, a_run(1, 2))
+
+
+def test_a_frozen_child_excuses_its_own_run_that_has_a_time_limit_and_no_other():
+    frozen = disturbed(What.CHILD_FROZEN, 1.5, 4.0, pid=7)
+    assert around(frozen).covers(frozen, cut(1.0, pid=7, handler=LIMITED))
+    assert around(frozen).covers(frozen, a_run(1, 2, pid=7, handler=LIMITED))
+    assert not around(frozen).covers(frozen, cut(1.0, pid=8, handler=LIMITED))
+    for run in (cut(1.0, pid=7), a_run(1, 2, pid=7), a_run(2, 3, pid=7), a_run(2, 3, pid=8)):
+        assert not around(frozen).covers(frozen, run)
+        assert not around(frozen).is_stale(run)
+
+
+def test_what_begins_in_another_process_than_the_frozen_one_is_not_stale():
+    frozen = around(disturbed(What.FROZEN, 1.0, 4.0, pid=7))
+    assert frozen.is_stale(a_run(4.1, 5, pid=7))
+    assert not frozen.is_stale(a_run(4.1, 5, pid=8))
 
 
 def test_an_orderly_stop_excuses_no_run_with_an_end():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 
 from chaos import fleet
-from chaos.fleet import SLOTS, Fleet, Worker
+from chaos.fleet import RECOVERED_AFTER, SLOTS, Fleet, Worker
 
 READY = "import pathlib; pathlib.Path('w.ready').touch()"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {READY}"
@@ -50,3 +51,13 @@ def test_a_worker_that_does_not_end_when_told_to_is_remembered(
     assert [death.text for death in of_one.deaths] == (
         [] if in_order else ["p1.1 did not end within 1 s of SIGTERM"]
     )
+
+
+def test_a_worker_may_end_while_it_is_in_need_and_shortly_after_alone(worker):
+    one = worker(READY)
+    one.kill()
+    assert not one.death(time.monotonic()).allowed
+    with one.in_need():
+        assert one.death(time.monotonic()).allowed
+    assert one.death(time.monotonic()).allowed
+    assert not one.death(time.monotonic() + RECOVERED_AFTER).allowed

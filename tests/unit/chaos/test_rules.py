@@ -138,6 +138,7 @@ def test_a_time_limit_may_use_an_attempt_up_while_its_claim_waits_for_the_store(
     runs = [a_run(1, 1, **limited), a_run(9, 9, attempt=3, hop=2, **limited)]
     assert kinds(*runs) == [rules.JUMPED]
     assert kinds(*runs, around=around(outages=[Outage(start=2, end=4)])) == []
+    assert kinds(*runs, around=around(disturbed(What.CHILD_FROZEN, 2, 4, pid=9))) == []
     other = [a_run(1, 2, FAILED), a_run(9, 9.5, attempt=3, hop=2)]
     assert kinds(*other, around=around(outages=[Outage(start=2, end=4)])) == [rules.JUMPED]
 
