@@ -68,6 +68,8 @@ class LetterConsumer:
         self._domains: dict[str, str] = {}
         self._progress: dict[tuple[str, int], Progress] = {}
         self._ahead = Ahead(self._receipt)
+        #: What a fetch has in hand, of which its next part may take partitions away.
+        self._fetched: list[Any] = []
         #: Bytes of the largest message of the last part.
         self._size = 1
         self._away: Any = None
@@ -171,7 +173,13 @@ class LetterConsumer:
 
     def _fetch(self, consumer: Consumer, room: Room, wait: float) -> list[Any]:
         """Return messages while there is *room*, in parts, as large as the last one's messages."""
-        messages: list[Any] = []
+        try:
+            return self._parts(consumer, room, wait)
+        finally:
+            self._fetched = []
+
+    def _parts(self, consumer: Consumer, room: Room, wait: float) -> list[Any]:
+        messages = self._fetched = []
         while room:
             asked = max(1, min(room.letters, _PART, room.bytes // self._size))
             try:
@@ -284,6 +292,8 @@ class LetterConsumer:
     def _on_revoke(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         gone = {(partition.topic, partition.partition) for partition in partitions}
         self._ahead.drop(gone)
+        kept = [one for one in self._fetched if (one.topic(), one.partition()) not in gone]
+        self._fetched[:] = kept  # whoever is given them next begins at what is committed
         for place in gone:
             self._progress.pop(place, None)
 
