@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from angzarr.delivery.hold import FIRST_WAIT, LONGEST_WAIT
 from angzarr.errors import NotYet
@@ -25,17 +25,24 @@ _log = logging.getLogger("angzarr.worker")
 PATIENCE = 2.0
 
 
-@dataclass(order=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Job:
     due: float
     number: int
-    step: Callable[[], object] = field(compare=False)
-    what: str = field(compare=False)
-    wait: float = field(compare=False, default=FIRST_WAIT.total_seconds())
+    step: Callable[[], object]
+    what: str
+    wait: float = FIRST_WAIT.total_seconds()
+
+    def __lt__(self, other: _Job) -> bool:
+        """Compare without making a tuple: a heap loses what cannot be compared for want of it."""
+        return self.due < other.due or (self.due == other.due and self.number < other.number)
 
 
 class SettleThread:
-    """Takes steps, each until it works; one that fails waits and keeps no other from its turn."""
+    """Takes steps, each until it works; one that fails waits and keeps no other from its turn.
+
+    Want of memory, wherever it strikes, ends no thread and loses no step.
+    """
 
     def __init__(self, name: str = "angzarr-settle") -> None:
         self._name = name
@@ -44,28 +51,32 @@ class SettleThread:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
-        self._busy = False
+        #: The step in hand: it leaves only once it is done or back in line.
+        self._job: _Job | None = None
         self._seldom = Seldom()
 
     def submit(self, step: Callable[[], object], *, what: str, after: float = 0.0) -> None:
         """Take *step* as soon as possible, but not before *after* seconds from now.
 
         It must be safe to repeat: it is taken again until it returns. Once this thread was
-        stopped nothing is taken any more: the message that *step* is about goes back.
+        stopped nothing is taken any more: the message that *step* is about goes back. If this
+        raises, for want of a thread or memory, *step* is not taken.
         """
         with self._changed:
             if self._ended:
                 return
-            due = time.monotonic() + after
-            heapq.heappush(self._jobs, _Job(due, next(self._numbers), step, what))
-            if self._thread is None:
-                self.start()
-            self._changed.notify_all()
+            job = _Job(time.monotonic() + after, next(self._numbers), step, what)
+            self.start()
+            self._changed.notify_all()  # who wakes waits for the lock
+            heapq.heappush(self._jobs, job)
 
     def start(self) -> None:
-        """Start now what else starts with its first step; raises what stands against it."""
+        """Start now what else starts with its first step; raises what stands against it.
+
+        A thread that ended, which none should, has a successor.
+        """
         with self._changed:
-            if self._thread is None and not self._ended:
+            if not self._ended and (self._thread is None or not self._thread.is_alive()):
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 thread.start()
                 self._thread = thread
@@ -79,11 +90,11 @@ class SettleThread:
     def empty(self) -> bool:
         """Whether no step is being taken or waits, also one that is not due."""
         with self._changed:
-            return not self._busy and not self._jobs
+            return self._job is None and not self._jobs
 
     def _is_idle(self) -> bool:
         now = time.monotonic()
-        return not self._busy and all(job.due > now for job in self._jobs)
+        return self._job is None and all(job.due > now for job in self._jobs)
 
     def stop(self) -> None:
         """Take no more steps; what is left undone is given back, since it is not acknowledged."""
@@ -98,23 +109,32 @@ class SettleThread:
             thread.join(PATIENCE)
 
     def _run(self) -> None:
-        while (job := self._next()) is not None:
+        while not self._ended:
             try:
-                job.step()
-            except BaseException as error:  # noqa: BLE001 - it runs users' hooks too, and must go on
-                self._put_off(job, error)
-            with self._changed:
-                self._busy = False
-                self._changed.notify_all()
+                self._turn()
+            except BaseException:  # noqa: BLE001 - the step in hand stays there, and is taken again
+                time.sleep(FIRST_WAIT.total_seconds())
+
+    def _turn(self) -> None:
+        """Take one step. What is raised here came between a step and its place in line."""
+        job = self._job or self._next()
+        if job is None:
+            return
+        try:
+            job.step()
+        except BaseException as error:  # noqa: BLE001 - it runs users' hooks too, and must go on
+            self._put_off(job, error)
+        else:
+            self._let_go()
 
     def _next(self) -> _Job | None:
-        """Return the next job once it is due, None at the end."""
+        """Take the next job in hand once it is due; None at the end."""
         with self._changed:
             while not self._ended:
                 left = self._jobs[0].due - time.monotonic() if self._jobs else None
                 if left is not None and left <= 0:
-                    self._busy = True
-                    return heapq.heappop(self._jobs)
+                    self._job = heapq.heappop(self._jobs)
+                    return self._job
                 self._changed.wait(left)
             return None
 
@@ -127,11 +147,19 @@ class SettleThread:
         with self._changed:
             if not self._ended:
                 heapq.heappush(self._jobs, job)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        with self._changed:
+            self._job = None
+            self._changed.notify_all()
 
     def _report(self, job: _Job, error: BaseException) -> None:
-        if not self._seldom.now():
-            return
-        _log.critical(
-            "holding %s: it could not be settled, trying again: %r", job.what, error,
-            exc_info=None if isinstance(error, OSError) else error,
-        )  # fmt: skip
+        try:
+            if self._seldom.now():
+                _log.critical(
+                    "holding %s: it could not be settled, trying again: %r", job.what, error,
+                    exc_info=None if isinstance(error, OSError) else error,
+                )  # fmt: skip
+        except BaseException:  # noqa: BLE001, S110 - to be heard matters less than to go on
+            pass
