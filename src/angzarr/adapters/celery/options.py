@@ -83,6 +83,8 @@ SEND: Final = (
 _NUMBERS: Final = ("countdown", "time_limit", "soft_time_limit")
 #: Seconds that a date can be away from now; a hundred years.
 _FARTHEST: Final = 100 * 366 * 86_400
+#: Celery's own end in the past.
+_LONGEST_AGO: Final = 2**31
 
 
 def check_app_options(given: Iterable[str], ours: Iterable[str], namespace: str | None) -> None:
@@ -144,7 +146,7 @@ def _unfit(name: str, value: Any) -> str:
 def _is_number(value: Any) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return -_FARTHEST <= value <= _FARTHEST  # and no NaN
+    return -_LONGEST_AGO <= value <= _FARTHEST  # and no NaN
 
 
 def _is_time(value: Any) -> bool:
