@@ -8,6 +8,7 @@ the fixture that needs them.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -117,6 +118,15 @@ def uv() -> Path:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("server"):
         _address(marker.args[0])
+
+
+@pytest.fixture(autouse=True)
+def _log_level_of_each_test() -> Iterator[None]:
+    """Give the root logger its level back: a worker in this process sets it for all that follow."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

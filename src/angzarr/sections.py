@@ -276,6 +276,13 @@ class RetrySettings(Section):
         return policy_rules(policies_from(self.policies), self.default, rules)
 
 
+#: What addresses have and domains have not.
+_ADDRESS: Final = frozenset(":/@")
+
+
 def checked_domain(name: str) -> str:
     """Return *name* if it is a domain's, for validators."""
+    if not _ADDRESS.isdisjoint(name):  # it may hold a password, and is not shown
+        msg = "this is an address and not the name of a domain, such as orders"
+        raise ValueError(msg)
     return said(lambda: check_domain(name))
