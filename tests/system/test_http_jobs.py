@@ -64,7 +64,8 @@ def dashboard(app, settings=None):
         thread.start()
         wait_for(lambda: server.started, what="the dashboard to serve")
         try:
-            yield partial(ask, listener.getsockname()[1])
+            key = {"X-API-Key": site.token} if site.token else {}
+            yield partial(ask, listener.getsockname()[1], **key)
         finally:
             server.should_exit = True
             thread.join(20)
