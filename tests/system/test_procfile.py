@@ -107,10 +107,16 @@ def counted(site, what, key="n") -> Counter:
     return Counter(line[key] for line in site.ran(what))
 
 
-def listed(port: int) -> list[dict]:
+def listed(site: ProcfileSite, port: int) -> list[dict]:
     """What the dashboard's API says waits; nothing while it does not answer yet."""
+    token = re.search(r"/login\?token=(\S+)", site.plain())
+    if token is None:
+        return []
     try:
-        answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/entries", trust_env=False)
+        answer = httpx.get(
+            f"http://127.0.0.1:{port}/api/v1/entries",
+            headers={"X-API-Key": token[1]}, trust_env=False,
+        )  # fmt: skip
     except httpx.TransportError:
         return []
     answer.raise_for_status()
@@ -128,7 +134,7 @@ def test_all_four_run_and_end_together_and_every_event_is_handled_once(
         for n in range(20):
             site.app.publish(thing(n=n))
         site.wait_ran("handled", 20)
-        (entry,) = wait_for(lambda: listed(port), 60, "the dead letter to be shown")
+        (entry,) = wait_for(lambda: listed(site, port), 60, "the dead letter to be shown")
         assert (entry["event_id"], entry["domain"]) == (failed.id, "thing")
         with another_beat(site, tmp_path) as rung_by_the_other:
             site.wait_ran("struck", 5, seconds=60)
