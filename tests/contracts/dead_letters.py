@@ -634,9 +634,11 @@ class CountedLettersContract(DeadLetterQueueContract):
         for _ in range(2):
             depth = depths_of(queue, [domain])[domain]
             assert (depth.waiting, depth.kept) == (5, 5)
-        queue.done(take(queue, [domain], 3))
+        done = take(queue, [domain], 3)
+        queue.done(done)
         wait_until(lambda: depths_of(queue, [domain])[domain].waiting == 2, "the rest waits")
-        assert ids(take(queue, [domain], 2)) == [f"{domain}-3", f"{domain}-4"]
+        rest = {f"{domain}-{n}" for n in range(5)} - set(ids(done))  # partitions have no order
+        assert set(ids(take(queue, [domain], 2))) == rest
 
 
 class ServerDeadLetterQueueContract(DeadLetterQueueContract):
