@@ -11,7 +11,7 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -67,10 +67,10 @@ class Signatures:
         """
         if self.current is None:
             return letter
-        as_read, secret = from_wire(to_wire(letter)), self.keys[self.current]
+        as_read = from_wire(to_wire(letter))
         signatures = {
-            SIGNATURE: f"{self.current}:{_mac(secret, signed_form(as_read))}",
-            FULL_SIGNATURE: f"{self.current}:{_mac(secret, full_form(as_read))}",
+            SIGNATURE: self.signature(self.current, signed_form(as_read)),
+            FULL_SIGNATURE: self.signature(self.current, full_form(as_read)),
         }
         return replace(letter, metadata={**letter.metadata, **signatures})
 
@@ -81,6 +81,16 @@ class Signatures:
         """
         full = letter.metadata.get(FULL_SIGNATURE, "")
         said = full or letter.metadata.get(SIGNATURE, "")
+        form = full_form if full else signed_form
+        verdict = self.verify(said, lambda: form(letter))
+        return verdict._replace(full=bool(full) and verdict.trust is Trust.VALID)
+
+    def signature(self, key: str, form: bytes) -> str:
+        """Return the signature of *form* by the key that is called *key*; raises KeyError."""
+        return f"{key}:{_mac(self.keys[key], form)}"
+
+    def verify(self, said: str, form: Callable[[], bytes]) -> Verdict:
+        """Return what the signature *said* is worth; *form* is asked for only where it counts."""
         key, _, mac = said.rpartition(":")
         if not self.keys:
             return Verdict(Trust.UNVERIFIED if said else Trust.UNSIGNED, key)
@@ -88,10 +98,8 @@ class Signatures:
             return Verdict(Trust.UNSIGNED)
         if (secret := self.keys.get(key)) is None:
             return Verdict(Trust.UNKNOWN_KEY, key)
-        right = _mac(secret, full_form(letter) if full else signed_form(letter))
-        if not hmac.compare_digest(right.encode(), mac.encode("utf-8", "replace")):
-            return Verdict(Trust.FORGED, key)
-        return Verdict(Trust.VALID, key, full=bool(full))
+        right = hmac.compare_digest(_mac(secret, form()).encode(), mac.encode("utf-8", "replace"))
+        return Verdict(Trust.VALID if right else Trust.FORGED, key)
 
 
 def body_digest(letter: DeadLetter) -> bytes:
