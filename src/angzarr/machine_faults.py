@@ -10,6 +10,8 @@ import errno
 from collections.abc import Iterator
 from typing import Final
 
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
 #: What the kernel says that no other process, thread, file or page is to be had; and, with them,
 #: that a disk is full or broken.
 _ERRNOS: Final = frozenset(
@@ -26,6 +28,8 @@ _WORDS: Final = (
     "can't allocate lock",
     "cannot schedule new futures after",
 )
+#: What protobuf says at the end of an error that it otherwise raises for malformed bytes.
+_PROTOBUF_WORDS: Final = "Arena alloc failed"
 #: How far wrapped errors are followed.
 _DEPTH: Final = 8
 
@@ -46,6 +50,8 @@ def _is_one(error: BaseException) -> bool:
             return error.errno in _ERRNOS
         case RuntimeError(args=(str(text), *_)):
             return text.startswith(_WORDS)
+        case ProtobufDecodeError(args=(str(text), *_)):
+            return text.endswith(_PROTOBUF_WORDS)
         case _:
             return False
 

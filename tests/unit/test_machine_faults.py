@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 import threading
 
 import pytest
+from google.protobuf.message import DecodeError as ProtobufDecodeError
 from kombu.exceptions import DecodeError
 
 from angzarr.machine_faults import is_machine_fault
@@ -14,6 +17,7 @@ FAULTS = [
     MemoryError(),
     RuntimeError("can't start new thread"),
     RuntimeError("cannot schedule new futures after shutdown"),
+    ProtobufDecodeError("Error parsing message with type 'a.B': Arena alloc failed"),
     *(
         OSError(number, "no")
         for number in (
@@ -24,6 +28,7 @@ FAULTS = [
 OTHERS = [
     RuntimeError("a bug"), RecursionError("maximum recursion depth exceeded"), ValueError("no"),
     RuntimeError(), RuntimeError(b"raw"), ConnectionResetError(errno.ECONNRESET, "reset"),
+    ProtobufDecodeError("Error parsing message"), ValueError("no 'x: Arena alloc failed"),
     FileNotFoundError(errno.ENOENT, "no"), KeyError("can't start new thread"), OSError(),
 ]  # fmt: skip
 
@@ -75,3 +80,26 @@ def test_python_says_so_of_a_thread_that_cannot_start(monkeypatch):
     finally:
         threading.stack_size(before)
     assert is_machine_fault(raised.value)
+
+
+def test_protobuf_says_so_of_a_letter_that_there_is_no_memory_for():
+    """The words are protobuf's, which raises them for malformed bytes otherwise."""
+    code = """
+import resource
+from google.protobuf.message import DecodeError
+from angzarr.machine_faults import is_machine_fault
+from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
+letter = AngzarrDeadLetter()
+letter.rejected_events.pages.add().event.value = b"x" * 2**25
+raw = letter.SerializeToString()
+del letter
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**20,) * 2)
+target = AngzarrDeadLetter()
+try:
+    target.ParseFromString(raw)
+except DecodeError as error:
+    print(is_machine_fault(error))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"

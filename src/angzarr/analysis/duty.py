@@ -6,7 +6,8 @@ import logging
 from datetime import timedelta
 from typing import Protocol
 
-from angzarr.errors import Unavailable
+from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
+from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
@@ -24,6 +25,15 @@ class Duty(Protocol):
         Only a duty that must wait for work does, at most *wait*. It may raise anything: it is
         called again after a pause and must then go on where it stopped.
         """
+
+
+def may_pass(error: Exception) -> bool:
+    """Return True if *error* is not of the entry or job in hand: others may do, it comes again.
+
+    Broker or payload store are away, or this machine lacks memory, threads or files.
+    """
+    away = isinstance(error, BrokerUnavailable | PayloadStoreUnavailable)
+    return away or is_machine_fault(error)
 
 
 def report(what: str, error: Exception, seldom: Seldom, *, cause: str = "") -> bool:

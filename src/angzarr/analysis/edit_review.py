@@ -14,6 +14,7 @@ from angzarr.analysis.job_edit import ALTERED, JobEdit, outdated
 from angzarr.analysis.job_rules import altered
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
+from angzarr.machine_faults import is_machine_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,9 @@ def _edit_of(jobs: ReplayJobs, job: ReplayJob) -> JobEdit | Refusal:
     """Return the edit that *job* began with, or why there is none."""
     try:
         edit = jobs.job_edit(job.id)
-    except DecodeError:
+    except DecodeError as error:
+        if is_machine_fault(error):
+            raise
         return Refusal(ALTERED)
     if edit is None:
         return Refusal("its entry was removed, and the edit with it")

@@ -154,4 +154,4 @@ def _readable(receipt: Receipt) -> Receipt:
     if not receipt.to_read_again:
         return receipt
     again = read_receipt(receipt.domain, receipt.raw, receipt.content_type, receipt.handle)
-    return replace(again, record=receipt.record or again.record)
+    return replace(again, record=again.record or receipt.record)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from angzarr.analysis.duty import may_pass
 from angzarr.analysis.entry import Entry, EntryDetail
 from angzarr.analysis.intake import BATCH
 from angzarr.analysis.job import JOB_LEASE, ItemState, JobStatus, ReplayJob
@@ -24,7 +25,8 @@ from angzarr.analysis.replay_order import ReplayOrder, carrying
 from angzarr.analysis.replayer import CHANGED, Replayer
 from angzarr.analysis.unattended import Unattended
 from angzarr.dead_letters.refusal import Refusal
-from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable, Unavailable
+from angzarr.errors import DecodeError, text_of
+from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
@@ -65,14 +67,17 @@ class JobRunner:
 
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
         """Work on each job; what is away keeps none of the others from its turn."""
-        away: list[Unavailable] = []
+        away: list[Exception] = []
         done = 0
         for job in self.work.take(self.engine, lease=self.lease, limit=MOST_JOBS):
             try:
                 done += self._work_on(job)
-            except (BrokerUnavailable, PayloadStoreUnavailable) as error:
-                away.append(error)
-            except DecodeError:  # of one job: it must not hold up the others
+            except Exception as error:
+                if may_pass(error):
+                    away.append(error)
+                    continue
+                if not isinstance(error, DecodeError):  # of one job: it holds up no other
+                    raise
                 if self.unreadable.now(job.id):
                     _log.exception("replay job %s cannot be read", job.id)
         if away:
@@ -123,8 +128,9 @@ class JobRunner:
                 if self.replayer.clock.now() > until:
                     break
                 noted.append(self._replay(job, one))
-        except (BrokerUnavailable, PayloadStoreUnavailable) as error:
-            said = f"waits: {error}"
+        except Exception as error:
+            if may_pass(error):
+                said = f"waits: {text_of(error) or type(error).__name__}"
             raise
         finally:
             self._note(job, noted, said)
@@ -176,7 +182,9 @@ class JobRunner:
             return job.plan.order
         try:
             edit = self.work.job_edit(job.id)
-        except DecodeError:
+        except DecodeError as error:
+            if is_machine_fault(error):
+                raise
             return Refusal(ALTERED)
         if edit is None or altered(job, edit):
             return Refusal(ALTERED)

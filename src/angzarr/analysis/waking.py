@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from angzarr.analysis.compensation import Compensator
 from angzarr.analysis.deciding import Deciding
-from angzarr.analysis.duty import report
+from angzarr.analysis.duty import may_pass, report
 from angzarr.analysis.entry import Entry, EntryDetail, Failure, Status, payload_of
 from angzarr.analysis.filing import Undecided, as_stored
 from angzarr.analysis.ledger import Ledger
@@ -20,6 +20,7 @@ from angzarr.analysis.skip import Skips
 from angzarr.analysis.transition import Decision, awaits_look, is_judged_here
 from angzarr.analysis.verb import Verb
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
+from angzarr.machine_faults import is_machine_fault
 from angzarr.resilience.idempotency import RECORD_LIFE
 from angzarr.seldom import Seldom
 
@@ -76,7 +77,7 @@ class Waking:
         A payload store that is away is asked once a turn: most entries do not need it.
         """
         due = self.ledger.due(limit=self.batch, lease=self.replayer.lease, besides=self.asleep())
-        refusals: list[Unavailable] = []
+        refusals: list[Exception] = []
         self._store_away = None
         self._undecided = []
         woken = 0
@@ -87,7 +88,9 @@ class Waking:
             except PayloadStoreUnavailable as error:
                 self._refused.add(entry.id)
                 self._store_away = error
-            except BrokerUnavailable as error:
+            except Exception as error:
+                if not may_pass(error):
+                    raise
                 self._refused.add(entry.id)
                 refusals.append(error)
                 if len(refusals) == MOST_REFUSED:
@@ -117,7 +120,10 @@ class Waking:
                 yield entry, self.ledger.open if details is None else details.get
 
     def _wake(self, entry: Entry, act: Callable[[], str]) -> None:
-        """Do what *entry* waited for; one that cannot be published is held with the cause."""
+        """Do what *entry* waited for; one that cannot be published is held with the cause.
+
+        Raises what is away, and what this machine lacks: the entry is due again then.
+        """
         try:
             problem = act()
         except BrokerUnavailable as error:
@@ -125,7 +131,9 @@ class Waking:
                 raise
         except Unavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - one broken message must not stop the others
+        except Exception as error:  # one broken message must not stop the others
+            if is_machine_fault(error):
+                raise
             problem = f"the message could not be published: {type(error).__name__}: {error}"
         self._tries.pop(entry.id, None)
         if problem:
@@ -183,13 +191,15 @@ class Waking:
             return _MAY_HAVE_RUN
         return self.compensator.publish(found)
 
-    def _compensate_all(self, found: Iterable[tuple[Undecided, Decision]]) -> list[Unavailable]:
+    def _compensate_all(self, found: Iterable[tuple[Undecided, Decision]]) -> list[Exception]:
         """Compensate all that may be; return the refusals, after which an entry is due again."""
-        refusals: list[Unavailable] = []
+        refusals: list[Exception] = []
         for one, decision in found:
             try:
                 self._wake(one.entry, partial(self._compensate, one, decision))
-            except (BrokerUnavailable, PayloadStoreUnavailable) as error:
+            except Exception as error:
+                if not may_pass(error):
+                    raise
                 refusals.append(error)
                 if len(refusals) == MOST_REFUSED:
                     break

@@ -24,7 +24,7 @@ from angzarr.dead_letters.record import (
     wrapped,
 )
 from angzarr.dead_letters.wire_form import from_wire, to_wire
-from angzarr.errors import DecodeError
+from angzarr.errors import DecodeError, text_of
 from angzarr.machine_faults import is_machine_fault
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
@@ -108,8 +108,8 @@ def read_receipt(
         if content_type == RECORD_CONTENT_TYPE:
             raw, content_type, kept = unwrapped(raw)
         letter = decode(raw, content_type)
-    except DecodeError as error:
-        problem, again = str(error), is_machine_fault(error)
+    except (DecodeError, MemoryError) as error:
+        problem, again = text_of(error), is_machine_fault(error)
     if letter is None and kept is None and (found := record()) is not None:
         kept = bounded(found)
     return Receipt(

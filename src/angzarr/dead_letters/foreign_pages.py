@@ -14,6 +14,7 @@ from angzarr.dead_letters.foreign import root_text
 from angzarr.dead_letters.json_form import without_unknown_types
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.dead_letters.task_message import time_in
+from angzarr.machine_faults import is_machine_fault
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 #: By the field of the letter: what it is called in JSON, and the field of its pages.
@@ -37,10 +38,15 @@ class Book(NamedTuple):
 
 
 def read_book(envelope: bytes) -> Book | Refusal:
-    """Return what the *envelope* of a letter of others holds, or why nothing."""
+    """Return what the *envelope* of a letter of others holds, or why nothing.
+
+    Raises what a machine lacks, such as memory: protobuf says so by a DecodeError.
+    """
     try:
         return _from_json(envelope) if envelope.startswith(b"{") else _from_binary(envelope)
     except (ProtobufDecodeError, json_format.ParseError, ValueError, RecursionError) as error:
+        if is_machine_fault(error):
+            raise
         return Refusal(f"the letter's payload cannot be read ({type(error).__name__})")
 
 

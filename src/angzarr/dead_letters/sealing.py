@@ -13,6 +13,7 @@ from angzarr.dead_letters.refusal import Refusal
 from angzarr.dead_letters.task_message import read_message, write_message
 from angzarr.events.event import Event
 from angzarr.events.message import Message
+from angzarr.machine_faults import is_machine_fault
 from angzarr.wire.worker_pb2 import TaskMessage
 
 #: What the body of a sealed letter says it is: JWE (RFC 7516), compact, around a TaskMessage.
@@ -59,7 +60,10 @@ def without_payload(letter: DeadLetter) -> DeadLetter:
 
 
 def opened(letter: DeadLetter, cipher: Cipher | None) -> DeadLetter | Refusal:
-    """Return *letter* with the message and the event that were sealed, or why not."""
+    """Return *letter* with the message and the event that were sealed, or why not.
+
+    Raises what a machine lacks, such as MemoryError: the letter may be opened later.
+    """
     if cipher is None:
         return Refusal(
             f"it is sealed with the key {key_id(letter)!r}: set dlq.encryption_keys to open it"
@@ -69,7 +73,9 @@ def opened(letter: DeadLetter, cipher: Cipher | None) -> DeadLetter | Refusal:
         return plain
     try:
         message, event, *_ = read_message(TaskMessage.FromString(plain))
-    except Exception as error:  # noqa: BLE001 - who has the key may write anything
+    except Exception as error:  # who has the key may write anything
+        if is_machine_fault(error):
+            raise
         return Refusal(f"its sealed body is no TaskMessage ({type(error).__name__})")
     return replace(letter, message=message, event=event)
 

@@ -199,7 +199,9 @@ class Pipeline:
             return Duplicate(kept=False, skipped=True)
         try:
             return Duplicate(value=self.results.read(result))
-        except Exception as error:  # noqa: BLE001 - text of another release is no reason to hold
+        except Exception as error:  # text of another release is no reason to hold
+            if is_machine_fault(error):
+                raise  # it goes back, and its followers get the result later
             _log.warning("result_unreadable: a duplicate goes without it: %s", error)
             return Duplicate(kept=False)
 

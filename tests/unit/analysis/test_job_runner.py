@@ -323,6 +323,19 @@ def test_a_broker_that_is_away_loses_nothing_and_the_job_says_why(world):
     assert sorted(world.numbers()) == [(f"e{n}", 1) for n in range(5)]
 
 
+def test_a_worker_without_memory_refuses_no_entry_of_a_job_and_the_job_says_why(world):
+    world.hold(2)
+    world.begin()
+    world.publisher.fail["publish"] = MemoryError()
+    done = world.worker.step()
+    assert "replay jobs" in done.away
+    assert world.job.said == "waits: MemoryError"
+    world.publisher.fail.clear()
+    world.clock.sleep(PAUSE)
+    world.run()
+    assert (world.job.status, world.job.handled, world.job.said) == (JobStatus.DONE, 2, "")
+
+
 def test_a_payload_store_that_is_away_uses_no_replay_up(world):
     letter = letter_of(fingerprint="g1")
     away = without_body(letter, world.payloads.put(letter.message.body))

@@ -635,6 +635,29 @@ def test_message_that_cannot_be_published_is_held_and_does_not_stop_the_others(w
     assert "too large" in world.entry.evidence
 
 
+@pytest.mark.parametrize("fault", [MemoryError(), OSError(24, "Too many open files")], ids=repr)
+def test_an_entry_that_there_is_no_room_for_waits_and_does_not_stop_the_others(world, fault):
+    for one in ("big", "small"):
+        world.queue.send(letter_of(one))
+    world.worker.step()
+    world.clock.sleep(PAUSE)
+    short = [fault]
+
+    def publish(message):
+        if message.id == "task-big" and short:
+            raise DecodeError("its message cannot be read") from short[0]
+        world.publisher.sent.append(message)
+
+    world.publisher.publish = publish
+    assert world.worker.step().away == ["due entries"]
+    assert {message.id for message in world.publisher.sent} == {"task-small"}
+    assert not world.ledger.get_failed_events(status=Status.HELD).entries
+    short.clear()
+    world.clock.sleep(LEASE)
+    world.worker.step()
+    assert {message.id for message in world.publisher.sent} == {"task-small", "task-big"}
+
+
 def test_replay_that_the_broker_refuses_does_not_hold_up_the_others(world):
     def publish(message):
         if message.id.startswith("task-refused"):

@@ -14,6 +14,7 @@ from joserfc.jwk import OctKey
 
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES
 from angzarr.dead_letters.refusal import Refusal
+from angzarr.machine_faults import is_machine_fault
 
 _ALG: Final = "dir"
 _ENC: Final = "A256GCM"
@@ -69,7 +70,7 @@ class JweCipher:
         return encrypt_compact(header, plain, OctKey.import_key(key), registry=registry).encode()
 
     def open(self, sealed: bytes, letter_id: str, /) -> bytes | Refusal:
-        """Return what was sealed, or why not."""
+        """Return what was sealed, or why not; raises what this machine lacks."""
         try:
             token = _opened_by(sealed, self._keys)
         except KeyError as error:
@@ -77,7 +78,9 @@ class JweCipher:
                 f"it is sealed with the key {error.args[0][:100]!r},"
                 " which is not among dlq.encryption_keys"
             )
-        except (JoseError, ValueError, TypeError, AssertionError, RecursionError):
+        except (JoseError, ValueError, TypeError, AssertionError, RecursionError) as error:
+            if is_machine_fault(error):
+                raise
             return Refusal("its sealed body is damaged, or its key is not the one it names")
         if token.protected.get("letter") != letter_id:
             return Refusal("its sealed body was made for another letter")

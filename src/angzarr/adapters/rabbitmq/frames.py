@@ -15,6 +15,7 @@ from amqp import method_framing
 from amqp.serialization import decode_properties_basic, loads
 
 from angzarr.events.headers import UNREAD
+from angzarr.machine_faults import is_machine_fault
 
 #: The type of a frame that says how long a body is and which properties its message has.
 _HEADER: Final = 2
@@ -35,7 +36,9 @@ def frame_handler(connection: Any, callback: Callable[..., Any]) -> Callable[[An
     def on_frame(frame: Any) -> Any:
         try:
             return read(frame)
-        except Exception:
+        except Exception as error:
+            if is_machine_fault(error):
+                raise
             kind, channel, payload = frame
             if kind != _HEADER or _is_readable(payload):
                 raise  # not of this frame, but of what was done with its message
@@ -59,7 +62,9 @@ def readable(payload: bytes) -> bytes:
 def _is_readable(payload: bytes) -> bool:
     try:
         decode_properties_basic(payload, _BEFORE)
-    except Exception:  # noqa: BLE001 - py-amqp fails in any way
+    except Exception as error:  # py-amqp fails in any way
+        if is_machine_fault(error):
+            raise
         return False
     return True
 
@@ -81,7 +86,9 @@ def _readable_part(part: bytes, kind: str | int) -> bytes:
     if kind == "F":
         try:
             loads("F", part, 0)
-        except Exception:  # noqa: BLE001 - py-amqp fails in any way
+        except Exception as error:  # py-amqp fails in any way
+            if is_machine_fault(error):
+                raise
             name, value = UNREAD.encode(), part[4:]
             entry = bytes([len(name)]) + name + b"x" + struct.pack(">I", len(value)) + value
             return struct.pack(">I", len(entry)) + entry

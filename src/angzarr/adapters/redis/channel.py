@@ -32,6 +32,7 @@ from angzarr.adapters.redis.server import check_server
 from angzarr.adapters.redis.session import AWAY
 from angzarr.adapters.redis.step import STEP, Fetched, Lists
 from angzarr.adapters.redis.unacked import FETCHED, Unacked
+from angzarr.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -242,9 +243,9 @@ class Channel(HoldingChannel):
     def _read_as_it_is(self, fetched: Fetched) -> Any:
         try:
             message = self.Message(read(fetched.raw, loads), channel=self)
-        except MemoryError:  # a fault of the machine, not of the message
-            raise
-        except Exception as error:  # noqa: BLE001 - an unreadable body raises anything
+        except Exception as error:  # an unreadable body raises anything
+            if is_machine_fault(error):
+                raise
             self._damaged.take(fetched, self._session, error)
             return None
         message.delivery_tag = fetched.tag

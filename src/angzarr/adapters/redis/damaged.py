@@ -16,6 +16,7 @@ from angzarr.adapters.redis.step import Fetched
 from angzarr.errors import LetterTooLarge
 from angzarr.events.received import ENVELOPE, DamagedEnvelope, check_envelope
 from angzarr.json_bounds import TooMuch, check_json
+from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.transport")
@@ -129,9 +130,9 @@ def read(raw: bytes, loads: Callable[[str], Any]) -> dict[str, Any]:
     except TooMuch as error:
         msg = f"the envelope has {error}"
         raise DamagedEnvelope(msg) from error
-    except MemoryError:  # a fault of the machine, not of the message
-        raise
     except Exception as error:  # what makes a date of anybody's text raises anything
+        if is_machine_fault(error):
+            raise
         msg = f"the envelope is not JSON ({error!s:.200})"
         raise DamagedEnvelope(msg) from error
     if not isinstance(envelope, dict) or not isinstance(envelope.get("properties"), dict):

@@ -21,6 +21,7 @@ from kombu.transport.SQS.exceptions import AccessDeniedQueueException, Undefined
 from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
 from angzarr.events.received import ENVELOPE, UNREADABLE, DamagedEnvelope, check_envelope
 from angzarr.json_bounds import TooMuch, check_json
+from angzarr.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -78,11 +79,11 @@ class Channel(PollingChannel):
             envelope = super()._message_to_python(message, queue_name, q_url)
             if queue_name in self._noack_queues or _is_sound(envelope):
                 return _routed(envelope, queue_name)
-        except MemoryError:  # a fault of the machine, not of the message
-            raise
         except (DamagedEnvelope, TooMuch) as error:
             properties[UNREADABLE] = str(error)
-        except Exception as error:  # noqa: BLE001 - what makes a date of any text raises anything
+        except Exception as error:  # what makes a date of any text raises anything
+            if is_machine_fault(error):
+                raise
             _log.debug("no_envelope on queue %s: %r", queue_name, error)
         foreign = {"body": message["Body"], "properties": properties}
         return _routed(self._envelope_payload(foreign, message["Body"], message, q_url), queue_name)

@@ -1,0 +1,138 @@
+"""No decoder makes a verdict on the message of what its machine lacks: it raises that as it is.
+
+A new decoder that answers errors with a verdict belongs into the table.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from types import SimpleNamespace
+
+import pytest
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from tests.contracts.ledger import letter_of
+from tests.unit.dead_letters.test_protection import CIPHER, protection, secret_letter
+
+from angzarr.adapters.jose import sealing as jose
+from angzarr.adapters.rabbitmq import frames
+from angzarr.adapters.redis import damaged
+from angzarr.adapters.sqs.transport import Channel
+from angzarr.analysis import edit_review, job_runner
+from angzarr.dead_letters import codec, foreign_pages, sealing
+from angzarr.dead_letters.record import ForeignRecord, wrapped
+from angzarr.errors import DecodeError
+from angzarr.machine_faults import is_machine_fault
+
+FAULTS = [
+    MemoryError(),
+    OSError(errno.EMFILE, "Too many open files"),
+    ProtobufDecodeError("Error parsing message with type 'a.B': Arena alloc failed"),
+]
+
+
+def sealed():
+    return protection()(secret_letter())
+
+
+def wrapped_as_letters_are(fault):
+    outer = DecodeError("its edit cannot be read")
+    outer.__cause__ = fault
+    return outer
+
+
+def open_sealed_message(patch, fail):
+    letter = sealed()
+    patch.setattr(sealing, "read_message", fail)
+    sealing.opened(letter, CIPHER)
+
+
+def decrypt(patch, fail):
+    letter = sealed()
+
+    def wrap(*_given):
+        try:
+            fail()
+        except Exception as error:
+            raise ValueError("it cannot be decrypted") from error
+
+    patch.setattr(jose, "_opened_by", wrap)
+    CIPHER.open(letter.message.body, letter.id)
+
+
+def read_pages_of_others(patch, fail):
+    patch.setattr(foreign_pages, "_from_binary", fail)
+    foreign_pages.read_book(b"\x0a")
+
+
+def read_a_letter(patch, fail):
+    patch.setattr(codec, "_read_json", fail)
+    codec.decode(b"{}")
+
+
+def read_an_envelope_on_redis(_patch, fail):
+    damaged.read(b'{"__type__": 1}', fail)
+
+
+def read_an_envelope_on_sqs(patch, fail):
+    channel = Channel.__new__(Channel)
+    patch.setattr(Channel, "_prepare_json_payload", fail)
+    channel._message_to_python({"Body": "{}", "ReceiptHandle": "r"}, "q", "http://q")
+
+
+def read_properties_on_rabbitmq(patch, fail):
+    patch.setattr(frames, "decode_properties_basic", fail)
+    on_frame = frames.frame_handler(SimpleNamespace(bytes_recv=0), lambda *_: None)
+    on_frame((1, 1, struct.pack(">HH", 60, 60)))
+    on_frame((2, 1, b"\xff" * 40))
+
+
+def read_a_table_on_rabbitmq(patch, fail):
+    patch.setattr(frames, "loads", fail)
+    table = struct.pack(">I", 2) + b"\x01a"
+    frames.readable(struct.pack(">HHQH", 60, 0, 0, 0x2000) + table)
+
+
+def read_the_edit_of_a_job(_patch, fail):
+    runner = object.__new__(job_runner.JobRunner)
+    runner.work = SimpleNamespace(job_edit=fail)
+    runner._order(SimpleNamespace(edit="e", id="1"), letter_of())
+
+
+def look_at_the_edit_of_a_job(_patch, fail):
+    edit_review._edit_of(SimpleNamespace(job_edit=fail), SimpleNamespace(id="1"))
+
+
+DECODERS = [
+    open_sealed_message, decrypt, read_pages_of_others, read_a_letter, read_an_envelope_on_redis,
+    read_an_envelope_on_sqs, read_properties_on_rabbitmq, read_a_table_on_rabbitmq,
+    read_the_edit_of_a_job, look_at_the_edit_of_a_job,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("wrap", [lambda one: one, wrapped_as_letters_are], ids=["bare", "wrapped"])
+def test_what_the_machine_lacks_is_raised_and_is_no_verdict(monkeypatch, decode, fault, wrap):
+    def fail(*_given, **_options):
+        raise wrap(fault)
+
+    with pytest.raises(Exception) as raised:
+        decode(monkeypatch, fail)
+    assert is_machine_fault(raised.value)
+
+
+def test_a_record_that_there_is_no_memory_to_unwrap_is_read_again_and_whole(monkeypatch):
+    record = ForeignRecord(broker="kafka", place={"topic": "t"}, is_unique=True)
+    raw = wrapped(b"its own bytes", "text/plain", record)
+    unwrapped, kind = codec.unwrapped, codec.RECORD_CONTENT_TYPE
+
+    def fail(_raw):
+        raise MemoryError
+
+    monkeypatch.setattr(codec, "unwrapped", fail)
+    first = codec.read_receipt("order", raw, kind, "handle")
+    assert (first.to_read_again, first.raw, first.content_type) == (True, raw, kind)
+    monkeypatch.setattr(codec, "unwrapped", unwrapped)
+    again = codec.read_receipt("order", first.raw, first.content_type, "handle")
+    assert (again.raw, again.content_type, again.record) == (b"its own bytes", "text/plain", record)
