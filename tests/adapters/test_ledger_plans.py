@@ -91,6 +91,33 @@ class PlansContract:
             with engine.connect() as connection:
                 self.assert_reads_few(connection, "ledger_entries_due", *question)
 
+    @pytest.mark.parametrize(
+        ("asked_for", "index"),
+        [
+            ({"root": "rare"}, "ledger_entries_by_root"),
+            ({"correlation_id": "rare"}, "ledger_entries_by_correlation"),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "besides", [{}, {"handler_name": "orders.sync"}, {"tenant_id": "acme"},
+                    {"fingerprint": "many"}, {"domain": "order"}],
+        ids=lambda one: "".join(one) or "alone",
+    )  # fmt: skip
+    @pytest.mark.parametrize("status", [None, Status.HELD])
+    def test_what_few_entries_share_comes_from_its_index(
+        self, ledger, asked, engine, asked_for, index, besides, status
+    ):
+        with engine.begin() as connection:
+            entry = transition.filed(letter_of("one", fingerprint="many"), START).entry
+            one = entry_row(entry) | asked_for | {"status": Status.HELD.value}
+            connection.execute(insert(ledger_entries), [one])
+        wanted = EntryFilter(**asked_for, **besides)
+        page, questions = asked(lambda: ledger.get_failed_events(wanted, status=status, limit=2))
+        assert [found.event_id for found in page.entries] == ["one"]
+        with engine.connect() as connection:
+            for question in questions:
+                self.assert_reads_few(connection, index, *question)
+
     @pytest.mark.parametrize("limit", [1, 10])
     def test_the_oldest_open_entries_come_from_their_index(self, ledger, asked, engine, limit):
         taken, (question,) = asked(lambda: ledger.oldest_open(limit=limit))

@@ -109,6 +109,16 @@ def test_where_nothing_numbers_messages_all_that_is_said_tells_them_apart():
     assert id_of(again[0]) == id_of(again[1])  # the same message, given back
 
 
+def test_two_messages_that_agree_in_all_that_rabbitmq_says_are_one_entry():
+    def died(count: int) -> ForeignRecord:
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        death = {"queue": "q", "reason": "expired", "count": count, "time": at}
+        return rabbit([("x-death", [death])])
+
+    assert id_of(died(1)) == id_of(died(1))
+    assert id_of(died(1)) != id_of(died(2))
+
+
 def test_bytes_without_a_record_have_the_id_that_they_had():
     assert id_of(None, b"x") == unreadable_letter_id("d", b"x")
 

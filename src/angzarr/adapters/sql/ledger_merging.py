@@ -32,6 +32,8 @@ from angzarr.analysis.ledger import EntryFilter
 
 #: Fields of a filter that are counted, so that they lead to groups.
 _COUNTED: Final = ("handler_name", "domain", "event_type", "fingerprint", "failure_class")
+#: Fields of a filter whose values few entries share; each has an index of its own.
+_RARE: Final = ("event_id", "root", "correlation_id")
 #: The entries that a merged page is looked for among.
 NEWEST: Final = ledger_entries.alias("newest")
 #: Parts of a page at most. Where more match, so do many entries: the newest of them are soon found
@@ -61,10 +63,15 @@ class Parts(NamedTuple):
         return self.number > _SOME
 
 
+def names_few(wanted: EntryFilter) -> bool:
+    """Tell whether few entries have what *wanted* asks for, and an index that leads to them."""
+    return bool(wanted.id_prefix) or any(getattr(wanted, name) is not None for name in _RARE)
+
+
 def parts_of(connection: Connection, wanted: EntryFilter, status: Status | None) -> Parts | None:
     """Return what the page is merged from; None where one index has it in order, or nearly."""
-    if wanted.event_id is not None or wanted.id_prefix:
-        return None  # few entries
+    if names_few(wanted):
+        return None
     if wanted.tenant_id is not None and _has_few(connection, wanted.tenant_id):
         return None if status is not None else _by_tenant(wanted.tenant_id)
     if any(getattr(wanted, name) is not None for name in _COUNTED):

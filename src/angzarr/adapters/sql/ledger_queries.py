@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
@@ -21,7 +22,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
-from angzarr.adapters.sql.ledger_merging import NEWEST, Parts, merged, oldest_of_newest, parts_of
+from angzarr.adapters.sql.ledger_merging import (
+    NEWEST,
+    Parts,
+    merged,
+    names_few,
+    oldest_of_newest,
+    parts_of,
+)
 from angzarr.adapters.sql.ledger_paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger_rows import entry_from
 from angzarr.adapters.sql.ledger_tables import (
@@ -47,6 +55,8 @@ Columns: TypeAlias = ReadOnlyColumnCollection[str, Column[Any]]
 #: second.
 LOOKED_THROUGH: Final = 100_000
 
+#: Columns with an index, whose values many entries share.
+_BROAD: Final = frozenset({"status", "handler_name", "fingerprint", "tenant_id"})
 _HEX: Final = re.compile("[0-9a-f]{1,64}")
 #: Whether this PostgreSQL orders hexadecimal as bytes: few languages do not ("aa" is å in Danish).
 _PLAIN_ORDER: Final = text(
@@ -183,18 +193,19 @@ def conditions_of(
 
     *by* is the column of the index in whose order entries are read, if that is to be.
     """
-    asked: list[tuple[ColumnElement[Any], Any]]
-    asked = [(columns[name], getattr(wanted, name)) for name in EXACT]
-    if by == "fingerprint" and connection.dialect.name == "sqlite":
+    asked: dict[str, Any] = {name: getattr(wanted, name) for name in EXACT} | {"status": status}
+    passed_by: AbstractSet[str] = frozenset()
+    if names_few(wanted):
+        # SQLite would rather look through all of a handler, or of a status, in order.
+        passed_by = _BROAD
+    elif by == "fingerprint" and connection.dialect.name == "sqlite":
         # It would rather sort all that a tenant has in a status, for each group anew.
-        asked = [
-            (column + "" if column.name == "tenant_id" else column, is_) for column, is_ in asked
-        ]
-    conditions = [column == value for column, value in asked if value is not None]
-    if status is not None:
-        # Few entries have one event or beginning: SQLite would rather look through all in order.
-        few = wanted.event_id is not None or wanted.id_prefix
-        conditions.append((columns.status + "" if few else columns.status) == status)
+        passed_by = frozenset({"tenant_id"})
+    conditions: list[ColumnElement[bool]] = [
+        (columns[name] + "" if name in passed_by else columns[name]) == value
+        for name, value in asked.items()
+        if value is not None
+    ]
     if wanted.since is not None:
         conditions.append(columns.last_failed_at >= wanted.since)
     if wanted.until is not None:

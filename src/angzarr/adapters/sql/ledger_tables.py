@@ -32,7 +32,7 @@ from angzarr.adapters.sql.schema import version_table
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0015"
+HEAD: Final = "0016"
 
 #: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
 LONGEST_NAME: Final = 500
@@ -176,6 +176,8 @@ ledger_entries = Table(
     Index("ledger_entries_of_group", "fingerprint", "status", "last_failed_at", "id", "tenant_id"),
     Index("ledger_entries_by_tenant_status", "tenant_id", "status", "last_failed_at", "id"),
     Index("ledger_entries_by_event", "event_id"),
+    Index("ledger_entries_by_root", "root", "last_failed_at", "id"),
+    Index("ledger_entries_by_correlation", "correlation_id", "last_failed_at", "id"),
     Index("ledger_entries_due", "status", "wake_at", postgresql_where=_WAKES, sqlite_where=_WAKES),
     Index(
         "ledger_entries_open_since",
