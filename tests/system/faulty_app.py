@@ -27,7 +27,7 @@ def _strikes(fault: str) -> bool:
     return (_FAULTS / fault).exists()
 
 
-_start_thread, _fork, _read = threading.Thread.start, os.fork, request.checked_body
+_start_thread, _fork, _read = threading.Thread.start, os.fork, request.consumed_from
 
 
 def _start(thread: threading.Thread) -> None:
@@ -43,12 +43,12 @@ def _fork_or_fail() -> int:
     return _fork()
 
 
-def _read_or_fail(body: object) -> object:
+def _read_or_fail(message: object) -> object:
     if _strikes("memory"):
         raise MemoryError
     if _strikes("bug"):
         raise RuntimeError("nobody foresaw this")
-    return _read(body)
+    return _read(message)
 
 
 def _apply_or_fail(pool: TaskPool, *args: object, **options: object) -> object:
@@ -60,7 +60,7 @@ def _apply_or_fail(pool: TaskPool, *args: object, **options: object) -> object:
 _apply = TaskPool.on_apply
 if "ROAD_FAULTS" in os.environ:  # a worker, and not the test that publishes
     threading.Thread.start, os.fork = _start, _fork_or_fail
-    request.checked_body, TaskPool.on_apply = _read_or_fail, _apply_or_fail
+    request.consumed_from, TaskPool.on_apply = _read_or_fail, _apply_or_fail
 
 
 def _break_log(how: str) -> None:

@@ -21,6 +21,8 @@ HEADER_LEVELS: Final = ENVELOPE.depth - 2
 MAX_PRIORITY: Final = 255
 #: A transport's word, in the properties, for what it could not read; the body is the whole message.
 UNREADABLE: Final = "angzarr_unreadable"
+#: The attribute of a message that says that its transport has called `check_envelope`.
+CHECKED: Final = "angzarr_checked"
 
 #: Properties and facts of a delivery that are texts, where they are said at all.
 _TEXTS: Final = frozenset(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.dead_letters.text import to_json_text
 from angzarr.errors import DecodeError
-from angzarr.events.received import DamagedEnvelope, check_received
+from angzarr.events.received import CHECKED, DamagedEnvelope, check_received
 from angzarr.json_bounds import Bounds, TooMuch, check_json
 
 #: The attribute of a kombu message that says that it was looked at.
@@ -30,7 +30,10 @@ def take_in(message: Any, bounds: Bounds) -> None:
     """
     if getattr(message, _SEEN, False):
         return
-    check_fields(message)
+    if getattr(message, CHECKED, False):  # all but its body, which was packed then
+        _check_type_of_body(message)
+    else:
+        check_fields(message)
     _check_body(message, bounds)
     setattr(message, _SEEN, True)
 
@@ -48,17 +51,21 @@ def check_fields(message: Any) -> None:
         if not isinstance(getattr(message, name), dict):
             msg = f"its {name} are no mapping: {getattr(message, name)!r:.100}"
             raise DamagedEnvelope(msg)
-    if message.body is None:  # as a body of no bytes is
-        message.body = b""
-    if not isinstance(message.body, bytes | bytearray | memoryview | str):
-        msg = f"its body is no text but {type(message.body).__name__} {message.body!r:.100}"
-        raise DamagedEnvelope(msg)
+    _check_type_of_body(message)
     check_received(
         message.headers,
         message.properties,
         message.delivery_info,
         {"content type": message.content_type, "content encoding": message.content_encoding},
     )
+
+
+def _check_type_of_body(message: Any) -> None:
+    if message.body is None:  # as a body of no bytes is
+        message.body = b""
+    if not isinstance(message.body, bytes | bytearray | memoryview | str):
+        msg = f"its body is no text but {type(message.body).__name__} {message.body!r:.100}"
+        raise DamagedEnvelope(msg)
 
 
 def as_a_whole(message: Any, envelope: Envelope) -> Envelope:

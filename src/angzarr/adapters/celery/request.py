@@ -70,8 +70,10 @@ class RoadRequest(Request):
         cls.on_success, cls.execute_using_pool = on_success, execute_using_pool
 
     def __init__(self, message: Any, **options: Any) -> None:
-        check_headers(options.get("headers") or message.headers)
-        checked_body(options["body"] if options.get("decoded") else message.payload)
+        self._ride: Ride | None = getattr(message, RIDE, None)
+        if self._ride is None:  # else it was checked before it was claimed
+            check_headers(options.get("headers") or message.headers)
+            checked_body(options["body"] if options.get("decoded") else message.payload)
         super().__init__(message, **options)
         request = self._request_dict
         for name in COUNTED:
@@ -79,7 +81,6 @@ class RoadRequest(Request):
                 del request[name]
         if waited_for := request.get(names.WAITED_FOR):  # the task sees it; no timer does
             request["eta"] = waited_for
-        self._ride: Ride | None = getattr(message, RIDE, None)
         body, content_type, encoding, headers = self._raw(message)
         # A bare tuple: pickle spells out the name of any other class in each message. What stands
         # in the request too (body, properties, delivery_info) costs a reference.

@@ -32,6 +32,7 @@ from angzarr.adapters.redis.server import check_server
 from angzarr.adapters.redis.session import AWAY
 from angzarr.adapters.redis.step import STEP, Fetched, Lists
 from angzarr.adapters.redis.unacked import FETCHED, Unacked
+from angzarr.events.received import CHECKED
 from angzarr.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.transport")
@@ -250,6 +251,7 @@ class Channel(HoldingChannel):
             return None
         message.delivery_tag = fetched.tag
         setattr(message, FETCHED, True)
+        setattr(message, CHECKED, True)
         return message
 
     def _get_one(self, queue: str, names: list[str], *, owned: bool) -> Fetched | None:
