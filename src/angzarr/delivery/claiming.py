@@ -30,7 +30,7 @@ class Claiming:
             (answer,) = self.hold.until_done(
                 lambda: self.tenure.claim(self.store, [claim]),
                 what="claim it",
-                event_id=delivery.event.id,
+                delivery=delivery,
             )
             if pause is None or not isinstance(answer, InProgress):
                 break
@@ -53,4 +53,4 @@ class Claiming:
 
         if self.is_sure(claimed):
             return True
-        return self.hold.until_done(ask, what="ask for it", event_id=delivery.event.id)
+        return self.hold.until_done(ask, what="ask for it", delivery=delivery)

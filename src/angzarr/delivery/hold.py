@@ -16,7 +16,9 @@ from datetime import timedelta
 from typing import TypeVar
 
 from angzarr.clock import Clock
+from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DeliveryError, GivenBack, NotYet, is_absence, text_of
+from angzarr.failure_counts import FailureCounts
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.delivery")
@@ -25,8 +27,6 @@ FIRST_WAIT = timedelta(milliseconds=100)
 LONGEST_WAIT = timedelta(seconds=5)
 #: How often a step is tried that fails though no server is away: half a minute in all.
 MOST_TRIES = 10
-#: Steps whose tries are counted at once where nobody waits.
-MOST_COUNTED = 10_000
 #: How soon a shutdown is noticed.
 NOTICE = timedelta(milliseconds=200)
 
@@ -42,14 +42,14 @@ class Hold:
     stopping: Callable[[], bool]
     seldom: Seldom = field(default_factory=Seldom)
 
-    def until_done(self, step: Callable[[], T], *, what: str, event_id: str) -> T:
+    def until_done(self, step: Callable[[], T], *, what: str, delivery: Delivery) -> T:
         """Return *step*'s value once it works; raise GivenBack when the worker stops first.
 
         *step* must be safe to repeat: it may have worked without our hearing of it. A
         DeliveryError that it raises is passed on at once, and after `MOST_TRIES` whatever is no
         absence (see `is_absence`).
         """
-        wait, tries = FIRST_WAIT, 0
+        wait, tries, event_id = FIRST_WAIT, 0, delivery.event.id
         while True:
             try:
                 return step()
@@ -95,34 +95,26 @@ class Hold:
 class TriedOnce(Hold):
     """Waits for nobody: where one thread serves many deliveries, one must not block the others."""
 
-    #: How often the steps of events that are tried again later failed though no server is away.
-    _tries: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: How often the steps of deliveries that are tried again later failed though no server is away.
+    _tries: FailureCounts = field(default_factory=FailureCounts)
 
-    def until_done(self, step: Callable[[], T], *, what: str, event_id: str) -> T:
+    def until_done(self, step: Callable[[], T], *, what: str, delivery: Delivery) -> T:
         """Return *step*'s value, or raise NotYet: whoever called tries the delivery again later.
 
         After `MOST_TRIES` of a delivery whatever is no absence is passed on.
         """
+        key, event_id = (delivery.key, what), delivery.event.id
         try:
             done = step()
         except DeliveryError:
             raise
         except Exception as error:
-            self._count(error, what, event_id)
+            if not is_absence(error) and self._tries.add(key) >= MOST_TRIES:
+                self._tries.forget(key)
+                _log.critical("gave_up: could not %s, event %s: %r", what, event_id, error)
+                raise
             self._report(what, event_id, error)
             msg = f"could not {what} yet: {text_of(error)}"
             raise NotYet(msg) from error
-        self._tries.pop((event_id, what), None)
+        self._tries.forget(key)
         return done
-
-    def _count(self, error: Exception, what: str, event_id: str) -> None:
-        """Raise *error* if it came too often."""
-        if is_absence(error):
-            return
-        tries = self._tries.pop((event_id, what), 0) + 1
-        if tries >= MOST_TRIES:
-            _log.critical("gave_up: could not %s, event %s: %r", what, event_id, error)
-            raise error
-        self._tries[event_id, what] = tries
-        if len(self._tries) > MOST_COUNTED:  # some were given up elsewhere; the oldest is forgotten
-            del self._tries[next(iter(self._tries))]

@@ -36,7 +36,7 @@ class LastStarts:
             self.hold.until_done(
                 lambda: self.store.settle(delivery.key, delivery.token, release),
                 what="give its claim back",
-                event_id=delivery.event.id,
+                delivery=delivery,
             )
             return Postponed(delay=WAIT, why="last start", claimed=False)
         try:

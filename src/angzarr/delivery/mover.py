@@ -18,6 +18,7 @@ from angzarr.delivery.schedule import REFUSED_FOR, DueMessages, Row
 from angzarr.delivery.schedule_row import read
 from angzarr.errors import DecodeError, StoreUnavailable, Unavailable
 from angzarr.events.message import Message
+from angzarr.failure_counts import FailureCounts
 from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
@@ -37,8 +38,6 @@ AWAY_FOR: Final = timedelta(seconds=1)
 #: How often a row is refused for good before it is a dead letter: ten minutes where one worker
 #: moves, longer where many share the work.
 MOST_REFUSALS: Final = 20
-#: Rows whose refusals are counted at once.
-MOST_COUNTED: Final = 10_000
 
 FIRST_WAIT: Final = timedelta(milliseconds=100)
 LONGEST_WAIT: Final = timedelta(seconds=5)
@@ -79,8 +78,8 @@ class Mover:
     _verdicts: _Verdicts = field(default_factory=_Verdicts, init=False)
     _wait: timedelta = field(default=FIRST_WAIT, init=False)
     _seldom: Seldom = field(init=False)
-    #: How often rows were refused for good here; the oldest are forgotten where there are many.
-    _refusals: dict[str, int] = field(default_factory=dict, init=False)
+    #: How often rows were refused for good here.
+    _refusals: FailureCounts = field(default_factory=FailureCounts, init=False)
 
     def __post_init__(self) -> None:
         self._seldom = Seldom(monotonic=self.monotonic)
@@ -147,7 +146,7 @@ class Mover:
             if self._lacks(error) or self._is_away(error):
                 return False
             return self._given_up(row, message, error) or self._refused(row, error)
-        self._refusals.pop(row.id, None)
+        self._refusals.forget(row.id)
         self._verdicts.published.append(row.id)
         return True
 
@@ -167,11 +166,7 @@ class Mover:
         """Tell whether *message* is a dead letter now; it was refused too often."""
         if isinstance(error, Unavailable) and not self.for_good(error):
             return False
-        times = self._refusals.pop(row.id, 0) + 1
-        self._refusals[row.id] = times
-        if len(self._refusals) > MOST_COUNTED:
-            del self._refusals[next(iter(self._refusals))]
-        if times < MOST_REFUSALS:
+        if self._refusals.add(row.id) < MOST_REFUSALS:
             return False
         try:
             self.bury(message, error)
@@ -179,7 +174,7 @@ class Mover:
             self._report("letter_not_put", f"row {row.id} stays", failed)
             return False
         _log.error("schedule_row_given_up: %s is a dead letter now (%r)", row.id, error)
-        del self._refusals[row.id]
+        self._refusals.forget(row.id)
         self._verdicts.published.append(row.id)
         return True
 

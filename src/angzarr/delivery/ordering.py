@@ -139,7 +139,7 @@ class Ordering:
         return self._ask(turn.look, delivery).next_sequence <= turn.step.sequence
 
     def _ask(self, look: Callable[[], T], delivery: Delivery) -> T:
-        return self.hold.until_done(look, what="look at its lane", event_id=delivery.event.id)
+        return self.hold.until_done(look, what="look at its lane", delivery=delivery)
 
     def _look(self, turn: Turn, delivery: Delivery, *, runs: bool) -> Place | None:
         """Return where its lane is, once *delivery* has waited a little for its turn."""

@@ -134,7 +134,7 @@ class Road:
         return self.hold.until_done(
             lambda: self.settler.settle(delivery, outcome),
             what="settle it",
-            event_id=delivery.event.id,
+            delivery=delivery,
         )
 
     def complete(self, delivery: Delivery, completion: Complete) -> None:
@@ -142,7 +142,7 @@ class Road:
         self.hold.until_done(
             lambda: self.settler.complete(delivery, completion),
             what="complete it",
-            event_id=delivery.event.id,
+            delivery=delivery,
         )
 
     def close(self) -> None:

@@ -18,7 +18,6 @@ from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Letterbox, put_one
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.hold import MOST_COUNTED
 from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.outcome import (
     WORDS,
@@ -39,6 +38,7 @@ from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
 from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
 from angzarr.events.message import Message
 from angzarr.facts import FactLog
+from angzarr.failure_counts import FailureCounts
 from angzarr.resilience.idempotency import (
     Complete,
     Ending,
@@ -86,7 +86,7 @@ class Settler:
     facts: FactLog
     clock: Clock
     #: How often each answer to a replay failed that is tried again.
-    _unanswered: dict[str, int] = field(default_factory=dict, init=False)
+    _unanswered: FailureCounts = field(default_factory=FailureCounts, init=False)
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> bool:  # noqa: C901, PLR0911, PLR0912 - one case per end
         """Make *outcome* true; return False if a successor took the event over (decisions 11).
@@ -249,7 +249,7 @@ class Settler:
         except Exception as error:
             if is_absence(error) or not self._is_given_up(answer, error):
                 raise
-        self._unanswered.pop(answer.letter_id, None)
+        self._unanswered.forget(answer.letter_id)
 
     def _is_given_up(self, answer: ReplayOutcome, error: Exception) -> bool:
         """Tell whether to go on without *answer*, which *error* met that is no absence.
@@ -257,11 +257,7 @@ class Settler:
         Its entry is held at its deadline then, and a person looks at it; to run the event again
         for want of an answer would be worse.
         """
-        tries = self._unanswered.pop(answer.letter_id, 0) + 1
-        self._unanswered[answer.letter_id] = tries
-        if len(self._unanswered) > MOST_COUNTED:  # those of deliveries that went elsewhere
-            self._unanswered.pop(next(iter(self._unanswered)), None)
-        if tries < MOST_ANSWERS:
+        if self._unanswered.add(answer.letter_id) < MOST_ANSWERS:
             return False
         _log.critical(
             "replay_not_answered: event %s was %s as replay %d of letter %s, whose entry is held"

@@ -185,7 +185,7 @@ class Undoing:
         )  # fmt: skip
 
     def _hold(self, steps: Steps, what: str, ask: Callable[[], _Answer]) -> _Answer:
-        return self.hold.until_done(ask, what=what, event_id=steps.delivery.event.id)
+        return self.hold.until_done(ask, what=what, delivery=steps.delivery)
 
 
 def call_undo(undos: Undos, step: Step, retries: StepRetries) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from tests.hand_clock import seldom_by
@@ -21,6 +22,7 @@ from angzarr.errors import (
     Unavailable,
     Unroutable,
 )
+from angzarr.resilience.idempotency import key_for
 
 
 class Clock:
@@ -55,8 +57,12 @@ def make_hold(clock, *, stopping=lambda: False, chance=0.5):
     return Hold(clock=clock, chance=lambda: chance, stopping=stopping, seldom=seldom_by(clock))
 
 
+def delivery(event_id="e1", handler="h"):
+    return SimpleNamespace(event=SimpleNamespace(id=event_id), key=key_for(handler, event_id))
+
+
 def until_done(hold, step):
-    return hold.until_done(step, what="do it", event_id="e1")
+    return hold.until_done(step, what="do it", delivery=delivery())
 
 
 def test_a_step_that_works_is_not_waited_for(world):
@@ -168,11 +174,11 @@ def test_what_no_waiting_helps_with_is_tried_some_times_and_passed_on(world, err
 def test_where_nobody_waits_it_is_counted_over_the_tries_of_a_delivery(world, error):
     hold = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
 
-    def trying(event_id, what="do it"):
-        return hold.until_done(failing(1, error), what=what, event_id=event_id)
+    def trying(event_id, what="do it", handler="h"):
+        return hold.until_done(failing(1, error), what=what, delivery=delivery(event_id, handler))
 
     for number in range(MOST_TRIES - 1):
-        for other in ((f"other {number}", "do it"), ("e1", f"do {number}")):
+        for other in ((f"other {number}",), ("e1", f"do {number}"), ("e1", "do it", "other")):
             with pytest.raises(NotYet):
                 trying(*other)
         with pytest.raises(NotYet):
@@ -181,15 +187,6 @@ def test_where_nobody_waits_it_is_counted_over_the_tries_of_a_delivery(world, er
         trying("e1")
     with pytest.raises(NotYet):  # it is forgotten once it was passed on
         trying("e1")
-
-
-def test_where_nobody_waits_no_more_is_counted_than_there_is_room_for(world, monkeypatch):
-    monkeypatch.setattr("angzarr.delivery.hold.MOST_COUNTED", 5)
-    hold = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
-    for number in range(20):
-        with pytest.raises(NotYet):
-            hold.until_done(failing(1, KeyError("?")), what="do it", event_id=f"e{number}")
-    assert len(hold._tries) == 5
 
 
 def test_where_nobody_waits_a_try_that_works_is_a_new_beginning(world):

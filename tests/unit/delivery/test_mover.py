@@ -364,15 +364,6 @@ def test_a_message_whose_queue_is_full_waits_for_room_and_is_no_letter(world):
     assert world.published == ["a"]
 
 
-def test_of_many_that_are_refused_a_bounded_number_is_counted(world, monkeypatch):
-    monkeypatch.setattr("angzarr.delivery.mover.MOST_COUNTED", 10)
-    world.broker["*"] = Refused("no")
-    world.put(*(f"m{number}" for number in range(50)))
-    mover = world.mover()
-    turns(world, mover, 5, REFUSED_FOR)
-    assert len(mover._refusals) == 10
-
-
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")], ids=repr)
 def test_what_this_machine_lacks_buries_no_row_however_long(world, error):
     world.broker["*"] = error

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from angzarr.dead_letters.letter import Reason
-from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.delivery.hold import MOST_TRIES
 from angzarr.delivery.outcome import DeadLettered, Handled, Postponed
 from angzarr.errors import (
@@ -155,17 +154,6 @@ def test_a_replay_that_can_never_be_answered_ends_all_the_same(broken, error, sa
     world.mended = True
     assert world.world.take(**replayed) is not None
     assert world.ran == ["data"], "its claim has ended"
-
-
-def test_answers_that_fail_are_counted_in_bounds(broken, monkeypatch):
-    monkeypatch.setattr("angzarr.delivery.settle.MOST_COUNTED", 5)
-    settler = broken(None).world.road().settler
-    for number in range(20):
-        answer = ReplayOutcome(
-            letter_id=f"l{number}", replay=1, outcome="handled", handler="h", event_id="e1"
-        )
-        assert not settler._is_given_up(answer, KeyError("?"))
-    assert len(settler._unanswered) == 5
 
 
 def test_a_replay_waits_for_its_answer_while_the_broker_is_away(broken):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
 from angzarr.adapters.celery.shape import check_message
 from angzarr.errors import text_of
+from angzarr.failure_counts import FailureCounts
 from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
@@ -37,7 +37,7 @@ class Receipts:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._tries: OrderedDict[bytes, int] = OrderedDict()
+        self._tries = FailureCounts(_REMEMBERED)
         self._pause = FIRST_PAUSE
         #: Until when who fails shares the pause; None: none failed since one was taken.
         self._shared_until: float | None = None
@@ -75,7 +75,8 @@ class Receipts:
             check_message(message)
         except Exception as malformed:  # noqa: BLE001 - a hostile message fails in any way
             return None if is_machine_fault(malformed) else (MALFORMED, malformed)
-        return (NOT_TAKEN, error) if self._count(message) >= MOST_TRIES else None
+        tries = self._tries.add(_identity(message))
+        return (NOT_TAKEN, error) if tries >= MOST_TRIES else None
 
     def fail(self, error: Exception, what: str) -> float:
         """Take note of *error*, and return after how many seconds *what* goes back."""
@@ -97,14 +98,6 @@ class Receipts:
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
             self._shared_until = now + self._pause
         return self._pause
-
-    def _count(self, message: Any) -> int:
-        key = _identity(message)
-        tries = self._tries.pop(key, 0) + 1
-        self._tries[key] = tries
-        if len(self._tries) > _REMEMBERED:
-            self._tries.popitem(last=False)
-        return tries
 
 
 def _cure(error: Exception) -> str:
