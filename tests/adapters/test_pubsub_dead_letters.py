@@ -176,7 +176,7 @@ class TestPubSubDeadLetterQueue(
             queue.close()
         warned = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
         told = (
-            f"Pub/Sub could lose or move dead letters. {queue_name(domain)}:"
+            f"dead_letters_at_risk: Pub/Sub could lose or move dead letters. {queue_name(domain)}:"
             " message_retention_duration=86400s (set it to 604800s),"
             " it expires after 172800s without a reader (let it never expire)"
         )

@@ -153,7 +153,8 @@ def test_all_by_which_a_queue_could_lose_letters_is_told_once(
     assert queue.put([a_letter(domain, 1)]) == [None]
     [warning] = warnings(caplog)
     assert warning == (
-        f"RabbitMQ could lose or move dead letters. {queue_name(domain)}: {', '.join(told)}."
+        "dead_letters_at_risk: RabbitMQ could lose or move dead letters."
+        f" {queue_name(domain)}: {', '.join(told)}."
         " A queue keeps its arguments: once it is empty, delete it and make it anew"
     )
     declare(ours, domain, arguments)

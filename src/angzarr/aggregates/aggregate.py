@@ -186,7 +186,7 @@ class Aggregate(Generic[State]):
         try:
             state = states.written(self.state_type, self.state)
         except UnserializableEvent as error:
-            _log.warning("%s has no snapshot: %s", self.address, error)
+            _log.warning("snapshot_not_kept: of %s: %s", self.address, error)
             return None
         return Snapshot(
             sequence=after,

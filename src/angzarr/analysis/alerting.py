@@ -277,8 +277,8 @@ class Alerting:
                 return
         if self.seldom.now("jobs"):
             _log.warning(
-                "more than %s replay jobs are halted or wait for approval: alerts look at so many"
-                " at a time, the others come later; cancel what nobody wants",
+                "too_many_jobs: more than %s replay jobs are halted or wait for approval: alerts"
+                " look at so many at a time, the others come later; cancel what nobody wants",
                 f"{JOB_PAGES * JOBS:,}",
             )
 

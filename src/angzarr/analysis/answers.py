@@ -75,7 +75,7 @@ class Answers:
         if self.seldom.now():
             said = printable(outcome.letter_id)[:_LONGEST_SAID]
             _log.warning(
-                "replays of unknown letters were answered: %d so far, the last of %s",
+                "unknown_letters_answered: replays of %d so far, the last of %s",
                 self._unknown,
                 said,
             )

@@ -45,7 +45,7 @@ def report(what: str, error: Exception, seldom: Seldom, *, cause: str = "") -> b
         return False
     known = isinstance(error, Unavailable)
     _log.error(
-        "%s wait, nothing is lost, trying again: %s", what, error,
+        "work_waits: %s wait, nothing is lost, trying again: %s", what, error,
         exc_info=None if known else error,
     )  # fmt: skip
     return True

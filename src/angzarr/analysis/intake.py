@@ -88,7 +88,8 @@ class Intake:
         if self._tries < MOST_TRIES:
             msg = f"{len(unread)} letters cannot be read now, and wait: {unread[0].problem}"
             raise MemoryError(msg)
-        _log.error("%d letters cannot be read and stay queued: %s", len(unread), unread[0].problem)
+        said = "letters_stay_queued: %d of them cannot be read: %s"
+        _log.error(said, len(unread), unread[0].problem)
         self._tries = 0
         self._receipts = [receipt for receipt in self._receipts if not receipt.to_read_again]
 
@@ -112,7 +113,7 @@ class Intake:
             bare = replace(raw, record=without_fields(raw.record), problem=f"{said}; {_NO_FIELDS}")
             if (problem := self._problem(lambda: deciding.file_undecided([bare]))) is None:
                 return True
-        what = "a letter of %s cannot be stored and stays queued"
+        what = "letters_stay_queued: one of %s cannot be stored"
         _log.error(what, receipt.domain, exc_info=problem)
         return False
 

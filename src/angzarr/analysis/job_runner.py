@@ -79,7 +79,7 @@ class JobRunner:
                 if not isinstance(error, DecodeError):  # of one job: it holds up no other
                     raise
                 if self.unreadable.now(job.id):
-                    _log.exception("replay job %s cannot be read", job.id)
+                    _log.exception("replay_job_unreadable: %s", job.id)
         if away:
             raise away[-1]
         return done

@@ -142,7 +142,7 @@ class Skips:
             except Unavailable:
                 break
             except Exception:  # noqa: BLE001 - the others are closed, and theirs are to be sent
-                _log.exception("entry %s: its skip broke off", one.entry.id)
+                _log.exception("skip_failed: of entry %s", one.entry.id)
                 continue
             left.discard(one.entry.id)
         return left

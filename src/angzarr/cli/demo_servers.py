@@ -78,7 +78,7 @@ def clean(app: Any) -> None:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - the run is over, its result stands
-            _log.warning("something of %s was left behind: %s", run.name, error)
+            _log.warning("demo_not_removed: something of %s was left behind: %s", run.name, error)
 
 
 def _nothing() -> None:

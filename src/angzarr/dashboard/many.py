@@ -121,6 +121,6 @@ def _compensate(desk: Desk, entry: Entry, asked: Asked) -> Result:
     except Problem as error:
         return Result(entry.id, error.detail)
     except Exception:  # noqa: BLE001 - the others keep their results
-        _log.exception("entry %s: its compensation broke off", entry.id)
+        _log.exception("compensation_failed: of entry %s", entry.id)
         return Result(entry.id, _UNKNOWN)
     return Result(entry.id, problem, begun)

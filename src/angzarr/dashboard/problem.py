@@ -128,7 +128,7 @@ def _tell_once(error: Unavailable, what: str) -> None:
     """Write why a server is away, once a minute for each kind of cause."""
     if _seldom.now(f"{type(error).__name__} {type(error.__cause__).__name__}"):
         cause = type(error.__cause__).__name__ if error.__cause__ else "no cause named"
-        _log.error("%s is away: %s (%s)", what, printable(error), cause)
+        _log.error("server_away: %s is away: %s (%s)", what, printable(error), cause)
 
 
 def _of_http(error: HTTPException) -> Problem:

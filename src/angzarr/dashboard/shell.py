@@ -89,7 +89,7 @@ class Shell:
             answer.name = problem.name
             await problem.response()(scope, receive, answer.send)
         except Exception:
-            _log.exception("%s %s failed", scope["method"], printable(scope["path"]))
+            _log.exception("request_failed: %s %s", scope["method"], printable(scope["path"]))
             if not answer.begun:
                 await crash().response()(scope, receive, answer.send)
             elif not answer.ended:

@@ -32,9 +32,11 @@ def note(outcome: str, scope: Scope, caller: str = "") -> None:
         "path": scope["path"],
     }
     fields = {name: _shown(value) for name, value in told.items()}
-    line = " ".join(f"{name}={value}" for name, value in fields.items())
     level = logging.INFO if outcome in _WELCOME else logging.WARNING
-    _log.log(level, "%s", line, extra={f"visit_{name}": value for name, value in fields.items()})
+    _log.log(
+        level, "outcome=%s caller=%s address=%s method=%s path=%s", *fields.values(),
+        extra={f"visit_{name}": value for name, value in fields.items()},
+    )  # fmt: skip
 
 
 class Refusals:

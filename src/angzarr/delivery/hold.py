@@ -71,7 +71,7 @@ class Hold:
         except GivenBack:
             raise
         except Exception as error:  # noqa: BLE001 - a soft time limit strikes wherever it finds us
-            _log.warning("still holding event %s, in spite of: %r", event_id, error)
+            _log.warning("holding event %s, in spite of: %r", event_id, error)
 
     def _wait(self, span: timedelta) -> None:
         """Wait in slices that are counted, so that a clock set back makes no wait longer."""

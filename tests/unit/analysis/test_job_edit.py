@@ -299,8 +299,8 @@ def test_one_job_that_cannot_be_read_keeps_no_other_from_its_turn(world, monkeyp
     world.worker.step()
     assert world.jobs.open_job(second.id).sent == 1
     world.run(rounds=5)
-    told = [line.getMessage() for line in caplog.records if "cannot be read" in line.getMessage()]
-    assert told == [f"replay job {world.job_id} cannot be read"]
+    told = [line.getMessage() for line in caplog.records if "unreadable" in line.getMessage()]
+    assert told == [f"replay_job_unreadable: {world.job_id}"]
 
 
 @pytest.mark.parametrize("dies", [False, True])

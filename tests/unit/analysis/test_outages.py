@@ -61,7 +61,7 @@ def all_away(text="no database"):
 
 def test_one_cause_is_one_line_that_names_all_that_wait(place):
     assert place.lines(**all_away()) == [
-        "letters, answers, recovery wait, nothing is lost, trying again: no database"
+        "work_waits: letters, answers, recovery wait, nothing is lost, trying again: no database"
     ]
     assert place.lines(**all_away()) == []
 

@@ -297,7 +297,7 @@ def test_an_outage_names_its_server_and_is_logged_once_a_minute(
     assert what in answers[0].json()["detail"]
     assert "ada" not in answers[0].text
     lines = [line.getMessage() for line in caplog.records if what in line.getMessage()]
-    assert lines == [f"{what}: refused by ada\ufffd@db (OSError)"]
+    assert lines == [f"server_away: {what}: refused by ada\ufffd@db (OSError)"]
 
 
 def test_logins_guesses_and_refusals_are_lines_without_tokens(world, caplog):

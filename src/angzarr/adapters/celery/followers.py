@@ -133,7 +133,9 @@ def tell_skipped(task: Any, request: Any) -> None:
         try:
             _tell_skipped(task.backend, step.get("options") or {})
         except Exception as error:  # noqa: BLE001 - a result backend away, or what is no step
-            _log.warning("not_told: what follows a skipped task may show as pending: %r", error)
+            _log.warning(
+                "followers_not_told: what follows a skipped task may show as pending: %r", error
+            )
 
 
 def _tell_skipped(backend: Any, options: dict[str, Any]) -> None:

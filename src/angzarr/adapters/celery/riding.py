@@ -93,7 +93,7 @@ class Riding:
             answers = self.tenure.claim(self.store, [claim for _, claim in boarding])
         except Unavailable as error:
             if self.seldom.now("made"):
-                _log.warning("claims_not_made_together: each is made when it runs (%s)", error)
+                _log.warning("batch_claim_failed: claiming one by one (%s)", error)
             answers = [None] * len(boarding)
         for (message, claim), answer in zip(boarding, answers, strict=True):
             setattr(message, RIDE, Ride(claim.token, claim.key, answer))

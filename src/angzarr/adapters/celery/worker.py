@@ -215,7 +215,7 @@ class RoadStep(bootsteps.StartStopStep):
         try:
             worker.app.begin_work(pool_name(worker))
         except ConfigurationError as error:
-            _log.critical("%s", error)
+            _log.critical("refused_to_start: %s", error)
             raise SystemExit(1) from error
 
     def stop(self, worker: Any) -> None:

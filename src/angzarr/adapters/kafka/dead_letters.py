@@ -81,7 +81,9 @@ class KafkaDeadLetterQueue:
             names = set(map(queue_name, domains))
             for name, problem in self._topics.ensure(names, self._producer.client()).items():
                 if self._seldom.now(name):
-                    _LOG.warning("dead letters of %s cannot be read: %s", name, problem)
+                    _LOG.warning(
+                        "dead_letters_not_read: those of %s cannot be read: %s", name, problem
+                    )
             return self._consumer.receive(domains, limit, wait.total_seconds())
 
     def done(self, receipts: Sequence[Receipt], /) -> None:

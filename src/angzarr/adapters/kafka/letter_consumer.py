@@ -248,7 +248,7 @@ class LetterConsumer:
     def _replace(self) -> None:
         if self._seldom.now():
             _LOG.warning(
-                "Kafka's client can read no more dead letters, a new one goes on: %s",
+                "kafka_client_replaced: the old one can read no more dead letters: %s",
                 reason_of(self._ended),
             )
         with contextlib.suppress(Exception):  # the group misses it in time

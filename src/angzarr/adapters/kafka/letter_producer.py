@@ -140,7 +140,8 @@ class LetterProducer:
             self._producer = None
         if self._seldom.now():
             _LOG.warning(
-                "Kafka's client takes no more dead letters, a new one goes on: %s", reason_of(error)
+                "kafka_client_replaced: the old one takes no more dead letters: %s",
+                reason_of(error),
             )
 
     def _answers(self, letters: Sequence[Outgoing], errors: list[Any]) -> list[str | None]:

@@ -76,7 +76,7 @@ class TopicCheck:
         more = len(told) - _NAMED
         _LOG.log(
             max((level for level, _ in told), default=logging.INFO),
-            "Kafka could lose or delete dead letters. %s%s",
+            "dead_letters_at_risk: Kafka could lose or delete dead letters. %s%s",
             "; ".join(text for _, text in told[:_NAMED]),
             f"; and {more} more topics" if more > 0 else "",
         )

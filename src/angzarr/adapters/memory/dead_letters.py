@@ -154,7 +154,7 @@ class DiscardedDeadLetterQueue:
         """Log *letters* and say they are safe."""
         for letter in letters:
             _LOG.warning(
-                "dead letter %s of %s discarded, as accept_loss says", letter.id, letter.handler
+                "dead_letter_discarded: %s of %s, as accept_loss says", letter.id, letter.handler
             )
         return [None] * len(letters)
 

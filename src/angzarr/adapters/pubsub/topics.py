@@ -88,7 +88,8 @@ class Topics:
             return
         self._judged.add(name)
         if told := weaknesses(found, longest_retention()):
-            _LOG.warning("Pub/Sub could lose or move dead letters. %s: %s", name, ", ".join(told))
+            said = "dead_letters_at_risk: Pub/Sub could lose or move dead letters. %s: %s"
+            _LOG.warning(said, name, ", ".join(told))
 
     def _found(self, name: str) -> Any:
         try:

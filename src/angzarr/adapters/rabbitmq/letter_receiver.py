@@ -175,7 +175,9 @@ class LetterReceiver:
     def _consume(self, link: Link, queue: str, domain: str) -> None:
         if problem := link.topology.problem(domain):
             if self._seldom.now(queue):
-                _LOG.warning("dead letters of %r cannot be read: %s", domain, problem)
+                _LOG.warning(
+                    "dead_letters_not_read: those of %r cannot be read: %s", domain, problem
+                )
             return
         self._consumers[queue] = link.channel.basic_consume(
             queue,

@@ -52,8 +52,8 @@ class QueueCheck:
         if told and self._told.get(name) != told:
             self._told[name] = told
             _LOG.warning(
-                "RabbitMQ could lose or move dead letters. %s: %s. A queue keeps its arguments:"
-                " once it is empty, delete it and make it anew",
+                "dead_letters_at_risk: RabbitMQ could lose or move dead letters. %s: %s. A queue"
+                " keeps its arguments: once it is empty, delete it and make it anew",
                 name,
                 ", ".join(told),
             )

@@ -202,7 +202,7 @@ class Channel(HoldingChannel):
         try:
             on_fetched(shown)
         except Exception:  # noqa: BLE001 - each message is delivered without it
-            _log.exception("on_fetched failed")
+            _log.exception("on_fetched_failed")
 
     def _read(self, fetched: Fetched) -> Any:
         """Return the message, or None if it is damaged and taken care of."""

@@ -160,7 +160,7 @@ class HoldingChannel(LinkedChannel):
         try:
             self.on_put_back(shown)
         except Exception:  # noqa: BLE001 - they go back whatever it says
-            _log.exception("on_put_back failed")
+            _log.exception("on_put_back_failed")
 
     def _hang_up(self, fetcher: Fetcher) -> None:
         try:

@@ -177,7 +177,7 @@ class Session:
                 self._lost(error)
                 wait = min(renew_every / 4, RETRIED_EVERY)
             except Exception:  # noqa: BLE001 - the thread must outlive it: no renewals, no worker
-                _log.exception("session_thread of %s", self.keys.session)
+                _log.exception("session_thread_failed: of %s", self.keys.session)
             self._wake.wait(wait)
             if not self._ending.is_set():
                 self._wake.clear()

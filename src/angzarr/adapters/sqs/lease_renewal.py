@@ -62,7 +62,7 @@ class LeaseRenewal:
         try:
             return self._renew()
         except Exception:  # noqa: BLE001 - the leases of other letters must not end with it
-            _LOG.exception("the leases of dead letters could not be renewed")
+            _LOG.exception("letter_leases_not_renewed: trying again")
             return self._pause
 
     def _is_over(self, stop: threading.Event) -> bool:

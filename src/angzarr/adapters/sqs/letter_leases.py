@@ -146,7 +146,7 @@ class Leases:
             reply = self._change(url, entries)
         except FAILURES as error:
             if self._seldom.now():
-                told = "the leases of %d dead letters were not renewed, they may come again: %s"
+                told = "letter_leases_not_renewed: %d dead letters may come again: %s"
                 _LOG.warning(told, len(entries), reason_of(error))
             return {}
         taken = {entry["Id"] for entry in reply.get("Successful", ())}

@@ -121,7 +121,7 @@ class LetterReceiver:
     def _say(self, domain: str, error: Exception) -> None:
         if self._seldom.now(domain):
             told = reason_of(error)
-            _LOG.warning("the dead letters of %s cannot be received: %s", domain, told)
+            _LOG.warning("dead_letters_not_read: those of %s cannot be received: %s", domain, told)
 
     def _next(self, domains: Sequence[str]) -> str:
         with self._lock:

@@ -35,7 +35,8 @@ class QueueCheck:
             _LOG.debug("the queue %s could not be looked at: %s", name, reason_of(error))
             return
         if told := weaknesses(reply.get("Attributes", {})):
-            _LOG.warning("SQS could lose or move dead letters. %s: %s", name, ", ".join(told))
+            said = "dead_letters_at_risk: SQS could lose or move dead letters. %s: %s"
+            _LOG.warning(said, name, ", ".join(told))
 
 
 def weaknesses(given: Mapping[str, str]) -> list[str]:

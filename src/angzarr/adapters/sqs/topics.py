@@ -166,7 +166,9 @@ class Topics:
             raise DeadLetterQueueUnavailable(msg)
         self._sleep(fan_out.new_for(found, now))
         if found.name not in self._in_force and (told := fan_out.warnings(found)):
-            _LOG.warning("the topic %s is unlike ours: %s", found.name, "; ".join(told))
+            _LOG.warning(
+                "topic_differs: the topic %s is unlike ours: %s", found.name, "; ".join(told)
+            )
         self._in_force[found.name] = policy
 
 

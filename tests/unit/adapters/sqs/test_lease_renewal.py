@@ -48,7 +48,7 @@ def test_it_goes_on_after_an_error_that_nobody_foresaw(calls, caplog):
     for _ in range(3):
         assert calls.acquire(timeout=10)
     renewal.stop(10)
-    assert "the leases of dead letters could not be renewed" in caplog.text
+    assert "letter_leases_not_renewed" in caplog.text
 
 
 def test_stopping_waits_for_the_call_under_way(calls):
