@@ -17,6 +17,7 @@ from angzarr.adapters.celery.movement import Movement
 from angzarr.adapters.celery.moving import MoverThread
 from angzarr.adapters.celery.publisher import LonePublisher, transport_of
 from angzarr.adapters.celery.riding import Riding
+from angzarr.adapters.celery.settle_thread import Trouble
 from angzarr.adapters.celery.settlement import Settlement
 from angzarr.adapters.celery.store_watch import StoreWatch
 from angzarr.adapters.celery.worker import LeaseKeeper, Stopping
@@ -175,10 +176,15 @@ class Working(Ordered):
             clock=None if watch is None else watch.condition,
             log_says=log_says,
             store_says=lambda: self.store_watch.says,
+            settle_trouble=self._settle_trouble,
         )
         self._health = health_wiring.open_health(self.settings.health, health)
         if self._health is not None:
             self._health.start()
+
+    def _settle_trouble(self) -> Trouble | None:
+        made = self._settlement.made()
+        return None if made is None else made.trouble()
 
     def _waits_no_longer(self) -> bool:
         self.movement.beat()
@@ -214,6 +220,11 @@ class Working(Ordered):
         """Settle what is due, then nothing more; what is unfinished goes back to the broker."""
         if (made := self._settlement.forget()) is not None:
             made.close(patience)
+
+    def keep_settling(self) -> None:
+        """See that the threads run that settle what no child will; called once a second."""
+        if (made := self._settlement.made()) is not None:
+            made.keep()
 
     @property
     def settles(self) -> bool:

@@ -267,7 +267,7 @@ def test_the_mover_keeps_what_sqs_refuses_and_the_others_go_on(
 
 def let_wait(app, envelope, done):
     """Settle a message that came before its time, which is now."""
-    app.settlement.let_wait(envelope, datetime.now(UTC), lambda: done.append("sent"))
+    app.settlement.let_wait(envelope, datetime.now(UTC), lambda: done.append("sent"), lambda: None)
 
 
 def time_out(app, envelope, done):

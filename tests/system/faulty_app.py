@@ -8,13 +8,16 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from celery.concurrency.thread import TaskPool
 from celery.signals import task_prerun, task_received
 from road_app import PREFIX, Thing, add, app, handle
 
-from angzarr.adapters.celery import request
+from angzarr.adapters.celery import request, settle_thread
+from angzarr.adapters.celery.settle_thread import SettleThread
 
 __all__ = ["PREFIX", "Thing", "add", "app", "handle"]
 
@@ -31,6 +34,8 @@ _start_thread, _fork, _read = threading.Thread.start, os.fork, request.consumed_
 
 
 def _start(thread: threading.Thread) -> None:
+    if thread.name == "angzarr-settle" and _strikes("settle"):
+        raise RuntimeError("can't start new thread")
     pooled = [one for one in threading.enumerate() if "pool" in one.name.lower()]
     if "pool" in thread.name.lower() and len(pooled) >= _MOST_THREADS:
         raise RuntimeError("can't start new thread")
@@ -57,10 +62,26 @@ def _apply_or_fail(pool: TaskPool, *args: object, **options: object) -> object:
     return _apply(pool, *args, **options)
 
 
-_apply = TaskPool.on_apply
+def _next_or_die(thread: SettleThread) -> object:
+    """Take a step in hand, and end the thread with it there, as want of memory might."""
+    job = _next(thread)
+    if _strikes("settle"):
+        raise MemoryError
+    return job
+
+
+def _sleep_or_die(seconds: float) -> None:
+    if _strikes("settle"):
+        raise MemoryError
+    time.sleep(seconds)
+
+
+_apply, _next = TaskPool.on_apply, SettleThread._next
 if "ROAD_FAULTS" in os.environ:  # a worker, and not the test that publishes
     threading.Thread.start, os.fork = _start, _fork_or_fail
     request.consumed_from, TaskPool.on_apply = _read_or_fail, _apply_or_fail
+    SettleThread._next = _next_or_die
+    settle_thread.time = SimpleNamespace(monotonic=time.monotonic, sleep=_sleep_or_die)
 
 
 def _break_log(how: str) -> None:

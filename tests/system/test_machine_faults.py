@@ -77,11 +77,11 @@ def handled(site):
     return Counter(line["n"] for line in site.ran("handled"))
 
 
-def ours(site, number=1):
+def ours(site, number=1, domain="thing"):
     """Return *number* letters of this site's own events at most; others' are none of ours."""
     queue, found = site.app.open_dead_letter_queue(), []
     try:
-        while receipts := queue.receive(["thing"], limit=100, wait=timedelta(seconds=1)):
+        while receipts := queue.receive([domain], limit=100, wait=timedelta(seconds=1)):
             queue.done(receipts)
             letters = [receipt.letter for receipt in receipts]
             found += [one for one in letters if site.module.PREFIX in str(one.message.headers)]
@@ -159,6 +159,34 @@ def test_a_fork_that_fails_after_a_child_died_is_tried_again(faulty, faults):
         wait_for(lambda: len(handled(site)) == 8, 40, "the others handled")
         assert worker.poll() is None
     assert not ours(site)
+
+
+@pytest.mark.parametrize(("broker", "pool"), [("redis", "threads"), ("amqp", "prefork")])
+def test_a_worker_whose_settle_thread_died_says_so_and_settles_once_it_has_another(
+    faulty, faults, broker, pool
+):
+    site, port = faulty(broker), free_port()
+
+    def settling():
+        return json.loads(asked(port, "readyz"))["conditions"]["settling"]
+
+    with site.worker(pool=pool, ANGZARR_HEALTH__PORT=str(port)) as worker:
+        publish(site, [1])
+        wait_for(lambda: handled(site), 60, "the first event handled")
+        assert settling()["ok"]
+        (faults / "settle").touch()
+        site.app.send_task("no_such_task", task_id=f"{site.module.PREFIX}-unknown")
+        wait_for(lambda: "settle_thread_not_started" in site.text(), 60, "the worker to say so")
+        assert not settling()["ok"]
+        assert "does not run" in settling()["says"]
+        publish(site, range(2, 6))
+        wait_for(lambda: len(handled(site)) == 5, 60, "handlers to go on")
+        (faults / "settle").unlink()
+        (letter,) = wait_for(lambda: ours(site, domain="unknown"), 60, "the letter")
+        assert letter.message.headers["task"] == "no_such_task"
+        wait_for(lambda: settling()["ok"], 60, "the worker to be ready")
+        assert "settle_thread_ended" in site.text()
+        assert worker.poll() is None
 
 
 @pytest.mark.parametrize(("pool", "how"), [("prefork", "full"), ("threads", "pipe")])

@@ -191,6 +191,7 @@ class RoadConsumer(Consumer):
     def _turn_valve(self) -> None:
         self._guarded(partial(self.app.movement.look, self), "movement_not_seen")
         self._guarded(self._valve.turn, "valve_failed")
+        self._guarded(self.app.keep_settling, "settle_threads_not_kept")
 
     def _guarded(self, step: Callable[[], object], failed: str) -> None:
         try:
@@ -256,11 +257,15 @@ class RoadConsumer(Consumer):
         """Give *message* back; its claim, if it rides, is freed with no start counted."""
         envelope, settlement = self._envelope(message), self.app.settlement
         pause = self._receipts.fail(error, f"a message of {envelope.routing_key}")
-        then = partial(self.call_soon, self._requeue, message)
+        then = self._giving_back(message)
         if getattr(message, RIDE, None) is None:  # it may be too malformed to have a claim
             settlement.after_pause(envelope, then, pause)
         else:
             settlement.give_back(envelope, counted=False, then=then, pause=pause)
+
+    def _giving_back(self, message: Any) -> Callable[[], object]:
+        """Return what gives *message* back, from whichever thread."""
+        return partial(self.call_soon, self._requeue, message)
 
     def _requeue(self, message: Any) -> None:
         if not message.acknowledged:
@@ -281,9 +286,8 @@ class RoadConsumer(Consumer):
         if left <= SLEPT:
             message.headers = due_headers(headers, left)
             return False
-        self.app.settlement.let_wait(
-            self._envelope(message), due, partial(self.call_soon, self._acknowledge, message)
-        )
+        then = partial(self.call_soon, self._acknowledge, message)
+        self.app.settlement.let_wait(self._envelope(message), due, then, self._giving_back(message))
         return True
 
     def _due(self, headers: dict[str, Any]) -> datetime | None:
@@ -323,7 +327,7 @@ class RoadConsumer(Consumer):
             "undeliverable: %s from %s: %s", code, envelope.routing_key, text_of(error)[:500]
         )
         then = partial(self._let_go, message, error)
-        self.app.settlement.bury(envelope, error, code, then)
+        self.app.settlement.bury(envelope, error, code, then, self._giving_back(message))
 
     def _let_go(self, message: Any, error: Exception) -> None:
         self.call_soon(self._acknowledge, message)

@@ -220,7 +220,9 @@ class RoadRequest(Request):
             announce_buried(self, error)
             self.acknowledge()
 
-        settlement.bury(envelope, error, code, lambda: settlement.tell(envelope, told))
+        settlement.bury(
+            envelope, error, code, lambda: settlement.tell(envelope, told), self._requeue
+        )
 
     @property
     def _ended_by_us(self) -> bool:

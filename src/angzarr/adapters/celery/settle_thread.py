@@ -14,9 +14,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from angzarr.delivery.hold import FIRST_WAIT, LONGEST_WAIT
-from angzarr.errors import NotYet
+from angzarr.delivery.hold import FIRST_WAIT, LONGEST_WAIT, MOST_TRIES
+from angzarr.errors import NotYet, is_absence
+from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
 _log = logging.getLogger("angzarr.worker")
@@ -31,6 +33,9 @@ class _Job:
     number: int
     step: Callable[[], object]
     what: str
+    #: Takes the place of *step* once that failed `MOST_TRIES` times though no server is away.
+    give_up: Callable[[], object] | None = None
+    tries: int = 0
     wait: float = FIRST_WAIT.total_seconds()
 
     def __lt__(self, other: _Job) -> bool:
@@ -38,10 +43,18 @@ class _Job:
         return self.due < other.due or (self.due == other.due and self.number < other.number)
 
 
+class Trouble(NamedTuple):
+    """What keeps steps from being taken, and whether the thread itself has ended."""
+
+    says: str
+    ended: bool
+
+
 class SettleThread:
     """Takes steps, each until it works; one that fails waits and keeps no other from its turn.
 
-    Want of memory, wherever it strikes, ends no thread and loses no step.
+    Want of memory, wherever it strikes, loses no step. Should the thread end for it all the same,
+    `keep` starts a successor, which goes on with the step in hand.
     """
 
     def __init__(self, name: str = "angzarr-settle") -> None:
@@ -50,36 +63,77 @@ class SettleThread:
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._ended = False
+        self._begun = self._ended = False
+        #: Whether the last step, or what follows on one, failed for want of memory and the like.
+        self._lacks = False
         #: The step in hand: it leaves only once it is done or back in line.
         self._job: _Job | None = None
         self._seldom = Seldom()
 
-    def submit(self, step: Callable[[], object], *, what: str, after: float = 0.0) -> None:
+    def submit(
+        self,
+        step: Callable[[], object],
+        *,
+        what: str,
+        after: float = 0.0,
+        give_up: Callable[[], object] | None = None,
+    ) -> None:
         """Take *step* as soon as possible, but not before *after* seconds from now.
 
-        It must be safe to repeat: it is taken again until it returns. Once this thread was
-        stopped nothing is taken any more: the message that *step* is about goes back. If this
-        raises, for want of a thread or memory, *step* is not taken.
+        It must be safe to repeat: it is taken again until it returns. Where *give_up* is given it
+        takes the place of a step that failed ten times while no server was away. Once this thread
+        was stopped nothing is taken any more: the message that *step* is about goes back. If this
+        raises, for want of memory, *step* is not taken; for want of a thread it waits for one.
         """
         with self._changed:
             if self._ended:
                 return
-            job = _Job(time.monotonic() + after, next(self._numbers), step, what)
-            self.start()
+            job = _Job(time.monotonic() + after, next(self._numbers), step, what, give_up)
+            self._begun = True
+            self._start_or_say()
             self._changed.notify_all()  # who wakes waits for the lock
             heapq.heappush(self._jobs, job)
 
     def start(self) -> None:
-        """Start now what else starts with its first step; raises what stands against it.
-
-        A thread that ended, which none should, has a successor.
-        """
+        """Start now what else starts with its first step; raises what stands against it."""
         with self._changed:
-            if not self._ended and (self._thread is None or not self._thread.is_alive()):
+            self._begun = True
+            if not self._ended and not self._is_alive():
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 thread.start()
                 self._thread = thread
+
+    def keep(self) -> None:
+        """Start it once more if it ended, which it never should. To be called each second or so."""
+        if self._begun and not self._ended and not self._is_alive():
+            with self._changed:
+                self._start_or_say()
+
+    def trouble(self) -> Trouble | None:
+        """Return what keeps steps from being taken, for probes; None: nothing that is known."""
+        if not self._begun or self._ended:
+            return None
+        if not self._is_alive():
+            says = f"the thread {self._name} does not run: it starts once the process can have one"
+            return Trouble(says, ended=True)
+        if not self._lacks:
+            return None
+        says = f"the thread {self._name} lacks memory, threads or files: it tries again"
+        return Trouble(says, ended=False)
+
+    def _is_alive(self) -> bool:
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def _start_or_say(self) -> None:
+        ended = self._thread is not None and not self._is_alive()
+        try:
+            self.start()
+        except Exception as error:  # noqa: BLE001 - `keep` tries again
+            self._say("start", "settle_thread_not_started: %s: trying again: %r", self._name, error)
+            return
+        if ended:
+            self._say("end", "settle_thread_ended: %s goes on as a new thread", self._name)
 
     def finish(self, patience: float) -> None:
         """Wait until no step is due or being taken, *patience* seconds at most."""
@@ -113,6 +167,7 @@ class SettleThread:
             try:
                 self._turn()
             except BaseException:  # noqa: BLE001 - the step in hand stays there, and is taken again
+                self._lacks = True
                 time.sleep(FIRST_WAIT.total_seconds())
 
     def _turn(self) -> None:
@@ -125,6 +180,7 @@ class SettleThread:
         except BaseException as error:  # noqa: BLE001 - it runs users' hooks too, and must go on
             self._put_off(job, error)
         else:
+            self._lacks = False
             self._let_go()
 
     def _next(self) -> _Job | None:
@@ -139,8 +195,9 @@ class SettleThread:
             return None
 
     def _put_off(self, job: _Job, error: BaseException) -> None:
-        if not isinstance(error, NotYet):  # who raised that has said so
-            self._report(job, error)
+        self._lacks = is_machine_fault(error)
+        if not isinstance(error, NotYet):  # who raised that has said so, and counts for itself
+            self._count(job, error)
         pause = job.wait * (0.5 + random.random())  # noqa: S311 - spreads load, keeps no secret
         job.wait = min(job.wait * 2, LONGEST_WAIT.total_seconds())
         job.due = time.monotonic() + pause
@@ -149,17 +206,31 @@ class SettleThread:
                 heapq.heappush(self._jobs, job)
             self._let_go()
 
+    def _count(self, job: _Job, error: BaseException) -> None:
+        """Give *job* up if *error* came too often; else say that it is held."""
+        if job.give_up is not None and not is_absence(error):
+            job.tries += 1
+            if job.tries >= MOST_TRIES:
+                job.step, job.give_up = job.give_up, None
+                self._say(
+                    str(job.number), "gave_up: %s goes back to the broker: %r", job.what, error
+                )
+                return
+        trace = None if isinstance(error, OSError) else error
+        held = "holding %s: it could not be settled, trying again: %r"
+        self._say("", held, job.what, error, exc_info=trace)
+
     def _let_go(self) -> None:
         with self._changed:
             self._job = None
             self._changed.notify_all()
 
-    def _report(self, job: _Job, error: BaseException) -> None:
+    def _say(
+        self, cause: str, text: str, *values: object, exc_info: BaseException | None = None
+    ) -> None:
+        """Say it once a minute for each *cause*; to be heard matters less than to go on."""
         try:
-            if self._seldom.now():
-                _log.critical(
-                    "holding %s: it could not be settled, trying again: %r", job.what, error,
-                    exc_info=None if isinstance(error, OSError) else error,
-                )  # fmt: skip
-        except BaseException:  # noqa: BLE001, S110 - to be heard matters less than to go on
+            if self._seldom.now(cause):
+                _log.critical(text, *values, exc_info=exc_info)
+        except BaseException:  # noqa: BLE001, S110 - see above
             pass

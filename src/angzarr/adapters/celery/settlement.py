@@ -16,7 +16,7 @@ from typing import Any
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.publisher import LonePublisher
 from angzarr.adapters.celery.reading import delivery_of, message_of
-from angzarr.adapters.celery.settle_thread import SettleThread
+from angzarr.adapters.celery.settle_thread import SettleThread, Trouble
 from angzarr.clock import SystemClock
 from angzarr.delivery.outcome import Outcome
 from angzarr.delivery.road import TOO_LARGE_WAIT, Road
@@ -53,10 +53,26 @@ class Settlement:
         self._thread.start()
         self._teller.start()
 
+    def keep(self) -> None:
+        """See that both threads run; the loop calls it once a second."""
+        self._thread.keep()
+        self._teller.keep()
+
+    def trouble(self) -> Trouble | None:
+        """Return what keeps it from settling, for probes; None: nothing that is known."""
+        return self._thread.trouble() or self._teller.trouble()
+
     def bury(
-        self, envelope: Envelope, error: Exception, code: str, then: Callable[[], object]
+        self,
+        envelope: Envelope,
+        error: Exception,
+        code: str,
+        then: Callable[[], object],
+        back: Callable[[], object],
     ) -> None:
         """Make a dead letter of a message that cannot be read, then call *then*.
+
+        Where that can never be done *back* is called, which gives the message back.
 
         A claim that was made when it was fetched ends before: nobody else would end it while this
         worker lives, and a replay would wait for it.
@@ -67,7 +83,7 @@ class Settlement:
             self._bury(envelope, message, error, code)
             then()
 
-        self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
+        self._thread.submit(step, what=_what(message), give_up=back)
 
     def tell(self, envelope: Envelope, told: Callable[[], object]) -> None:
         """Call *told*, which runs users' code, beside the settling of others."""
@@ -77,10 +93,17 @@ class Settlement:
         """Let the lane of *message*, if it has one, know its letter; raises StoreUnavailable."""
         self._road.settler.ordering.bury(message, letter_id)
 
-    def let_wait(self, envelope: Envelope, at: datetime, then: Callable[[], object]) -> None:
+    def let_wait(
+        self,
+        envelope: Envelope,
+        at: datetime,
+        then: Callable[[], object],
+        back: Callable[[], object],
+    ) -> None:
         """Put a message that came before its time where it holds nothing, then call *then* (15).
 
-        What can never be put there is a dead letter.
+        What can never be put there is a dead letter. Where that cannot be made either *back* is
+        called, which gives the message back.
         """
         message = message_of(self._app, envelope)
 
@@ -91,7 +114,7 @@ class Settlement:
                 self._bury(envelope, message, error, "CANNOT_WAIT")
             then()
 
-        self._thread.submit(step, what=f"message {message.id!r} of queue {message.queue!r}")
+        self._thread.submit(step, what=_what(message), give_up=back)
 
     def settle(
         self, envelope: Envelope, args: Any, kwargs: Any, error: Exception | None, told: Told
@@ -125,12 +148,15 @@ class Settlement:
         Then *then* gives the message back, after *pause* seconds unless the worker stops.
         """
 
-        def step() -> None:
-            self._free(envelope, counted=counted)
+        def back() -> None:
             if then is not None:
                 self.after_pause(envelope, then, pause)
 
-        self._thread.submit(step, what=f"task {envelope.headers.get('id')!r}")
+        def step() -> None:
+            self._free(envelope, counted=counted)
+            back()
+
+        self._thread.submit(step, what=f"task {envelope.headers.get('id')!r}", give_up=back)
 
     def after_pause(
         self, envelope: Envelope, give_back: Callable[[], object], pause: float = LOST_PAUSE
@@ -183,3 +209,7 @@ class Settlement:
         delivery = delivery_of(self._app, envelope, (), {})
         release = Release(counted=counted, was_counted=not isinstance(delivery.answer, Claimed))
         self._road.store.settle(delivery.key, delivery.token, release)
+
+
+def _what(message: Message) -> str:
+    return f"message {message.id!r} of queue {message.queue!r}"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from angzarr.adapters.celery.movement import Movement
+from angzarr.adapters.celery.settle_thread import Trouble
 from angzarr.probes.report import Condition, Report, since
 
 #: Seconds that a queue may go unserved, or a slot empty, before a worker is not ready. A child
@@ -22,7 +23,8 @@ class WorkerHealth:
 
     A child has *up_within* seconds to be up; *lease_is_sure* and *reaches_store* are the owner
     lease's, *stopping* the worker's; *clock* tells how wrong the machine's is; *log_says* and
-    *store_says* tell what stands against its log and its store.
+    *store_says* tell what stands against its log and its store, *settle_trouble* what keeps its
+    parent from settling.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class WorkerHealth:
         clock: Callable[[], Condition] | None = None,
         log_says: Callable[[], str] = str,
         store_says: Callable[[], str] = str,
+        settle_trouble: Callable[[], Trouble | None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._movement = movement
@@ -48,8 +51,11 @@ class WorkerHealth:
         self._clock = clock
         self._log_says = log_says
         self._store_says = store_says
+        self._settle_trouble = settle_trouble
         self._monotonic = monotonic
         self._busy_at = float("-inf")
+        #: Since when each ask found that the thread that settles does not run.
+        self._unsettled_at: float | None = None
 
     def live(self) -> Report:
         """Tell whether it moves. A server that is away stops nothing: it is tried in turns."""
@@ -62,6 +68,7 @@ class WorkerHealth:
             self._loop(self._stalled_after),
             self._consuming(self._stalled_after),
             self._taking(self._stalled_after),
+            self._settling(lasts=self._stalled_after),
         ]
         if self._movement.children is not None:
             found.append(self._some_child())
@@ -80,6 +87,7 @@ class WorkerHealth:
             self._broker(),
             self._consuming(SETTLED_WITHIN, turned=True),
             self._taking(0.0),
+            self._settling(),
             self._lease(),
             self._store(),
             self._log(),
@@ -125,6 +133,21 @@ class WorkerHealth:
             says = f"{threads.has} of {threads.most} threads run, no more can be started"
             return Condition("taking", holds=True, says=says)
         return Condition("taking", holds=True, says="what is delivered is taken")
+
+    def _settling(self, lasts: float | None = None) -> Condition:
+        """Whether the parent settles what no child does: letters, what goes back, what is late.
+
+        With *lasts*: or whether its thread has been gone for no longer than so many seconds.
+        """
+        trouble, now = self._settle_trouble(), self._monotonic()
+        if trouble is None or not trouble.ended:
+            self._unsettled_at = None
+        elif self._unsettled_at is None:
+            self._unsettled_at = now
+        if trouble is None:
+            return Condition("settling", holds=True, says="what no child settles is settled")
+        gone = 0.0 if self._unsettled_at is None else now - self._unsettled_at
+        return Condition("settling", holds=lasts is not None and gone <= lasts, says=trouble.says)
 
     def _some_child(self) -> Condition:
         children = self._movement.children

@@ -14,7 +14,7 @@ from celery.worker.consumer import Consumer
 from kombu.exceptions import DecodeError
 from kombu.transport.virtual import Message
 
-from angzarr.adapters.celery import receipts, settlement
+from angzarr.adapters.celery import receipts, settle_thread, settlement
 from angzarr.adapters.celery.consumer import RoadConsumer
 from angzarr.adapters.celery.riding import RIDE, Ride, Riding
 from angzarr.adapters.celery.valve import Valve
@@ -150,6 +150,37 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     assert [letter.error_code for letter in put] == ["INVALID_TASK"]
     (answer,) = store.claim([replay])
     assert isinstance(answer, Claimed)
+
+
+@pytest.mark.parametrize("way", ["a letter", "a wait"])
+def test_what_the_parent_can_never_settle_goes_back_and_it_is_said(
+    app, consumer, monkeypatch, caplog, way
+):
+    """For an error of our own; a server that is away is waited for."""
+
+    def never(*_):
+        raise KeyError("ours")
+
+    monkeypatch.setattr(settle_thread, "LONGEST_WAIT", timedelta(milliseconds=1))
+    back, acknowledged = [], []
+    message = SimpleNamespace(
+        headers={"task": "t", "id": "a"}, body=json.dumps([[], {}, {}]),
+        payload=[[], {}, {}], content_type="application/json", content_encoding="utf-8",
+        properties={}, delivery_info={"routing_key": "q"}, acknowledged=False,
+        ack_log_error=lambda *_: acknowledged.append(True),
+        reject_log_error=lambda *_, requeue: back.append(requeue),
+    )  # fmt: skip
+    if way == "a letter":
+        app.settlement._salvage.dead_letters.put = never
+        consumer.on_invalid_task(None, message, ValueError("malformed"))
+    else:
+        app.settlement._road.settler.schedule.put = never
+        message.headers["eta"] = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+        consumer.strategies["t"] = None
+        assert consumer._waits(message)
+    wait_until(lambda: back, seconds=60)
+    assert (back, acknowledged) == ([True], [])
+    assert "gave_up: message 'a'" in caplog.text
 
 
 @pytest.mark.parametrize("field", ["priority", "routing_key", "headers", "body"])

@@ -9,6 +9,7 @@ from celery.worker import state
 
 from angzarr.adapters.celery.movement import Movement
 from angzarr.adapters.celery.receipts import Receipts
+from angzarr.adapters.celery.settle_thread import Trouble
 from angzarr.adapters.celery.worker_health import SETTLED_WITHIN, WorkerHealth
 from angzarr.probes.pulse import Pulse
 
@@ -24,6 +25,7 @@ class Worker:
         self.now = 1000.0
         self.stops, self.sure, self.reached = False, True, True
         self.unlogged = self.unfit = ""
+        self.settles_not = None
         self.movement = Movement(self.clock, Pulse(self.clock), changed_at=self.now)
         self.movement.receipts = Receipts(self.clock)
         self.health = WorkerHealth(
@@ -35,6 +37,7 @@ class Worker:
             reaches_store=lambda: self.reached,
             log_says=lambda: self.unlogged,
             store_says=lambda: self.unfit,
+            settle_trouble=lambda: self.settles_not,
             monotonic=self.clock,
         )
         self.channel = SimpleNamespace(_consumers={"t"})
@@ -252,3 +255,23 @@ def test_what_cannot_be_logged_is_told_and_makes_no_worker_unready(worker):
 def test_a_store_that_deletes_keys_makes_a_worker_unready_but_not_dead(worker):
     worker.unfit = "messages would be lost: Redis deletes keys"
     assert (worker.broken("live"), worker.broken("ready")) == ([], ["store"])
+
+
+def test_a_worker_whose_settle_thread_is_gone_is_not_ready_and_dead_if_that_lasts(worker):
+    worker.settles_not = Trouble("the thread does not run", ended=True)
+    assert (worker.broken("live"), worker.broken("ready")) == ([], ["settling"])
+    assert says(worker, "ready", "settling") == "the thread does not run"
+    worker.turn(int(STALLED))
+    assert worker.broken("live") == []
+    worker.turn(2)
+    assert worker.broken("live") == worker.broken("ready") == ["settling"]
+    worker.settles_not = None
+    assert worker.broken("live") == worker.broken("ready") == []
+    worker.settles_not = Trouble("the thread does not run", ended=True)
+    assert worker.broken("live") == [], "it is gone anew"
+
+
+def test_a_settle_thread_that_lacks_memory_makes_a_worker_unready_but_not_dead(worker):
+    worker.settles_not = Trouble("it lacks memory", ended=False)
+    worker.turn(int(STALLED) + 2)
+    assert (worker.broken("live"), worker.broken("ready")) == ([], ["settling"])
