@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from angzarr import letter_wiring, wiring
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.chain import SPOOL
-from angzarr.dead_letters.depth import DepthWatch
+from angzarr.dead_letters.depth import DepthWatch, Duty
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.letter_urls import read_url
 from angzarr.payload_section import PayloadSettings
@@ -23,30 +25,43 @@ from angzarr.turn_thread import TurnThread
 
 _log = logging.getLogger("angzarr.dead_letters")
 
-#: How often one process asks. A fleet asks as often as it has workers, so they ask seldom.
+#: How often one process asks: each analysis worker, and one worker of a fleet.
 READER_ASKS_EVERY: Final = timedelta(minutes=1)
 WORKER_ASKS_EVERY: Final = timedelta(minutes=2)
 
 
-def open_depth_thread(
-    settings: Settings, broker: str, domains: Sequence[str], *, reads: bool
-) -> TurnThread | None:
-    """Return a thread that asks for depths and whose process tells them; *reads*: by who reads.
+#: Returns whose duty the work of a name is, of all workers of a fleet.
+DutyOf: TypeAlias = Callable[[str], Duty]
 
-    None where nobody measures: `health.port` is not set.
+
+def open_depth_thread(
+    settings: Settings, broker: str, domains: Sequence[str], duty_of: DutyOf | None = None
+) -> TurnThread | None:
+    """Return a thread that asks for depths and whose process tells them.
+
+    Without *duty_of* it is of an analysis worker, each of which asks. None where nobody measures:
+    `health.port` is not set.
     """
     if settings.health.port is None:
         return None
+    places, reads = _places(settings, broker), duty_of is None
     watch = DepthWatch(
-        places=_places(settings, broker),
+        places=places,
         domains=tuple(domains),
         clock=SystemClock(),
         chance=random.random,
         every=READER_ASKS_EVERY if reads else WORKER_ASKS_EVERY,
         failed=partial(_say, Seldom()),
+        duty=duty_of(_named(places, domains)) if duty_of else None,
     )
     wiring.depth_meters().observe(watch.depths, SystemClock().now, reads=reads)
     return TurnThread("angzarr-depths", lambda _stopping: watch)
+
+
+def _named(places: Iterable[str], domains: Iterable[str]) -> str:
+    """Return the name of asking *places* for *domains*: apps with one store may have others."""
+    asked = json.dumps([sorted(places), sorted(domains)]).encode()
+    return f"dlq_depth:{hashlib.sha256(asked).hexdigest()[:16]}"
 
 
 def _places(settings: Settings, broker: str) -> Mapping[str, Callable[[], DeadLetterQueue]]:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from angzarr.analysis.replay import ReplayTargets
     from angzarr.analysis.upkeep import LedgerUpkeep
     from angzarr.analysis.write import Writes
+    from angzarr.depth_wiring import DutyOf
 
 C = TypeVar("C")
 P = TypeVar("P")
@@ -94,16 +95,15 @@ class Operating(Publishing):
         """Return a thread that empties the spool from time to time, if there is one."""
         return spool_wiring.open_forwarder_thread(self.settings, self.broker_url)
 
-    def open_depth_thread(self, *, reads: bool = False) -> TurnThread | None:
+    def open_depth_thread(self, duty_of: DutyOf | None = None) -> TurnThread | None:
         """Return a thread that asks the dead-letter queues how full they are, if that is told.
 
-        *reads*: by an analysis worker.
+        *duty_of* says which worker of the fleet asks; without it each process that calls does.
         """
         from angzarr import depth_wiring
 
-        return depth_wiring.open_depth_thread(
-            self.settings, self.broker_url, self.dead_letter_domains(), reads=reads
-        )
+        domains = self.dead_letter_domains()
+        return depth_wiring.open_depth_thread(self.settings, self.broker_url, domains, duty_of)
 
     def check_analysis(self) -> None:
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""

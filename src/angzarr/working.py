@@ -31,6 +31,7 @@ from angzarr.metrics_wiring import METRICS
 from angzarr.ordered import Ordered
 from angzarr.per_process import OncePerProcess
 from angzarr.resilience.clock_watch import ClockWatch
+from angzarr.resilience.fleet_duty import FleetDuty
 from angzarr.resilience.keys import owner_lease_key
 from angzarr.resilience.tenure import Tenure
 from angzarr.turn_thread import TurnThread
@@ -131,7 +132,7 @@ class Working(Ordered):
         keeper = self.open_keeper_thread(self._take_unreadable)
         others = (
             forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper,
-            self._open_watch_thread(), self.open_depth_thread(),
+            self._open_watch_thread(), self.open_depth_thread(self._duty),
         )  # fmt: skip
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         if not self.turns_by_hand:
@@ -148,6 +149,10 @@ class Working(Ordered):
     def store_watch(self) -> StoreWatch:
         """What stands against this worker's stores since it started."""
         return StoreWatch(lambda: checks.store_trouble(self))
+
+    def _duty(self, name: str) -> FleetDuty:
+        """Return whether this worker does for its fleet what *name* says."""
+        return FleetDuty(self.tenure, self.claims.store, self.owner, name)
 
     def take_turns(self) -> None:
         """Do once what the threads of a worker's parent do in turns, for `turns_by_hand`."""

@@ -11,6 +11,7 @@ from adapters.aws_letters import AwsLetters, SizedAwsLetters
 from angzarr.adapters.sqs.dead_letters import SqsDeadLetterQueue
 from angzarr.adapters.sqs.letter_sender import LIMIT
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
@@ -99,6 +100,15 @@ class TestSqsDeadLetterQueue(
         assert {entry["Id"] for entries in renewed for entry in entries} == {"0", "1"}
         assert queue._receiver._leases.renew() is None
         assert len(renewed) == so_far
+        queue.close()
+
+    def test_its_depth_counts_what_is_in_hand_among_what_it_keeps(self, domain: str) -> None:
+        queue = self.open()
+        queue.put([a_letter(domain, n) for n in range(3)])
+        held = take(queue, [domain], 1)
+        wait_until(lambda: queue.depths([domain]) == {domain: QueueDepth(2, 3)}, "one in hand")
+        queue.done(held)
+        wait_until(lambda: queue.depths([domain]) == {domain: QueueDepth(2, 2)}, "it is gone")
         queue.close()
 
     def test_a_renewal_that_fails_is_tried_again_within_the_lease(

@@ -18,7 +18,7 @@ from celery.signals import worker_process_init, worker_ready
 from celery.worker.control import control_command
 from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
-from road_app import Thing, app, handle  # noqa: F401 - the site's
+from road_app import Batch, Thing, app, handle  # noqa: F401 - the site's
 
 health = app.settings.health.model_copy(
     update={"stalled_after": timedelta(seconds=float(os.environ["HEALTH_STALLED"]))}

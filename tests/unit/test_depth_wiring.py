@@ -9,6 +9,19 @@ from angzarr.settings import load
 from contracts.dead_letters import letters_of
 
 
+class Ours:
+    """Every duty is this process's."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def is_ours(self):
+        return True
+
+    def end(self):
+        pass
+
+
 class Heard:
     """Stands in for the gauges."""
 
@@ -24,22 +37,34 @@ def heard(monkeypatch):
 
 
 def test_without_a_health_port_no_queue_is_asked(heard):
-    for reads in (True, False):
-        assert depth_wiring.open_depth_thread(load({}), "memory://", ["o"], reads=reads) is None
+    for duty_of in (None, Ours):
+        assert depth_wiring.open_depth_thread(load({}), "memory://", ["o"], duty_of) is None
     assert not vars(heard)
 
 
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_worker_and_an_analysis_worker_tell_what_waits_unread(heard, reads, unique_name):
+@pytest.mark.parametrize("duty_of", [None, Ours])
+def test_a_worker_and_an_analysis_worker_tell_what_waits_unread(heard, duty_of, unique_name):
     settings, broker = load({"health": {"port": 8081}}), f"memory://{unique_name}"
     letter_wiring.open_dead_letters(settings, broker).put(letters_of("order", 3))
-    thread = depth_wiring.open_depth_thread(settings, broker, ["order", "mail"], reads=reads)
+    thread = depth_wiring.open_depth_thread(settings, broker, ["order", "mail"], duty_of)
     thread.turn()
     assert {name: depth.waiting for name, depth in heard.depths().items()} == {
         "order": 3, "mail": 0
     }  # fmt: skip
-    assert heard.reads is reads
+    assert heard.reads is (duty_of is None)
     thread.end()
+
+
+def test_apps_of_one_store_that_ask_for_something_else_have_duties_of_their_own(heard):
+    settings, names = load({"health": {"port": 8081}}), []
+
+    def duty_of(name):
+        names.append(name)
+        return Ours(name)
+
+    for domains in (["order", "mail"], ["mail", "order"], ["order"]):
+        depth_wiring.open_depth_thread(settings, "memory://", domains, duty_of).end()
+    assert names[0] == names[1] != names[2]
 
 
 def test_all_targets_are_asked_but_the_spool_which_has_gauges_of_its_own(monkeypatch, tmp_path):
@@ -61,7 +86,7 @@ def test_a_queue_that_is_away_is_one_line_and_ends_nothing(heard, caplog, monkey
 
     monkeypatch.setattr(letter_wiring, "_BACKENDS", {"channel": away})
     settings = load({"health": {"port": 8081}})
-    thread = depth_wiring.open_depth_thread(settings, "memory://", ["order"], reads=False)
+    thread = depth_wiring.open_depth_thread(settings, "memory://", ["order"], Ours)
     for _ in range(3):
         thread.turn()
     thread.end()

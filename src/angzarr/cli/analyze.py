@@ -59,7 +59,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             doors.callback(forwarder.end)
         jobs = app.open_replay_jobs()
         doors.callback(jobs.close)
-        for thread in (*app.open_alert_threads(), app.open_depth_thread(reads=True)):
+        for thread in (*app.open_alert_threads(), app.open_depth_thread()):
             if thread is not None:
                 thread.start()
                 doors.callback(thread.end)

@@ -131,7 +131,7 @@ class Application(Protocol):
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
         """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
 
-    def open_depth_thread(self, *, reads: bool = False) -> TurnThread | None:
+    def open_depth_thread(self) -> TurnThread | None:
         """Return a thread that asks the dead-letter queues how full they are."""
 
     def open_forwarder_thread(self) -> TurnThread | None:

@@ -17,6 +17,9 @@ from angzarr.dead_letters.queue import CountsWaiting, DeadLetterQueue
 
 #: What is known for longer than so many turns is not told any more.
 _TURNS_KNOWN: Final = 3
+#: How often who does not ask looks whether it is to: shorter than monitors mostly ask, so that
+#: gauges are not missing for long where the worker that told them died.
+LOOK_EVERY: Final = timedelta(seconds=10)
 
 
 class QueueDepth(NamedTuple):
@@ -36,6 +39,16 @@ class TellsDepth(Protocol):
 
     def depths(self, domains: Sequence[str], /) -> Mapping[str, QueueDepth]:
         """Return the depth of each of *domains*; it may lag, takes nothing and creates nothing."""
+
+
+class Duty(Protocol):
+    """Whose duty it is to ask, of several processes."""
+
+    def is_ours(self) -> bool:
+        """Return whether this process is to ask."""
+
+    def end(self) -> None:
+        """Leave it to others."""
 
 
 class Said(NamedTuple):
@@ -75,11 +88,17 @@ class DepthWatch:
     every: timedelta
     #: Told of a place that did not answer.
     failed: Callable[[str, Exception], None]
+    #: Which process of a fleet asks; None: this one does. Whoever does not ask tells nothing.
+    duty: Duty | None = None
     _said: dict[str, Said] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def turn(self) -> timedelta:
-        """Ask every place once; return how long to wait before the next turn."""
+        """Ask every place once, if that is ours; return how long to wait before the next turn."""
+        if not self._is_ours():
+            with self._lock:
+                self._said.clear()
+            return LOOK_EVERY * self._spread()
         for name, opened in self.places.items():
             try:
                 with closing(opened()) as queue:
@@ -89,10 +108,22 @@ class DepthWatch:
                 continue
             with self._lock:
                 self._said[name] = said
-        return self.every * (0.75 + 0.5 * self.chance())
+        return self.every * self._spread()
 
     def leave(self) -> None:
-        """End; nothing is open between two turns."""
+        """Leave it to others; nothing is open between two turns."""
+        if self.duty is not None:
+            self.duty.end()
+
+    def _is_ours(self) -> bool:
+        try:
+            return self.duty is None or self.duty.is_ours()
+        except Exception as error:  # noqa: BLE001 - the thread must outlive it
+            self.failed("the claim store", error)
+            return False
+
+    def _spread(self) -> float:
+        return 0.75 + 0.5 * self.chance()
 
     def depths(self) -> dict[str, QueueDepth]:
         """Return by domain what all places said that answered lately."""

@@ -168,7 +168,7 @@ class FakeApp:
     def open_payload_store(self):
         return self.payloads
 
-    def open_depth_thread(self, *, reads=False):
+    def open_depth_thread(self):
         return None
 
     def open_forwarder_thread(self):

@@ -7,7 +7,7 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START, HandClock
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, forget_channel
-from angzarr.dead_letters.depth import DepthWatch, QueueDepth, depths_of
+from angzarr.dead_letters.depth import LOOK_EVERY, DepthWatch, QueueDepth, depths_of
 from angzarr.dead_letters.queue import RawLetter
 from angzarr.errors import DeadLetterQueueUnavailable
 
@@ -98,6 +98,36 @@ def test_a_client_that_fails_in_a_way_nobody_foresaw_ends_no_thread(watch_of):
     watch, failures = watch_of(amqp=broken)
     assert watch.turn() == MINUTE
     assert failures == ["amqp"]
+
+
+class Turn:
+    """A duty that a test gives and takes."""
+
+    def __init__(self) -> None:
+        self.ours, self.ended = True, False
+
+    def is_ours(self):
+        if self.ours is None:
+            raise RuntimeError("a bug")
+        return self.ours
+
+    def end(self):
+        self.ended = True
+
+
+def test_who_is_not_to_ask_asks_nobody_and_tells_nothing_that_it_heard_before(watch_of):
+    place, duty = Place(order=2), Turn()
+    watch, failures = watch_of(amqp=place)
+    watch.duty = duty
+    assert watch.turn() == MINUTE
+    assert watch.depths()["order"].waiting == 2
+    for theirs in (False, None):
+        duty.ours = theirs
+        assert watch.turn() == LOOK_EVERY
+        assert (watch.depths(), place.opened) == ({}, 1)
+    assert failures == ["the claim store"]
+    watch.leave()
+    assert duty.ended
 
 
 def test_a_queue_that_cannot_tell_is_left_out():

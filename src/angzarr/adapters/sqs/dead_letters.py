@@ -18,6 +18,7 @@ from angzarr.adapters.sqs.letter_topic_publisher import TopicOutlet
 from angzarr.adapters.sqs.queues import Queues
 from angzarr.adapters.sqs.topics import Topics
 from angzarr.dead_letters.codec import Form
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
 
@@ -83,9 +84,13 @@ class SqsDeadLetterQueue:
 
     def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
         """Count what SQS says to have for a receiver, about (see CountsWaiting)."""
+        return {domain: depth.waiting for domain, depth in self.depths(domains).items()}
+
+    def depths(self, domains: Sequence[str], /) -> dict[str, QueueDepth]:
+        """Count the same, and what is in hand besides (see TellsDepth)."""
         self._leave_parents_client()
         with told("SQS"):
-            return {domain: self._queues.count(domain) for domain in domains}
+            return {domain: self._queues.depth(domain) for domain in domains}
 
     def close(self) -> None:
         """Make what was received and not done visible again, and close the connections."""

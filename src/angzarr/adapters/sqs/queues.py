@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from angzarr.adapters.sqs.client import FAILURES, Client, Service, is_gone
 from angzarr.adapters.sqs.queue_check import RETENTION, QueueCheck
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.names import queue_name
 from angzarr.errors import DeadLetterQueueUnavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.literals import QueueAttributeNameType
 
 #: What the names of FIFO queues and topics end in.
 FIFO_SUFFIX: Final = ".fifo"
-#: What SQS says to have for a receiver.
+#: What SQS says to have for a receiver, and besides: in somebody's hands, and not yet due.
 _WAITING: Final = "ApproximateNumberOfMessages"
+_IN_HAND: Final = "ApproximateNumberOfMessagesNotVisible"
+_DELAYED: Final = "ApproximateNumberOfMessagesDelayed"
 
 
 def _nothing_more(_name: str) -> Mapping[str, str]:
@@ -61,16 +65,21 @@ class Queues:
             self._urls[name] = self._find(name)
         return self._urls[name]
 
-    def count(self, domain: str) -> int:
-        """Return about how many messages *domain*'s queue has for a receiver; none if missing."""
+    def depth(self, domain: str) -> QueueDepth:
+        """Return about how many messages *domain*'s queue has; none if it is missing.
+
+        When the first came is known to CloudWatch alone.
+        """
         try:
             url = self.client.get_queue_url(QueueName=self.name(domain))["QueueUrl"]
-            told = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING])
+            asked: list[QueueAttributeNameType] = [_WAITING, _IN_HAND, _DELAYED]
+            told = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=asked)
         except FAILURES as error:
             if is_gone(error):
-                return 0
+                return QueueDepth(0, 0)
             raise
-        return int(told["Attributes"][_WAITING])
+        waiting, *others = (int(told["Attributes"].get(name, "0")) for name in asked)
+        return QueueDepth(waiting, waiting + sum(others))
 
     def forget_if_gone(self, domain: str, error: BaseException) -> bool:
         """Tell whether *error* says that the queue was deleted; it is then looked up anew."""
