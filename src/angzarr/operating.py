@@ -225,13 +225,13 @@ class Operating(Publishing):
             queues=frozenset({*self.amqp.queues, *self.named_queues()}),
             clear=clearance,
             clear_record=clearance.record,
-            of_another=self._other_apps().problem,
+            of_another=self.other_apps().problem,
             homes={one.name: self._home_of(one) for one in self.handlers},
         )
         checks.check_foreign_routes(self.settings, targets.tasks, targets.queues)
         return targets
 
-    def _other_apps(self) -> OtherApps:
+    def other_apps(self) -> OtherApps:
         """Return what tells letters of other apps from those of this one."""
         from angzarr.analysis.other_apps import OtherApps
 

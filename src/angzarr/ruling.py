@@ -76,7 +76,7 @@ class Ruling(Operating):
             unattended=Unattended(
                 oldest=given.automatic.oldest,
                 vouched=self.clearance().vouches,
-                of_another=self._other_apps().problem,
+                of_another=self.other_apps().problem,
             ),
             replacement=self._dlq_classifier,
         )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from angzarr.analysis.duty import report
-from angzarr.analysis.entry import Entry, Failure, FailureClass, Hold
+from angzarr.analysis.entry import BY_HANDOVER, Entry, Failure, FailureClass, Hold
 from angzarr.analysis.evidence import Evidence, Health
 from angzarr.analysis.filing import Undecided
 from angzarr.analysis.gathering import Gathering, Outlook
@@ -70,6 +70,22 @@ class Deciding:
     def file_undecided(self, failures: Sequence[Failure]) -> list[Entry]:
         """File *failures*, which wake a minute later to be decided."""
         return self.ledger.add_failed_events(failures)
+
+    def file_given_on(self, failures: Sequence[Failure], told: Mapping[str, str]) -> list[Entry]:
+        """File *failures* of other apps, archived with what *told* says of each by letter id."""
+
+        def decide(undecided: Sequence[Undecided]) -> list[Decision]:
+            return [
+                Decision(
+                    action=Action.ARCHIVE,
+                    failure_class=FailureClass.UNKNOWN,
+                    evidence=told[one.failure.id],
+                )
+                for one in undecided
+            ]
+
+        by = f"{BY_HANDOVER}{self.name}"
+        return self.ledger.add_failed_events(failures, decide=decide, by=by)
 
     def decide(self, undecided: Sequence[Undecided]) -> list[tuple[Undecided, Decision]]:
         """Classify entries; one that changed meanwhile was decided by somebody else.

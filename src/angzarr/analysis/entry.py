@@ -56,6 +56,8 @@ OPEN: Final = frozenset(
 
 #: How the ledger names what closed an entry whose replay was answered; people have other names.
 BY_REPLAY: Final = "replay "
+#: The same of an entry whose letter the app that wrote it has been given.
+BY_HANDOVER: Final = "handover "
 
 
 class Hold(StrEnum):

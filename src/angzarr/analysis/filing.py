@@ -109,7 +109,10 @@ class Filing:
         if known is None:
             change = transition.filed(failure, self.now)
         elif (replay, known.id) in self.letters.get(failure.id, ()):
-            return known.id
+            if not (transition.is_given_on(known) and transition.holds(known, failure)):
+                return known.id
+            # Its app shares this ledger and has it now, or it was not given on after all.
+            change = transition.come_back(known, self.now)
         else:
             change = transition.failed_again(known, failure, self.now)
         self.letters.setdefault(failure.id, set()).add((replay, change.entry.id))

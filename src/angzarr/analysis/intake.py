@@ -15,6 +15,7 @@ from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.duty import report
 from angzarr.analysis.entry import Failure, Unreadable
 from angzarr.analysis.grouping import Grouping
+from angzarr.analysis.handover import Handover
 from angzarr.clock import Clock
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.letter import UNDATED, DeadLetter
@@ -44,6 +45,8 @@ class Intake:
     domains: Sequence[str]
     #: Puts a letter into its group, where rules say another than its worker.
     group: Callable[[DeadLetter], DeadLetter] = field(default_factory=Grouping)
+    #: Gives other apps what they wrote; None: it is filed here and held.
+    handover: Handover | None = None
     batch: int = BATCH
     seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="letters", init=False)
@@ -56,17 +59,28 @@ class Intake:
             self._receipts = self.queue.receive(self.domains, limit=self.batch, wait=wait)
         if not self._receipts:
             return 0
-        self._file()
-        self.queue.done(self._receipts)
-        taken, self._receipts = len(self._receipts), []
+        self._read_again()
+        given = self._give_on()
+        if self._receipts:
+            self._file()
+            self.queue.done(self._receipts)
+        taken, self._receipts = len(self._receipts) + given, []
         return taken
 
-    def _file(self) -> None:
-        """File the receipts in hand; one that the ledger cannot take goes back to its queue.
+    def _give_on(self) -> int:
+        """Let the letters of other apps go that those have by now, and return how many."""
+        if self.handover is None:
+            return 0
+        told = [(receipt, self._failure_of(receipt)) for receipt in self._receipts]
+        if not (given := self.handover.give(told)):
+            return 0
+        self.queue.done(given)
+        gone = set(map(id, given))
+        self._receipts = [receipt for receipt in self._receipts if id(receipt) not in gone]
+        return len(given)
 
-        Raises MemoryError or OSError for want of room: they stay in hand for the next turn.
-        """
-        self._read_again()
+    def _file(self) -> None:
+        """File the receipts in hand; one that the ledger cannot take goes back to its queue."""
         try:
             self.deciding.file([self._failure_of(receipt) for receipt in self._receipts])
         except Unavailable:
@@ -78,7 +92,10 @@ class Intake:
         self._receipts = [receipt for receipt in self._receipts if self._file_alone(receipt)]
 
     def _read_again(self) -> None:
-        """Read what there was no room to read; what never fits stays queued at last."""
+        """Read what there was no room to read; what never fits stays queued at last.
+
+        Raises MemoryError or OSError for want of room: they stay in hand for the next turn.
+        """
         self._receipts = [_readable(receipt) for receipt in self._receipts]
         unread = [receipt for receipt in self._receipts if receipt.to_read_again]
         if not unread:

@@ -1,7 +1,7 @@
-"""OtherApps: letters in the queue of no domain that another app wrote, which people deal with.
+"""OtherApps: letters in the queue of no domain that another app wrote.
 
 Earlier releases put the letters of every app's plain tasks there, and each analysis worker reads
-it. Whoever may write there says whose a letter is: nothing is sent or made by that word. Pure.
+it. Whoever may write there says whose a letter is: nothing is run or changed by that word. Pure.
 """
 
 from __future__ import annotations
@@ -27,19 +27,25 @@ class OtherApps:
     component: str
     domains: AbstractSet[str]
 
-    def problem(self, failure: Failure) -> str:
-        """Return whose *failure* is and what to do, nothing if it is this app's or not known.
+    def domain_of(self, failure: Failure) -> str:
+        """Return the domain of the app that wrote *failure*; empty if that is this app.
 
-        Only angzarr's apps are known by that name; a letter without a Celery task may be of others.
+        It is empty, too, where nobody knows: only apps of angzarr are known by their component,
+        and a letter without a Celery task may be of another system.
         """
         if not isinstance(failure, DeadLetter) or failure.domain != UNKNOWN_DOMAIN:
             return ""
         if failure.component == self.component or failure.envelope or not failure.message.task:
             return ""
-        if domain_of_app(failure.component) in self.domains:
+        domain = domain_of_app(failure.component)
+        return "" if domain in self.domains else domain
+
+    def problem(self, failure: Failure) -> str:
+        """Return which app wrote *failure* and what to do; empty if no other app did."""
+        if not self.domain_of(failure) or not isinstance(failure, DeadLetter):
             return ""
         name = printable(failure.component[:_LONGEST])
         return (
-            f"it is of the app {name!r}: replay it there; here, only --to-handler or --to-queue"
-            " sends it"
+            f"the app {name!r} wrote it: replay it there, or send it from here with --to-handler"
+            " or --to-queue"
         )

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from angzarr.analysis.change import Change, changed_to
 from angzarr.analysis.entry import (
+    BY_HANDOVER,
     BY_REPLAY,
     Entry,
     Failure,
@@ -138,6 +139,19 @@ def filed(failure: Failure, now: datetime) -> Change:
 def failed_again(entry: Entry, failure: Failure, now: datetime) -> Change:
     """Return *entry* after a letter it has not seen; one of an older replay is only counted."""
     return Change(_after_letter(entry, failure, now), _letter_line(failure, now))
+
+
+def is_given_on(entry: Entry) -> bool:
+    """Tell whether the letter of *entry* is on its way to the app that wrote it."""
+    return entry.status is Status.ARCHIVED and entry.resolved_by.startswith(BY_HANDOVER)
+
+
+def come_back(entry: Entry, now: datetime) -> Change:
+    """Return *entry*, whose letter was given on and came again: it is to be decided anew."""
+    again = changed_to(
+        entry, status=Status.FAILED, resolved_by="", resolved_at=None, wake_at=now + UNDECIDED
+    )
+    return Change(again, None)
 
 
 def holds(entry: Entry, failure: Failure) -> bool:

@@ -22,6 +22,7 @@ from angzarr.analysis.deciding import Deciding
 from angzarr.analysis.editor import Editor
 from angzarr.analysis.forgotten_watches import ForgottenWatches
 from angzarr.analysis.gathering import Gathering
+from angzarr.analysis.handover import Handover
 from angzarr.analysis.health import AnalysisHealth
 from angzarr.analysis.intake import Intake
 from angzarr.analysis.job import ReplayJobs
@@ -78,6 +79,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             clock=replayer.clock,
             domains=domains,
             group=app.settings.analysis.letter_grouping(),
+            handover=_handover(app, deciding, doors),
         )
         brake, quiet = app.open_brake(), settings.automatic.quiet()
         doors.callback(brake.close)
@@ -157,6 +159,13 @@ def _recovery(
             approval_over=settings.approvals.jobs_over,
         )
     ]
+
+
+def _handover(app: Application, deciding: Deciding, doors: ExitStack) -> Handover:
+    """Return what gives other apps their letters, over connections of its own."""
+    queue = app.open_dead_letter_queue()
+    doors.callback(queue.close)
+    return Handover(queue=queue, deciding=deciding, others=app.other_apps())
 
 
 def _pruning(

@@ -23,6 +23,7 @@ from angzarr.analysis.group import Groups
 from angzarr.analysis.job import ReplayJobs
 from angzarr.analysis.job_work import JobWork
 from angzarr.analysis.ledger import Ledger
+from angzarr.analysis.other_apps import OtherApps
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.upkeep import LedgerUpkeep
@@ -112,6 +113,9 @@ class Application(Protocol):
 
     def open_replay_jobs(self) -> JobStore:
         """Return the replay jobs of the ledger."""
+
+    def other_apps(self) -> OtherApps:
+        """Return what tells letters of other apps from those of this one."""
 
     def dlq_classifier(self, chance: Callable[[], float]) -> Classifier:
         """Return what classifies failures; raises ConfigurationError for rules that are none."""

@@ -28,7 +28,7 @@ def letter(component="blog", domain="unknown", **fields):
 @pytest.mark.parametrize("name", ["blog", "blog.tasks", "Blog"])
 def test_a_letter_of_another_app_names_it_and_what_to_do(name):
     said = SHOP.problem(letter(name))
-    assert said.startswith(f"it is of the app {name!r}: replay it there; ")
+    assert said.startswith(f"the app {name!r} wrote it: replay it there, ")
     assert "--to-handler" in said
 
 
@@ -74,7 +74,7 @@ def test_nothing_becomes_of_it_by_itself_whatever_a_rule_says(action):
     assert judge(evidence_of(letter("shop"), **known)).action is Action(action)
     held = judge(evidence_of(letter(), **known))
     assert held.action is Action.HOLD
-    assert "it is of the app 'blog': replay it there" in held.evidence
+    assert "the app 'blog' wrote it: replay it there" in held.evidence
 
 
 def test_a_task_of_that_name_here_gets_it_by_a_persons_redirect_alone():
@@ -82,7 +82,7 @@ def test_a_task_of_that_name_here_gets_it_by_a_persons_redirect_alone():
         tasks={"orders.sync", "orders.mend"}, queues={"orders"}, of_another=SHOP.problem
     )
     assert targets.problem(letter("shop")) == ""
-    assert targets.problem(letter()).startswith("it is of the app 'blog'")
+    assert targets.problem(letter()).startswith("the app 'blog' wrote it")
     assert isinstance(targets.cleared(letter()), Refusal)
     assert targets.problem(letter(), ReplayOrder(to_handler="orders.mend")) == ""
     assert targets.problem(letter(), ReplayOrder(to_queue="orders")) == ""

@@ -21,6 +21,7 @@ from angzarr.adapters.sql.peers import SqlPeers
 from angzarr.analysis.gathering import Gathering
 from angzarr.analysis.grouping import Grouping
 from angzarr.analysis.ledger import Decided
+from angzarr.analysis.other_apps import OtherApps
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis_section import AutomaticSettings
 from angzarr.dead_letters.clearance import Clearance
@@ -142,6 +143,9 @@ class FakeApp:
         # Its letters have a fixed date, and commands go by the real time.
         automatic = {"oldest": timedelta(days=36_500)}
         return classifier(self.rules, chance=chance, automatic=automatic, **self.limits)
+
+    def other_apps(self):
+        return OtherApps("ledger_app", frozenset())
 
     def open_gathering(self, replayer):
         peers = SqlPeers(LedgerDatabase(build_engine(self.url)))
