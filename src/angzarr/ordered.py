@@ -12,6 +12,7 @@ from angzarr.clock import SystemClock
 from angzarr.commanding import Commanding
 from angzarr.delivery.lane_keeper import LaneKeeper
 from angzarr.errors import ConfigurationError
+from angzarr.events.message import Message
 from angzarr.ordering.order import Order
 from angzarr.ordering_wiring import OrderingStores
 from angzarr.per_process import OncePerProcess
@@ -20,6 +21,8 @@ from angzarr.turn_thread import TurnThread
 
 #: Makes a dead letter of a kept message that nobody can read.
 SetAside = Callable[[bytes, Exception], None]
+#: Makes a dead letter of one that can never be sent; returns its id.
+Bury = Callable[[Message, Exception], str]
 
 
 class Ordered(Commanding):
@@ -54,13 +57,13 @@ class Ordered(Commanding):
                 )
                 raise ConfigurationError(msg)
 
-    def open_keeper_thread(self, set_aside: SetAside) -> TurnThread | None:
+    def open_keeper_thread(self, set_aside: SetAside, bury: Bury) -> TurnThread | None:
         """Return what looks after lanes beside the road; None without ordered handlers."""
         if not self.ordered_handlers():
             return None
-        return TurnThread("angzarr-lanes", lambda _stopping: self._lane_keeper(set_aside))
+        return TurnThread("angzarr-lanes", lambda _stopping: self._lane_keeper(set_aside, bury))
 
-    def _lane_keeper(self, set_aside: SetAside) -> LaneKeeper:
+    def _lane_keeper(self, set_aside: SetAside, bury: Bury) -> LaneKeeper:
         publisher, events = LonePublisher(self), self._event_store()
 
         def close() -> None:
@@ -81,6 +84,7 @@ class Ordered(Commanding):
             handlers=list(orders),
             publish=publisher.publish,
             set_aside=set_aside,
+            bury=bury,
             heal=LaneHealing(events, publisher, self.queue_for, SystemClock()).heal,
             observe=watch.counted,
             facts=self.facts,

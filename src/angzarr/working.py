@@ -129,7 +129,7 @@ class Working(Ordered):
             self.schedule, LonePublisher(self), self._take_unreadable, self._take_refused
         )
         forwarder = self.open_forwarder_thread()
-        keeper = self.open_keeper_thread(self._take_unreadable)
+        keeper = self.open_keeper_thread(self._take_unreadable, self._take_refused)
         others = (
             forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper,
             self._open_watch_thread(), self.open_depth_thread(self._duty),
@@ -198,8 +198,8 @@ class Working(Ordered):
     def _take_unreadable(self, raw: bytes, error: Exception) -> None:
         self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
 
-    def _take_refused(self, message: Message, error: Exception) -> None:
-        self.bury(message, error, "REFUSED_BY_BROKER")
+    def _take_refused(self, message: Message, error: Exception) -> str:
+        return self.bury(message, error, "REFUSED_BY_BROKER")
 
     @cached_property
     def riding(self) -> Riding | None:
@@ -262,8 +262,8 @@ class Working(Ordered):
         for made in ("owner", "riding", "store_watch"):
             self.__dict__.pop(made, None)
 
-    def bury(self, message: Message, error: Exception, code: str) -> None:
-        """Make a dead letter of *message*, which cannot run, and let its lane know.
+    def bury(self, message: Message, error: Exception, code: str) -> str:
+        """Make a dead letter of *message*, which cannot run, and let its lane know; return its id.
 
         Raises what is away; safe to repeat.
         """
@@ -271,6 +271,7 @@ class Working(Ordered):
         handler = self.handlers.get(message.task)
         if handler is not None and handler.order is not None:
             self.settlement.tell_lane(message, letter.id)
+        return letter.id
 
     def close(self) -> None:
         """Close what this process opened, Celery's and ours; what is used again opens again."""

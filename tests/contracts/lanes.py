@@ -222,6 +222,18 @@ class LanesContract:
         assert isinstance(lanes.park(early_of(lane, 1), MANY), Parked)
         assert lanes.waiting(lane.handler) == [early_of(lane, 1)]
 
+    def test_a_letter_in_the_place_of_what_was_lent_is_lent_no_more(self, lanes, lane):
+        for n in (1, 2):
+            lanes.park(early_of(lane, n), MANY)
+        lanes.move(step_of(lane, 0))
+        assert lanes.due([lane.handler], AT, MINUTE, 9) == [early_of(lane, 1)]
+        letter = letter_of(lane, 1)
+        lanes.note(letter)
+        lanes.released(early_of(lane, 1))
+        assert lanes.waiting(lane.handler) == [letter, early_of(lane, 2)]
+        assert lanes.due([lane.handler], AT + 2 * MINUTE, MINUTE, 9) == []
+        assert lanes.behind([letter.letter_id]) == {letter.letter_id: 1}
+
     @pytest.mark.parametrize("make", [letter_of, retrying_of])
     def test_a_note_forgets_no_message_that_is_nowhere_else(self, lanes, lane, make):
         """What was not claimed is one more of them; what has another id, has another claim."""

@@ -298,6 +298,7 @@ class OrderedBroker:
 
         return LaneKeeper(
             lanes=self.lanes(), handlers=[HANDLER], publish=publish, set_aside=_must_not,
+            bury=_must_not,
             heal=lambda _gap, _most, above_all: 0, observe=lambda _summaries, _gaps: None,
             facts=road.settler.facts, clock=self.world.clock, gap_after=timedelta(minutes=5),
             name="keeper", close=lambda: None,

@@ -28,7 +28,7 @@ def test_an_app_without_ordered_handlers_opens_nothing_for_them(make):
     app = make()
     app.check_ordering()
     assert app.ordered_handlers() == {}
-    assert app.open_keeper_thread(lambda _raw, _error: None) is None
+    assert app.open_keeper_thread(lambda _raw, _error: None, lambda _message, _error: "") is None
 
 
 def test_ordered_handlers_are_told_with_their_order(make):
@@ -51,7 +51,7 @@ def test_the_domain_of_failed_compensations_cannot_be_ordered(make):
 
 def test_the_keeper_of_an_app_takes_turns_and_closes_what_it_opened(make):
     app = listening(make())
-    thread = app.open_keeper_thread(lambda _raw, _error: None)
+    thread = app.open_keeper_thread(lambda _raw, _error: None, lambda _message, _error: "")
     thread.start()
     thread.end()
     assert app.ordering.lanes.summaries(list(app.ordered_handlers()))[0].lanes == 0

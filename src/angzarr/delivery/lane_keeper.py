@@ -11,22 +11,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from angzarr.clock import Clock
+from angzarr.delivery.hold import MOST_TRIES
 from angzarr.delivery.schedule_row import read
 from angzarr.errors import (
     BrokerUnavailable,
     DecodeError,
     StoreUnavailable,
     Unavailable,
+    is_absence,
     text_of,
 )
 from angzarr.events.message import Message
 from angzarr.facts import Fact, FactLog
-from angzarr.ordering.lane import Gap, Summary, Waiting
+from angzarr.failure_counts import FailureCounts
+from angzarr.machine_faults import is_machine_fault
+from angzarr.ordering.lane import Gap, Summary, Waiting, Why
 from angzarr.ordering.lanes import Lanes
 from angzarr.seldom import Seldom
 
@@ -71,6 +75,8 @@ class LaneKeeper:
     publish: Callable[[Message], None]
     #: Makes a dead letter of a parked message that nobody can read.
     set_aside: Callable[[bytes, Exception], None]
+    #: Makes a dead letter of one that can never be sent, and returns its id.
+    bury: Callable[[Message, Exception], str]
     heal: Heal
     #: Is told how many events wait and where one is missing.
     observe: Callable[[Sequence[Summary], Sequence[Gap]], None]
@@ -82,6 +88,8 @@ class LaneKeeper:
     name: str
     close: Callable[[], None]
     seldom: Seldom = field(default_factory=Seldom)
+    #: How often a parked event could not be sent though no server was away.
+    _refusals: FailureCounts = field(default_factory=FailureCounts, init=False)
     _look_at: datetime | None = field(default=None, init=False)
     _recall_at: datetime | None = field(default=None, init=False)
 
@@ -118,7 +126,23 @@ class LaneKeeper:
             self.set_aside(text.encode("utf-8", "surrogatepass"), error)
             _log.error("parked_unreadable: %s is a dead letter now (%s)", _of(waiting), error)
             return
-        self.publish(message)
+        place = (waiting.lane, waiting.sequence)
+        try:
+            self.publish(message)
+        except Exception as error:
+            if is_absence(error) or is_machine_fault(error):
+                raise
+            if self._refusals.add(place) < MOST_TRIES:
+                raise
+            self._give_up(waiting, message, error)
+        self._refusals.forget(place)
+
+    def _give_up(self, waiting: Waiting, message: Message, error: Exception) -> None:
+        """Make a dead letter of *message*; its lane stands at it, as at any other."""
+        letter_id = self.bury(message, error)
+        noted = replace(waiting, why=Why.DEAD_LETTER, text=None, letter_id=letter_id)
+        self.lanes.note(noted)
+        _log.error("parked_given_up: %s is a dead letter now (%r)", _of(waiting), error)
 
     def _look(self) -> None:
         now = self.clock.now()

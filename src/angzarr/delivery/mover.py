@@ -70,7 +70,7 @@ class Mover:
     refuses: Callable[[Exception], bool]
     for_good: Callable[[Exception], bool]
     set_aside: Callable[[bytes, Exception], None]
-    bury: Callable[[Message, Exception], None]
+    bury: Callable[[Message, Exception], object]
     chance: Callable[[], float]
     stopping: Callable[[], bool]
     monotonic: Callable[[], float] = time.monotonic

@@ -13,6 +13,7 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.aggregates.book import Address
 from angzarr.delivery import lane_keeper
+from angzarr.delivery.hold import MOST_TRIES
 from angzarr.delivery.lane_keeper import (
     BATCH,
     EVERY,
@@ -64,7 +65,7 @@ class World:
     def keeper(self, name="k", handlers=(HANDLER,)):
         return LaneKeeper(
             lanes=self.lanes, handlers=list(handlers), publish=self.publish,
-            set_aside=self.set_aside, heal=self.heal,
+            set_aside=self.set_aside, bury=self.bury, heal=self.heal,
             observe=lambda summaries, gaps: self.observed.append((summaries, gaps)),
             facts=self.facts, clock=self.clock, gap_after=GAP_AFTER, name=name, close=self.close,
             seldom=seldom_by(self.clock),
@@ -79,6 +80,12 @@ class World:
         if self.letters_away:
             raise DeadLetterQueueUnavailable("the dead-letter queue is away")
         self.letters.append((raw, error))
+
+    def bury(self, message, error):
+        if self.letters_away:
+            raise DeadLetterQueueUnavailable("the dead-letter queue is away")
+        self.letters.append((message.headers["id"], error))
+        return f"letter of {message.headers['id']}"
 
     def heal(self, gap, most, /, *, above_all):
         if error := self.broken.get(gap.lane.address.root):
@@ -185,6 +192,77 @@ def test_what_the_broker_refuses_keeps_no_other(world, caplog):
     world.clock.sleep(LEASE)
     keeper.turn()
     assert (world.published, world.waiting()) == (["r2-1", "r1-1"], [])
+
+
+def tried(world, keeper, times):
+    for _ in range(times):
+        keeper.turn()
+        world.clock.sleep(max(LEASE, TENURE))
+
+
+NEVER = [
+    BrokerUnavailable("404, no exchange", refused=True),
+    BrokerUnavailable("it is larger than what the broker takes", refused=True),
+    KeyError("ours"), TypeError("ours"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", NEVER, ids=repr)
+def test_what_can_never_be_sent_is_a_letter_at_which_its_lane_stands(world, caplog, error):
+    for root in ("r1", "r2"):
+        for n in (1, 2):
+            world.park(n, root)
+        world.move(0, root=root)
+    world.broken["r1"] = error
+    keeper = world.keeper()
+    tried(world, keeper, MOST_TRIES - 1)
+    assert (world.letters, len(world.waiting())) == ([], 3)
+    tried(world, keeper, 1)
+    assert world.letters == [("r1-1", error)]
+    assert world.published == ["r2-1"], "it kept no other"
+    (dead, behind) = world.lanes.waiting(HANDLER, address=lane("r1").address)
+    assert (dead.sequence, dead.why, dead.letter_id) == (1, Why.DEAD_LETTER, "letter of r1-1")
+    assert (behind.sequence, behind.why) == (2, Why.EARLY)
+    assert world.lanes.behind(["letter of r1-1"]) == {"letter of r1-1": 1}
+    assert "parked_given_up: event e1 of order/r1 for h is a dead letter now" in caplog.text
+    tried(world, keeper, 2 * MOST_TRIES)
+    assert len(world.letters) == 1
+    assert "r1" not in dict(world.healed), "a letter is no gap"
+    world.broken.clear()
+    world.move(1)  # a person skipped it
+    keeper.turn()
+    assert world.published == ["r2-1", "r1-2"]
+
+
+PASSES = [
+    BrokerUnavailable("its queue is full", refused=True, passing=True),
+    BrokerUnavailable("away"), MemoryError(), RuntimeError("can't start new thread"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", PASSES, ids=repr)
+def test_what_may_pass_makes_no_letter_of_what_is_parked(world, error):
+    world.park(1)
+    world.move(0)
+    world.broken["r1"] = error
+    keeper = world.keeper()
+    tried(world, keeper, 3 * MOST_TRIES)
+    assert world.letters == []
+    world.broken.clear()
+    tried(world, keeper, 1)
+    assert (world.published, world.waiting()) == (["r1-1"], [])
+
+
+def test_what_cannot_even_be_made_a_letter_is_tried_on_and_is_not_lost(world):
+    world.park(1)
+    world.move(0)
+    world.broken["r1"], world.letters_away = KeyError("ours"), True
+    keeper = world.keeper()
+    tried(world, keeper, 2 * MOST_TRIES)
+    assert (world.letters, world.waiting()) == ([], [("r1", 1)])
+    world.letters_away = False
+    tried(world, keeper, 1)
+    assert [what for what, _ in world.letters] == ["r1-1"]
 
 
 def test_while_the_broker_is_away_it_is_asked_once_a_turn(world):

@@ -21,7 +21,7 @@ class MoverThread(TurnThread):
         due: DueMessages,
         publisher: LonePublisher,
         set_aside: Callable[[bytes, Exception], None],
-        bury: Callable[[Message, Exception], None],
+        bury: Callable[[Message, Exception], object],
     ) -> None:
         def make(stopping: Callable[[], bool]) -> _Moving:
             mover = Mover(
