@@ -65,6 +65,13 @@ class RoadTask(Task):
     #: Named, not imported: a process that only publishes needs no worker code.
     Request = "angzarr.adapters.celery.request:RoadRequest"
 
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
+        """Return a task whose own ``before_start``, if it has one, fails on the road."""
+        made: Any = super().__new__(cls)
+        if cls.before_start is not Task.before_start:
+            made.before_start = partial(_begin, made, made.before_start)
+        return made
+
     @classmethod
     def bind(cls, app: Any) -> Any:
         """Bind to *app*, once with a quicker stack of requests."""
@@ -89,9 +96,10 @@ class RoadTask(Task):
         follows = ack_follows(self, request)
         delivery = delivery_of(app, sent, args, kwargs, ack_follows=follows)
         told: list[Any] = getattr(request, TOLD, [])
+        failed = told.pop() if told else None  # by `_begin`
         following = FOLLOWING.set(request)
         try:
-            outcome = app.road.take(delivery)
+            outcome = self._take(delivery, failed)
             told.append(left_to_ack(delivery, outcome) or True)
         except GivenBack as error:
             told.append(False)
@@ -116,6 +124,15 @@ class RoadTask(Task):
         forget_followers(request)
         return value
 
+    def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
+        """Take the road; what *failed* before it for want of the machine's gives it back."""
+        if failed is not None and is_machine_fault(failed) and not isinstance(failed, OSError):
+            self.app.road.release(delivery, counted=False)  # files have their retries
+            msg = f"it could not begin: {failed!r}"
+            raise GivenBack(msg) from failed
+        taken: Outcome | None = self.app.road.take(delivery, failed)
+        return taken
+
     @property
     def __trace__(self) -> Any:
         """Celery's tracer for this task, watched: it could fail before the road is taken."""
@@ -126,7 +143,7 @@ class RoadTask(Task):
         self._tracer = tracer and partial(self._traced, tracer)
 
     def _traced(self, tracer: Any, uuid: str, args: Any, kwargs: Any, request: Any) -> Any:
-        """Trace; what fails in ``before_start`` or the result backend is the handler's error.
+        """Trace; what fails in the loader or the result backend is the handler's error.
 
         Returns always: what a tracer raises would be acknowledged, or stick in a pool of threads.
         """
@@ -151,12 +168,8 @@ class RoadTask(Task):
 
     def _settle_unrun(self, traced: Any, failed: Exception, *run: Any) -> Any:
         """Settle what *failed* before its handler ran; what the machine lacked gives it back."""
-        delivery = delivery_of(self.app, *run)
-        if is_machine_fault(failed) and not isinstance(failed, OSError):  # files have their retries
-            self.app.road.release(delivery, counted=False)
-            return _traced_as(REJECTED, failed)
         try:
-            self.app.road.take(delivery, failed)
+            self._take(delivery_of(self.app, *run), failed)
         except GivenBack as stop:
             return _traced_as(REJECTED, stop)
         return traced
@@ -262,6 +275,23 @@ class RoadTask(Task):
         return super().signature_from_request(request, args, kwargs, *rest, **options)
 
     subtask_from_request = signature_from_request
+
+
+def _begin(task: Any, before_start: Any, task_id: str, args: Any, kwargs: Any) -> None:
+    """Run a task's own *before_start*, and keep what it raises for the road to judge.
+
+    Celery would end the chain and the chord around it, of an event that may be tried again.
+    """
+    told: list[Any] | None = getattr(task.request, TOLD, None)
+    if told is None:  # it does not take the road
+        before_start(task_id, args, kwargs)
+        return
+    try:
+        before_start(task_id, args, kwargs)
+    except Ignore:
+        raise
+    except Exception as error:  # noqa: BLE001 - it counts as the handler's own
+        told.append(error)
 
 
 def _traced_as(state: str, error: Exception) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from celery import chain, chord
+from celery import Task, chain, chord
 from celery.exceptions import Ignore, Reject
 from celery.worker import state
 
@@ -30,6 +30,18 @@ RAISED = {
     "exhausted": ConnectionError("down"),
     "timed out": TimeoutError("over"),
 }
+
+
+class Fragile(Task):
+    """A task whose `before_start` raises what it finds in `errors`, one a run."""
+
+    abstract = True
+    errors = ()
+
+    def before_start(self, *_):
+        self.began = [*getattr(self, "began", ()), self.request.retries]
+        if len(self.began) <= len(self.errors):
+            raise self.errors[len(self.began) - 1]
 
 
 @pytest.fixture
@@ -73,7 +85,18 @@ def app():
 
 
 @pytest.fixture
-def worker(app, tmp_path):
+def fragile(app):
+    """A task whose `before_start` fails as its `errors` say; it must be there before a worker."""
+
+    @app.task(base=Fragile, name="fragile")
+    def task(number=1):
+        return number
+
+    return task
+
+
+@pytest.fixture
+def worker(app, fragile, tmp_path):
     clock = FakeClock()
     with (
         staged(app, tmp_path, clock, chance=lambda: 0.0),
@@ -172,3 +195,35 @@ def test_what_celery_ignores_leaves_the_rest_as_celery_does(app, worker):
     result = chain(app.tasks["ignores"].si(), app.tasks["add"].s(1)).apply_async()
     worker.run_until_settled()
     assert result.state == "PENDING"
+
+
+@pytest.mark.parametrize("error", [ConnectionError("down"), TimeoutError("over")], ids=repr)
+def test_what_fails_before_its_start_and_is_tried_again_ends_no_chain_and_no_chord(
+    app, fragile, worker, error
+):
+    fragile.errors = [error]
+    alone = chain(fragile.s(41), app.tasks["add"].s(1)).apply_async()
+    worker.run_until_settled()
+    assert (alone.state, alone.result, alone.parent.state) == ("SUCCESS", 42, "SUCCESS")
+    assert fragile.began == [0, 1]
+    fragile.began = []
+    inside = chord(
+        [chain(fragile.s(41), app.tasks["add"].s(1)), app.tasks["add"].s(1)],
+        app.tasks["total"].s().on_error(app.tasks["heard"].s()),
+    ).apply_async()
+    worker.run_until_settled()
+    assert (inside.state, sorted(inside.result), list(app.heard)) == ("SUCCESS", [1, 42], [])
+
+
+@pytest.mark.parametrize("error", [ValueError("for good"), Reject("for good")], ids=repr)
+def test_what_fails_before_its_start_for_good_ends_chain_and_chord(app, fragile, worker, error):
+    fragile.errors = [error] * 2
+    alone, inside = rest_of(app, worker, fragile.s())
+    assert (alone.state, alone.parent.state, inside.state) == ("FAILURE",) * 3
+    assert list(app.heard) == ["ChordError"]
+
+
+def test_before_start_raises_as_ever_where_no_worker_runs_the_task(fragile):
+    fragile.errors = [ValueError("for good")]
+    with pytest.raises(ValueError, match="for good"):
+        fragile.apply(throw=True)
