@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from angzarr.adapters.celery.held_domains import HeldDomains
 from angzarr.adapters.celery.movement import Movement
 from angzarr.adapters.celery.moving import MoverThread
 from angzarr.adapters.celery.publisher import LonePublisher, transport_of
+from angzarr.adapters.celery.rereading import Rereads
 from angzarr.adapters.celery.riding import Riding
 from angzarr.adapters.celery.settle_thread import Trouble
 from angzarr.adapters.celery.settlement import Settlement
@@ -221,6 +222,23 @@ class Working(Ordered):
         if self._lease is not None and self.riding is not None:
             self.riding.board(messages)
 
+    @cached_property
+    def rereads(self) -> Rereads:
+        """What reads messages that were delivered before."""
+        return Rereads(self.claims.store, self.settings.message.bounds)
+
+    def reread(
+        self,
+        queue: str,
+        identity: bytes,
+        make: Callable[[], Any],
+        keep_packed: Callable[[], Any],
+    ) -> Any:
+        """Return the message that *make* makes, which was delivered before; see `Rereads.read`."""
+        if self._lease is None:  # no worker
+            return make()
+        return self.rereads.read(queue, identity, make, keep_packed)
+
     def stop_settling(self, patience: float = 0.0) -> None:
         """Settle what is due, then nothing more; what is unfinished goes back to the broker."""
         if (made := self._settlement.forget()) is not None:
@@ -259,7 +277,7 @@ class Working(Ordered):
         self._close_road()
         self._claims.forget()
         self._tenure.forget()
-        for made in ("owner", "riding", "store_watch"):
+        for made in ("owner", "riding", "rereads", "store_watch"):
             self.__dict__.pop(made, None)
 
     def bury(self, message: Message, error: Exception, code: str) -> str:

@@ -16,6 +16,7 @@ from tests.adapters.redis_sides import OURS, STOCK, connect, consuming, held, pu
 from angzarr.adapters.redis import returned
 from angzarr.adapters.redis.session import _returned, split_held
 from angzarr.adapters.redis.step import Fetched
+from angzarr.delivery.reader_deaths import MOST_DEATHS, ReadersDied
 from redis_servers import wait_until
 
 READER = Path(__file__).with_name("redis_dying_reader.py")
@@ -45,7 +46,7 @@ def test_what_kills_three_readers_is_set_aside_unread_and_all_others_are_handled
     with connect(redis_broker, OURS) as connection:
         publish(connection, unique_name, [*GOOD[:3], "killer", *GOOD[3:]])
     sent = raw.lindex(unique_name, 3)
-    for _ in range(returned.MOST_DEATHS):
+    for _ in range(MOST_DEATHS):
         assert reader().wait(timeout=60) == -signal.SIGKILL
     last = reader()
     said = {last.stdout.readline().strip() for _ in range(len(GOOD))}
@@ -99,14 +100,14 @@ def test_it_is_told_to_on_damaged_with_all_its_bytes(redis_broker, raw, unique_n
         connection.transport_options |= {"on_damaged": lambda *what: told.append(what)}
         publish(connection, unique_name, ["killer"])
         (sent,) = raw.lrange(unique_name, 0, -1)
-        back_from_the_dead(raw, unique_name, returned.MOST_DEATHS)
+        back_from_the_dead(raw, unique_name, MOST_DEATHS)
         publish(connection, unique_name, ["good"])
         with consuming(connection, unique_name) as inbox:
             assert inbox.wait(1) == ["good"]
             wait_until(lambda: told, "it to be told")
     [(bytes_told, queue, error)] = told
     assert (bytes_told, queue) == (sent, unique_name)
-    assert isinstance(error, returned.ReadersDied)
+    assert isinstance(error, ReadersDied)
     assert "3 workers died" in str(error)
 
 

@@ -283,6 +283,11 @@ class IdempotencyContract:
         store.settle(key, "c", Wait(position=Position(0, 1)))
         assert ask((0, 1)) == Claimed(starts=1)
 
+    def test_a_wait_where_it_is_lets_the_same_copy_begin_without_a_start(self, store, ask, key):
+        assert [ask(token=token).starts for token in "abc"] == [1, 2, 3]
+        store.settle(key, "c", Wait(position=Position(0, 0)))
+        assert ask(token="d") == Claimed(starts=1)
+
     def test_wait_never_moves_the_position_back(self, store, ask, key):
         ask((1, 5), token="a")
         store.settle(key, "a", Wait(position=Position(0, 9)))

@@ -14,10 +14,12 @@ import resource
 import signal
 import sys
 import time
+import zlib
 from datetime import timedelta
 from pathlib import Path
 
 from celery.signals import after_setup_logger, after_setup_task_logger
+from kombu import compression
 from pydantic import BaseModel
 
 import journal
@@ -69,6 +71,13 @@ if os.environ.get("ROAD_CLASSIC") == "1":
         task_default_exchange_type="direct",
         task_create_missing_queue_type="classic",
         task_create_missing_queue_exchange_type="direct",
+    )
+
+
+if os.environ.get("ROAD_KILLER") == "1":
+    # As the kernel ends a process for its memory.
+    compression.register(
+        zlib.compress, lambda _body: os.kill(os.getpid(), signal.SIGKILL), "application/x-killer"
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import zlib
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
@@ -11,11 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis
+from kombu import compression
 
 from angzarr.resilience.idempotency import key_for
 from system.conftest import wait_for
 
 OTHERS = 20
+#: How bodies are packed that kill who unpacks them.
+KILLER = "application/x-killer"
 #: Deaths after which the test gives up.
 TOO_MANY = 6
 
@@ -79,6 +84,44 @@ def sqs_site(make_site, sqs_endpoint):
     at = urlsplit(sqs_endpoint).netloc
     broker = f"sqs://{os.environ['AWS_ACCESS_KEY_ID']}:test@{at}//"
     return make_site(broker=broker, ROAD_VISIBILITY="3")
+
+
+@pytest.fixture(params=["quorum", "classic", "sqs"])
+def site_of_killers(request, make_site):
+    """A site whose workers die where they unpack what is packed with "killer"."""
+    if request.param == "sqs":
+        site = request.getfixturevalue("sqs_site")
+    else:
+        site = make_site(ROAD_CLASSIC="1" if request.param == "classic" else "0")
+    site.environment["ROAD_KILLER"] = "1"
+    compression.register(zlib.compress, zlib.decompress, KILLER, ["killer"])
+    yield site
+    for known, name in (
+        (compression._encoders, KILLER), (compression._decoders, KILLER),
+        (compression._aliases, "killer"),
+    ):  # fmt: skip
+        del known[name]
+
+
+def test_what_kills_its_readers_is_a_letter_with_its_bytes_and_all_others_are_handled(
+    site_of_killers,
+):
+    site = site_of_killers
+    for n in range(OTHERS // 2):
+        site.module.add.delay(n, n)
+    killer = site.app.send_task("road_app.add", (-1, -1), compression="killer").id
+    for n in range(OTHERS // 2, OTHERS):
+        site.module.add.delay(n, n)
+    letters = survived(
+        site, "threads", lambda found: killer in found and len(added(site)) == OTHERS
+    )
+    assert letters.keys() == {killer}
+    letter = letters[killer]
+    assert (letter.reason, letter.error_code) == ("undeliverable", "READERS_DIED")
+    assert letter.handler == "road_app.add"
+    assert json.loads(zlib.decompress(letter.message.body))[0] == [-1, -1]
+    assert letter.message.headers["compression"] == KILLER
+    assert set(added(site)) == set(range(OTHERS))
 
 
 #: Kills, each of a worker of another pool, and events that are published before each.

@@ -31,7 +31,10 @@ class RoadAMQP(AMQP):
     """
 
     queues_cls = RoadQueues
-    Consumer = NamingConsumer
+
+    def Consumer(self, *args: Any, **options: Any) -> NamingConsumer:  # noqa: N802 - Celery's name
+        """Return a consumer of tasks."""
+        return NamingConsumer(*args, reread=self.app.reread, **options)
 
     def Connection(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         """Return a broker connection; an app can have kombu's own transport for Redis.

@@ -37,6 +37,7 @@ from angzarr.adapters.celery.consumed import consumed_from
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.intake import as_a_whole, check_fields, take_in
 from angzarr.adapters.celery.publisher import transport_of
+from angzarr.adapters.celery.rereading import is_packed, readers_died
 from angzarr.adapters.celery.restarts import Restarts
 from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
 from angzarr.adapters.celery.shape import check_headers, checked_body
@@ -233,6 +234,9 @@ class RoadConsumer(Consumer):
 
     def _takes_in(self, message: Any) -> bool:
         """Tell whether *message* may be read; else it is buried as it is."""
+        if (died := readers_died(message)) is not None:
+            self._bury(message, died, died.code)
+            return False
         try:
             take_in(message, self.app.settings.message.bounds)
         except (DamagedEnvelope, DecodeError) as error:
@@ -360,4 +364,5 @@ class RoadConsumer(Consumer):
             info,
             ride and sent_as(ride.answer),
             consumed_from(message),
+            is_packed(message),
         )

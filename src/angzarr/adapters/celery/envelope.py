@@ -26,7 +26,7 @@ _DELAYED = ("0.", "1.")
 _NO_QUEUE = re.compile("(?s)amq\\.|\\Z|.*[\x00-\x1f\x7f\ud800-\udfff]")
 #: Bytes of UTF-8, in RabbitMQ.
 _LONGEST_QUEUE = 255
-#: What kombu undoes before anybody sees the body.
+#: What kombu undoes before anybody sees the body, if it can.
 _COMPRESSION = "compression"
 #: Message properties that a copy takes along; the others belong to one publish.
 _PROPERTIES = ("correlation_id", "reply_to")
@@ -47,11 +47,13 @@ class Envelope(NamedTuple):
     answer: Any = None
     #: The queue that it was consumed from; None: not by a worker's consumer.
     queue: str | None = None
+    #: Whether the body is as it came: compressed, if a header says so.
+    packed: bool = False
 
     def message(self, queue: str) -> Message:
         """Return the raw message, which was first sent to *queue*."""
         body, properties, headers = self.body, self.properties, self.headers
-        if _COMPRESSION in headers:  # the body is not compressed any more
+        if _COMPRESSION in headers and not self.packed:
             headers = {name: value for name, value in headers.items() if name != _COMPRESSION}
         return Message(
             body=body.encode("utf-8", "surrogateescape") if isinstance(body, str) else bytes(body),

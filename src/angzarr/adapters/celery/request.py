@@ -95,6 +95,7 @@ class RoadRequest(Request):
             self._delivery_info,
             self._ride and sent_as(self._ride.answer),
             consumed_from(message),
+            False,  # it was unpacked, if it ever was packed
         )
         self._hand_on_decoded()
 

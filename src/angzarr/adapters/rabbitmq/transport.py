@@ -24,6 +24,7 @@ from kombu.transport import pyamqp
 from angzarr.adapters.rabbitmq.frames import frame_handler
 from angzarr.adapters.rabbitmq.hearing import NOT_READY_AFTER, Hearing
 from angzarr.errors import Unroutable
+from angzarr.events import headers as names
 
 #: Seconds until RabbitMQ has confirmed a message, where its sender does not say otherwise.
 CONFIRMED_WITHIN: Final = 30.0
@@ -93,6 +94,13 @@ class Channel(pyamqp.Channel):
             raise ReturnedMessage(msg)
         return answer
 
+    def basic_consume(self, queue: str = "", *args: Any, **options: Any) -> Any:
+        """Consume; a callback with `redelivered` makes messages of what came before itself."""
+        callback = options.get("callback")
+        if not options.get("no_ack") and hasattr(callback, "redelivered"):
+            options["callback"] = partial(self._deliver, callback)
+        return super().basic_consume(queue, *args, **options)
+
     def away(self) -> str:
         """Say that RabbitMQ does not answer; empty: it does, or is silent for a short while."""
         silence = 0.0 if self.connection is None else self.connection.hearing.silence()
@@ -103,6 +111,23 @@ class Channel(pyamqp.Channel):
     def message_to_python(self, raw: Any) -> Any:
         """Return *raw* as kombu's message; one that is it already stays, as elsewhere in kombu."""
         return raw if isinstance(raw, self.Message) else super().message_to_python(raw)
+
+    def _deliver(self, callback: Any, raw: Any) -> Any:
+        if raw.delivery_info.get("redelivered"):
+            make = partial(self.message_to_python, raw)
+            raw = callback.redelivered(identity_of(raw), make, partial(self._packed, raw))
+        return callback(raw)
+
+    def _packed(self, raw: Any) -> Any:
+        """Return *raw* as kombu's message, its body as it came."""
+        said = raw.properties
+        raw.properties = {**said, "application_headers": {}}
+        try:
+            message = self.message_to_python(raw)
+        finally:
+            raw.properties = said
+        message.properties, message.headers = said, said.get("application_headers") or {}
+        return message
 
     def close(self, *args: Any, **options: Any) -> None:
         """Close the channel; with a RabbitMQ that reads nothing, its connection."""
@@ -198,6 +223,16 @@ class Connection(pyamqp.Connection):
     def _on_unblocked(self) -> Any:
         self.blocked = False
         return super()._on_unblocked()
+
+
+def identity_of(raw: Any) -> bytes:
+    """Return what tells the message *raw* from all others in its queue, and a replay from it."""
+    said = raw.properties
+    replay = (said.get("application_headers") or {}).get(names.REPLAY)
+    told = [said.get("message_id"), said.get("correlation_id")]
+    told.append(replay if isinstance(replay, int) else None)
+    body = raw.body if isinstance(raw.body, bytes) else str(raw.body).encode("utf-8", "replace")
+    return repr(told).encode("utf-8", "replace") + body
 
 
 def _patience(channel: Any, connection: Any) -> float:

@@ -20,18 +20,12 @@ from angzarr.adapters.redis.damaged import read
 from angzarr.adapters.redis.fetcher import NUMBERS, Fetcher, keys_of
 from angzarr.adapters.redis.holding_channel import HoldingChannel
 from angzarr.adapters.redis.link import Script
-from angzarr.adapters.redis.returned import (
-    MOST_DEATHS,
-    ReadersDied,
-    deaths,
-    held,
-    while_read,
-    without_deaths,
-)
+from angzarr.adapters.redis.returned import deaths, held, while_read, without_deaths
 from angzarr.adapters.redis.server import check_server
 from angzarr.adapters.redis.session import AWAY
 from angzarr.adapters.redis.step import STEP, Fetched, Lists
 from angzarr.adapters.redis.unacked import FETCHED, Unacked
+from angzarr.delivery.reader_deaths import ReadersDied, Reading, reading_after
 from angzarr.events.received import CHECKED
 from angzarr.machine_faults import is_machine_fault
 
@@ -207,17 +201,22 @@ class Channel(HoldingChannel):
     def _read(self, fetched: Fetched) -> Any:
         """Return the message, or None if it is damaged and taken care of."""
         died = deaths(fetched.raw)
-        return self._read_returned(fetched, died) if died else self._read_as_it_is(fetched)
+        match reading_after(died):
+            case Reading.WITH_OTHERS:
+                return self._read_as_it_is(fetched)
+            case Reading.ALONE:
+                return self._read_returned(fetched)
+            case Reading.NEVER:
+                bare = fetched._replace(raw=without_deaths(fetched.raw))
+                self._damaged.take(bare, self._session, ReadersDied(died, died - 1))
+                return None
 
-    def _read_returned(self, fetched: Fetched, died: int) -> Any:
+    def _read_returned(self, fetched: Fetched) -> Any:
         """Read what came back from a worker that died, and write down meanwhile that it is done.
 
         None as well if it is not ours any more. Without a session nobody would give it back.
         """
         bare = fetched._replace(raw=without_deaths(fetched.raw))
-        if died >= MOST_DEATHS:
-            self._damaged.take(bare, self._session, ReadersDied(died))
-            return None
         if not self._note(fetched.tag, while_read(fetched)):
             return None
         message = self._read_as_it_is(bare)

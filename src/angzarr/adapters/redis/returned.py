@@ -12,21 +12,7 @@ from typing import Final
 
 from angzarr.adapters.redis.step import Fetched
 
-#: Deaths after which nobody reads it any more.
-MOST_DEATHS: Final = 3
 _MARK: Final = b"\t"
-
-
-class ReadersDied(ValueError):
-    """Why a message is not read: workers died of it, as it seems."""
-
-    code = "READERS_DIED"
-
-    def __init__(self, deaths: int) -> None:
-        super().__init__(
-            f"{deaths} workers died, at least {deaths - 1} of them while they read this message:"
-            " it is kept as it came, and read by none"
-        )
 
 
 def deaths(raw: bytes) -> int:

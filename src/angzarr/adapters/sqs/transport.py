@@ -11,6 +11,7 @@ import base64
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from amqp.exceptions import ChannelError
@@ -60,6 +61,30 @@ class Channel(PollingChannel):
             if code_of(error.__cause__) in GONE:
                 self.forget_address(queue)
             raise
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, *args: Any, **options: Any  # noqa: FBT001 - kombu's
+    ) -> None:  # fmt: skip
+        """Consume; a callback with `redelivered` makes messages of what came before itself."""
+        super().basic_consume(queue, no_ack, callback, consumer_tag, *args, **options)
+        if not no_ack and hasattr(callback, "redelivered"):
+            self.connection._callbacks[queue] = partial(self._receive, callback)  # noqa: SLF001 - pinned by a test
+
+    def _receive(self, callback: Any, payload: Any) -> Any:
+        make = partial(self.Message, payload, channel=self)
+        identity = _identity_of_redelivered(payload)
+        if identity is None:
+            message = make()
+        else:
+            message = callback.redelivered(identity, make, partial(self._packed, payload))
+        self.qos.append(message, message.delivery_tag)
+        return callback(message)
+
+    def _packed(self, payload: Any) -> Any:
+        """Return the message in *payload*, its body as it came."""
+        message = self.Message({**payload, "headers": {}}, channel=self)
+        message.headers, message._raw = payload.get("headers") or {}, payload  # noqa: SLF001 - kombu's own name for it
+        return message
 
     def basic_ack(self, delivery_tag: Any, multiple: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
         """Delete a message; without the right to it, it comes again and is a duplicate."""
@@ -135,6 +160,15 @@ def _concerns_one(error: Exception) -> bool:
         return True
     denied = code_of(error) in _DENIED and error.operation_name in _OF_ONE_QUEUE
     return denied or code_of(error) in _REFUSED
+
+
+def _identity_of_redelivered(payload: Any) -> bytes | None:
+    """Return what tells a message from all others; None: it was never delivered before."""
+    came = payload["properties"]["delivery_info"].get("sqs_message", {})
+    times = str(came.get("Attributes", {}).get("ApproximateReceiveCount", "1"))
+    if times == "1" or not came.get("MessageId"):
+        return None
+    return str(came["MessageId"]).encode()
 
 
 def _is_sound(envelope: Any) -> bool:

@@ -90,3 +90,9 @@ def test_the_name_of_a_queue_is_taken_from_its_header(name):
 @pytest.mark.parametrize("key", [5, {}, None, [], True])
 def test_a_routing_key_that_is_none_is_none_and_no_error(key):
     assert envelope(routing_key=key).routing_key == ""
+
+
+@pytest.mark.parametrize(("packed", "kept"), [(True, {"compression": "zlib"}), (False, {})])
+def test_what_is_packed_still_says_how(packed, kept):
+    found = envelope(b"x", headers={"compression": "zlib"})._replace(packed=packed)
+    assert found.message("q").headers == kept
