@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+import grpc
 import pytest
 from kombu import Consumer, Queue
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from adapters.redis_loop import looped
 from adapters.redis_sides import connect, publish
@@ -28,9 +29,11 @@ from angzarr.adapters.celery.dropped import DroppedReader
 from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
+from angzarr.adapters.pubsub.client import CHANNEL
+from angzarr.adapters.pubsub.dead_letters import PubSubDeadLetterQueue
 from angzarr.adapters.rabbitmq import hearing, letter_receiver
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
-from angzarr.adapters.sql.engine import build_engine, in_transaction
+from angzarr.adapters.sql.engine import build_engine, in_transaction, patient
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable, StoreUnavailable
@@ -67,6 +70,16 @@ def taken_by(queue: DeadLetterQueue, domain: str, seconds: float = 20) -> list[s
         if receipts:
             queue.done(receipts)
             return ids(receipts)
+    return []
+
+
+def taken_at_last(queue: DeadLetterQueue, domain: str) -> list[str]:
+    """Receive until there are letters; meanwhile it may say that it reaches nobody."""
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        with suppress(DeadLetterQueueUnavailable):
+            if found := taken_by(queue, domain, 5):
+                return found
     return []
 
 
@@ -255,6 +268,27 @@ def test_a_database_that_answers_nothing_does_not_keep_its_caller(postgresql_url
         engine.dispose()
 
 
+@pytest.mark.parametrize("options", ["-c search_path=public", "-c statement_timeout=2s"])
+def test_nor_where_its_address_has_options_of_its_own(postgresql_url: str, options: str) -> None:
+    place = urlsplit(postgresql_url)
+    with LossyProxy(place.hostname, place.port) as proxy:
+        netloc = f"{place.username}@127.0.0.1:{proxy.port}"
+        url = place._replace(netloc=netloc, query=urlencode({"options": options})).geturl()
+        engine = build_engine(url, timeout=timedelta(seconds=1))
+        own = "2s" if "2s" in options else ""
+        assert in_transaction(engine, _statement_timeout) == (own or "1s")
+        with patient(engine) as slow:
+            assert in_transaction(slow, _statement_timeout) == (own or "0")
+        proxy.swallow(new=True)
+        with pytest.raises(StoreUnavailable):
+            in_transaction(engine, _statement_timeout)
+        engine.dispose()
+
+
+def _statement_timeout(connection: Connection) -> object:
+    return connection.scalar(text("SHOW statement_timeout"))
+
+
 # -- Kafka -----------------------------------------------------------------------------------------
 
 
@@ -284,13 +318,45 @@ def test_a_kafka_that_answers_nothing_is_said_to_be_away_and_read_on_from(
         line.mend()
         line.cut()
         line.mend()
-        until = time.monotonic() + 60
-        found: list[str] = []
-        while not found and time.monotonic() < until:
-            try:
-                found = taken_by(far, unique_name, 5)
-            except DeadLetterQueueUnavailable:
-                continue
-        assert found == [letter.id]
+        assert taken_at_last(far, unique_name) == [letter.id]
         far.close()
     near.close()
+
+
+# -- Pub/Sub ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pubsub_line(pubsub_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[LossyProxy]:
+    """A way to the emulator, by connections as those to Google are, which ask sooner.
+
+    Google's client makes none of its own settings for an emulator.
+    """
+    soon = {
+        "grpc.keepalive_time_ms": 10_000,
+        "grpc.keepalive_timeout_ms": 2_000,
+        "grpc.http2.ping_timeout_ms": 2_000,
+    }
+    assert soon.keys() < CHANNEL.keys()
+    options = list({**CHANNEL, **soon}.items())
+    make = grpc.insecure_channel
+    monkeypatch.setattr(grpc, "insecure_channel", lambda target: make(target, options))
+    host, _, port = pubsub_emulator.partition(":")
+    with LossyProxy(host, int(port)) as proxy:
+        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{proxy.port}")
+        yield proxy
+
+
+def test_a_reader_of_pubsub_finds_out_and_reads_on(
+    pubsub_line: LossyProxy, pubsub_emulator: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = PubSubDeadLetterQueue("angzarr-tests", lease=timedelta(seconds=10))
+    assert far.put([a_letter(unique_name)]) == [None]
+    assert len(taken_by(far, unique_name)) == 1
+    pubsub_line.swallow()
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", pubsub_emulator)
+    near, letter = PubSubDeadLetterQueue("angzarr-tests"), a_letter(unique_name, 1)
+    assert near.put([letter]) == [None]
+    assert taken_at_last(far, unique_name) == [letter.id]
+    near.close()
+    far.close()

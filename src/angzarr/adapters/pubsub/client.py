@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,8 +36,19 @@ AWAY: Final = (
 )
 #: Messages and bytes of them that one request carries; Google's limit is 1,000 and 10 MB.
 _BATCH: Final = BatchSettings(max_messages=100, max_bytes=5_000_000, max_latency=0.005)
-#: gRPC would let up to two minutes go by before it connects again after a long outage.
-_RECONNECTING: Final = ("grpc.max_reconnect_backoff_ms", 5_000)
+#: What gRPC's connections have besides what Google's client gives them.
+CHANNEL: Final = {
+    # It would let up to two minutes go by before it connects again after a long outage.
+    "grpc.max_reconnect_backoff_ms": 5_000,
+    # A stream waits for hours: only a ping finds out that nobody is at the other end of a
+    # connection on which TCP acknowledges what is sent. Google allows one each half minute.
+    "grpc.keepalive_time_ms": 30_000,
+    "grpc.keepalive_timeout_ms": 15_000,
+    # For the answer to a ping of its own it would wait a minute, and send no other meanwhile.
+    "grpc.http2.ping_timeout_ms": 15_000,
+    # Else it would send two pings, and no more until there is data.
+    "grpc.http2.max_pings_without_data": 0,
+}
 
 
 class _PublisherTransport(PublisherGrpcTransport):
@@ -45,7 +56,7 @@ class _PublisherTransport(PublisherGrpcTransport):
 
     @classmethod
     def create_channel(cls, *args: Any, options: Any = (), **kwargs: Any) -> Any:
-        return super().create_channel(*args, options=[*options, _RECONNECTING], **kwargs)
+        return super().create_channel(*args, options=_with_ours(options), **kwargs)
 
 
 class _SubscriberTransport(SubscriberGrpcTransport):
@@ -53,7 +64,11 @@ class _SubscriberTransport(SubscriberGrpcTransport):
 
     @classmethod
     def create_channel(cls, *args: Any, options: Any = (), **kwargs: Any) -> Any:
-        return super().create_channel(*args, options=[*options, _RECONNECTING], **kwargs)
+        return super().create_channel(*args, options=_with_ours(options), **kwargs)
+
+
+def _with_ours(options: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return list({**dict(options), **CHANNEL}.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,9 +35,10 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from angzarr.adapters.sql import postgresql_options
 from angzarr.adapters.sql.fork import GatedPool, LearningPool, survive_forks
 from angzarr.adapters.sql.impatient import give_up_on_the_mute
-from angzarr.adapters.sql.primary import WANTED, keep_only_the_primary
+from angzarr.adapters.sql.primary import keep_only_the_primary
 from angzarr.adapters.sql.private_file import keep_private
 from angzarr.adapters.sql.remedy import told
 from angzarr.errors import ConfigurationError, StoreUnavailable, Unavailable
@@ -72,15 +73,15 @@ def build_engine(
         max_overflow=2 * pool_size,
         pool_timeout=seconds,
         poolclass=GatedPool if sqlite else LearningPool,
-        connect_args={"timeout": seconds} if sqlite else _postgresql_options(parsed, seconds),
+        connect_args={"timeout": seconds} if sqlite else postgresql_options.of(parsed, seconds),
     )
     if sqlite:
         _prepare_sqlite(engine, seconds, power_safe=power_safe)
     else:
         keep_only_the_primary(engine)
         _speak_utc(engine)
-        if "options" not in parsed.query:  # who sets other limits there knows how long to wait
-            give_up_on_the_mute(engine, seconds)
+        if (longest := postgresql_options.longest(parsed, seconds)) is not None:
+            give_up_on_the_mute(engine, longest)
     survive_forks(engine)
     return engine
 
@@ -94,9 +95,8 @@ def patient(engine: Engine) -> Iterator[Engine]:
     if engine.dialect.name == "sqlite":
         yield engine  # only waits for locks are bounded there
         return
-    options = _postgresql_options(engine.url, DEFAULT_TIMEOUT.total_seconds())
-    if "options" in options:
-        options["options"] += " -c statement_timeout=0"
+    seconds = DEFAULT_TIMEOUT.total_seconds()
+    options = postgresql_options.of(engine.url, seconds, patient=True)
     slow = create_engine(engine.url, poolclass=NullPool, connect_args=options)
     keep_only_the_primary(slow)
     _speak_utc(slow)
@@ -232,29 +232,6 @@ def parsed_url(url: str) -> URL:
         msg = "an in-memory SQLite database is private to one connection: name a file"
         raise ConfigurationError(msg)
     return parsed
-
-
-def _postgresql_options(url: URL, seconds: float) -> dict[str, Any]:
-    """Bound connects, statements and dead peers, and ask for the primary and for text.
-
-    What the address itself says wins (libpq).
-    """
-    limit_ms = max(round(seconds * 1000), 1)
-    options = {
-        **WANTED,
-        "connect_timeout": max(round(seconds), 2),  # libpq's least
-        "tcp_user_timeout": limit_ms,
-        # Who waits for an answer sends nothing, so no write finds out that the host is gone; Linux
-        # would ask after two hours. The kernel answers for a server that only thinks for long.
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        # Of a database that says SQL_ASCII the driver would hand out bytes in place of text.
-        "client_encoding": "utf8",
-        # A wait for a lock ends first, and is said to be one.
-        "options": f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms * 9 // 10 or 1}",
-    }
-    return {name: value for name, value in options.items() if name not in url.query}
 
 
 def _speak_utc(engine: Engine) -> None:
