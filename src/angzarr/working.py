@@ -281,14 +281,16 @@ class Working(Ordered):
             self.__dict__.pop(made, None)
 
     def bury(self, message: Message, error: Exception, code: str) -> str:
-        """Make a dead letter of *message*, which cannot run, and let its lane know; return its id.
+        """Make a dead letter of *message*, which cannot run, and return its id.
 
-        Raises what is away; safe to repeat.
+        Its lane and who waits for its result hear of it. Raises what is away; safe to repeat.
         """
         letter = self._salvage.get().take(message, error, code)
         handler = self.handlers.get(message.task)
         if handler is not None and handler.order is not None:
             self.settlement.tell_lane(message, letter.id)
+        if (made := self._settlement.made()) is not None:
+            made.tell_lost(message, error)
         return letter.id
 
     def close(self) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from celery import chain
+from celery.backends.cache import CacheBackend
 from kombu import Exchange, Queue
 from kombu.transport.native_delayed_delivery import (
     bind_queue_to_native_delayed_delivery_exchange,
@@ -127,6 +129,23 @@ def test_what_came_back_too_often_is_a_letter_with_its_bytes(make_app, unique_na
     assert "x-death reason 'delivery_limit'" in letter.explanation
     assert letter.message.headers["x-death"], "what RabbitMQ said of it is kept"
     wait_until(lambda: waiting(app, dropped_queue(unique_name)) == 0, "it to be let go")
+
+
+def test_what_rabbitmq_gave_up_ends_the_chain_behind_it(app, reading, monkeypatch):
+    backend = CacheBackend(app, backend="memory://")
+    monkeypatch.setattr(app._local, "backend", backend, raising=False)
+    monkeypatch.setattr(app.tasks["one"], "backend", backend)
+    first = app.tasks["one"].s({"n": 1})
+    result = chain(first, first.clone()).apply_async(compression="zlib")
+    take(app, requeue=False)
+    app.settlement.start()
+    try:
+        reading(app.bury)
+        wait_until(result.ready, "the end of the chain")
+        assert (result.state, result.parent.state) == ("FAILURE", "FAILURE")
+        assert "RabbitMQ was told to drop it" in str(result.parent.result)
+    finally:
+        app.stop_settling()
 
 
 def test_what_a_stranger_rejected_is_told_with_its_queue(app, reading):

@@ -115,6 +115,16 @@ def test_an_envelope_of_too_many_values_comes_as_it_is(connection, queue, unique
     message.ack()
 
 
+def test_what_was_given_back_comes_redelivered(queue):
+    queue.put({"n": 1})
+    first = next(_messages(queue))
+    assert first.delivery_info["redelivered"] is False
+    first.requeue()
+    again = next(_messages(queue))
+    assert again.delivery_info["redelivered"] is True
+    again.ack()
+
+
 def _messages(queue):
     """Yield what arrives undecoded, which a SimpleQueue would decode."""
     queue.consumer.on_message = queue.buffer.append

@@ -36,7 +36,9 @@ from angzarr.adapters.celery.broadcasts import heed
 from angzarr.adapters.celery.consumed import consumed_from
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.intake import as_a_whole, check_fields, take_in
+from angzarr.adapters.celery.lost_tasks import tell_lost
 from angzarr.adapters.celery.publisher import transport_of
+from angzarr.adapters.celery.reading import message_of
 from angzarr.adapters.celery.rereading import is_packed, readers_died
 from angzarr.adapters.celery.restarts import Restarts
 from angzarr.adapters.celery.riding import RIDE, Ride, sent_as
@@ -330,10 +332,12 @@ class RoadConsumer(Consumer):
         _log.error(
             "undeliverable: %s from %s: %s", code, envelope.routing_key, text_of(error)[:500]
         )
-        then = partial(self._let_go, message, error)
-        self.app.settlement.bury(envelope, error, code, then, self._giving_back(message))
+        settlement, told = self.app.settlement, partial(self._let_go, message, envelope, error)
+        then = partial(settlement.tell, envelope, told)
+        settlement.bury(envelope, error, code, then, self._giving_back(message))
 
-    def _let_go(self, message: Any, error: Exception) -> None:
+    def _let_go(self, message: Any, envelope: Envelope, error: Exception) -> None:
+        tell_lost(self.app, message_of(self.app, envelope), error)
         self.call_soon(self._acknowledge, message)
         signals.task_rejected.send(sender=self, message=message, exc=error)
 

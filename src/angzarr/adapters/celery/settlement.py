@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.lost_tasks import tell_lost
 from angzarr.adapters.celery.publisher import LonePublisher
 from angzarr.adapters.celery.reading import delivery_of, message_of
 from angzarr.adapters.celery.settle_thread import SettleThread, Trouble
@@ -89,6 +90,10 @@ class Settlement:
         """Call *told*, which runs users' code, beside the settling of others."""
         self._teller.submit(told, what=f"task {envelope.headers.get('id')!r}")
 
+    def tell_lost(self, message: Message, error: Exception) -> None:
+        """Tell who waits for the task of *message*, which became a letter, beside all else."""
+        self._teller.submit(lambda: tell_lost(self._app, message, error), what=_what(message))
+
     def tell_lane(self, message: Message, letter_id: str) -> None:
         """Let the lane of *message*, if it has one, know its letter; raises StoreUnavailable."""
         self._road.settler.ordering.bury(message, letter_id)
@@ -112,6 +117,7 @@ class Settlement:
                 put_early(self._road.settler.schedule, message, at, SystemClock().now())
             except DeliveryError as error:
                 self._bury(envelope, message, error, "CANNOT_WAIT")
+                self.tell_lost(message, error)
             then()
 
         self._thread.submit(step, what=_what(message), give_up=back)

@@ -74,6 +74,15 @@ def check_fields(found: Mapping[str, Any]) -> None:
             raise InvalidTaskError(msg)
 
 
+def sound_fields(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what *found* says of a request that Celery reads, without what has another type."""
+    return {
+        name: value
+        for name, value in found.items()
+        if value is not None and (field := _FIELDS.get(name)) is not None and field[0](value)
+    }
+
+
 def checked_body(body: Any) -> tuple[Any, dict[str, Any], dict[str, Any] | None]:
     """Return args, kwargs and embed of *body*; raises InvalidTaskError if it has others."""
     if not isinstance(body, list | tuple) or len(body) != _PARTS:

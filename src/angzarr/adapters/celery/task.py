@@ -227,14 +227,19 @@ class RoadTask(Task):
             case DeadLettered(error=error, letter=letter):
                 show(delivery.message.id, letter.error_message, letter.error_stack)
                 raise error
-            case Refused(error=error) if delivery.redelivered:
+            case Refused(error=error) if delivery.redelivered or self._is_waited_for():
                 # Who settled it may have died before its result, its errbacks and its chord were
-                # told: they hear of it twice rather than never.
+                # told, or it was sent with others behind it: they hear of it twice rather than
+                # never.
                 raise error
             case Postponed() | Parked() | Refused() | Superseded() | None:
                 # Celery formats the traceback of each Ignore, twice: two milliseconds, where a
                 # postponement costs two. Who listens for its state is told as Celery would.
                 raise Ignore if task_postrun.receivers else _Untold
+
+    def _is_waited_for(self) -> bool:
+        """Return True if a chain or a chord goes on with this very message, or not at all."""
+        return bool(self.request.chain or self.request.chord)
 
     def retry(  # noqa: PLR0917 - Celery's signature
         self,

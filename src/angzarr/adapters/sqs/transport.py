@@ -20,6 +20,7 @@ from kombu.transport import SQS as stock  # noqa: N811 - a module
 from kombu.transport.SQS.exceptions import AccessDeniedQueueException, UndefinedQueueException
 
 from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
+from angzarr.events.numbers import NoNumber, read_number
 from angzarr.events.received import ENVELOPE, UNREADABLE, DamagedEnvelope, check_envelope
 from angzarr.json_bounds import TooMuch, check_json
 from angzarr.machine_faults import is_machine_fault
@@ -103,7 +104,7 @@ class Channel(PollingChannel):
         try:
             envelope = super()._message_to_python(message, queue_name, q_url)
             if queue_name in self._noack_queues or _is_sound(envelope):
-                return _routed(envelope, queue_name)
+                return _routed(envelope, queue_name, message)
         except (DamagedEnvelope, TooMuch) as error:
             properties[UNREADABLE] = str(error)
         except Exception as error:  # what makes a date of any text raises anything
@@ -111,7 +112,8 @@ class Channel(PollingChannel):
                 raise
             _log.debug("no_envelope on queue %s: %r", queue_name, error)
         foreign = {"body": message["Body"], "properties": properties}
-        return _routed(self._envelope_payload(foreign, message["Body"], message, q_url), queue_name)
+        payload = self._envelope_payload(foreign, message["Body"], message, q_url)
+        return _routed(payload, queue_name, message)
 
     def _prepare_json_payload(self, text: str) -> Any:
         """Return what *text* is as JSON; raises TooMuch for what is no envelope of a message."""
@@ -185,9 +187,11 @@ def _is_sound(envelope: Any) -> bool:
     return True
 
 
-def _routed(envelope: Any, queue_name: str) -> Any:
-    """Name the queue that the message lay on, where nobody has."""
+def _routed(envelope: Any, queue_name: str, message: Any) -> Any:
+    """Name the queue that *message* lay on, where nobody has; say whether it came before."""
     info = envelope["properties"]["delivery_info"]
+    count = read_number((message.get("Attributes") or {}).get("ApproximateReceiveCount"))
+    info["redelivered"] = not isinstance(count, NoNumber) and count > 1
     info.setdefault("exchange", "")
     if not isinstance(info.get("routing_key"), str):
         info["routing_key"] = queue_name

@@ -152,6 +152,30 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     assert isinstance(answer, Claimed)
 
 
+def test_what_cannot_be_read_ends_what_waits_for_it_before_it_is_acknowledged(
+    app, consumer, monkeypatch
+):
+    told, acknowledged = [], []
+
+    def mark_as_failure(_self, task_id, error, request, **_options):
+        assert not acknowledged
+        told.append((task_id, str(error), request.chain))
+
+    monkeypatch.setattr(type(app.backend), "mark_as_failure", mark_as_failure)
+    app.settlement._salvage.dead_letters.put = lambda letters: [None] * len(letters)
+    follows = dict(app.tasks["t"].si())
+    body = [[], ["no mapping"], {"chain": [follows]}]
+    message = SimpleNamespace(
+        headers={"task": "t", "id": "a"}, body=json.dumps(body), payload=body,
+        content_type="application/json", content_encoding="utf-8", properties={},
+        delivery_info={"routing_key": "q"}, acknowledged=False,
+        ack_log_error=lambda *_: acknowledged.append(True),
+    )  # fmt: skip
+    consumer.on_invalid_task(None, message, ValueError("malformed"))
+    wait_until(lambda: acknowledged, seconds=60)
+    assert told == [("a", "malformed", [json.loads(json.dumps(follows))])]
+
+
 @pytest.mark.parametrize("way", ["a letter", "a wait"])
 def test_what_the_parent_can_never_settle_goes_back_and_it_is_said(
     app, consumer, monkeypatch, caplog, way

@@ -227,3 +227,20 @@ def test_before_start_raises_as_ever_where_no_worker_runs_the_task(fragile):
     fragile.errors = [ValueError("for good")]
     with pytest.raises(ValueError, match="for good"):
         fragile.apply(throw=True)
+
+
+def test_what_is_sent_again_under_an_id_that_failed_ends_what_waits_behind_it(app, worker):
+    """No broker says of it that it was redelivered, and its followers are its own."""
+    ends, add = app.tasks["ends"], app.tasks["add"]
+    failed = [ends.si("refused").apply_async() for _ in range(2)]
+    worker.run_until_settled()
+    alone = chain(ends.si("refused").set(task_id=failed[0].id), add.s(1)).apply_async()
+    inside = chord(
+        [ends.si("refused").set(task_id=failed[1].id), add.s(1)],
+        app.tasks["total"].s().on_error(app.tasks["heard"].s()),
+    ).apply_async()
+    worker.run_until_settled()
+    assert (alone.state, alone.parent.state, inside.state) == ("FAILURE",) * 3
+    assert list(app.heard) == ["ChordError"]
+    outcomes = [one.outcome for one in worker.settled if one.handler == "ends"]
+    assert outcomes == ["dead_lettered"] * 2 + ["duplicate"] * 2
