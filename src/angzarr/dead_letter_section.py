@@ -8,7 +8,9 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from angzarr.aws_section import AwsSettings
+from angzarr.dead_letters.bounds import LETTER, WIDEST
 from angzarr.dead_letters.names import ANALYSIS_GROUP
+from angzarr.json_bounds import Bounds
 from angzarr.payload_section import PayloadSettings
 from angzarr.protection_section import ProtectionSettings
 from angzarr.sections import Section, checked_domain
@@ -125,8 +127,17 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     #: Whether queues and topics that are missing are created; else they are checked at first use.
     create_missing: bool = True
     accept_loss: bool = False
+    #: The most that is made of one letter; one that holds more is filed with its bytes, unread. No
+    #: less than workers write.
+    most_values: int = Field(default=LETTER.nodes, ge=LETTER.nodes, le=WIDEST.nodes)
+    most_levels: int = Field(default=LETTER.depth, ge=LETTER.depth, le=WIDEST.depth)
     #: Where the bodies of letters go that are too large for their queue (spec F4).
     payloads: PayloadSettings = PayloadSettings()
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a letter may hold."""
+        return Bounds(nodes=self.most_values, depth=self.most_levels)
 
     @field_validator("default_domain")
     @classmethod

@@ -12,10 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from angzarr.analysis.intake import Intake
+from angzarr.clock import SystemClock
+from angzarr.dead_letter_section import DeadLetterSettings
+from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.depth import QueueDepth, depths_of
 from angzarr.dead_letters.letter import DeadLetter, Reason
@@ -39,6 +44,13 @@ from polling import wait_until
 
 NOTHING = timedelta(milliseconds=300)
 PATIENCE = 30.0
+
+
+def nested_letter(levels: int) -> bytes:
+    """Return a letter of others that has so many levels in a field that we do not know."""
+    deep = "[" * (levels - 1) + "]" * (levels - 1)
+    said = '{"rejectionReason": "beyond the bounds", "metadata": {"letter_id": "a"}, "deep": '
+    return f"{said}{deep}}}".encode()
 
 
 def a_letter(domain: str, number: int = 0, **changes: Any) -> DeadLetter:
@@ -471,6 +483,27 @@ class RawLettersContract(LetterRoundContract):
         taken = take(queue, [domain], len(raws))
         assert sorted((one.raw, one.content_type) for one in taken) == sorted(told)
         queue.done(taken)
+
+    def test_a_letter_beyond_the_bounds_comes_whole_and_is_filed_within_those_that_are_set(
+        self, queue: DeadLetterQueue, domain: str
+    ) -> None:
+        """The analysis worker's settings hold of what any backend reads."""
+        assert isinstance(queue, CarriesRaw)
+        raw = nested_letter(LETTER.depth + 1)
+        one = RawLetter(domain=domain, raw=raw, content_type=JSON_CONTENT_TYPE)
+        assert queue.put_raw([one]) == [None]
+        filed: list[Any] = []
+        intake = Intake(
+            queue=queue,
+            deciding=SimpleNamespace(file=filed.extend),  # type: ignore[arg-type]
+            clock=SystemClock(),
+            domains=[domain],
+            bounds=DeadLetterSettings(most_levels=LETTER.depth + 10).bounds,
+        )
+        wait_until(lambda: intake.turn(NOTHING), "it is filed", PATIENCE)
+        (letter,) = filed
+        assert (letter.domain, letter.explanation) == (domain, "beyond the bounds")
+        assert b"[[[[" in letter.envelope
 
     def test_what_carried_foreign_bytes_travels_with_them(
         self, queue: DeadLetterQueue, domain: str

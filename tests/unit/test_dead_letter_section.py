@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from angzarr.dead_letters.bounds import LETTER
 from angzarr.errors import ConfigurationError
 from angzarr.settings import load
 
@@ -59,3 +60,14 @@ def test_why_a_spool_must_be_durable_is_said_with_both_cures():
         settings(targets=["amqp", "spool"], spool={"path": "/srv/spool"})
     assert "durable: true if /srv/spool is on a volume" in str(caught.value)
     assert "leave 'spool' out of targets: messages are then held" in str(caught.value)
+
+
+@pytest.mark.parametrize("low", [{"most_values": 199_999}, {"most_levels": 199}])
+def test_no_less_is_read_of_a_letter_than_workers_write(low):
+    with pytest.raises(ConfigurationError, match="greater than or equal to"):
+        settings(**low)
+
+
+def test_the_bounds_of_letters_are_as_set():
+    assert settings().bounds == LETTER
+    assert settings(most_values=300_000, most_levels=300).bounds == (300_000, 300)

@@ -17,11 +17,13 @@ from angzarr.analysis.entry import Failure, Unreadable
 from angzarr.analysis.grouping import Grouping
 from angzarr.analysis.handover import Handover
 from angzarr.clock import Clock
+from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.letter import UNDATED, DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.dead_letters.record import without_fields
 from angzarr.errors import Unavailable
+from angzarr.json_bounds import Bounds
 from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
@@ -47,6 +49,8 @@ class Intake:
     group: Callable[[DeadLetter], DeadLetter] = field(default_factory=Grouping)
     #: Gives other apps what they wrote; None: it is filed here and held.
     handover: Handover | None = None
+    #: What a letter may hold, `dead_letters.bounds.LETTER` at least.
+    bounds: Bounds = LETTER
     batch: int = BATCH
     seldom: Seldom = field(default_factory=Seldom)
     name: str = field(default="letters", init=False)
@@ -96,7 +100,7 @@ class Intake:
 
         Raises MemoryError or OSError for want of room: they stay in hand for the next turn.
         """
-        self._receipts = [_readable(receipt) for receipt in self._receipts]
+        self._receipts = [_readable(receipt, self.bounds) for receipt in self._receipts]
         unread = [receipt for receipt in self._receipts if receipt.to_read_again]
         if not unread:
             self._tries = 0
@@ -167,9 +171,17 @@ class Intake:
         )
 
 
-def _readable(receipt: Receipt) -> Receipt:
-    """Return *receipt*, read once more if there was no room when it came."""
-    if not receipt.to_read_again:
+def _readable(receipt: Receipt, bounds: Bounds) -> Receipt:
+    """Return *receipt*, read once more if there was no room when it came, or within wider *bounds*.
+
+    Backends read within those that no setting lowers.
+    """
+    may_fit = receipt.letter is None and bounds != LETTER
+    if not (receipt.to_read_again or may_fit):
         return receipt
-    again = read_receipt(receipt.domain, receipt.raw, receipt.content_type, receipt.handle)
+    again = read_receipt(
+        receipt.domain, receipt.raw, receipt.content_type, receipt.handle, bounds=bounds
+    )
+    if again.letter is not None:
+        return again
     return replace(again, record=again.record or receipt.record)

@@ -79,6 +79,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             clock=replayer.clock,
             domains=domains,
             group=app.settings.analysis.letter_grouping(),
+            bounds=app.settings.dlq.bounds,
             handover=_handover(app, deciding, doors),
         )
         brake, quiet = app.open_brake(), settings.automatic.quiet()

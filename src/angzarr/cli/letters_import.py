@@ -17,6 +17,7 @@ from angzarr.cli.letter_places import NAMES, find_place, opened
 from angzarr.cli.letters_file import Line, Position, lines
 from angzarr.cli.letters_view import print_reasons, progress
 from angzarr.clock import SystemClock
+from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.lines import MAX_LINE, from_line
 from angzarr.dead_letters.moving import BATCH, MOST_KEPT, Carry, carry_into, patiently
 from angzarr.dead_letters.queue import Receipt
@@ -120,7 +121,7 @@ def _receipt(line: Line) -> Receipt:
     if line.text is None:
         msg = f"it is longer than {MAX_LINE} bytes"
         raise DecodeError(msg)
-    return from_line(line.text)
+    return from_line(line.text, WIDEST)  # it was read within what the settings said then
 
 
 def _tell(done: _Import, *, stopped: bool, as_json: bool) -> None:

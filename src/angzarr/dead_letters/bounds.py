@@ -12,8 +12,11 @@ from typing import Any, Final
 from angzarr.errors import DecodeError
 from angzarr.json_bounds import Bounds, TooMuch, check_json
 
-#: Values, keys, fields and messages of one letter; and again, of the JSON texts inside it.
+#: Values, keys, fields and messages of one letter; and again, of the JSON texts inside it. No
+#: setting lowers them: workers write letters of as many.
 LETTER: Final = Bounds(nodes=200_000, depth=200)
+#: The most that a setting can say. What the ledger holds was read within what it said then.
+WIDEST: Final = Bounds(nodes=5_000_000, depth=500)
 #: Of a body that is written as JSON. A larger one is written as bytes, or nobody could read it:
 #: an event's data may stand there twice, and headers and properties beside it.
 BODY: Final = Bounds(nodes=LETTER.nodes // 3, depth=LETTER.depth)
@@ -25,22 +28,22 @@ _MORE: Final = 0x80
 _TAG: Final = 2**32 - 1
 
 
-def check_letter_json(raw: bytes) -> None:
+def check_letter_json(raw: bytes, bounds: Bounds = LETTER) -> None:
     """Raise DecodeError where the JSON *raw* would parse to more than a letter may hold."""
-    _told(check_json, raw, LETTER)
+    _count(raw, bounds, bounds)
 
 
-def check_line(raw: bytes) -> None:
+def check_line(raw: bytes, bounds: Bounds = LETTER) -> None:
     """Raise DecodeError where *raw*, a letter in a JSON object of few other values, would do so."""
-    _told(check_json, raw, Bounds(LETTER.nodes + 100, LETTER.depth + 1))
+    _count(raw, Bounds(bounds.nodes + 100, bounds.depth + 1), bounds)
 
 
-def check_texts(texts: Iterable[str]) -> None:
+def check_texts(texts: Iterable[str], bounds: Bounds = LETTER) -> None:
     """Raise DecodeError where JSON *texts* inside a letter, together, would do so."""
-    left = LETTER.nodes
+    left = bounds.nodes
     for text in texts:
         if text:
-            left -= _told(check_json, text, Bounds(max(left, 0), LETTER.depth))
+            left -= _count(text, Bounds(max(left, 0), bounds.depth), bounds)
 
 
 def is_within(body: str | bytes) -> bool:
@@ -52,12 +55,12 @@ def is_within(body: str | bytes) -> bool:
     return True
 
 
-def check_letter_wire(raw: bytes, kind: Any) -> None:
+def check_letter_wire(raw: bytes, kind: Any, bounds: Bounds = LETTER) -> None:
     """Raise DecodeError where *raw*, a protobuf message of *kind*, holds more than a letter may.
 
     *kind* is its descriptor. What is malformed is counted as far as any parser reads it.
     """
-    if len(raw) < LETTER.nodes * _SHORTEST_FIELD:
+    if len(raw) < bounds.nodes * _SHORTEST_FIELD:
         return
     fields = 0
     parts = [(0, len(raw), kind)]
@@ -65,8 +68,8 @@ def check_letter_wire(raw: bytes, kind: Any) -> None:
         at, end, kind = parts.pop()
         while at < end:
             fields += 1
-            if fields > LETTER.nodes:
-                raise _too_much("fields")
+            if fields > bounds.nodes:
+                raise _too_much("fields", bounds)
             tag, at = _varint(raw, at)
             size = _SIZES.get(tag & 7, 0)
             if tag & 7 == _VARINT:
@@ -90,13 +93,18 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
     return value, len(raw)
 
 
-def _told(check: Any, text: str | bytes, bounds: Bounds) -> int:
+def _count(text: str | bytes, left: Bounds, bounds: Bounds) -> int:
+    """Return how many nodes *text* has; raises DecodeError for more than are *left* of *bounds*."""
     try:
-        return int(check(text, bounds))
+        return check_json(text, left)
     except TooMuch as error:
-        raise _too_much(error.what) from error
+        raise _too_much(error.what, bounds) from error
 
 
-def _too_much(what: str) -> DecodeError:
-    most = LETTER.depth if what == "levels" else LETTER.nodes
-    return DecodeError(f"the letter holds more than the {most} {what} that are read")
+def _too_much(what: str, bounds: Bounds) -> DecodeError:
+    deep = what == "levels"
+    most, setting = (bounds.depth, "most_levels") if deep else (bounds.nodes, "most_values")
+    return DecodeError(
+        f"the letter holds more than the {most} {what} that are read: if yours may hold as many,"
+        f" raise dlq.{setting}"
+    )

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from angzarr.dead_letters.bounds import check_letter_json, check_letter_wire
+from angzarr.dead_letters.bounds import LETTER, check_letter_json, check_letter_wire
 from angzarr.dead_letters.foreign import LATER_TYPE_NAME, TYPE_NAME, adopt_later_generation
 from angzarr.dead_letters.json_form import read_json, write_json
 from angzarr.dead_letters.letter import DeadLetter
@@ -25,6 +25,7 @@ from angzarr.dead_letters.record import (
 )
 from angzarr.dead_letters.wire_form import from_wire, to_wire
 from angzarr.errors import DecodeError, text_of
+from angzarr.json_bounds import Bounds
 from angzarr.machine_faults import is_machine_fault
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
@@ -69,17 +70,19 @@ def encode(letter: Outgoing, form: Form = Form.JSON) -> Encoded:
     return Encoded(to_wire(letter).SerializeToString(deterministic=True), PROTOBUF_CONTENT_TYPE)
 
 
-def decode(raw: bytes, content_type: str = "") -> DeadLetter:
+def decode(raw: bytes, content_type: str = "", bounds: Bounds = LETTER) -> DeadLetter:
     """Read a letter; raises DecodeError, with one sentence that says why, and nothing else.
 
-    Without a content type JSON is known by its brace, which begins no protobuf message.
+    One that holds more than *bounds* is not parsed. Without a content type JSON is known by its
+    brace, which begins no protobuf message.
     """
     if len(raw) > MAX_LETTER_BYTES:
         msg = f"the letter has {len(raw)} bytes, more than the {MAX_LETTER_BYTES} that are read"
         raise DecodeError(msg)
     form, later = _form_of(raw, content_type)
     try:
-        return _read_json(raw, later=later) if form is Form.JSON else _read_binary(raw, later=later)
+        read = _read_json if form is Form.JSON else _read_binary
+        return read(raw, bounds, later=later)
     except DecodeError:
         raise
     except ProtobufDecodeError as error:
@@ -97,8 +100,10 @@ def read_receipt(
     content_type: str,
     handle: object,
     record: Callable[[], ForeignRecord | None] = lambda: None,
+    *,
+    bounds: Bounds = LETTER,
 ) -> Receipt:
-    """Return the receipt of what a backend delivered, readable or not.
+    """Return the receipt of what a backend delivered, readable within *bounds* or not.
 
     *record* says what carried it; it is asked where the bytes are no letter. What was wrapped with
     its own record comes out as it was.
@@ -107,7 +112,7 @@ def read_receipt(
     try:
         if content_type == RECORD_CONTENT_TYPE:
             raw, content_type, kept = unwrapped(raw)
-        letter = decode(raw, content_type)
+        letter = decode(raw, content_type, bounds)
     except (DecodeError, MemoryError) as error:
         problem, again = text_of(error), is_machine_fault(error)
     if letter is None and kept is None and (found := record()) is not None:
@@ -144,17 +149,17 @@ def correlation_id(letter: Outgoing) -> str:
     return (event.correlation_id or "") if event else ""
 
 
-def _read_json(raw: bytes, *, later: bool) -> DeadLetter:
-    check_letter_json(raw)
-    return read_json(raw, later=later)
+def _read_json(raw: bytes, bounds: Bounds, *, later: bool) -> DeadLetter:
+    check_letter_json(raw, bounds)
+    return read_json(raw, bounds, later=later)
 
 
-def _read_binary(raw: bytes, *, later: bool) -> DeadLetter:
-    check_letter_wire(raw, AngzarrDeadLetter.DESCRIPTOR)
+def _read_binary(raw: bytes, bounds: Bounds, *, later: bool) -> DeadLetter:
+    check_letter_wire(raw, AngzarrDeadLetter.DESCRIPTOR, bounds)
     wire = AngzarrDeadLetter.FromString(raw)
     if later:
         adopt_later_generation(wire)
-    return from_wire(wire)
+    return from_wire(wire, bounds)
 
 
 def _form_of(raw: bytes, content_type: str) -> tuple[Form, bool]:

@@ -33,6 +33,7 @@ from angzarr.dead_letters.wire_form import (
     view,
 )
 from angzarr.errors import DecodeError
+from angzarr.json_bounds import Bounds
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 #: What a letter says of itself anew each time it is written, in both spellings that JSON allows.
@@ -64,9 +65,9 @@ def write_json(letter: DeadLetter) -> bytes | None:
     return text.encode()
 
 
-def read_json(raw: bytes, *, later: bool) -> DeadLetter:
+def read_json(raw: bytes, bounds: Bounds, *, later: bool) -> DeadLetter:
     """Read a letter; raises DecodeError and whatever hostile input makes the parser raise."""
-    if not later and (letter := read_own(raw)) is not None:
+    if not later and (letter := read_own(raw, bounds)) is not None:
         return letter
     try:
         # Not as bytes: in UTF-16 what was counted would not be what is parsed.
@@ -82,11 +83,11 @@ def read_json(raw: bytes, *, later: bool) -> DeadLetter:
     try:
         wire = json_format.ParseDict(data, AngzarrDeadLetter())
     except json_format.ParseError:
-        return _read_json_of_others(data)
-    return from_wire(wire)
+        return _read_json_of_others(data, bounds)
+    return from_wire(wire, bounds)
 
 
-def _read_json_of_others(data: dict[str, Any]) -> DeadLetter:
+def _read_json_of_others(data: dict[str, Any], bounds: Bounds) -> DeadLetter:
     """Read JSON with fields or payload types we do not know; it is kept whole in the envelope."""
     known = without_unknown_types(data)
     try:
@@ -98,8 +99,8 @@ def _read_json_of_others(data: dict[str, Any]) -> DeadLetter:
         raise DecodeError(msg) from error
     require_letter(wire)
     rest = {key: value for key, value in data.items() if key not in _RESTATED}
-    letter = replace(view(wire), envelope=_json_bytes(rest))
-    if task_message(wire):
+    letter = replace(view(wire, bounds), envelope=_json_bytes(rest))
+    if task_message(wire, bounds):
         return letter
     book: Any = next((rest[key] for key in _BOOKS if key in rest), None)
     if book is None:

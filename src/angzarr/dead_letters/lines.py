@@ -10,7 +10,7 @@ import binascii
 import json
 from typing import Any, Final
 
-from angzarr.dead_letters.bounds import check_line
+from angzarr.dead_letters.bounds import LETTER, check_line
 from angzarr.dead_letters.codec import (
     JSON_CONTENT_TYPE,
     MAX_LETTER_BYTES,
@@ -21,6 +21,7 @@ from angzarr.dead_letters.codec import (
 from angzarr.dead_letters.queue import Receipt
 from angzarr.dead_letters.record import from_text, to_text
 from angzarr.errors import DecodeError
+from angzarr.json_bounds import Bounds
 
 #: The longest line in bytes: the largest letter as base64, and what is said of it.
 MAX_LINE: Final = MAX_LETTER_BYTES * 4 // 3 + 2 * 1024 * 1024
@@ -44,13 +45,13 @@ def to_line(receipt: Receipt) -> bytes:
     return _head(receipt.domain, encoded.content_type, raw=raw, **more) + b"\n"
 
 
-def from_line(line: bytes) -> Receipt:
+def from_line(line: bytes, bounds: Bounds = LETTER) -> Receipt:
     """Return what *line* holds; raises DecodeError, with one sentence that says why."""
-    held = _object(line)
+    held = _object(line, bounds)
     domain, content_type = _text(held, "domain"), _text(held, "content_type")
     if isinstance(held.get("letter"), dict):
         body = json.dumps(held["letter"], ensure_ascii=False).encode("utf-8", "surrogatepass")
-        receipt = read_receipt(domain, body, content_type, None)
+        receipt = read_receipt(domain, body, content_type, None, bounds=bounds)
         if receipt.letter is None:
             raise DecodeError(receipt.problem)
         return receipt
@@ -60,15 +61,15 @@ def from_line(line: bytes) -> Receipt:
         msg = "its raw is not base64"
         raise DecodeError(msg) from error
     record = from_text(_text(held, "record")) if "record" in held else None
-    return read_receipt(domain, raw, content_type, None, lambda: record)
+    return read_receipt(domain, raw, content_type, None, lambda: record, bounds=bounds)
 
 
 def _head(domain: str, content_type: str, **more: str) -> bytes:
     return json.dumps({"domain": domain, "content_type": content_type, **more}).encode()
 
 
-def _object(line: bytes) -> dict[str, Any]:
-    check_line(line)
+def _object(line: bytes, bounds: Bounds) -> dict[str, Any]:
+    check_line(line, bounds)
     try:
         held = json.loads(line)
     except (ValueError, RecursionError) as error:

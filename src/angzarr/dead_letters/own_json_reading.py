@@ -24,6 +24,7 @@ from angzarr.dead_letters.text import from_json_text, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
+from angzarr.json_bounds import Bounds
 from angzarr.wire.book_pb2 import MergeStrategy
 
 #: What a letter tells of itself anew each time it is written, besides its metadata.
@@ -43,23 +44,23 @@ _INT: Final = frozenset({int})
 _PRIORITIES: Final[Mapping[str, Priority]] = {priority.value: priority for priority in Priority}
 
 
-def read_own(raw: bytes) -> DeadLetter | None:
+def read_own(raw: bytes, bounds: Bounds) -> DeadLetter | None:
     """Return the letter in *raw*, or None where `json_form` must read it; raises DecodeError."""
     try:
-        return _read(orjson.loads(raw))
+        return _read(orjson.loads(raw), bounds)
     except DecodeError:  # it holds too much: the careful way would read as much of it
         raise
     except Exception:  # noqa: BLE001  hostile or foreign: the careful way says what is wrong
         return None
 
 
-def _read(data: dict[str, Any]) -> DeadLetter | None:
+def _read(data: dict[str, Any], bounds: Bounds) -> DeadLetter | None:
     metadata = data.pop("metadata")
     told = [data.pop(key, "") for key in _TOLD]
     task, domain = data["rejectedEvents"]["pages"][0]["event"], data["cover"].get("domain", "")
     if not (_is_task_message(task) and _are_texts((domain, *told, *metadata.values()))):
         return None
-    check_texts(_json_texts(task))
+    check_texts(_json_texts(task), bounds)
     body = Body(task["args"], task["kwargs"], task["embed"])
     first = first_arg(body)
     message = _message(task, body)

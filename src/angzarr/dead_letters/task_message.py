@@ -9,11 +9,12 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from angzarr.dead_letters.bounds import check_texts, is_within
+from angzarr.dead_letters.bounds import LETTER, check_texts, is_within
 from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
+from angzarr.json_bounds import Bounds
 from angzarr.payloads import PayloadReference, StorageKind
 from angzarr.wire import book_pb2
 from angzarr.wire.worker_pb2 import EventFacts, TaskMessage
@@ -96,10 +97,10 @@ def write_message(
     return written
 
 
-def read_message(written: TaskMessage) -> Held:
+def read_message(written: TaskMessage, bounds: Bounds = LETTER) -> Held:
     """Return what `write_message` was given; raises DecodeError, ValueError or TypeError."""
     body = Body(written.args, written.kwargs, written.embed)
-    check_texts((*body, written.headers, written.properties, written.event.data))
+    check_texts((*body, written.headers, written.properties, written.event.data), bounds)
     message = Message(
         body=join_body(body) if any(body) else written.raw_body,
         content_type=written.content_type,

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from angzarr.dead_letters.bounds import check_letter_wire
+from angzarr.dead_letters.bounds import WIDEST, check_letter_wire
 from angzarr.dead_letters.foreign import cover_of, facts_of_details, mismatch_in, view_of_payload
 from angzarr.dead_letters.letter import (
     UNDATED,
@@ -27,6 +27,7 @@ from angzarr.dead_letters.task_message import Held, read_message, time_in, write
 from angzarr.dead_letters.text import valid_mapping, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event
+from angzarr.json_bounds import Bounds
 from angzarr.wire.book_pb2 import EventPage
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter, SequenceMismatchDetails
 from angzarr.wire.worker_pb2 import TaskMessage
@@ -95,10 +96,10 @@ def _write_page(page: EventPage, event: Event) -> None:
         page.created_at.FromDatetime(event.occurred_at)
 
 
-def from_wire(wire: AngzarrDeadLetter) -> DeadLetter:
+def from_wire(wire: AngzarrDeadLetter, bounds: Bounds = WIDEST) -> DeadLetter:
     """Return *wire* as a letter; raises DecodeError, ValueError or TypeError."""
     require_letter(wire)
-    letter = view(wire)
+    letter = view(wire, bounds)
     rest = _without_restated(wire)
     if rest == _without_restated(to_wire(letter)):
         return letter
@@ -119,11 +120,11 @@ def require_letter(wire: AngzarrDeadLetter) -> None:
         raise DecodeError(msg)
 
 
-def view(wire: AngzarrDeadLetter) -> DeadLetter:
+def view(wire: AngzarrDeadLetter, bounds: Bounds) -> DeadLetter:
     """Return all of *wire* that DeadLetter has fields for."""
     facts, rest = read_facts(wire.metadata)
-    task = task_message(wire)
-    held = read_message(task) if task else Held(view_of_payload(wire))
+    task = task_message(wire, bounds)
+    held = read_message(task, bounds) if task else Held(view_of_payload(wire))
     told = {
         "id": "",
         "reason": Reason.REFUSED,
@@ -158,12 +159,12 @@ def _foreign_id(wire: AngzarrDeadLetter) -> str:
     return unreadable_letter_id(domain, ordered.SerializeToString(deterministic=True))
 
 
-def task_message(wire: AngzarrDeadLetter) -> TaskMessage | None:
+def task_message(wire: AngzarrDeadLetter, bounds: Bounds = WIDEST) -> TaskMessage | None:
     """Return the Celery delivery inside *wire*, or None where others wrote something else."""
     pages = wire.rejected_events.pages
     if len(pages) != 1 or pages[0].event.type_url.rpartition("/")[2] != TASK_MESSAGE:
         return None
-    check_letter_wire(pages[0].event.value, TaskMessage.DESCRIPTOR)
+    check_letter_wire(pages[0].event.value, TaskMessage.DESCRIPTOR, bounds)
     try:
         return TaskMessage.FromString(pages[0].event.value)
     except ProtobufDecodeError as error:

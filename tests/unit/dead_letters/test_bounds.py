@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
-from angzarr.dead_letters.bounds import BODY, LETTER
+from angzarr.dead_letters.bounds import BODY, LETTER, WIDEST
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.own_json import TASK_MESSAGE_URL
@@ -99,7 +99,10 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 def test_what_holds_too_much_is_refused_wherever_it_stands(place: str) -> None:
-    with pytest.raises(DecodeError, match=r"holds more than the (200000|200) \w+ that are read"):
+    deep = place.startswith(("deep", "a deep"))
+    most, setting = (LETTER.depth, "most_levels") if deep else (LETTER.nodes, "most_values")
+    said = rf"holds more than the {most} \w+ that are read: .* raise dlq\.{setting}$"
+    with pytest.raises(DecodeError, match=said):
         decode(PLACES[place])
 
 
@@ -186,3 +189,14 @@ def test_any_values_are_not_read_into() -> None:
         AnyMessage(type_url="a/b.C", value=b"\x0a\x00" * MANY * 3)
     )
     assert decode(letter.SerializeToString()).explanation == "r"
+
+
+WIDER = LETTER._replace(nodes=4 * LETTER.nodes, depth=LETTER.depth + 20)
+
+
+@pytest.mark.parametrize(
+    "place", ["args", "deep args", "an unknown field", "pages, binary", "headers, binary"]
+)
+def test_what_is_beyond_the_bounds_is_read_within_wider_ones(place: str) -> None:
+    letter = decode(PLACES[place], "", WIDER)
+    assert decode(*encode(letter), WIDEST) == letter, "as the ledger keeps it"

@@ -19,6 +19,7 @@ from angzarr.analysis.entry import (
 )
 from angzarr.analysis.group import Group, GroupStatus
 from angzarr.analysis.newer_words import read_word
+from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import decode, encode, raw_letter
 from angzarr.errors import DecodeError
 
@@ -70,7 +71,7 @@ def failure_from(row: Row[Any]) -> Failure:
     raw, problem = bytes(row.body), row.problem
     if problem is None:
         try:
-            return decode(raw, row.content_type)
+            return decode(raw, row.content_type, WIDEST)
         except DecodeError as error:
             problem = f"the ledger's copy of the letter cannot be read: {error}"
     return Unreadable(

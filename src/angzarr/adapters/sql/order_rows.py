@@ -12,6 +12,7 @@ from angzarr.analysis.change import Change
 from angzarr.analysis.entry import Entry
 from angzarr.analysis.newer_words import read_word
 from angzarr.analysis.replay_order import AS_IT_IS, Expectation, ReplayOrder
+from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter
 
@@ -93,4 +94,4 @@ def _written(letter: DeadLetter | None) -> tuple[bytes | None, str]:
 
 
 def _read(body: bytes | None, content_type: str) -> DeadLetter | None:
-    return None if body is None else decode(bytes(body), content_type)
+    return None if body is None else decode(bytes(body), content_type, WIDEST)
