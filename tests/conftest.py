@@ -208,7 +208,7 @@ def manage(method: str, path: str, body: dict[str, str] | None = None) -> None:
     address = _addresses().get(MANAGEMENT)
     if not address:
         pytest.fail(f"give RabbitMQ's management address in {MANAGEMENT} as well", pytrace=False)
-    with httpx.Client(trust_env=False, timeout=10) as client:
+    with httpx.Client(trust_env=False, timeout=60) as client:
         client.request(method, f"{address.rstrip('/')}/api/{path}", json=body).raise_for_status()
 
 

@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 
-#: Seconds that are enough on a busy machine.
-PATIENCE = 10.0
+#: Seconds after which what was waited for never comes, also on a machine ten times too slow.
+PATIENCE = 120.0
+#: The longest pause between two looks: a look may ask a server.
+PAUSE = 0.05
 
 
 def wait_until(
     truth: Callable[[], object], what: str = "it is so", seconds: float = PATIENCE
 ) -> Any:
     """Poll until *truth* holds and return what it said, or fail naming *what*."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.002
     while time.monotonic() < deadline:
         if found := truth():
             return found
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(2 * pause, PAUSE)
     return pytest.fail(f"waited {seconds} s until {what}")

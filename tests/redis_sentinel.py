@@ -83,7 +83,7 @@ class PrivateSentinel:
             "a sentinel to begin the failover",
         )
         after = self._wait_for_another_than(before)
-        wait_until(lambda: before.client().role()[0] == b"slave", "the old master to obey", 12)
+        wait_until(lambda: before.client().role()[0] == b"slave", "the old master to obey")
         return after
 
     def kill_master(self) -> PrivateRedis:
@@ -93,7 +93,7 @@ class PrivateSentinel:
         return self._wait_for_another_than(before)
 
     def _wait_for_another_than(self, before: PrivateRedis) -> PrivateRedis:
-        wait_until(lambda: self.master is not before, "another master", 30)
+        wait_until(lambda: self.master is not before, "another master")
         after = self.master
         wait_until(lambda: after.client().role()[0] == b"master", "the new master to serve")
         return after

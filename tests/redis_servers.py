@@ -24,14 +24,13 @@ from redis.retry import Retry
 
 import polling
 from certificates import Certificates
+from polling import PATIENCE
 from programs import require
 
 LOOPBACK = "127.0.0.1"
 #: Below the ports of outgoing connections (32768 and up) and those of tests/servers (20000 and
 #: up), so that nobody takes the port while its server is down; a cluster's bus needs port + 10000.
 PORTS = range(11_000, 20_000)
-#: Longest wait for a server to answer or to end, in seconds.
-PATIENCE = 20
 
 
 class PrivateRedis:
@@ -224,7 +223,7 @@ def free_port(*, bus: bool = False) -> int:
     raise RuntimeError(f"no free port between {PORTS.start} and {PORTS.stop} on {LOOPBACK}")
 
 
-def wait_until(truth: Callable[[], object], what: str, seconds: float = PATIENCE) -> Any:
+def wait_until(truth: Callable[[], object], what: str) -> Any:
     """Poll until *truth* holds and return it; an unreachable server is not yet the truth."""
 
     def held() -> object:
@@ -232,7 +231,7 @@ def wait_until(truth: Callable[[], object], what: str, seconds: float = PATIENCE
             return truth()
         return None
 
-    return polling.wait_until(held, what, seconds)
+    return polling.wait_until(held, what)
 
 
 def _is_free(port: int) -> bool:

@@ -81,7 +81,7 @@ class Gateway:
             self.server + request.path, body, kept, method=request.command
         )
         try:
-            answer: Any = urllib.request.urlopen(sent, timeout=30)  # noqa: S310
+            answer: Any = urllib.request.urlopen(sent, timeout=60)  # noqa: S310
         except urllib.error.HTTPError as error:
             answer = error
         with answer:

@@ -63,7 +63,7 @@ class Verbs:
         gate = threading.Barrier(threads)
 
         def ask(_: int) -> Permit | None:
-            gate.wait(timeout=30)
+            gate.wait(timeout=60)
             time.sleep(max(0.0, at - time.time()))
             answer = self.breakers.admit(name, uuid.uuid4().hex)
             return answer if isinstance(answer, Permit) else None

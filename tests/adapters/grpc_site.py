@@ -160,4 +160,4 @@ class Gate:
 
     def __call__(self, *_: object) -> None:
         self.entered.set()
-        self.open.wait(30)
+        self.open.wait(60)

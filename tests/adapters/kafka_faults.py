@@ -45,7 +45,7 @@ def write_record(
     partitions = struct.pack(">ii", 1, 0) + struct.pack(">i", len(batch)) + batch
     body = struct.pack(">hhi", -1, -1, 5000) + struct.pack(">i", 1) + name + partitions
     request = struct.pack(">hhi", _PRODUCE, _VERSION, 7) + _short(b"test") + body
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         answer = connection.makefile("rb")
         reply = answer.read(struct.unpack(">i", answer.read(4))[0])

@@ -49,10 +49,10 @@ class Site:
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(60)
         assert "Traceback" not in self.text(), self.text()
 
     @contextmanager

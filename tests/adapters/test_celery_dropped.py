@@ -196,7 +196,7 @@ def test_without_the_queue_rabbitmq_keeps_what_it_gave_up(app, reading):
     take(app, requeue=False)
     time.sleep(0.5)  # RabbitMQ tries to bring it to a queue that is not there
     taken = reading()
-    wait_until(lambda: taken, "the message", 30)
+    wait_until(lambda: taken, "the message")
 
 
 def test_what_cannot_be_buried_stays_in_the_queue_and_keeps_no_other(app, reading):
@@ -347,7 +347,7 @@ def test_the_policy_of_the_page_guards_a_queue_that_exists(
     take(plain, requeue=False)
     time.sleep(0.5)  # nobody declared where it goes: RabbitMQ keeps it
     taken = reading(app=plain)
-    wait_until(lambda: taken, "the message", 30)
+    wait_until(lambda: taken, "the message")
     assert taken[0][0].queue == existing
 
 

@@ -133,7 +133,7 @@ def test_a_delayed_message_whose_queue_is_gone_waits_until_it_is_back(app):
         wait_until(lambda: waiting(connection, "celery_delayed_0") == 0, "the end of the delay")
         time.sleep(0.5)  # RabbitMQ tries to bring them to a queue that is not there
         declare()
-        wait_until(lambda: waiting(connection, queue.name) == 2, "the messages", 30)
+        wait_until(lambda: waiting(connection, queue.name) == 2, "the messages")
     assert sorted(take(app)) == ["e-1", "e-2"]
 
 

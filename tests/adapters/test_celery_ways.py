@@ -325,7 +325,7 @@ def shop(site):
 def arrived(here, count):
     found = []
     queue = here.app.conf.task_default_queue
-    wait_until(lambda: found.extend(here.take(queue, count)) or len(found) >= count, "them", 30)
+    wait_until(lambda: found.extend(here.take(queue, count)) or len(found) >= count, "them")
     return len(found)
 
 

@@ -79,7 +79,7 @@ def test_only_connections_that_a_limit_counts_are_counted(postgresql_url):
             after = one.scalar(text(counted))
         return used is not None and min(before, after) <= used <= max(before, after) + 1
 
-    wait_until(alike, "a moment in which few others connect", 20)
+    wait_until(alike, "a moment in which few others connect")
     engine.dispose()
 
 

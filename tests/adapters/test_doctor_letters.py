@@ -68,7 +68,7 @@ def test_a_topic_that_deletes_letters_and_one_that_nobody_reads_are_told(
     admin = AdminClient({"bootstrap.servers": kafka_brokers})
     name = queue_name(unique_name)
     topic = NewTopic(name, 1, config={"retention.ms": "604800000"})
-    admin.create_topics([topic])[name].result(10)
+    admin.create_topics([topic])[name].result(60)
     group = f"group-{unique_name}"
     app = make_app(backend="kafka", kafka_brokers=kafka_brokers, kafka_group=group)
     (told,) = of(examined(app), "dead-letter-queue-loses", unique_name)
@@ -299,12 +299,9 @@ def test_letters_that_wait_without_a_reader_are_told(make_app, amqp_url, channel
     wait_until(
         lambda: of(examined(app), "analysis-worker-missing", unique_name),
         "the count to be told",
-        30,
     )
     channel.basic_consume(name, callback=lambda _message: None)
-    wait_until(
-        lambda: not of(examined(app), "analysis-worker-missing", unique_name), "a reader", 30
-    )
+    wait_until(lambda: not of(examined(app), "analysis-worker-missing", unique_name), "a reader")
 
 
 def test_a_queue_of_letters_that_loses_them_or_takes_none_is_told(

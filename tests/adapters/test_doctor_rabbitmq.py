@@ -152,7 +152,7 @@ def test_a_policy_that_drops_messages_is_told(vhost, channel, management):
 
 def eventually(look):
     """RabbitMQ's own numbers and policies come seconds late."""
-    return wait_until(look, "RabbitMQ to tell it", 30)
+    return wait_until(look, "RabbitMQ to tell it")
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_what_rabbitmq_dropped_is_read_on(
             wait_until(lambda: _consumers(near, unique_name), "the reader")
             line.swallow()
             publish_amqp(near, unique_name, b"dropped")
-            assert done.wait(20), "the reader waits on a connection that nobody answers on"
+            assert done.wait(60), "the reader waits on a connection that nobody answers on"
     finally:
         reader.end()
         with RoadConnection(amqp_url) as near:

@@ -46,7 +46,7 @@ def server(place, answers):
 @pytest.fixture
 def ask(server, place):
     def ask(method: str, path: str, **more) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection(*place, timeout=10)
+        connection = http.client.HTTPConnection(*place, timeout=60)
         connection.request(method, path, **more)
         answer = connection.getresponse()
         answer.told = json.loads(answer.read() or b"{}")
@@ -109,7 +109,7 @@ def test_what_breaks_tells_nobody_why(ask):
     ids=["tls", "no path", "version", "long path", "many headers", "long header", "empty lines"],
 )
 def test_garbage_ends_its_own_connection_only(ask, place, said):
-    with socket.create_connection(place, timeout=10) as client:
+    with socket.create_connection(place, timeout=60) as client:
         try:
             client.sendall(said)
             client.shutdown(socket.SHUT_WR)
@@ -120,7 +120,7 @@ def test_garbage_ends_its_own_connection_only(ask, place, said):
 
 
 def test_slow_clients_keep_nobody_out(ask, place):
-    idle = [socket.create_connection(place, timeout=10) for _ in range(3 * MOST)]
+    idle = [socket.create_connection(place, timeout=60) for _ in range(3 * MOST)]
     for client in idle:
         client.sendall(b"GET /li")
     try:
@@ -133,7 +133,7 @@ def test_slow_clients_keep_nobody_out(ask, place):
 
 def test_a_request_has_its_time_however_it_drips(ask, place, monkeypatch):
     monkeypatch.setattr(health_server, "LONGEST", 0.3)
-    with socket.create_connection(place, timeout=10) as client:
+    with socket.create_connection(place, timeout=60) as client:
         client.settimeout(0.05)
         ended = False
 
@@ -171,7 +171,7 @@ def test_all_addresses_of_both_kinds_are_listened_on(answers):
         pytest.skip("this machine has no IPv6")
     try:
         for host in ("127.0.0.1", "::1"):
-            connection = http.client.HTTPConnection(host, port, timeout=10)
+            connection = http.client.HTTPConnection(host, port, timeout=60)
             connection.request("GET", "/livez")
             assert connection.getresponse().status == 200
             connection.close()

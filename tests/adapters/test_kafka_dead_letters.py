@@ -112,7 +112,7 @@ class TestKafkaDeadLetterQueue(
         queue.put([a_letter(domain)])
         admin = AdminClient({"bootstrap.servers": self.brokers})
         topic = ConfigResource(ConfigResource.Type.TOPIC, queue_name(domain))
-        [settings] = [future.result(10) for future in admin.describe_configs([topic]).values()]
+        [settings] = [future.result(60) for future in admin.describe_configs([topic]).values()]
         assert settings["retention.ms"].value == "-1"
         assert settings["retention.bytes"].value == "-1"
         assert settings["retention.bytes"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
@@ -147,7 +147,7 @@ class TestKafkaDeadLetterQueue(
     def test_small_letters_are_not_refused_for_the_size_of_their_batch(self, domain: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.brokers})
         small = NewTopic(queue_name(domain), 1, config={"max.message.bytes": "20000"})
-        admin.create_topics([small])[queue_name(domain)].result(10)
+        admin.create_topics([small])[queue_name(domain)].result(60)
         queue = self.open()
         letters = [a_letter(domain, n, metadata={"some": f"{n}" * 5_000}) for n in range(9)]
         assert queue.put(letters) == [None] * 9
@@ -220,7 +220,7 @@ class TestKafkaDeadLetterQueue(
                 for one in (first, second)
             ]
             puts[0].start()
-            assert gateway.damaged.wait(10)
+            assert gateway.damaged.wait(60)
             puts[1].start()
             for put in puts:
                 put.join()
@@ -244,7 +244,7 @@ if child:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
         assert (
-            subprocess.run([sys.executable, "-c", script], timeout=30, check=False).returncode == 0
+            subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
         )
 
 
@@ -268,7 +268,7 @@ class TestKafkaThatCreatesNothing(CheckedDeadLetterQueueContract):
 
     def delete(self, domain: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.brokers})
-        admin.delete_topics([queue_name(domain)])[queue_name(domain)].result(10)
+        admin.delete_topics([queue_name(domain)])[queue_name(domain)].result(60)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_letter_under_way_when_its_client_fails_for_good_is_written_by_a_new_o
         through = KafkaDeadLetterQueue(f"127.0.0.1:{gateway.port}", partitions=1)
         putting = threading.Thread(target=lambda: answers.extend(through.put([letter])))
         putting.start()
-        assert gateway.damaged.wait(10)
+        assert gateway.damaged.wait(60)
         end(producer_of(through), OUT_OF_ORDER)
         putting.join()
         through.close()
@@ -221,7 +221,7 @@ def test_closing_a_consumer_that_failed_for_good_ends(
     end(consumer_of(queue), FENCED)
     closing = threading.Thread(target=queue.close, daemon=True)
     closing.start()
-    closing.join(15)
+    closing.join(60)
     assert not closing.is_alive()
 
 

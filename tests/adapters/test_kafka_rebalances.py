@@ -58,7 +58,7 @@ class Group:
             self.held[queue] += queue.receive([self.domain], limit=100, wait=AT_ONCE)
 
     def look_until(self, truth: Callable[[], object], what: str) -> None:
-        wait_until(lambda: (self.look(), truth())[1], what, 45)
+        wait_until(lambda: (self.look(), truth())[1], what)
 
     def start_holder(self) -> tuple[subprocess.Popen[str], list[str]]:
         """Start a process that takes letters; return it and the ids that it told."""

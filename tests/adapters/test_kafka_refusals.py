@@ -51,7 +51,7 @@ def allow(server: PrivateKafka, kind: ResourceType, prefix: str, operation: AclO
         AclPermissionType.ALLOW,
     )  # fmt: skip
     [done] = admin.create_acls([rule]).values()
-    done.result(10)
+    done.result(60)
 
 
 def queue_of(server: PrivateKafka, user: str, **changes: str) -> KafkaDeadLetterQueue:
@@ -65,7 +65,7 @@ def create(brokers: str, domain: str, **settings: str) -> None:
     admin = AdminClient({"bootstrap.servers": brokers})
     given = {name.replace("_", "."): value for name, value in settings.items()}
     topic = NewTopic(queue_name(domain), 1, config=given)
-    admin.create_topics([topic])[queue_name(domain)].result(10)
+    admin.create_topics([topic])[queue_name(domain)].result(60)
 
 
 def test_letters_go_over_tls_with_a_password(server: PrivateKafka) -> None:

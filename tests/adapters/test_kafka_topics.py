@@ -50,7 +50,7 @@ def queue(kafka_brokers: str, caplog: pytest.LogCaptureFixture) -> Iterator[Kafk
 def create(admin: AdminClient, domain: str, **settings: str) -> None:
     given = {name.replace("_", "."): value for name, value in settings.items()}
     new = NewTopic(queue_name(domain), 1, config=given)
-    admin.create_topics([new])[queue_name(domain)].result(10)
+    admin.create_topics([new])[queue_name(domain)].result(60)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
@@ -147,7 +147,7 @@ def test_a_topic_is_created_where_nobody_may_choose_all_of_its_settings(
     monkeypatch.setattr("angzarr.adapters.kafka.topics.settings_for", lambda _number: refused)
     assert queue.put([a_letter(domain)]) == [None]
     topic = ConfigResource(ResourceType.TOPIC, queue_name(domain))
-    [settings] = [future.result(10) for future in admin.describe_configs([topic]).values()]
+    [settings] = [future.result(60) for future in admin.describe_configs([topic]).values()]
     assert settings["retention.ms"].value == "-1"
 
 

@@ -43,7 +43,7 @@ class TestMemoryDeadLetterQueue(RawLettersContract, CountedLettersContract):
         )
         receiver.start()
         self.open().put([a_letter(domain)])
-        receiver.join(10)
+        receiver.join(60)
         assert len(taken) == 1
 
     def test_channels_of_other_names_are_apart(self, domain: str) -> None:

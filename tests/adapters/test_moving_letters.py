@@ -97,7 +97,7 @@ def test_a_mover_that_is_killed_on_the_way_over_three_brokers_loses_nothing(site
     into = site.open(site.kafka)
     words = ("move", "--from", site.rabbitmq, "--to", site.kafka, "--domain", site.domain, "--yes")
     killed = site.start(*words, "--rate", "20")
-    wait_until(lambda: site.waiting(into), "some letters were moved", 40)
+    wait_until(lambda: site.waiting(into), "some letters were moved")
     killed.kill()
     killed.communicate()
     assert "moved" in site.run(*words)

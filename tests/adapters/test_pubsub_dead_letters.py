@@ -64,14 +64,14 @@ class TestPubSubDeadLetterQueue(
         publisher = pubsub_v1.PublisherClient()
         attributes = {"content_type": content_type} if content_type else {}
         topic = publisher.topic_path(PROJECT, queue_name(domain))
-        publisher.publish(topic, raw, **attributes).result(10)
+        publisher.publish(topic, raw, **attributes).result(60)
         publisher.stop()
         publisher.transport.close()
 
     def put_record(self, domain: str, raw: bytes, name: str) -> None:
         publisher = pubsub_v1.PublisherClient()
         topic = publisher.topic_path(PROJECT, queue_name(domain))
-        publisher.publish(topic, raw, name=name, other="x" * 1_000).result(10)
+        publisher.publish(topic, raw, name=name, other="x" * 1_000).result(60)
         publisher.stop()
         publisher.transport.close()
 

@@ -137,14 +137,14 @@ def test_no_letter_overtakes_another_of_its_key_that_is_just_being_refused(
 
     def pause_late(self, success):
         answered.set()
-        over.wait(9)
+        over.wait(60)
         paused(self, success)
 
     def publish_in_between(self, *args, **kwargs):
         if next(turns) is not answered:
             return publish(self, *args, **kwargs)
         try:
-            assert answered.wait(9)
+            assert answered.wait(60)
             return publish(self, *args, **kwargs)
         finally:
             over.set()
@@ -228,7 +228,7 @@ def test_an_outage_in_the_midst_costs_no_letter(proxy, opened, domain, caplog):
         with pytest.raises(DeadLetterQueueUnavailable, match="no answer"):
             call()
     proxy.mend()
-    wait_until(lambda: put_again(queue, a_letter(domain, 2)), "the letter is taken", 30)
+    wait_until(lambda: put_again(queue, a_letter(domain, 2)), "the letter is taken")
     queue.done([held])
     rest = {f"{domain}-{n}" for n in range(3)} - {held.letter.id}
     assert rest <= set(ids(take(queue, [domain], 2)))
@@ -300,7 +300,7 @@ def in_a_child(call):
     answers = fork.SimpleQueue()
     child = fork.Process(target=lambda: answers.put(call()))
     child.start()
-    child.join(30)
+    child.join(60)
     if child.exitcode is None:
         child.kill()
         pytest.fail("the child hangs")
@@ -340,6 +340,6 @@ def test_a_killed_receivers_letter_comes_to_another_whose_own_leases_are_renewed
 def test_a_process_ends_by_itself_with_letters_in_hand(opened, domain):
     opened().put(letters_of(domain, 3))
     with receiving(domain, "--end") as receiver:
-        said, _ = receiver.communicate(timeout=30)
+        said, _ = receiver.communicate(timeout=60)
     assert said.strip() in {f"{domain}-{n}" for n in range(3)}
     assert receiver.returncode == 0

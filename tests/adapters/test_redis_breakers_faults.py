@@ -350,7 +350,7 @@ def test_a_fork_has_a_line_of_its_own(redis_url):
 
     fork = multiprocessing.get_context("fork").Process(target=child)
     fork.start()
-    fork.join(30)
+    fork.join(60)
     assert fork.exitcode == 0
     wait_until(lambda: refused(breakers, "crm"), "the parent heard of it by its own line")
     line.close()

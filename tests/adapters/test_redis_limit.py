@@ -23,11 +23,10 @@ from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.adapters.redis.limit import LEASE, RedisLimits
 from angzarr.resilience.limit import Limit
 from hand_clock import HandClock
-from polling import wait_until
+from polling import PATIENCE, wait_until
 
 #: Long enough for a slow machine to renew it, short enough to wait for its end.
 LEASED = timedelta(milliseconds=1500)
-PATIENCE = 20
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_redis_says_what_the_rules_say(open_limits, steps):
 
 
 def until(true):
-    wait_until(true, seconds=PATIENCE)
+    wait_until(true)
 
 
 def until_taken(limits, slots):
@@ -205,7 +204,7 @@ def hold(url, prefix, ready):
     limits = RedisLimits(FlowLine(url, prefix=prefix), lease=LEASED)
     assert let_through(limits, scopes(TWO), 1)
     ready.set()
-    time.sleep(PATIENCE * 10)
+    threading.Event().wait()
 
 
 def test_the_slot_of_a_killed_worker_is_free_when_its_lease_ends(redis_url, prefix, open_limits):
@@ -213,7 +212,7 @@ def test_the_slot_of_a_killed_worker_is_free_when_its_lease_ends(redis_url, pref
     ready = spawn.Event()
     worker = spawn.Process(target=hold, args=(redis_url, prefix, ready))
     worker.start()
-    assert ready.wait(PATIENCE * 2)
+    assert ready.wait(PATIENCE)
     limits = open_limits()
     assert len(let_through(limits, scopes(TWO), 3)) == 1
     os.kill(worker.pid, signal.SIGKILL)

@@ -91,4 +91,4 @@ def test_a_killed_master_is_replaced_and_may_come_back_as_replica(make_sentinel)
     after = fleet.kill_master()
     assert after.client().get("key") == b"value"
     before.start()
-    wait_until(lambda: before.client().role()[0] == b"slave", "the old master to obey", 30)
+    wait_until(lambda: before.client().role()[0] == b"slave", "the old master to obey")

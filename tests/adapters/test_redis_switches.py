@@ -74,10 +74,10 @@ def theirs(make):
 
 
 def test_a_change_is_pushed(mine, theirs, monkeypatch):
-    wait_until(lambda: theirs._line._version is not None, 5)
+    wait_until(lambda: theirs._line._version is not None)
     monkeypatch.setattr(flow_line, "LOOK_EVERY", 3600.0)
     mine.put(HANDLER, PAUSE, by="ada")
-    wait_until(lambda: theirs.of(SYNC), 5)
+    wait_until(lambda: theirs.of(SYNC))
 
 
 def test_who_only_changes_switches_honours_none(make):
@@ -90,10 +90,10 @@ def test_who_only_changes_switches_honours_none(make):
 def test_a_change_whose_push_was_lost_is_found_by_the_look(
     mine, theirs, direct, unique_name, monkeypatch
 ):
-    wait_until(lambda: direct.pubsub_numsub(f"{unique_name}:flow")[0][1], 5)
+    wait_until(lambda: direct.pubsub_numsub(f"{unique_name}:flow")[0][1])
     monkeypatch.setattr(mine._line, "channel", "nobody listens here")
     mine.put(HANDLER, PAUSE, by="ada")
-    wait_until(lambda: theirs.of(SYNC), 2)
+    wait_until(lambda: theirs.of(SYNC))
 
 
 def test_all_keys_share_one_hash_tag_and_none_ends_by_itself(mine, direct, unique_name):
@@ -109,7 +109,7 @@ def test_a_store_that_forgets_everything_has_no_switches(mine, theirs, direct, u
     wait_until(lambda: theirs.of(SYNC))
     for key in direct.scan_iter(f"*{unique_name}*"):
         direct.delete(key)
-    wait_until(lambda: theirs.of(SYNC) is None, 3)
+    wait_until(lambda: theirs.of(SYNC) is None)
     assert list(mine.switches()) == []
 
 
@@ -158,17 +158,17 @@ def test_what_is_known_goes_on_to_hold_while_the_store_is_away(make, mine, proxy
     worker, person = make(url=through), make(url=through)
     assert worker.any()
     getattr(proxy, how)()
-    wait_until(lambda: worker._line.away, 5)
+    wait_until(lambda: worker._line.away)
     assert worker.any()
     assert worker.of(SYNC).action is PAUSE
     only_tenant = SYNC._replace(handler="shop.bill")
-    wait_until(lambda: worker.of(only_tenant) is None, 3)
+    wait_until(lambda: worker.of(only_tenant) is None)
     with pytest.raises(StoreUnavailable):
         person.resume([HANDLER.id], by="ada")
     assert worker.of(SYNC).action is PAUSE
     mine.resume([HANDLER.id], by="ada")
     proxy.mend()
-    wait_until(lambda: worker.of(SYNC) is None, 5)
+    wait_until(lambda: worker.of(SYNC) is None)
 
 
 def test_a_process_that_begins_while_the_store_is_away_lets_go_on_until_it_is_there(
@@ -182,7 +182,7 @@ def test_a_process_that_begins_while_the_store_is_away_lets_go_on_until_it_is_th
     assert worker.of(SYNC) is None
     assert "flow_store_away" in caplog.text
     proxy.mend()
-    wait_until(lambda: worker.of(SYNC), 5)
+    wait_until(lambda: worker.of(SYNC))
 
 
 def test_a_change_whose_reply_was_lost_is_made_and_told_once(make, mine, proxy, through):

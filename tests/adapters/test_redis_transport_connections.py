@@ -28,7 +28,7 @@ from redis_servers import PrivateRedis, wait_until
 def nobody_is_connected(server: PrivateRedis) -> None:
     """Wait until the only connection is the one that asks; garbage is not collected for it."""
     client = server.client()
-    wait_until(lambda: len(client.client_list()) == 1, "the connections to be closed", 2)
+    wait_until(lambda: len(client.client_list()) == 1, "the connections to be closed")
 
 
 # -- databases and prefixes ------------------------------------------------------------------

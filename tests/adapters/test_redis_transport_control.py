@@ -47,7 +47,7 @@ def node(connection, mailbox, name):
         yield heard
     finally:
         over.set()
-        thread.join(10)
+        thread.join(60)
         consumer.cancel()
         channel.close()
 
@@ -114,7 +114,7 @@ def test_an_event_of_a_connection_that_is_gone_does_not_stop_the_loop(redis_brok
         worker.rest()  # the answers to its subscription are read
         stale = threading.Thread(target=cycle.on_readable, args=(ear_fd,), daemon=True)
         stale.start()
-        stale.join(5)
+        stale.join(60)
         assert not stale.is_alive()
         with connect(redis_broker, OURS) as other:
             other.Producer().publish("heard", exchange=news, declare=[news])
@@ -185,6 +185,6 @@ def ran(raw, site, what) -> None:
 def test_a_worker_told_to_shut_down_holds_nothing(site, raw):
     with site.worker(OURS) as process, site.app(STOCK) as app:
         app.control.shutdown(destination=[site.host])
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert list(raw.scan_iter(f"{site.name}:*unacked*")) == []
     assert list(raw.scan_iter(f"{site.name}:angzarr:*")) == []

@@ -133,7 +133,7 @@ def test_on_damaged_gets_it_as_it_is(redis_broker, raw, unique_name, damaged, no
         publish(connection, unique_name, ["good"])
         with consuming(connection, unique_name, no_ack=no_ack) as inbox:
             assert inbox.wait(1) == ["good"]
-            assert done.wait(10)
+            assert done.wait(60)
             wait_until(lambda: held(raw) == 0, "it to be let go")
     ((data, queue, error),) = told
     assert (data, queue) == (damaged, unique_name)

@@ -115,7 +115,7 @@ def test_a_consumer_closed_on_a_dead_line_gives_back_what_it_holds(server, clien
                 connection.drain_events(timeout=0.1)
             proxy.cut()
         proxy.mend()
-        wait_until(lambda: client.llen("q") == 1, "the message to come back", 8)
+        wait_until(lambda: client.llen("q") == 1, "the message to come back")
 
 
 def test_a_consumer_goes_on_at_once_when_its_line_is_mended(server, client, proxy, far):
@@ -194,7 +194,7 @@ def test_a_step_that_arrives_again_after_its_messages_were_acknowledged_hides_no
         client.execute_command(*late[0].command)
         worker.turn()
         look_for_strays(worker.channel)
-        wait_until(lambda: worker.turn() or len(worker.held) == 2, "the other message", 3)
+        wait_until(lambda: worker.turn() or len(worker.held) == 2, "the other message")
 
 
 def test_a_step_that_arrives_late_names_no_message_that_an_old_acknowledgement_deletes(
@@ -211,7 +211,7 @@ def test_a_step_that_arrives_late_names_no_message_that_an_old_acknowledgement_d
         client.execute_command(*late[0].command)
         worker.turn()  # lets go again
         look_for_strays(worker.channel)
-        wait_until(lambda: worker.turn() or len(worker.held) == 2, "the other message", 3)
+        wait_until(lambda: worker.turn() or len(worker.held) == 2, "the other message")
 
 
 def test_a_step_that_arrives_after_its_session_ended_fetches_nothing(server, client):
@@ -241,7 +241,7 @@ def test_a_session_that_was_buried_fetches_nothing_before_it_is_back_on_the_list
             kill(worker.channel)
             client.delete("owner:2")
             client.zadd("unacked:owners", {name: 0}, xx=True)  # time goes by
-            wait_until(lambda: client.llen("q") == 1, "the message to come back", 5)
+            wait_until(lambda: client.llen("q") == 1, "the message to come back")
 
 
 # -- what nobody can give back ---------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_messages_that_cannot_go_back_keep_no_others_from_it(server, client):
         client.set("broken", "not a list")
         with connect(server.url, lease=SHORT) as living:
             living.channel()._begin_session()
-            wait_until(lambda: client.llen("fine") == 1, "the message", 5)
+            wait_until(lambda: client.llen("fine") == 1, "the message")
 
 
 def test_a_message_nested_too_deeply_stops_no_judge(server, client):
@@ -308,8 +308,8 @@ def test_a_message_nested_too_deeply_stops_no_judge(server, client):
             bury(client, kill(channel))
         with connect(server.url, lease=SHORT) as living:
             living.channel()._begin_session()
-            wait_until(lambda: client.llen("p") == 1, "the other's message", 4)
-            wait_until(lambda: client.llen("q") == 2, "the deep one and its neighbour", 4)
+            wait_until(lambda: client.llen("p") == 1, "the other's message")
+            wait_until(lambda: client.llen("q") == 2, "the deep one and its neighbour")
 
 
 @pytest.mark.parametrize(
@@ -330,9 +330,9 @@ def test_an_entry_that_nobody_wrote_keeps_no_others_from_going_back(server, clie
             bury(client, kill(channel))
         with connect(server.url, lease=SHORT) as living:
             living.channel()._begin_session()
-            wait_until(lambda: client.llen("p") == 1, "another's message", 4)
+            wait_until(lambda: client.llen("p") == 1, "another's message")
             if odd[0] != b"\xff":
-                wait_until(lambda: client.llen("q") == 1, "its neighbour", 4)
+                wait_until(lambda: client.llen("q") == 1, "its neighbour")
             assert client.hexists(place, odd[0]), "what nobody can read stays where it is"
 
 

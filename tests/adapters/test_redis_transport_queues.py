@@ -99,11 +99,11 @@ def test_a_simple_queue(redis_broker, raw, unique_name, side, no_ack):
         queue.put({"n": 1})
         queue.put({"n": 2})
         assert queue.qsize() == 2
-        message = queue.get(timeout=10)
+        message = queue.get(timeout=60)
         assert message.payload == {"n": 1}
         if not no_ack:
             message.ack()
-        assert queue.get(timeout=10).payload == {"n": 2}
+        assert queue.get(timeout=60).payload == {"n": 2}
         with pytest.raises(Empty):
             queue.get_nowait()
         with pytest.raises(Empty):

@@ -43,7 +43,7 @@ class Worker(ConsumerMixin):
         return [Consumer([Queue(self.queue)], on_message=self.take, prefetch_count=8)]
 
     def take(self, message):
-        self.pace.acquire(timeout=10)
+        self.pace.acquire(timeout=60)
         self.seen[message.payload] += 1
         message.ack()
 
@@ -115,10 +115,10 @@ def test_a_failover_in_the_middle_of_consuming_loses_nothing(make_sentinel, uniq
         after = getattr(fleet, how)()
         worker.pace.release(3 * MESSAGES)
         try:
-            wait_until(lambda: len(worker.seen) == MESSAGES, "every message", 40)
+            wait_until(lambda: len(worker.seen) == MESSAGES, "every message")
         finally:
             worker.should_stop = True
-            thread.join(20)
+            thread.join(60)
     again = sum(worker.seen.values()) - MESSAGES
     assert again <= 16  # at most what was in hand: two fetches of eight
     wait_until(lambda: held(after.client()) == 0, "nothing to be held")
@@ -158,7 +158,7 @@ def test_a_worker_outlives_a_failover_and_is_steered_after_it(
             fleet.wait_for_the_replica()
             after = fleet.failover()
             app.send_task("note", ["after"], retry=True, retry_policy=retry)
-            wait_until(lambda: len(ran()) == MESSAGES + 1, "every task", 40)
+            wait_until(lambda: len(ran()) == MESSAGES + 1, "every task")
             answer = wait_until(
                 lambda: app.control.ping(destination=[site.host], timeout=2, limit=1), "a pong"
             )

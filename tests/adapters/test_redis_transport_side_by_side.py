@@ -89,7 +89,7 @@ def test_both_consume_one_queue_and_nobody_gets_a_message_twice(
 ):
     number = 400
     got: dict[str, list[int]] = {OURS: [], STOCK: []}
-    ready = threading.Barrier(3, timeout=30)
+    ready = threading.Barrier(3, timeout=60)
 
     def consume(side):
         with (
@@ -111,7 +111,7 @@ def test_both_consume_one_queue_and_nobody_gets_a_message_twice(
         publish(ours, unique_name, range(0, number, 2))
         publish(stock, unique_name, range(1, number, 2))
     for thread in threads:
-        thread.join(40)
+        thread.join(60)
     assert Counter(got[OURS] + got[STOCK]) == dict.fromkeys(range(number), 1)
     assert got[OURS]
     assert got[STOCK]

@@ -105,7 +105,7 @@ def in_child(work):
     answers = fork.SimpleQueue()
     child = fork.Process(target=lambda: answers.put(work()))
     child.start()
-    child.join(30)
+    child.join(60)
     return answers.get()
 
 
@@ -172,7 +172,7 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(path):
     child = fork.Process(target=lambda: (begun.set(), time.sleep(60)))
     child.start()
     try:
-        assert begun.wait(10)
+        assert begun.wait(60)
         os.close(lock._file)  # what happens to it when the parent dies
         lock._file = None
         other = FolderLock(path)

@@ -65,11 +65,11 @@ class TestSpoolQueue(RawLettersContract, CountedLettersContract):
         def forward() -> None:
             with FolderOfLetters(self.path).alone():
                 forwarding.set()
-                go_on.wait(20)
+                go_on.wait(60)
 
         thread = threading.Thread(target=forward)
         thread.start()
-        assert forwarding.wait(20)
+        assert forwarding.wait(60)
         threading.Timer(0.2, go_on.set).start()
         assert len(take(queue, [domain], 2)) == 2
         thread.join()

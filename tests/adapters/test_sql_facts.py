@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy import text
 from tests.adapters.tcp_proxy import unused_port
-from tests.contracts.facts import AT, FactLogContract, a_fact, eventually, facts_of
+from tests.contracts.facts import AT, FactLogContract, a_fact, facts_of
 
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.facts import SqlFactLog
 from angzarr.errors import Unavailable
+from polling import wait_until
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -55,7 +56,7 @@ def ids(facts):
 
 def test_facts_are_written_soon_without_closing(log):
     log.append([a_fact()])
-    assert eventually(lambda: log.read() == [a_fact()])
+    wait_until(lambda: log.read() == [a_fact()])
 
 
 def test_facts_are_found_by_kind_tool_and_time(log):
@@ -109,7 +110,7 @@ def test_many_processes_may_write_the_first_facts_at_once(url, engine):
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12
 def test_a_forked_child_writes_its_facts_and_not_its_parents(log):
     log.append([a_fact("before")])
-    assert eventually(lambda: ids(log.read()) == ["before"])
+    wait_until(lambda: ids(log.read()) == ["before"])
     with log._spool._lock:  # what another thread may hold at the fork
         log._spool._waiting.append(a_fact("parents"))
         child = os.fork()
@@ -125,7 +126,7 @@ def test_a_forked_child_writes_its_facts_and_not_its_parents(log):
 
 def test_a_table_that_disappears_is_made_again(log, engine):
     log.append([a_fact("a")])
-    assert eventually(lambda: ids(log.read()) == ["a"])
+    wait_until(lambda: ids(log.read()) == ["a"])
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE facts"))
     log.append([a_fact("b")])
@@ -139,7 +140,7 @@ def test_facts_wait_for_a_database_that_comes_back(tmp_path):
     time.sleep(0.3)  # at least one try fails
     (tmp_path / "not-yet").mkdir()
     log.append([a_fact("late")])
-    assert eventually(lambda: ids(log.read()) == ["early", "late"])
+    wait_until(lambda: ids(log.read()) == ["early", "late"])
     log.close()
     log._engine.dispose()
 
@@ -172,7 +173,7 @@ def test_a_database_that_is_away_blocks_no_delivery_and_is_reported(caplog):
             log.read()
         log.close()
         assert time.monotonic() - began < 4
-        assert eventually(lambda: log.dropped == 30)
+        wait_until(lambda: log.dropped == 30)
     said = " ".join(record.getMessage() for record in caplog.records)
     assert "facts_dropped" in said
     assert "facts_delayed" in said

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from sqlalchemy import func, select, text
 from tests.adapters.tcp_proxy import LossyProxy
-from tests.contracts.facts import a_fact, eventually
+from tests.contracts.facts import a_fact
 from tests.contracts.idempotency import fresh
 from tests.contracts.schedule import message
 from tests.postgresql_servers import PrivatePostgreSQL
@@ -24,6 +24,7 @@ from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.adapters.sql.schedule import SqlSchedule
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
 from angzarr.resilience.idempotency import Claim, Claimed
+from polling import wait_until
 
 READ_ONLY = text("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
 SPAN = timedelta(minutes=1)
@@ -185,9 +186,9 @@ def test_schedule_ledger_and_facts_wait_for_the_primary(address, caplog):
         SqlLedger(LedgerDatabase(engine)).due(limit=1, lease=SPAN)
     with caplog.at_level(logging.WARNING, "angzarr.facts"):
         log.append([fact])
-        assert eventually(lambda: any("facts_delayed" in line for line in caplog.messages))
+        wait_until(lambda: any("facts_delayed" in line for line in caplog.messages))
         address.move(cut=False)
-        assert eventually(lambda: fact in log.read(limit=10_000))
+        wait_until(lambda: fact in log.read(limit=10_000))
     SqlSchedule(engine).put(message(), datetime.now(UTC))
     log.close()
     engine.dispose()

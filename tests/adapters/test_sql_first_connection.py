@@ -23,7 +23,7 @@ def test_a_child_forked_amid_the_first_connection_can_read(postgresql_url):
     engine.dialect.initialize = slowly
     thread = threading.Thread(target=ask, args=(engine,))
     thread.start()
-    assert learning.wait(10)
+    assert learning.wait(60)
     child = os.fork()
     if child == 0:
         signal.alarm(10)  # a lock that nobody lets go of

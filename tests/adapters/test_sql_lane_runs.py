@@ -297,7 +297,7 @@ class TestPostgresqlRuns(OnSql):
         nothing_happened()
 
     def test_runs_that_wait_for_each_other_end_and_one_may_be_tried_again(self, lanes, effects):
-        meet = threading.Barrier(2, timeout=30)
+        meet = threading.Barrier(2, timeout=60)
         first, second = new_lane(), new_lane()
 
         def run(lane, mine, others):

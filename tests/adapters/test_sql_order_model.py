@@ -23,7 +23,6 @@ class OnSql:
         yield engine
         engine.dispose()
 
-    @pytest.mark.timeout(300)
     def test_effects_are_there_once_and_in_order_wherever_workers_die(self, engine):
         deaths, parked = Counter(), 0
         for seed in range(RUNS):
@@ -33,7 +32,6 @@ class OnSql:
         assert set(deaths) == set(POINTS), "somebody must have died after each of the steps"
         assert parked > RUNS
 
-    @pytest.mark.timeout(300)
     def test_plain_handlers_begin_no_event_before_the_one_before_it_is_done(self, engine):
         deaths = Counter()
         for seed in range(RUNS // 2):

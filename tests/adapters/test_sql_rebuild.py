@@ -906,7 +906,7 @@ def test_a_run_that_has_only_read_when_the_tables_are_switched_over_is_waited_fo
     def work(connection):
         total = connection.scalar(text("SELECT total FROM sums"))
         reading.set()
-        go_on.wait(10)
+        go_on.wait(60)
         connection.execute(text("UPDATE sums SET total = :n"), {"n": total + 1})
 
     step = Step(
@@ -915,7 +915,7 @@ def test_a_run_that_has_only_read_when_the_tables_are_switched_over_is_waited_fo
     answers = []
     live = threading.Thread(target=lambda: answers.append(world.lanes.run(step, work)))
     live.start()
-    reading.wait(10)
+    reading.wait(60)
     switching = threading.Thread(target=world.rebuild)
     switching.start()
     wait_until(

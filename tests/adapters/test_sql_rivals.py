@@ -113,7 +113,7 @@ def test_workers_that_file_the_same_letters_at_once_file_them_all(open_database,
     def file(number):
         for at in range(15):
             events = [f"e{(number + step) % 12}-{at}" for step in range(6)]
-            start.wait(10)
+            start.wait(60)
             try:
                 ledgers[number].add_failed_events([letter_of(event) for event in events])
             except Exception as error:
@@ -156,7 +156,7 @@ def test_a_key_that_another_request_sweeps_is_held_by_one_request(database, open
         asking.join(0.3)
         assert not found, "it waits for whoever has it"
         sweeping.execute(remembered_writes.delete().where(mine))
-    asking.join(10)
+    asking.join(60)
     assert found == [Begun()]
     assert isinstance(others.begin(key, "f", "other"), Running)
     assert writes.choose(key, "one", b"x")

@@ -44,10 +44,10 @@ def raw_size(connection, name):
 
 def test_a_message_given_back_is_there_at_once_and_once_only(connection, queue, unique_name):
     queue.put({"n": 1})
-    first = queue.get(timeout=10)
+    first = queue.get(timeout=60)
     assert raw_size(connection, unique_name) == (0, 1)
     first.requeue()
-    again = queue.get(timeout=10)
+    again = queue.get(timeout=60)
     assert again.payload == {"n": 1}
     assert raw_size(connection, unique_name) == (0, 1), "no copy, and the original is the one"
     again.ack()
@@ -56,7 +56,7 @@ def test_a_message_given_back_is_there_at_once_and_once_only(connection, queue, 
 
 def test_a_channel_that_closes_gives_back_what_it_holds(connection, queue, unique_name):
     queue.put({"n": 1})
-    queue.get(timeout=10)
+    queue.get(timeout=60)
     connection.default_channel.close()
     with connection.clone() as other:
         until = time.monotonic() + 10
@@ -128,4 +128,4 @@ def test_what_was_given_back_comes_redelivered(queue):
 def _messages(queue):
     """Yield what arrives undecoded, which a SimpleQueue would decode."""
     queue.consumer.on_message = queue.buffer.append
-    yield queue.get(timeout=10)
+    yield queue.get(timeout=60)

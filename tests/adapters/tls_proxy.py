@@ -34,7 +34,7 @@ class TlsProxy:
             with contextlib.suppress(OSError):  # wakes the thread that is blocked on it
                 end.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         for end in (self._listener, *self._open):
             end.close()
 

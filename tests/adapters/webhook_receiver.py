@@ -102,7 +102,7 @@ class Receiver:
 
     def mute(self, client: socket.socket) -> None:
         """Answer nothing."""
-        self.over.wait(20)
+        self.over.wait(60)
 
     def endless(self, client: socket.socket) -> None:
         """Answer well, with a body that never ends."""

@@ -44,7 +44,7 @@ def address(world) -> Iterator[str]:
         finally:
             world.site.streams.ending = True
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
     assert not thread.is_alive()
 
 

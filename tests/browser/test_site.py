@@ -47,7 +47,7 @@ def address(site):
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-    thread.join(20)
+    thread.join(60)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

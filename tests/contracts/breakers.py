@@ -228,7 +228,7 @@ class BreakersContract:
         gate = threading.Barrier(CALLERS)
 
         def ask(number: int) -> Permit | Barred:
-            gate.wait(timeout=30)
+            gate.wait(timeout=60)
             return (fleet.here, fleet.there)[number % 2].admit("crm", f"call {number}")
 
         with ThreadPoolExecutor(CALLERS) as pool:
@@ -418,7 +418,7 @@ class BreakersContract:
         gate = threading.Barrier(CALLERS)
 
         def fail(given: tuple[Breakers, Permit]) -> None:
-            gate.wait(timeout=30)
+            gate.wait(timeout=60)
             given[0].record(given[1], ok=False, took=AT_ONCE)
 
         with ThreadPoolExecutor(CALLERS) as pool:
@@ -444,7 +444,7 @@ class BreakersContract:
         gate = threading.Barrier(CALLERS)
 
         def ask(number: int) -> object:
-            gate.wait(timeout=30)
+            gate.wait(timeout=60)
             return refused(fleet_of(fleet)[number % 2], "crm")
 
         with ThreadPoolExecutor(CALLERS) as pool:

@@ -40,10 +40,9 @@ from angzarr.dead_letters.record import ForeignRecord
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from angzarr.events.message import Message
-from polling import wait_until
+from polling import PATIENCE, wait_until
 
 NOTHING = timedelta(milliseconds=300)
-PATIENCE = 30.0
 
 
 def nested_letter(levels: int) -> bytes:
@@ -450,7 +449,7 @@ class CheckedDeadLetterQueueContract(ABC):
         other.put([a_letter(domain)])
         assert queue.put([a_letter(domain)]) == [None]
         self.delete(domain)
-        wait_until(lambda: self.is_refused(queue, domain), "its letters are refused", PATIENCE)
+        wait_until(lambda: self.is_refused(queue, domain), "its letters are refused")
         assert not self.exists(domain)
 
     @abstractmethod
@@ -703,7 +702,7 @@ class ServerDeadLetterQueueContract(DeadLetterQueueContract):
         answers = fork.SimpleQueue()
         child = fork.Process(target=lambda: answers.put(queue.put([a_letter(domain, 1)])))
         child.start()
-        child.join(30)
+        child.join(60)
         assert answers.get() == [None]
         assert queue.put([a_letter(domain, 2)]) == [None]
         assert len(take(queue, [domain], 3)) == 3

@@ -6,7 +6,6 @@ import statistics
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 from angzarr.facts import Fact, FactLog
 
 AT = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
-PATIENCE = 10.0
 
 
 def a_fact(id: str = "f-1", **changes: Any) -> Fact:
@@ -24,15 +22,6 @@ def a_fact(id: str = "f-1", **changes: Any) -> Fact:
 
 def facts_of(prefix: str, count: int) -> list[Fact]:
     return [a_fact(f"{prefix}-{number:05}") for number in range(count)]
-
-
-def eventually(holds: Callable[[], bool], patience: float = PATIENCE) -> bool:
-    deadline = time.monotonic() + patience
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 class Stubborn:

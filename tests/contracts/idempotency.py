@@ -497,7 +497,7 @@ def claim_at_once(
 
     def contend(number: int) -> ClaimAnswer:
         claim = Claim(key=key, token=f"{number}-{fresh()}", owner=owner)
-        gate.wait(timeout=30)
+        gate.wait(timeout=60)
         return store.claim([claim])[0]
 
     with ThreadPoolExecutor(contenders) as pool:

@@ -129,11 +129,11 @@ class SideBySideContract:
 
         def work(_):
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
 
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(lanes.run, step_of(slow, 0), work)
-            assert begun.wait(30)
+            assert begun.wait(60)
             assert lanes.run(step_of(quick, 0), lambda _: None) == Moved(None)
             assert not running.done()
             go_on.set()

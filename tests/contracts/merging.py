@@ -644,7 +644,7 @@ class SharedMergingContract(MergingContract):
         child.start()
         wait_until(lambda: books.read(address).book.next_sequence > 5, "some are decided")
         child.kill()
-        child.join(30)
+        child.join(60)
         for asked in reversed(sent):
             decider(books).execute(asked)
         assert sorted(history()) == list(range(60))

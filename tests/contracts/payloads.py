@@ -151,7 +151,7 @@ class SharedPayloadStoreContract(PayloadStoreContract):
             target=lambda: answers.put((store.fetch(reference), store.put(b"child's")))
         )
         child.start()
-        child.join(30)
+        child.join(60)
         body, put = answers.get()
         assert body == BODY
         assert store.fetch(put) == b"child's"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -10,6 +9,7 @@ import pytest
 
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
+from polling import wait_until
 
 SYNC = Selector("shop.sync", "order", "acme", "sales")
 HANDLER, TENANT = Selector(handler="shop.sync"), Selector(tenant="acme")
@@ -17,8 +17,6 @@ PAUSE, DROP = Action.PAUSE, Action.DROP
 #: A wait in tests that let it pass on a real server.
 SHORT = timedelta(milliseconds=300)
 HOUR = timedelta(hours=1)
-#: How soon a change is seen by all: within a second, and a busy machine is given more.
-SOON = 3.0
 #: Switches that those under test may have.
 MOST = 20
 
@@ -35,16 +33,6 @@ class Watch:
 
     def heard(self, before, after, /):
         self.heard_of.append((set(before), set(after)))
-
-
-def wait_until(truth: Callable[[], object], seconds: float = SOON) -> float:
-    """Poll until *truth* holds and return how long that took, or fail."""
-    began = time.monotonic()
-    while not truth():
-        if time.monotonic() > began + seconds:
-            pytest.fail(f"not within {seconds} s")
-        time.sleep(0.005)
-    return time.monotonic() - began
 
 
 class SwitchesContract:

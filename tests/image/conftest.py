@@ -14,6 +14,7 @@ import pytest
 from tests.image.building import Built, current, key
 from tests.image.container import Container
 
+from polling import PATIENCE
 from programs import lacking
 from system.conftest import Site
 
@@ -46,7 +47,7 @@ def make(image: Built) -> Iterator[Callable[..., Container]]:
 def run(make) -> Callable[..., str]:
     """Run *command* in a container to its end and return what it said; it must not fail."""
 
-    def ran(*command: str, seconds: float = 90, **more) -> str:
+    def ran(*command: str, seconds: float = 3 * PATIENCE, **more) -> str:
         code, said = make(*command, **more).finished(seconds)
         assert code == 0, said
         return said

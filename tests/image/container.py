@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-#: Seconds that `docker stop` waits before it kills.
-PATIENCE = 10
+from polling import PATIENCE
 
 #: Makes the root of image $1 read-only, with folder $2 or nothing as /app and folder $3 or a small
 #: file system in memory as /tmp, and becomes the command as user $4: no capability, no new one.
@@ -116,7 +115,7 @@ class Container:
             self.outside.kill()
             return 128 + signal.SIGKILL
 
-    def finished(self, seconds: float = 90) -> tuple[int, str]:
+    def finished(self, seconds: float = 3 * PATIENCE) -> tuple[int, str]:
         """Wait for its end and return exit code and what it said."""
         said, _ = self.outside.communicate(timeout=seconds)
         return self.outside.returncode, said

@@ -124,16 +124,16 @@ def test_an_event_is_handled_one_fails_and_is_shown_and_beat_rings(
         name: one.begin(name, log=tmp_path / name)
         for name in ("worker", "analysis", "beat", "dashboard")
     }
-    wait_until(lambda: " ready." in one.log("worker"), "the worker is ready", 60)
+    wait_until(lambda: " ready." in one.log("worker"), "the worker is ready")
     for name in CHECKED:
-        wait_until(lambda name=name: one.check(name), f"{name} is well", 60)
+        wait_until(lambda name=name: one.check(name), f"{name} is well")
     event = one.run("worker", "python", "-c", PUBLISH).strip()
     entries = f"http://127.0.0.1:{one._ports['dashboard']}/api/v1/entries"
     assert httpx.get(entries, trust_env=False).status_code == 401
-    entry = wait_until(lambda: first(entries, shown), "the dead letter is shown", 60)
+    entry = wait_until(lambda: first(entries, shown), "the dead letter is shown")
     assert (entry["event_id"], entry["handler_name"]) == (event, "orders.pack")
     expected = {"orders.send_receipt", "stocktaking.ring", "stocktaking.count"}
-    wait_until(lambda: expected <= handled(postgresql_url), f"{expected} have run", 90)
+    wait_until(lambda: expected <= handled(postgresql_url), f"{expected} have run")
     ends = {
         name: container.stop(seconds(one.services[name]["stop_grace_period"]))
         for name, container in running.items()

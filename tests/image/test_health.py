@@ -29,6 +29,6 @@ def test_a_role_is_healthy_from_its_start_to_its_end(worker, site, check, role):
     assert code == 1, "nothing runs yet"
     assert len(said.splitlines()) == 1
     one = worker(*ROLES[role])
-    wait_until(lambda: check()[0] == 0, f"the {role} is healthy", 60)
+    wait_until(lambda: check()[0] == 0, f"the {role} is healthy")
     assert one.stop() == 0
     assert check()[0] == 1

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from polling import wait_until
-from system.conftest import wait_for
 
 #: Leaves an orphan that soon ends, and stays.
 WITH_AN_ORPHAN = "( ( sleep 0.1; : > /tmp/gone ) & ); exec sleep 60"
@@ -27,7 +26,7 @@ def handled(site) -> Counter:
 
 
 def wait_ready(site, times=1):
-    wait_for(lambda: site.text().count(" ready.") >= times, 60, "the worker to be ready")
+    wait_until(lambda: site.text().count(" ready.") >= times, "the worker to be ready")
 
 
 def test_what_an_orphan_leaves_is_reaped(make, tmp_path):
@@ -58,7 +57,7 @@ def test_sigterm_ends_a_worker_under_load_in_time_and_nothing_is_lost(worker, si
     assert first.stop() == 0, site.text()[-3000:]
     assert len(handled(site)) < 59, "it was under load"
     second = worker()
-    wait_for(lambda: set(range(60)) <= set(handled(site)), 60, "the next one to handle the rest")
+    wait_until(lambda: set(range(60)) <= set(handled(site)), "the next one to handle the rest")
     assert second.stop() == 0
     assert handled(site) == dict.fromkeys(range(60), 1)
     attempts = {line["attempt"] for line in site.ran("handle") if line["n"] == 0}

@@ -37,7 +37,7 @@ def analysts(site):
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
         process.stdin.close()
         process.stdout.close()
 

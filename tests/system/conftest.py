@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,6 +20,7 @@ import pytest
 
 import journal
 from adapters.tcp_proxy import LossyProxy
+from polling import PATIENCE, wait_until
 
 HERE = Path(__file__).parent
 #: Where workers find the app, and the sources that this process was told to test.
@@ -61,12 +61,7 @@ def pytest_runtest_makereport(item, call):
 
 def wait_for(truth: Callable[[], object], seconds: float = 30, what: str = "it") -> object:
     """Poll until *truth* holds, or fail naming *what*."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := truth():
-            return found
-        time.sleep(0.05)
-    pytest.fail(f"waited {seconds} s for {what}")
+    return wait_until(truth, what, max(seconds, PATIENCE))
 
 
 class Site:
@@ -100,7 +95,7 @@ class Site:
         """A worker that is ready."""
         said = len(self.text())
         with self.begun_worker(*options, pool=pool, **environment) as process:
-            wait_for(lambda: self._ready(process, said), 30, "the worker to be ready")
+            wait_until(lambda: self._ready(process, said), "the worker to be ready")
             yield process
 
     @contextmanager
@@ -133,11 +128,11 @@ class Site:
     def ran(self, what: str) -> list[dict]:
         return [line for line in journal.records(self.journal) if line["what"] == what]
 
-    def wait_ran(self, what: str, times: int = 1, seconds: float = 30) -> list[dict]:
-        wait_for(lambda: len(self.ran(what)) >= times, seconds, f"{what} to run {times} times")
+    def wait_ran(self, what: str, times: int = 1) -> list[dict]:
+        wait_until(lambda: len(self.ran(what)) >= times, f"{what} to run {times} times")
         return self.ran(what)
 
-    def letters(self, domain: str, number: int = 1, seconds: float = 30):
+    def letters(self, domain: str, number: int = 1):
         queue = self.app.open_dead_letter_queue()
         try:
             found = []
@@ -148,7 +143,7 @@ class Site:
                 found.extend(receipt.letter for receipt in receipts)
                 return len(found) >= number
 
-            wait_for(more, seconds, f"{number} letters of {domain}")
+            wait_until(more, f"{number} letters of {domain}")
             return found
         finally:
             queue.close()
@@ -171,7 +166,7 @@ def stop(process):
             process.wait(20)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ import redis
 from kombu.exceptions import OperationalError
 
 import journal
+from polling import PATIENCE, wait_until
 from redis_servers import PrivateRedis
-from system.conftest import PATH, wait_for
+from system.conftest import PATH
 from system.killed_app import make
 from system.plain_site import Worker
 
@@ -115,17 +116,17 @@ class KilledSite:
     def twice(self) -> list[int]:
         return [n for n, times in self.begun().items() if times > 1]
 
-    def wait_begun(self, numbers: list[int], seconds: float = 15) -> None:
-        wait_for(lambda: set(numbers) <= set(self.begun()), seconds, f"{numbers} to be begun")
+    def wait_begun(self, numbers: list[int]) -> None:
+        wait_until(lambda: set(numbers) <= set(self.begun()), f"{numbers} to be begun")
 
-    def wait_ended(self, numbers: list[int], seconds: float = 30) -> None:
+    def wait_ended(self, numbers: list[int], seconds: float = PATIENCE) -> None:
         """Wait until all *numbers* ended and Redis holds nothing, or say what is lost."""
 
         def over() -> bool:
             return set(numbers) <= self.ended() and not self.waiting() and not self.held()
 
         with suppress(pytest.fail.Exception):
-            wait_for(over, seconds)
+            wait_until(over, seconds=seconds)
         lost = sorted(set(numbers) - self.ended())
         assert not lost, f"lost {len(lost)}: {lost[:20]}; {self._left()}"
         assert over(), self._left()

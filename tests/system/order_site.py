@@ -14,7 +14,8 @@ from angzarr.events import headers as names
 from angzarr.events.numbers import number_or
 from angzarr.events.publication import Publication
 from angzarr.ordering.lane import Lane
-from system.conftest import Site, wait_for
+from polling import wait_until
+from system.conftest import Site
 
 
 class OrderSite(Site):
@@ -49,7 +50,7 @@ class OrderSite(Site):
         said = len(self.text())
         with ExitStack() as stack:
             begun = [stack.enter_context(self.begun_worker(**environment)) for _ in range(number)]
-            wait_for(lambda: self.text()[said:].count(" ready.") >= number, 60, "all to be ready")
+            wait_until(lambda: self.text()[said:].count(" ready.") >= number, "all to be ready")
             yield begun
 
     # -- events ----------------------------------------------------------------------------------
@@ -133,11 +134,11 @@ class OrderSite(Site):
             for root, runs in self.runs().items()
         }
 
-    def wait_steps(self, expected, seconds=60):
+    def wait_steps(self, expected):
         """Wait until the plain handler ran *expected* in order: sequences by aggregate."""
         exact = {root: list(ran) for root, ran in expected.items()}
         with suppress(pytest.fail.Exception):
-            wait_for(lambda: self.in_steps() == exact, seconds)
+            wait_until(lambda: self.in_steps() == exact)
         found = self.in_steps()
         assert {root: ran for root, ran in found.items() if ran != exact.get(root)} == {}
         assert found.keys() == exact.keys()
@@ -146,17 +147,17 @@ class OrderSite(Site):
         """Tell whether the read model says *expected*."""
         return self.model() == {root: (list(seen), len(seen)) for root, seen in expected.items()}
 
-    def wait_model(self, expected, seconds=60, table=None):
+    def wait_model(self, expected, table=None):
         """Wait until the read model says *expected*: sequences by aggregate."""
         exact = {root: (list(seen), len(seen)) for root, seen in expected.items()}
         with suppress(pytest.fail.Exception):
-            wait_for(lambda: self.model(table) == exact, seconds)
+            wait_until(lambda: self.model(table) == exact)
         found = self.model(table)
         assert {root: said for root, said in found.items() if said != exact.get(root)} == {}
         assert found.keys() == exact.keys()
 
-    def wait_runs(self, expected, seconds=60, what="listed"):
-        wait_for(lambda: self.runs(what) == expected, seconds, f"{what} to have run all in order")
+    def wait_runs(self, expected, what="listed"):
+        wait_until(lambda: self.runs(what) == expected, f"{what} to have run all in order")
 
     def waiting(self, handler, root=None):
         address = None if root is None else Address(self.domain, root, "")

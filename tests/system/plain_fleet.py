@@ -10,7 +10,7 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
 from kombu import Queue
 
-from system.conftest import wait_for
+from polling import wait_until
 from system.plain_site import PlainSite, Worker
 
 
@@ -46,9 +46,9 @@ class Fleet(NamedTuple):
 
     def wait_until_told(self, queue: str, *, consumes: bool) -> None:
         """Wait until the worker did what it answered it would: its consumer does it next turn."""
-        wait_for(
+        wait_until(
             lambda: (queue in [one["name"] for one in self.inspect("active_queues")]) is consumes,
-            what=f"{queue} to be consumed from: {consumes}",
+            f"{queue} to be consumed from: {consumes}",
         )
 
     def hears(self, ear: Queue) -> bool:

@@ -19,7 +19,8 @@ import redis
 from celery import Celery
 
 import journal
-from system.conftest import PATH, stop, wait_for
+from polling import PATIENCE, wait_until
+from system.conftest import PATH, stop
 
 HERE = Path(__file__).parent
 
@@ -39,13 +40,13 @@ class Worker(NamedTuple):
             time.sleep(0.5)  # there is no telling when all have written
         return self.text()
 
-    def wait_said(self, words: str, seconds: float = 30) -> None:
+    def wait_said(self, words: str) -> None:
         def said() -> bool:
             if words not in self.text() and self.process.poll() is not None:
                 pytest.fail(f"{self.name} ended: {self.text()[-3000:]}")
             return words in self.text()
 
-        wait_for(said, seconds, f"{self.name} to say {words!r}")
+        wait_until(said, f"{self.name} to say {words!r}")
 
 
 #: Apps of this process: the pools of one that is thrown away warn of connections left open.
@@ -115,11 +116,11 @@ class PlainSite:
         ids = {result.id for result in results}
         return [line for line in self.journal() if line["id"] in ids]
 
-    def wait_runs(self, *results, seconds: float = 15) -> list[dict]:
-        wait_for(
+    def wait_runs(self, *results, seconds: float = PATIENCE) -> list[dict]:
+        wait_until(
             lambda: {line["id"] for line in self.runs_of(*results)} == {r.id for r in results},
-            seconds,
             f"{len(results)} tasks to run: {self.runs_of(*results)} did",
+            seconds,
         )
         return self.runs_of(*results)
 
@@ -135,9 +136,9 @@ class PlainSite:
             yield gates
         finally:
             (self.folder / name).touch()
-        wait_for(
+        wait_until(
             lambda: all((self.folder / f"ended-{gate.id}").exists() for gate in gates),
-            what="the gates to end",
+            "the gates to end",
         )
 
     # -- what Redis holds --------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from system.conftest import HERE, PATH, wait_for
+from polling import wait_until
+from system.conftest import HERE, PATH
 
 EVENTS = 60
 #: Calls below which nothing is judged.
@@ -75,7 +76,7 @@ def angzarr(site, *arguments):
     """Run the command as a person would."""
     return subprocess.run(
         [sys.executable, "-m", "angzarr", "-A", "road_app", *arguments], cwd=HERE, text=True,
-        env={**os.environ, **site.environment, **told(), "PYTHONPATH": PATH}, timeout=30,
+        env={**os.environ, **site.environment, **told(), "PYTHONPATH": PATH}, timeout=60,
         capture_output=True, check=True,
     ).stdout  # fmt: skip
 
@@ -90,11 +91,11 @@ def test_an_outage_costs_few_calls_no_attempt_and_no_event(site, pool):
     with ExitStack() as stack:
         fleet(site, stack, pool=pool)
         publish(site)
-        wait_for(lambda: "half_open_failed" in site.text(), 30, "a probe to find it ill")
-        wait_for(lambda: site.text().count("half_open_failed") >= 3, 30, "more probes")
+        wait_until(lambda: "half_open_failed" in site.text(), "a probe to find it ill")
+        wait_until(lambda: site.text().count("half_open_failed") >= 3, "more probes")
         beside(site, "ill").unlink()
         probes = site.text().count("half_open_failed")
-        wait_for(lambda: len(well(site)) == EVENTS, 100, "all to be handled")
+        wait_until(lambda: len(well(site)) == EVENTS, "all to be handled")
     # What opened it, what the other three slots had begun, and a probe each second.
     assert len(ill(site)) <= MIN_CALLS + 3 + probes + 1
     assert not buried(site)
@@ -113,12 +114,12 @@ def test_a_queue_of_one_dependency_is_not_consumed_while_it_is_away(site, pool):
     with ExitStack() as stack:
         fleet(site, stack, pool=pool, **told(pause_queues=True, open_for=4.0))
         publish(site)
-        wait_for(lambda: site.text().count("consuming_stopped") >= 2, 30, "both to stop")
+        wait_until(lambda: site.text().count("consuming_stopped") >= 2, "both to stop")
         site.module.add.delay(1, 1)
-        site.wait_ran("add", seconds=10)
+        site.wait_ran("add")
         beside(site, "ill").unlink()
-        wait_for(lambda: site.text().count("consuming_resumed") >= 2, 30, "both to go on")
-        wait_for(lambda: len(well(site)) == EVENTS, 60, "all to be handled")
+        wait_until(lambda: site.text().count("consuming_resumed") >= 2, "both to go on")
+        wait_until(lambda: len(well(site)) == EVENTS, "all to be handled")
     assert "breaker dep is open" in site.text()
 
 
@@ -130,10 +131,10 @@ def test_a_queue_is_not_consumed_while_the_probe_is_out(site):
     with ExitStack() as stack:
         fleet(site, stack, 1, **told(pause_queues=True, probe_lease=60.0))
         publish(site)
-        wait_for(lambda: turns()[0], 30, "the queue to be stopped")
+        wait_until(lambda: turns()[0], "the queue to be stopped")
         beside(site, "mute").touch()
-        wait_for(lambda: [line for line in site.ran("call") if line["mute"]], 30, "a probe")
-        wait_for(lambda: turns()[0] == turns()[1] + 1, 10, "the queue to be stopped meanwhile")
+        wait_until(lambda: [line for line in site.ran("call") if line["mute"]], "a probe")
+        wait_until(lambda: turns()[0] == turns()[1] + 1, "the queue to be stopped meanwhile")
     assert len([line for line in site.ran("call") if line["mute"]]) == 1
 
 
@@ -142,12 +143,12 @@ def test_a_person_holds_a_breaker_open_and_closes_it(site):
         fleet(site, stack)
         assert "is isolated" in angzarr(site, "breaker", "isolate", "dep")
         publish(site)
-        wait_for(lambda: "breaker dep is open" in site.text(), 20, "deliveries to be postponed")
+        wait_until(lambda: "breaker dep is open" in site.text(), "deliveries to be postponed")
         listed = json.loads(angzarr(site, "breaker", "list", "--json"))
         assert {row["name"]: row["state"] for row in listed}["dep"] == "isolated"
         assert not site.ran("call")
         assert "is closed" in angzarr(site, "breaker", "reset", "dep")
-        wait_for(lambda: len(well(site)) == EVENTS, 60, "all to be handled")
+        wait_until(lambda: len(well(site)) == EVENTS, "all to be handled")
     shown = json.loads(angzarr(site, "breaker", "show", "dep", "--json"))
     assert [change["new_state"] for change in shown["transitions"]] == ["isolated", "closed"]
     assert all(change["by"] for change in shown["transitions"])
@@ -161,21 +162,21 @@ def test_without_its_store_calls_go_on_and_it_works_again_when_the_store_is_back
     with ExitStack() as stack:
         fleet(site, stack, ANGZARR_FLOW__STORE=flow_store)
         publish(site, 20)
-        wait_for(lambda: len(well(site)) == 20, 30, "the first to be handled")
+        wait_until(lambda: len(well(site)) == 20, "the first to be handled")
         proxy.cut()
         beside(site, "ill").touch()
         site.app.publish(site.module.Call(n=20))
-        wait_for(lambda: "flow_store_away" in site.text(), 30, "the store to be missed")
-        wait_for(lambda: buried(site) == 1, 30, "the one to use its attempts")
+        wait_until(lambda: "flow_store_away" in site.text(), "the store to be missed")
+        wait_until(lambda: buried(site) == 1, "the one to use its attempts")
         assert [line["attempt"] for line in ill(site)] == [1, 2, 3], "nothing held it back"
         proxy.mend()
         # A process that still lets all calls through would let events use up their attempts.
-        wait_for(lambda: who_said(site, "back") >= who_said(site, "away"), 30, "all to be back")
+        wait_until(lambda: who_said(site, "back") >= who_said(site, "away"), "all to be back")
         for n in range(21, 21 + EVENTS):
             site.app.publish(site.module.Call(n=n))
-        wait_for(lambda: "circuit_breaker_opened: dep" in site.text(), 30, "it to open")
+        wait_until(lambda: "circuit_breaker_opened: dep" in site.text(), "it to open")
         beside(site, "ill").unlink()
-        wait_for(lambda: len(well(site)) == 20 + EVENTS, 60, "all to be handled")
+        wait_until(lambda: len(well(site)) == 20 + EVENTS, "all to be handled")
     assert buried(site) == 1
 
 
@@ -184,14 +185,14 @@ def test_the_probe_of_a_killed_worker_is_let_go(site):
     with ExitStack() as stack:
         workers = fleet(site, stack, 1)
         publish(site, 20)
-        wait_for(lambda: "circuit_breaker_opened" in site.text(), 30, "it to open")
+        wait_until(lambda: "circuit_breaker_opened" in site.text(), "it to open")
         beside(site, "mute").touch()
-        wait_for(lambda: [line for line in site.ran("call") if line["mute"]], 30, "a probe")
+        wait_until(lambda: [line for line in site.ran("call") if line["mute"]], "a probe")
         os.killpg(workers[0].pid, signal.SIGKILL)
         beside(site, "mute").unlink()
         beside(site, "ill").unlink()
         began = time.time()
         fleet(site, stack, 1)
-        wait_for(lambda: len(well(site)) == 20, 90, "all to be handled")
+        wait_until(lambda: len(well(site)) == 20, "all to be handled")
     mute = [line for line in site.ran("call") if line["mute"] and line["at"] < began]
     assert len(mute) == 1, "one probe at a time"

@@ -37,11 +37,11 @@ def test_each_pool_handles_retries_and_dead_letters(site, pool):
 def test_chain_group_and_chord_give_their_results(site):
     add, total = site.module.add, site.module.total
     with site.worker():
-        assert chain(add.s(1, 2), add.s(10), add.s(100)).delay().get(timeout=20) == 113
-        assert sorted(group(add.s(n, n) for n in range(4)).delay().get(timeout=20)) == [0, 2, 4, 6]
-        assert chord([add.s(1, 1), add.s(2, 2)], total.s()).delay().get(timeout=20) == 6
+        assert chain(add.s(1, 2), add.s(10), add.s(100)).delay().get(timeout=60) == 113
+        assert sorted(group(add.s(n, n) for n in range(4)).delay().get(timeout=60)) == [0, 2, 4, 6]
+        assert chord([add.s(1, 1), add.s(2, 2)], total.s()).delay().get(timeout=60) == 6
         linked = add.apply_async((3, 4), link=add.s(1000))
-        assert linked.get(timeout=20) == 7
+        assert linked.get(timeout=60) == 7
         site.wait_ran("add", 3 + 4 + 2 + 2)
     assert [line["args"] for line in site.ran("add")][-1] == [7, 1000]
 
@@ -49,12 +49,12 @@ def test_chain_group_and_chord_give_their_results(site):
 @BROKERS
 def test_retry_autoretry_and_replace_keep_their_meaning(site):
     with site.worker():
-        assert site.module.asks.delay(5).get(timeout=20) == 5
+        assert site.module.asks.delay(5).get(timeout=60) == 5
         assert [line["retries"] for line in site.ran("asks")] == [0, 1, 2]
         with pytest.raises(KeyError):
             site.module.auto.delay().get(timeout=20)
         assert len(site.ran("auto")) == 3
-        assert site.module.replaces.delay(4).get(timeout=20) == 5
+        assert site.module.replaces.delay(4).get(timeout=60) == 5
         (letter,) = site.letters("unknown")
     assert letter.handler == "road_app.auto"
     assert letter.reason == "exhausted"
@@ -93,7 +93,7 @@ def test_flower_sees_received_started_succeeded_retried_and_failed(site):
         while time.monotonic() < deadline and not wanted <= {event["type"] for event in seen}:
             time.sleep(0.1)
         receiver.should_stop = True
-        listener.join(10)
+        listener.join(60)
     assert wanted <= {event["type"] for event in seen}
 
 
@@ -110,6 +110,6 @@ def test_a_killed_worker_loses_nothing_on_rabbitmq(site):
         site.wait_ran("handled", 3)
         os.killpg(first.pid, signal.SIGKILL)
     with site.worker():
-        site.wait_ran("handled", 20, seconds=60)
+        site.wait_ran("handled", 20)
         site.wait_ran("handle_async", 20)
     assert {line["n"] for line in site.ran("handled")} == set(range(20))

@@ -39,7 +39,6 @@ def summary(folder: Path, broker: str) -> dict:
     return json.loads((folder / broker / "summary.json").read_text())
 
 
-@pytest.mark.timeout(300)
 def test_a_minute_of_chaos_is_accounted_for(tmp_path):
     """Each event that was published has one of its fate's ends, however many a machine manages."""
     code, said = chaos(tmp_path, "--duration", "60", timeout=280)
@@ -73,7 +72,6 @@ SLOW_MUTATIONS = [
 LONG = "ANGZARR_TEST_LONG" in os.environ
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("mutation", "breach", "seconds", "fates", "faults"),
     MUTATIONS + SLOW_MUTATIONS * LONG,
@@ -89,7 +87,6 @@ def test_a_broken_guarantee_is_noticed(tmp_path, mutation, breach, seconds, fate
 
 if LONG:
 
-    @pytest.mark.timeout(150)
     def test_the_same_short_run_without_a_mutation_is_well(tmp_path):
         """Or the tests above would show nothing."""
         code, said = chaos(

@@ -10,8 +10,8 @@ import pytest
 from angzarr.analysis.entry import Status
 from angzarr.analysis.ledger import Decided
 from angzarr.events import headers as names
+from polling import wait_until
 from system.analysts import analysts
-from system.conftest import wait_for
 from system.test_http_jobs import dashboard
 from system.test_replay_jobs import HOLD, letter_of
 
@@ -47,7 +47,7 @@ def test_two_handlers_of_one_event_that_name_one_compensation_are_undone_both(si
             (told,) = api("/acts", asked, **{"Idempotency-Key": f"k{number}"})["results"]
             assert not told["problem"]
         undone = site.wait_ran("undo", 2)
-        wait_for(lambda: all(_sent(site, entry) for entry in entries), what="both to be sent")
+        wait_until(lambda: all(_sent(site, entry) for entry in entries), "both to be sent")
     event_id = letter.message.headers[names.EVENT_ID]
     assert [(line["n"], line["because"]) for line in undone] == [(1, event_id)] * 2
     assert len({line["id"] for line in undone} | {event_id}) == 3

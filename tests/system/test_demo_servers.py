@@ -41,7 +41,7 @@ def demo(*options, folder):
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(40)
+            process.wait(60)
         process.stdout.close()
 
 

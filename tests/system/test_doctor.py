@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 
 from doctoring import virtual_host
+from polling import wait_until
 from redis_servers import PrivateRedis
-from system.conftest import PATH, stop, wait_for
+from system.conftest import PATH, stop
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "reference" / "doctor.md"
@@ -55,7 +56,7 @@ def worker(name, environment, log):
             command, cwd=HERE, stdout=out, stderr=out, env=environment, start_new_session=True
         )
     try:
-        wait_for(lambda: " ready." in log.read_text(errors="replace"), 60, log.read_text())
+        wait_until(lambda: " ready." in log.read_text(errors="replace"), log.read_text())
         yield
     finally:
         stop(process)

@@ -16,7 +16,7 @@ import redis
 from kombu import compression
 
 from angzarr.resilience.idempotency import key_for
-from system.conftest import wait_for
+from polling import wait_until
 
 OTHERS = 20
 #: How bodies are packed that kill who unpacks them.
@@ -140,17 +140,15 @@ def test_a_kill_minus_9_of_the_whole_worker_loses_nothing_on_sqs(sqs_site):
         with tale.site.worker(pool=pool) as victim:
             before = len(tale.handled)
             tale.publish(EVENTS)
-            wait_for(
-                lambda least=before + 3: len(tale.handled) >= least and tale.at_work(), 30, tale
-            )
+            wait_until(lambda least=before + 3: len(tale.handled) >= least and tale.at_work(), tale)
             os.killpg(victim.pid, signal.SIGKILL)
-            victim.wait(10)
+            victim.wait(60)
         tale.note_cut(victim)
         let_leases_end(tale.site)
     with tale.site.worker(), closing(tale.site.app.open_dead_letter_queue()) as queue:
         while not tale.is_over(queue):
             told = tale.ended()
-            wait_for(lambda seen=told: tale.is_over(queue) or tale.ended() != seen, 60, tale)
+            wait_until(lambda seen=told: tale.is_over(queue) or tale.ended() != seen, tale)
     assert tale.cut, "the kills cut nothing: nothing was tried"
     assert tale.ended() == tale.published, str(tale)
     assert not tale.handled & tale.letters.keys(), str(tale)

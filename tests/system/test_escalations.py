@@ -13,8 +13,8 @@ from adapters.webhook_receiver import Receiver, answer, verify
 from angzarr.dead_letters.letter import Reason
 from angzarr.sagas.escalation import HANDLER, webhook_json
 from escalations import an_escalation
+from polling import wait_until
 from system.analysts import analysts
-from system.conftest import wait_for
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
 
@@ -54,9 +54,9 @@ def test_an_escalation_outlives_a_webhook_that_is_down_and_arrives_signed_and_on
     site = make_escalating(f"http://127.0.0.1:{port}/hook?token=s3cret", attempts=1000)
     with site.worker(pool="solo"):
         site.app.escalate(an_escalation())
-        wait_for(lambda: "NO_ANSWER" in site.text(), what="a try in vain")
+        wait_until(lambda: "NO_ANSWER" in site.text(), "a try in vain")
         with receiver(port=port) as hook:
-            wait_for(lambda: hook.requests, what="the escalation to arrive")
+            wait_until(lambda: hook.requests, "the escalation to arrive")
             site.app.escalate(an_escalation())  # whoever crashed does it again
             site.app.publish(site.module.Thing(n=1))  # waits behind it, there is one worker
             site.wait_ran("handled")
@@ -87,7 +87,7 @@ def test_a_receiver_that_asks_for_a_pause_is_not_asked_again_before(make_escalat
         site = make_escalating(hook.url, attempts=1000)
         with site.worker(pool="solo"):
             site.app.escalate(an_escalation())
-            wait_for(lambda: len(hook.requests) == 2, what="the second try")
+            wait_until(lambda: len(hook.requests) == 2, "the second try")
         first, second = (int(one.headers["webhook-timestamp"]) for one in hook.requests)
     assert second - first >= 2  # the policy alone would have waited for 0.2 s
 
@@ -98,9 +98,9 @@ def test_an_escalation_that_used_up_its_attempts_is_replayed_like_any_letter(mak
         site.forget_letters("thing")
         with site.worker(pool="solo"), analysts(site) as start:
             site.app.escalate(an_escalation())
-            wait_for(lambda: len(hook.requests) == 2, what="both attempts")
+            wait_until(lambda: len(hook.requests) == 2, "both attempts")
             start()
-            wait_for(lambda: len(hook.requests) == 3, seconds=60, what="the replay")
+            wait_until(lambda: len(hook.requests) == 3, "the replay")
         first, _, third = hook.requests
     assert first.body == third.body
     assert first.headers["webhook-id"] == third.headers["webhook-id"]

@@ -12,8 +12,8 @@ import redis
 
 from angzarr.dead_letters.names import queue_name
 from angzarr.events.headers import UNREAD, OwnHeaders
+from polling import wait_until
 from system.bad_messages import Bad, all_bad, good_headers
-from system.conftest import wait_for
 
 BROKERS = ["redis", "amqp"]
 #: ``amqp`` has quorum queues.
@@ -46,7 +46,7 @@ def test_every_malformed_message_is_a_letter_and_the_worker_goes_on(site, pool):
             publish_raw(site, one)
         site.module.add.delay(2, 3)
         site.wait_ran("add")
-        letters = site.letters("unknown", len(bad), seconds=30)
+        letters = site.letters("unknown", len(bad))
         assert worker.poll() is None, site.text()[-3000:]
         assert site.text().count(" ready.") == 1, "the worker never started anew"
     assert [line["args"] for line in site.ran("add")] == [[2, 3]], "nothing malformed ran"
@@ -94,8 +94,8 @@ def test_what_kills_its_child_is_given_back_counted_and_ends_as_poison(site):
         sent = {site.app.send_task("road_app.dies", (how,)).id: how for how in DEATHS}
         for n in range(5):
             site.module.add.delay(n, n)
-        site.wait_ran("add", 5, seconds=15)
-        letters = site.letters("unknown", len(DEATHS), seconds=60)
+        site.wait_ran("add", 5)
+        letters = site.letters("unknown", len(DEATHS))
         site.module.add.delay(9, 9)
         site.wait_ran("add", 6)
     assert {(letter.reason, letter.message.id) for letter in letters} == {
@@ -115,7 +115,7 @@ def test_a_handler_that_exits_needs_more_memory_or_answers_no_json_is_accounted_
         greedy = site.app.send_task("road_app.greedy")
         leaves = site.app.send_task("road_app.dies", ("sys.exit",))
         site.app.send_task("road_app.answers")
-        letters = site.letters("unknown", 2, seconds=60)
+        letters = site.letters("unknown", 2)
         site.module.add.delay(9, 9)
         site.wait_ran("add")
         assert worker.poll() is None
@@ -151,7 +151,7 @@ def test_what_is_too_large_for_its_letter_waits_in_the_schedule(
         for n, filler in enumerate((large, large, "")):
             site.app.publish(site.module.Thing(n=n, fate="give up", filler=filler))
         (letter,) = site.letters("thing")
-        wait_for(lambda: client.zcard(f"{schedule}:due") == 2, what="the large ones to be kept")
+        wait_until(lambda: client.zcard(f"{schedule}:due") == 2, "the large ones to be kept")
         site.module.add.delay(1, 1)
         site.wait_ran("add")
         kept = client.hvals(f"{schedule}:messages")
@@ -168,8 +168,8 @@ def test_time_limits_are_retried_after_their_backoff_and_end_as_letters(site):
         site.wait_ran("hard", 1)
         site.module.add.delay(1, 1)
         site.wait_ran("add")
-        letters = site.letters("unknown", 2, seconds=60)
-        wait_for(lambda: hard.state == soft.state == "FAILURE", what="the results to be told")
+        letters = site.letters("unknown", 2)
+        wait_until(lambda: hard.state == soft.state == "FAILURE", "the results to be told")
     told = {letter.message.id: letter for letter in letters}
     assert told.keys() == {hard.id, soft.id}
     assert {(one.reason, one.category, one.attempts) for one in letters} == {
@@ -236,7 +236,7 @@ def test_what_is_no_envelope_on_sqs_is_a_letter_and_the_worker_goes_on(site, poo
             client.send_message(QueueUrl=queue, MessageBody=body)
         site.module.add.delay(2, 2)
         site.wait_ran("add", 2)
-        letters = site.letters("unknown", len(NO_ENVELOPES), seconds=30)
+        letters = site.letters("unknown", len(NO_ENVELOPES))
         assert worker.poll() is None
         assert site.text().count(" ready.") == 1
     assert sorted(letter.message.body.decode() for letter in letters) == sorted(

@@ -11,8 +11,9 @@ from collections import Counter
 
 import pytest
 
+from polling import wait_until
 from postgresql_servers import PrivatePostgreSQL
-from system.conftest import PATH, stop, wait_for
+from system.conftest import PATH, stop
 
 EVENTS = 40
 
@@ -26,8 +27,8 @@ def handled(site):
     return Counter(line["n"] for line in site.ran("handled"))
 
 
-def wait_handled(site, number, seconds=60):
-    wait_for(lambda: len(handled(site)) >= number, seconds, f"{number} events handled")
+def wait_handled(site, number):
+    wait_until(lambda: len(handled(site)) >= number, f"{number} events handled")
     return handled(site)
 
 
@@ -63,7 +64,7 @@ def test_a_worker_goes_on_when_its_postgresql_stood_by_for_a_while(make_site, po
         wait_handled(site, 5)
         postgresql.stand_by()
         before = len(handled(site))
-        wait_for(lambda: "holding event" in site.text(), 20, "the worker to hold")
+        wait_until(lambda: "holding event" in site.text(), "the worker to hold")
         time.sleep(2)
         during = len(handled(site))
         postgresql.promote()
@@ -84,9 +85,9 @@ def test_an_outage_of_the_dead_letter_queue_holds_the_failed_and_loses_no_letter
         proxy.cut()
         publish(site, range(2), fate="give up")
         site.wait_ran("handle", 2)
-        wait_for(lambda: "holding event" in site.text(), 20, "the worker to hold")
+        wait_until(lambda: "holding event" in site.text(), "the worker to hold")
         proxy.mend()
-        found = site.letters("thing", 2, seconds=40)
+        found = site.letters("thing", 2)
     assert sorted(letter.event.data["n"] for letter in found) == [0, 1]
     assert len(site.ran("handle")) == 2, "a held event is settled again, not run again"
 
@@ -151,7 +152,7 @@ def test_a_flood_of_duplicates_is_handled_once_each(make_site):
         for _ in range(10):
             publish(site, range(20))
         counts = wait_handled(site, 20)
-        wait_for(lambda: _queued(site) == 0, 40, "the queue to be empty")
+        wait_until(lambda: _queued(site) == 0, "the queue to be empty")
         time.sleep(3)  # in-progress duplicates come back after 2 s
     assert set(handled(site).values()) == {1}
     assert set(counts) == set(range(20))
@@ -187,7 +188,7 @@ def test_a_kill_minus_9_of_the_whole_worker_loses_nothing(make_site):
             os.killpg(victim.pid, signal.SIGKILL)
     with site.worker():
         everything = {int(n) for n in range(max(handled(site)) + 1)}
-        wait_for(lambda: everything <= set(handled(site)), 60, "everything to be handled")
+        wait_until(lambda: everything <= set(handled(site)), "everything to be handled")
     repeated = [n for n, times in handled(site).items() if times > 1]
     assert len(repeated) <= 3 * 2, "only what was running when its worker was killed may repeat"
 
@@ -217,7 +218,7 @@ def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_pat
             publish(site, [1], fate="down")
             publish(site, [3], fate="down", filler="x" * 10_000)
             publish(site, [2], fate="give up")
-            site.wait_ran("handled", 2, seconds=60)
+            site.wait_ran("handled", 2)
             told = [sys.executable, "-m", "angzarr", "-A", "road_app", "dlq", "stats", "--json"]
 
             def statuses():
@@ -227,7 +228,7 @@ def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_pat
                 by = json.loads(said.stdout)["by_status"]
                 return by.get("resolved") == 2 and "held" in by
 
-            wait_for(statuses, 60, "two entries resolved and one held")
+            wait_until(statuses, "two entries resolved and one held")
         finally:
             stop(analyst)
     for n in (1, 3):
@@ -245,15 +246,15 @@ def test_a_worker_that_holds_gives_its_messages_back_when_it_is_stopped(make_sit
         proxy.cut()
         publish(site, range(4), fate="give up")
         site.wait_ran("handle", 2)
-        wait_for(lambda: "holding event" in site.text(), 20, "the worker to hold")
+        wait_until(lambda: "holding event" in site.text(), "the worker to hold")
         began = time.monotonic()
         holding.send_signal(signal.SIGTERM)
-        holding.wait(30)
+        holding.wait(60)
         assert time.monotonic() - began < 30
-    wait_for(lambda: _queued(site) == 4, 20, "all four messages to be back in the queue")
+    wait_until(lambda: _queued(site) == 4, "all four messages to be back in the queue")
     proxy.mend()
     with site.worker():
-        found = site.letters("thing", 4, seconds=40)
+        found = site.letters("thing", 4)
     assert sorted(letter.event.data["n"] for letter in found) == [0, 1, 2, 3]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from page import Terminal, blocks, clean_environment, commands
-from system.conftest import wait_for
+from polling import wait_until
 
 pytestmark = pytest.mark.timeout(900)
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(checkout, environ
             reader.take(command)
             if command.text == "python publish.py":
                 (log,) = blocks(TUTORIAL, "text")[-1:]
-                wait_for(lambda: says(reader.said(), log), 60, log)  # noqa: B023 - called here
+                wait_until(lambda: says(reader.said(), log), log)  # noqa: B023 - called here
 
 
 def test_every_command_of_a_move_does_what_the_page_says(checkout, tmp_path, environment, here):
@@ -110,7 +110,7 @@ def test_every_command_of_a_move_does_what_the_page_says(checkout, tmp_path, env
                     reader.stop("worker")
                 module.write_text(stock.replace(first, line) if workers == 1 else stock)
             reader.take(command)
-        wait_for(lambda: "succeeded" in reader.said(), 60, "the old worker runs a task again")
+        wait_until(lambda: "succeeded" in reader.said(), "the old worker runs a task again")
 
 
 def says(printed: str, lines: str) -> bool:

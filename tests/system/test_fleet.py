@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from system.conftest import HERE, PATH, wait_for
+from polling import wait_until
+from system.conftest import HERE, PATH
 
 #: Seconds within which the lease of a killed worker has ended (2), and is seen to have.
 GONE = 8 + 7
@@ -26,7 +27,7 @@ def told(site, *arguments):
     command = [sys.executable, "-m", "angzarr", "-A", "road_app", "fleet", *arguments, "--json"]
     done = subprocess.run(
         command, cwd=HERE, env={**os.environ, **site.environment, "PYTHONPATH": PATH},
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -37,13 +38,13 @@ def test_a_worker_is_told_with_its_release_and_is_gone_once_it_was_killed(site):
     with site.worker(
         "-Q", queue, pool="threads", ANGZARR_RELEASE="2026.11", ROAD_LEASE="1"
     ) as process:
-        (found,) = wait_for(lambda: told(site, "list"), 10, "the worker to be a member")
+        (found,) = wait_until(lambda: told(site, "list"), "the worker to be a member")
         assert (found["pid"], found["release"]) == (process.pid, "2026.11")
         assert (found["queues"], found["pool"]) == ([queue], "threads")
         assert {"road_app.routed", "road_app.take"} <= set(found["handlers"])
         assert [one for one in found["handlers"] if one.startswith("celery.")] == []
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-        wait_for(lambda: not list(site.app.fleet().members()), GONE, "its lease to end")
+        process.wait(60)
+        wait_until(lambda: not list(site.app.fleet().members()), "its lease to end")
     (release,) = told(site, "releases")
     assert (release["name"], release["workers"]) == ("2026.11", 0)

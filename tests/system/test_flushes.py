@@ -11,7 +11,6 @@ import time
 import pytest
 
 from redis_servers import LOOPBACK, PrivateRedis, wait_until
-from system.conftest import wait_for
 
 EVENTS = 40
 
@@ -37,12 +36,12 @@ def test_a_claim_store_that_forgets_everything_loses_no_event(make_site, forgetf
     site = make_site(store=forgetful.url)
     with site.worker() as worker:
         publish(site, range(EVENTS))
-        wait_for(lambda: len(handled(site)) >= 10, what="ten events handled")
+        wait_until(lambda: len(handled(site)) >= 10, "ten events handled")
         if how == "flush":
             forgetful.client().flushall()
         else:
             forgetful.restart()  # it comes back empty, scripts forgotten too
-        wait_for(lambda: len(set(handled(site))) == EVENTS, 60, "every event to be handled")
+        wait_until(lambda: len(set(handled(site))) == EVENTS, "every event to be handled")
         assert worker.poll() is None
     assert set(handled(site)) == set(range(EVENTS)), "it may repeat, it loses nothing"
 
@@ -53,11 +52,11 @@ def test_a_broker_that_forgets_everything_has_lost_what_waited_and_the_worker_go
     site = make_site(broker=forgetful.url, store=forgetful.url)
     with site.worker() as worker:
         publish(site, range(EVENTS))
-        wait_for(lambda: len(handled(site)) >= 10, what="ten events handled")
+        wait_until(lambda: len(handled(site)) >= 10, "ten events handled")
         forgetful.client().flushall()
         publish(site, range(EVENTS, EVENTS + 10))
         new = set(range(EVENTS, EVENTS + 10))
-        wait_for(lambda: new <= set(handled(site)), 60, "what is published afterwards")
+        wait_until(lambda: new <= set(handled(site)), "what is published afterwards")
         assert worker.poll() is None
     assert len(set(handled(site))) < EVENTS + 10, (
         "Redis as a broker is as durable as it is told to be"
@@ -74,7 +73,7 @@ def delay(site, n):
     site.app.publish(
         site.module.Thing(n=n, fate="later", seconds=WAIT), id=f"{site.module.PREFIX}-{n}"
     )
-    wait_for(lambda: "retrying_after_failure" in site.text(), 30, "the retry to be settled")
+    wait_until(lambda: "retrying_after_failure" in site.text(), "the retry to be settled")
 
 
 def attempts(site, n):
@@ -93,7 +92,7 @@ def test_a_schedule_that_forgets_everything_has_lost_the_retries_that_wait_in_it
         forgetful.client().flushall()
         flushed = time.monotonic()
         publish(site, [1])
-        wait_for(lambda: 1 in handled(site), what="what is published afterwards")
+        wait_until(lambda: 1 in handled(site), "what is published afterwards")
         while time.monotonic() < flushed + MISSED and attempts(site, 0) != [1, 2]:
             time.sleep(0.05)
         assert attempts(site, 0) == found, "a quorum queue's retries wait in RabbitMQ, no others"
@@ -114,15 +113,15 @@ def test_a_redis_that_fails_over_keeps_claims_and_what_waits_that_its_replica_ha
         )
         with site.worker() as worker:
             publish(site, range(1, 10))
-            wait_for(lambda: len(handled(site)) == 9, what="nine events handled")
+            wait_until(lambda: len(handled(site)) == 9, "nine events handled")
             delay(site, 0)
             wait_until(lambda: master.client().wait(1, 1000) == 1, "the replica to follow")
             master.kill()
             replica.client().replicaof("NO", "ONE")
             address.lead_to(LOOPBACK, replica.port)
             publish(site, range(1, 20))  # the first nine again
-            wait_for(lambda: set(handled(site)) == set(range(20)), 60, "every event to be handled")
-            wait_for(lambda: site.text().count("duplicate") >= 9, 30, "nine duplicates")
+            wait_until(lambda: set(handled(site)) == set(range(20)), "every event to be handled")
+            wait_until(lambda: site.text().count("duplicate") >= 9, "nine duplicates")
             assert worker.poll() is None
         assert sorted(handled(site)) == list(range(20)), "each once: the claims moved too"
         assert attempts(site, 0) == [1, 2]

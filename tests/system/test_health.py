@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from polling import PATIENCE, wait_until
 from redis_servers import free_port
-from system.conftest import HERE, PATH, Site, stop, wait_for
+from system.conftest import HERE, PATH, Site, stop
 
 pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
 
@@ -51,7 +52,7 @@ class HealthSite(Site):
         """Return status and conditions; (0, {}) where nobody answers."""
         request = f"http://127.0.0.1:{self.port}{path}"
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.loads(answer.read())["conditions"]
         except urllib.error.HTTPError as error:
             with error:
@@ -69,7 +70,7 @@ class HealthSite(Site):
     @contextmanager
     def probed_worker(self, *options: str, **more: str):
         with self.begun_worker("--hostname", self.host, *options, **more) as process:
-            wait_for(lambda: process.poll() is not None or self.is_ready(), 40, "ready")
+            wait_until(lambda: process.poll() is not None or self.is_ready(), "ready")
             assert process.poll() is None, self.text()[-3000:]
             yield process
 
@@ -105,12 +106,12 @@ def test_a_worker_whose_broker_is_cut_is_live_and_ready_again_when_it_is_back(
     site = health_site(broker=through)
     with site.probed_worker(pool=pool):
         proxy.cut()
-        wait_for(lambda: "broker" in site.broken("/readyz"), 30, "unready")
+        wait_until(lambda: "broker" in site.broken("/readyz"), "unready")
         longer = site.app.movement.monotonic() + 1.5 * STALLED
         while site.app.movement.monotonic() < longer:
             assert site.probe("/livez")[0] == 200, site.probe("/livez")
         proxy.mend()
-        wait_for(site.is_ready, 60, "ready again")
+        wait_until(site.is_ready, "ready again")
         with site.app.connection_for_write() as _:
             site.app.publish(site.module.Thing(n=1), root="1")
         site.wait_ran("handle")
@@ -122,12 +123,12 @@ def test_a_worker_whose_broker_is_mute_is_live(request, health_site, cable, brok
     site = health_site(broker=through, HEALTH_STALLED="25", ROAD_HEARTBEAT="6")
     with site.probed_worker():
         proxy.stall()  # every connection stays open, and new ones are taken
-        wait_for(lambda: "broker" in site.broken("/readyz"), 60, "unready")
+        wait_until(lambda: "broker" in site.broken("/readyz"), "unready")
         longer = site.app.movement.monotonic() + 35
         while site.app.movement.monotonic() < longer:
             assert site.broken("/livez") == set()
         proxy.mend()
-        wait_for(site.is_ready, 60, "ready again")
+        wait_until(site.is_ready, "ready again")
 
 
 def test_a_worker_that_starts_while_its_servers_are_away_is_live_and_not_ready(
@@ -137,11 +138,11 @@ def test_a_worker_that_starts_while_its_servers_are_away_is_live_and_not_ready(
     proxy.cut()
     site = health_site(broker=through, store=through)
     with site.begun_worker("--hostname", site.host) as process:
-        wait_for(lambda: site.probe("/livez")[0] == 200, 40, "live")
+        wait_until(lambda: site.probe("/livez")[0] == 200, "live")
         assert {"broker", "lease", "store"} <= site.broken("/readyz")
         assert process.poll() is None
         proxy.mend()
-        wait_for(site.is_ready, 60, "ready")
+        wait_until(site.is_ready, "ready")
 
 
 def test_a_worker_whose_store_is_away_is_live_and_not_ready(health_site, cable, redis_url):
@@ -149,10 +150,10 @@ def test_a_worker_whose_store_is_away_is_live_and_not_ready(health_site, cable, 
     site = health_site(store=through)
     with site.probed_worker():
         proxy.cut()
-        wait_for(lambda: {"store", "lease"} <= site.broken("/readyz"), 30, "unready")
+        wait_until(lambda: {"store", "lease"} <= site.broken("/readyz"), "unready")
         assert site.broken("/livez") == set()
         proxy.mend()
-        wait_for(site.is_ready, 30, "ready again")
+        wait_until(site.is_ready, "ready again")
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
@@ -160,8 +161,8 @@ def test_a_loop_that_is_blocked_is_dead(health_site, pool):
     site = health_site()
     with site.probed_worker(pool=pool):
         site.harm("block", seconds=5 * STALLED)
-        wait_for(lambda: site.broken("/livez") == {"loop"}, 2 * STALLED + 10, "dead")
-        wait_for(lambda: "loop" in site.broken("/readyz"), 15, "unready as well")
+        wait_until(lambda: site.broken("/livez") == {"loop"}, "dead", 2 * STALLED + PATIENCE)
+        wait_until(lambda: "loop" in site.broken("/readyz"), "unready as well")
         code, said = site.ask("live")
         assert (code, said[:25]) == (1, "Error: not live: loop: it")
 
@@ -185,9 +186,9 @@ def test_a_queue_that_is_deleted_is_consumed_again(health_site):
     with site.probed_worker():
         with site.app.connection_for_write() as connection:
             connection.default_channel.queue_delete(site.app.conf.task_default_queue)
-        wait_for(lambda: site.text().count("Connection to broker lost") > 0, 30, "the cancel")
+        wait_until(lambda: site.text().count("Connection to broker lost") > 0, "the cancel")
         assert site.broken("/livez") == set()
-        wait_for(site.is_ready, 40, "ready again")
+        wait_until(site.is_ready, "ready again")
         site.app.publish(site.module.Thing(n=1), root="1")
         site.wait_ran("handle")
 
@@ -197,7 +198,7 @@ def test_a_fetcher_that_asks_no_more_is_dead(health_site, redis_url, pool):
     site = health_site(broker=redis_url)
     with site.probed_worker(pool=pool):
         site.harm("deafen")
-        wait_for(lambda: site.broken("/livez") == {"consuming"}, 60, "dead")
+        wait_until(lambda: site.broken("/livez") == {"consuming"}, "dead")
 
 
 @pytest.mark.server("localstack")
@@ -207,7 +208,7 @@ def test_a_queue_that_is_polled_no_more_is_dead(request, health_site):
     with site.probed_worker(pool="threads"):
         # SQS carries no remote control: the harm comes with a message.
         site.app.send_task("health_app.unpoll")
-        wait_for(lambda: site.broken("/livez") == {"consuming"}, 100, "dead")
+        wait_until(lambda: site.broken("/livez") == {"consuming"}, "dead")
 
 
 def test_a_solo_worker_is_live_while_a_long_task_runs(health_site):
@@ -221,7 +222,7 @@ def test_a_solo_worker_is_live_while_a_long_task_runs(health_site):
         while site.app.movement.monotonic() < later:
             assert site.broken("/livez") == set()
         site.journal.with_name("gate").touch()
-        wait_for(lambda: "moved" in site.probe("/livez")[1]["loop"]["says"], 20, "turns")
+        wait_until(lambda: "moved" in site.probe("/livez")[1]["loop"]["says"], "turns")
         assert site.broken("/livez") == set()
 
 
@@ -230,17 +231,17 @@ def test_a_worker_without_children_is_dead(health_site):
     with site.probed_worker():
         site.journal.with_name("hang").touch()
         site.harm("kill_children")
-        wait_for(lambda: site.broken("/readyz") == {"processes"}, 30, "unready")
-        wait_for(lambda: site.broken("/livez") == {"processes"}, 30, "dead")
+        wait_until(lambda: site.broken("/readyz") == {"processes"}, "unready")
+        wait_until(lambda: site.broken("/livez") == {"processes"}, "dead")
         site.journal.with_name("hang").unlink()
-        wait_for(site.is_ready, 30, "ready: a child that hung is killed, and the next is up")
+        wait_until(site.is_ready, "ready: a child that hung is killed, and the next is up")
 
 
 def test_a_worker_that_cannot_fork_is_not_ready_and_tries_again(health_site):
     site = health_site()
     with site.probed_worker() as process:
         site.harm("unfork")
-        wait_for(lambda: "processes" in site.broken("/readyz"), 60, "unready")
+        wait_until(lambda: "processes" in site.broken("/readyz"), "unready")
         assert process.poll() is None
 
 
@@ -250,10 +251,10 @@ def test_a_worker_that_stops_is_not_ready_and_live_to_its_end(health_site):
         site.app.publish(site.module.Thing(n=1, fate="gated"), root="1")
         site.wait_ran("handle")
         process.send_signal(signal.SIGTERM)
-        wait_for(lambda: "running" in site.broken("/readyz"), 5, "unready")
+        wait_until(lambda: "running" in site.broken("/readyz"), "unready")
         while (found := site.probe("/livez")[0]) != 0:
             assert found == 200
-        assert process.wait(15) == 0, "within the grace that the environment says, not the code's"
+        assert process.wait(60) == 0, "within the grace that the environment says, not the code's"
 
 
 def test_an_analysis_worker_is_ready_while_its_servers_are_there(
@@ -269,19 +270,19 @@ def test_an_analysis_worker_is_ready_while_its_servers_are_there(
             env={**os.environ, **site.environment, "PYTHONPATH": PATH},
         )  # fmt: skip
     try:
-        wait_for(site.is_ready, 60, "ready")
+        wait_until(site.is_ready, "ready")
         ledger.cut()
-        wait_for(lambda: "ledger" in site.broken("/readyz"), 30, "no ledger")
+        wait_until(lambda: "ledger" in site.broken("/readyz"), "no ledger")
         assert site.broken("/livez") == set()
         ledger.mend()
-        wait_for(site.is_ready, 60, "ready again")
+        wait_until(site.is_ready, "ready again")
         broker.cut()
-        wait_for(lambda: {"dead_letters", "broker"} <= site.broken("/readyz"), 40, "no broker")
+        wait_until(lambda: {"dead_letters", "broker"} <= site.broken("/readyz"), "no broker")
         assert site.broken("/livez") == set()
         broker.mend()
-        wait_for(site.is_ready, 60, "ready again")
+        wait_until(site.is_ready, "ready again")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     finally:
         stop(process)
 
@@ -291,6 +292,6 @@ def test_secrets_stay_out_of_what_is_told(health_site, redis_url):
     broken = urlsplit(redis_url)._replace(netloc=f":{secret}@127.0.0.1:{free_port()}").geturl()
     site = health_site(store=broken)
     with site.begun_worker("--hostname", site.host):
-        wait_for(lambda: "store" in site.broken("/readyz"), 40, "unready")
+        wait_until(lambda: "store" in site.broken("/readyz"), "unready")
         assert secret not in str((site.probe("/readyz"), site.probe("/livez")))
         assert secret not in "".join(site.ask("ready")[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from system.conftest import wait_for
+from polling import wait_until
 from system.test_health import HealthSite
 
 pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
@@ -51,19 +51,19 @@ def test_a_flooded_port_holds_up_no_message(health_site, redis_url):
             for n in range(30):
                 site.app.publish(site.module.Thing(n=n), root=str(n))
             site.wait_ran("handle", 30)
-            wait_for(lambda: site.probe("/livez")[0] == 200, 20, "an answer amid them")
+            wait_until(lambda: site.probe("/livez")[0] == 200, "an answer amid them")
             threads = Path(f"/proc/{process.pid}/task")
             assert len(list(threads.iterdir())) < 60
         finally:
             over.set()
             flooding.join()
-        wait_for(site.is_ready, 20, "ready")
+        wait_until(site.is_ready, "ready")
 
 
 def test_a_worker_whose_port_is_taken_refuses_to_start(health_site):
     site = health_site()
     with site.probed_worker(), site.begun_worker() as second:
-        assert second.wait(40) == 1
+        assert second.wait(60) == 1
         assert f"health.port {site.port} on 127.0.0.1 cannot be listened on" in site.text()
 
 

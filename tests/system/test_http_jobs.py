@@ -21,8 +21,8 @@ from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.site import build_site
 from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
+from polling import wait_until
 from system.analysts import analysts
-from system.conftest import wait_for
 from system.test_replay_jobs import GROUP, HOLD, letter_of
 
 COUNT = 5
@@ -62,13 +62,13 @@ def dashboard(app, settings=None):
         server = server_of(site)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        wait_for(lambda: server.started, what="the dashboard to serve")
+        wait_until(lambda: server.started, "the dashboard to serve")
         try:
             key = {"X-API-Key": site.token} if site.token else {}
             yield partial(ask, listener.getsockname()[1], **key)
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
 
 
 def ask(port, path, body=None, **headers):
@@ -77,7 +77,7 @@ def ask(port, path, body=None, **headers):
         data=json.dumps(body).encode() if body is not None else None,
         headers={"Content-Type": "application/json", "Idempotency-Key": "k", **headers},
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own
         return json.load(answer)
 
 
@@ -96,7 +96,7 @@ def test_a_job_begun_over_http_is_carried_out_and_followed_there(site, held):
         body = {"filter": {"fingerprint": "g1"}, "plan": {"stages": [1]}, "note": "well again"}
         job = api("/jobs", body)
         assert api("/jobs", body)["id"] == job["id"]
-        told = wait_for(lambda: over(api(f"/jobs/{job['id']}")), 30, "the job")
+        told = wait_until(lambda: over(api(f"/jobs/{job['id']}")), "the job")
         assert (told["status"], told["total"], told["handled"]) == ("done", COUNT, COUNT)
         assert [line["what"] for line in told["history"]] == [
             "running", "stage 2", "done"
@@ -134,7 +134,7 @@ def test_an_edit_of_one_person_is_sent_once_another_who_saw_it_approves_it(site,
         assert [one["pointer"] for one in shown["changes"]] == ["/n"]
         saw = {"If-Match": f'"{told["revision"]}-{shown["mark"]}"', "Idempotency-Key": "k2"}
         api(f"{where}/approve", {}, **bob, **saw)
-        told = wait_for(lambda: over(api(where, **bob)), 30, "the job")
+        told = wait_until(lambda: over(api(where, **bob)), "the job")
         assert (told["status"], told["handled"]) == ("done", 1)
         entry = api(f"/entries/{first}", **bob)
         assert (entry["status"], entry["resolved_by"]) == ("resolved", "replay 1 (handled)")
@@ -158,7 +158,7 @@ def test_a_job_that_sends_to_another_handler_resolves_the_entries(site, held):
     ):
         start()
         job = jobs.begin(GROUP, plan, by="ann")
-        wait_for(lambda: jobs.open_job(job.id).status is not JobStatus.RUNNING, 30, "the job")
+        wait_until(lambda: jobs.open_job(job.id).status is not JobStatus.RUNNING, "the job")
         done = jobs.open_job(job.id)
     assert (done.status, done.handled, done.said) == (JobStatus.DONE, COUNT, "")
     ran = Counter(line["n"] for line in site.ran("handle_async"))

@@ -14,8 +14,9 @@ from urllib.error import HTTPError
 
 import pytest
 
+from polling import wait_until
 from redis_servers import free_port
-from system.conftest import Site, wait_for
+from system.conftest import Site
 
 EVENTS = 40
 
@@ -105,7 +106,7 @@ def test_threads_that_cannot_start_cost_speed_and_no_event(faulty, broker):
     site = faulty(broker)
     with site.worker("--concurrency", "20", pool="threads", ROAD_MOST_THREADS="3") as worker:
         publish(site, range(EVENTS), fate="slow", seconds=0.05)
-        wait_for(lambda: len(handled(site)) == EVENTS, 60, "all events handled")
+        wait_until(lambda: len(handled(site)) == EVENTS, "all events handled")
         assert worker.poll() is None
     assert set(handled(site).values()) == {1}, "a refused task is not run by another thread"
     assert "threads_short: 3 of 20 threads run" in site.text()
@@ -126,9 +127,9 @@ def test_what_the_process_cannot_take_goes_back_and_is_handled_later(
     with site.worker(pool=pool) as worker:
         (faults / fault).touch()
         publish(site, range(5))
-        wait_for(lambda: "message_not_taken" in site.text(), 30, "the worker to say why")
+        wait_until(lambda: "message_not_taken" in site.text(), "the worker to say why")
         (faults / fault).unlink()
-        wait_for(lambda: len(handled(site)) == 5, 60, "all events handled")
+        wait_until(lambda: len(handled(site)) == 5, "all events handled")
         assert worker.poll() is None
     assert set(handled(site).values()) == {1}
     assert not ours(site)
@@ -139,7 +140,7 @@ def test_a_bug_that_one_message_brings_out_ends_as_a_letter_that_can_be_replayed
     with site.worker(pool="threads") as worker:
         (faults / "bug").touch()
         publish(site, [1])
-        (letter,) = wait_for(lambda: ours(site), 40, "its letter")
+        (letter,) = wait_until(lambda: ours(site), "its letter")
         assert worker.poll() is None
     assert (letter.error_code, letter.error_message) == ("NOT_TAKEN", "nobody foresaw this")
     assert handled(site) == {}
@@ -149,14 +150,14 @@ def test_a_fork_that_fails_after_a_child_died_is_tried_again(faulty, faults):
     site = faulty("redis")
     with site.worker("--concurrency", "2") as worker:
         publish(site, range(4))
-        wait_for(lambda: len(handled(site)) == 4, 30, "the first events handled")
+        wait_until(lambda: len(handled(site)) == 4, "the first events handled")
         (faults / "fork").touch()
         for child in {line["pid"] for line in site.ran("handled")}:
             os.kill(child, signal.SIGKILL)
-        wait_for(lambda: "child_not_started" in site.text(), 30, "a fork to fail")
+        wait_until(lambda: "child_not_started" in site.text(), "a fork to fail")
         publish(site, range(4, 8))
         (faults / "fork").unlink()
-        wait_for(lambda: len(handled(site)) == 8, 40, "the others handled")
+        wait_until(lambda: len(handled(site)) == 8, "the others handled")
         assert worker.poll() is None
     assert not ours(site)
 
@@ -195,7 +196,7 @@ def test_a_worker_that_cannot_log_goes_on_and_says_so_to_probes(faulty, pool, ho
     with site.worker(pool=pool, ROAD_LOG=how, ANGZARR_HEALTH__PORT=str(port)) as worker:
         publish(site, range(EVENTS), fate="give up")
         publish(site, range(EVENTS, 2 * EVENTS))
-        wait_for(lambda: len(handled(site)) == EVENTS, 60, "all events handled")
+        wait_until(lambda: len(handled(site)) == EVENTS, "all events handled")
         assert len(ours(site, EVENTS)) == EVENTS
         assert worker.poll() is None
         told = json.loads(asked(port, "readyz"))["conditions"]["log"]
@@ -211,14 +212,14 @@ def test_too_many_open_files_end_no_worker(cable, make_site, redis_url, amqp_url
     site = make_site(broker=url, make=Faulty)
     with site.worker(pool="threads") as worker:
         publish(site, range(3))
-        wait_for(lambda: len(handled(site)) == 3, 30, "the first events handled")
+        wait_until(lambda: len(handled(site)) == 3, "the first events handled")
         limits = resource.prlimit(worker.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
         proxy.cut()
         proxy.mend()
-        wait_for(lambda: "Too many open files" in site.text(), 40, "it to want files")
+        wait_until(lambda: "Too many open files" in site.text(), "it to want files")
         resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, limits)
         publish(site, range(3, 6))
-        wait_for(lambda: len(handled(site)) == 6, 60, "the others handled")
+        wait_until(lambda: len(handled(site)) == 6, "the others handled")
         assert worker.poll() is None
     assert set(handled(site).values()) == {1}

@@ -12,7 +12,8 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from system.conftest import HERE, PATH, stop, wait_for
+from polling import wait_until
+from system.conftest import HERE, PATH, stop
 from system.test_health import HealthSite
 
 pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
 class MeasuredSite(HealthSite):
     def metrics(self) -> dict[str, float]:
         """Return the sum of each sample over its labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         found: dict[str, float] = {}
         for family in text_string_to_metric_families(text):
@@ -31,7 +32,7 @@ class MeasuredSite(HealthSite):
 
     def refusal(self) -> tuple[int, str]:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60).close()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
@@ -43,7 +44,7 @@ class MeasuredSite(HealthSite):
 
     def wait_counted(self, count: int) -> None:
         name = "event_handler_success_total"
-        wait_for(lambda: self.metrics().get(name, 0) >= count, 40, f"{count} to be counted")
+        wait_until(lambda: self.metrics().get(name, 0) >= count, f"{count} to be counted")
         assert self.metrics()[name] == count
         assert self.metrics()["event_handler_duration_ms_count"] == count
 
@@ -73,7 +74,7 @@ def test_counts_add_up_after_children_were_killed(request, measured, broker):
         before = children(process)
         for pid in before:
             os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: len(set(children(process)) - set(before)) == 2, 30, "new children")
+        wait_until(lambda: len(set(children(process)) - set(before)) == 2, "new children")
         assert site.metrics()["event_handler_success_total"] == 20, "no count goes backwards"
         site.handle(10, start=20)
         site.wait_counted(30)
@@ -100,7 +101,7 @@ def test_an_sdk_of_the_apps_own_is_left_alone(measured, where):
     with site.probed_worker():
         site.handle(1)
         site.wait_ran("handle")
-        wait_for(lambda: site.refusal()[0] == 501, 20, "the reason")
+        wait_until(lambda: site.refusal()[0] == 501, "the reason")
         assert "OpenTelemetry SDK of its own" in site.refusal()[1]
         assert "Overriding of current" not in site.text()
 
@@ -110,7 +111,7 @@ def test_an_analysis_worker_tells_of_open_entries(measured, postgresql_url):
     with site.probed_worker(pool="threads"):
         site.app.publish(site.module.Thing(n=1, fate="give up"), root="1")
         site.wait_ran("handle")
-        wait_for(lambda: site.metrics().get("event_handler_dlq_total") == 1, 20, "the letter")
+        wait_until(lambda: site.metrics().get("event_handler_dlq_total") == 1, "the letter")
     with site.log.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "angzarr", "-A", site.name, "dlq", "analyze"],
@@ -121,7 +122,7 @@ def test_an_analysis_worker_tells_of_open_entries(measured, postgresql_url):
             },
         )  # fmt: skip
     try:
-        wait_for(site.is_ready, 60, "ready")
-        wait_for(lambda: site.metrics().get("dlq_open_entries", 0) >= 1, 60, "the entry")
+        wait_until(site.is_ready, "ready")
+        wait_until(lambda: site.metrics().get("dlq_open_entries", 0) >= 1, "the entry")
     finally:
         stop(process)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from angzarr.dead_letters.letter import Reason
-from system.conftest import wait_for
+from polling import wait_until
 from system.order_site import OrderSite, interleaved
 
 #: Events of each aggregate.
@@ -38,7 +38,6 @@ def site(request, tmp_path, monkeypatch, unique_name, postgresql_url):
     site.close()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("site", "roots"), [("redis", 40), ("amqp", 40), ("sqs", 12)], indirect=["site"]
 )
@@ -48,12 +47,12 @@ def test_many_workers_keep_the_order_of_every_aggregate(site, roots):
     with site.workers(3):
         site.publish(*(site.entry(root, n) for root, n in mixed))
         everything = {root: list(range(EVENTS)) for root in roots}
-        site.wait_model(everything, 120)
-        wait_for(lambda: len(site.ran("listed")) >= EVENTS * len(roots), 60, "all to be listed")
-        wait_for(lambda: len(site.ran("loose")) >= EVENTS * len(roots), 60, "all unordered ones")
-        wait_for(site.nothing_waits, 30, "the lanes to be empty")
+        site.wait_model(everything)
+        wait_until(lambda: len(site.ran("listed")) >= EVENTS * len(roots), "all to be listed")
+        wait_until(lambda: len(site.ran("loose")) >= EVENTS * len(roots), "all unordered ones")
+        wait_until(site.nothing_waits, "the lanes to be empty")
     assert site.runs() == everything, "each once, in order, without a gap"
-    site.wait_model(everything, 1)
+    site.wait_model(everything)
 
 
 #: Deaths at each point, and aggregates one event of which fails for good at first.
@@ -65,7 +64,6 @@ POINTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("site", ["redis", "amqp"], indirect=True)
 def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(site):
     roots = [f"a{number}" for number in range(30)]
@@ -77,21 +75,20 @@ def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(s
         letters = {}
         # One for each of two handlers; a process that died before it noted one puts it again.
         while len(letters) < 2 * FAILING:
-            for letter in site.letters(site.domain, seconds=120):
+            for letter in site.letters(site.domain):
                 letters[letter.id] = letter
         assert {letter.reason for letter in letters.values()} == {Reason.REFUSED}
         site.mend()
         for letter in letters.values():
             site.send_again(letter)
         everything = {root: list(range(EVENTS)) for root in (*roots, *failing)}
-        site.wait_model(everything, 120)
+        site.wait_model(everything)
         site.wait_steps(everything)
-        wait_for(site.nothing_waits, 30, "the lanes to be empty")
+        wait_until(site.nothing_waits, "the lanes to be empty")
     died = Counter(line["point"] for line in site.ran("dies"))
     assert died == dict.fromkeys(POINTS, DEATHS)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("site", ["redis", "amqp"], indirect=True)
 def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
     chance = random.Random(3)
@@ -105,25 +102,25 @@ def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
             return stack.enter_context(site.begun_worker(**environment))
 
         workers = [begin() for _ in range(3)]
-        wait_for(lambda: site.text().count(" ready.") >= 3, 60, "all to be ready")
+        wait_until(lambda: site.text().count(" ready.") >= 3, "all to be ready")
         for part in range(KILLS):
             size = len(mixed) // KILLS
             some = mixed[part * size :] if part == KILLS - 1 else mixed[part * size :][:size]
             had = len(site.ran("listed"))
             site.publish(*(site.entry(root, n) for root, n in some))
-            wait_for(lambda had=had: len(site.ran("listed")) > had, 60, "some to be run")
+            wait_until(lambda had=had: len(site.ran("listed")) > had, "some to be run")
             time.sleep(chance.random() * 0.2)
             if part % 3 == 0:
                 victim = workers.pop(0)
                 os.killpg(victim.pid, signal.SIGKILL)
-                victim.wait(10)
+                victim.wait(60)
                 workers.append(begin())
             else:
                 kill_child(chance.choice(workers).pid)
-        wait_for(lambda: not bring_back(site) and site.handled_all(everything), 150, "all")
-        site.wait_model(everything, 1)
+        wait_until(lambda: not bring_back(site) and site.handled_all(everything), "all")
+        site.wait_model(everything)
         site.wait_steps(everything)
-        wait_for(site.nothing_waits, 30, "the lanes to be empty")
+        wait_until(site.nothing_waits, "the lanes to be empty")
 
 
 def bring_back(site):

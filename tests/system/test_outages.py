@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from system.conftest import wait_for
+from polling import wait_until
 
 OUTAGE = float(os.environ.get("ANGZARR_TEST_OUTAGE", "6"))
 EVENTS = 90
@@ -134,13 +134,12 @@ if "ANGZARR_TEST_OUTAGE" in os.environ:
     OUTAGES += MORE
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("cell", OUTAGES, ids=lambda cell: "-".join(cell).replace(" ", "_"))
 def test_what_is_away_costs_time_and_nothing_else(site_on, cables, cell):
     site = site_on(cell.broker, cell.store, cell.letters)
     with site.worker(pool=cell.pool) as worker:
         published = publish(site)
-        wait_for(lambda: len(handled(site)) >= 10, what="ten events handled")
+        wait_until(lambda: len(handled(site)) >= 10, "ten events handled")
         said, cpu, failed = len(site.text()), cpu_of_tree(worker.pid), time.monotonic()
         worked = len(handled(site))
         cables.fail(cell.away, cell.how)
@@ -151,9 +150,9 @@ def test_what_is_away_costs_time_and_nothing_else(site_on, cables, cell):
         worked = len(handled(site)) - worked
         cables.mend()
         mended = time.monotonic()
-        wait_for(lambda: len(handled(site)) > before, 60, "the first event after the outage")
+        wait_until(lambda: len(handled(site)) > before, "the first event after the outage")
         recovered = time.monotonic() - mended
-        wait_for(lambda: set(handled(site)) == good, 60, "all good events handled")
+        wait_until(lambda: set(handled(site)) == good, "all good events handled")
         assert buried(site, len(published) - len(good)) == set(published) - good
         assert worker.poll() is None
         lines, minutes = list(complaints(site.text()[said:])), (time.monotonic() - failed) / 60
@@ -181,7 +180,7 @@ def buried(site, number: int) -> set[int]:
     """Return whose letters there are; one whose confirmation was lost may be there twice."""
     found: set[int] = set()
     while len(found) < number:
-        found |= {letter.event.data["n"] for letter in site.letters("thing", seconds=60)}
+        found |= {letter.event.data["n"] for letter in site.letters("thing")}
     return found
 
 

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from system.conftest import HERE, PATH, wait_for
+from polling import wait_until
+from system.conftest import HERE, PATH
 
 EVENTS, LEAST = 60, 10
 #: Runs that were under way when the wave was seen: the second slot's, and one that each of the two
@@ -30,12 +31,12 @@ def test_a_wave_is_kept_and_everything_is_handled_once_its_cause_is_mended(site,
     with site.worker("-Q", f"{prefix},{prefix}-batch", pool=pool, ROAD_ASYNC="0", **WAVE):
         for n in range(EVENTS):
             site.app.publish(site.module.Batch(n=n))
-        wait_for(lambda: "consuming_stopped" in site.text(), 30, "the queue to be closed")
+        wait_until(lambda: "consuming_stopped" in site.text(), "the queue to be closed")
         site.module.add.delay(1, 1)
-        site.wait_ran("add", seconds=10)
+        site.wait_ran("add")
         ill.unlink()
-        wait_for(lambda: "consuming_resumed" in site.text(), 30, "the queue to be opened")
-        wait_for(lambda: len(well(site)) + buried(site) == EVENTS, 60, "all to be accounted for")
+        wait_until(lambda: "consuming_resumed" in site.text(), "the queue to be opened")
+        wait_until(lambda: len(well(site)) + buried(site) == EVENTS, "all to be accounted for")
         letters = {
             letter.event.data["n"]
             for letter in site.letters(f"{site.module.PREFIX}-batch", buried(site))
@@ -53,17 +54,17 @@ def test_a_wave_that_a_person_ends_is_over_at_once(site):
     with site.worker("-Q", f"{prefix}-batch", ROAD_ASYNC="0", **long):
         for n in range(EVENTS):
             site.app.publish(site.module.Batch(n=n))
-        wait_for(lambda: "consuming_stopped" in site.text(), 30, "the queue to be closed")
+        wait_until(lambda: "consuming_stopped" in site.text(), "the queue to be closed")
         ill.unlink()
         subprocess.run(
             [sys.executable, "-m", "angzarr", "-A", "road_app", "breaker", "reset",
              f"wave:{prefix}-batch"],
             cwd=HERE, env={**os.environ, **site.environment, **long, "PYTHONPATH": PATH},
-            timeout=30, check=True,
+            timeout=60, check=True,
         )  # fmt: skip
-        wait_for(lambda: "consuming_resumed" in site.text(), 10, "the queue to be opened")
+        wait_until(lambda: "consuming_resumed" in site.text(), "the queue to be opened")
         site.app.publish(site.module.Batch(n=EVENTS))
-        wait_for(lambda: EVENTS in well(site), 10, "what comes now to be handled")
+        wait_until(lambda: EVENTS in well(site), "what comes now to be handled")
 
 
 def well(site):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from system.conftest import wait_for
+from polling import wait_until
 
 RULES = json.dumps(
     [
@@ -52,7 +52,7 @@ def test_a_worker_that_stops_leaves_a_step_to_the_next_attempt(make_site, redis_
     site = make_site(broker=redis_url)
     with site.worker(pool=pool):
         site.app.publish(site.module.Stepped(n=1, fails=1, policy="webhook"))  # waits 5 s or more
-        wait_for(lambda: "step_retried" in site.text(), 30, "the step to wait")
+        wait_until(lambda: "step_retried" in site.text(), "the step to wait")
     assert [line["attempt"] for line in site.ran("step")] == [1]
     with site.worker(pool=pool):
         (line,) = site.wait_ran("stepped")

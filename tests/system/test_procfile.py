@@ -15,12 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from system.conftest import HERE, PATH, Site, stop, wait_for
+from polling import PATIENCE, wait_until
+from system.conftest import HERE, PATH, Site, stop
 
 PROCFILE = Path(__file__).resolve().parents[2] / "Procfile"
 NAMES = ["beat", "dashboard", "dlq-analysis", "worker"]
-#: Seconds from SIGTERM until the manager has ended; it kills what is there 5 s after the first end.
-PATIENCE = 30
 
 
 class ProcfileSite(Site):
@@ -129,21 +128,21 @@ def test_all_four_run_and_end_together_and_every_event_is_handled_once(
     """Beats are doubled on purpose: the event of each second is handled once all the same."""
     site, thing = procfile_site, procfile_site.module.Thing
     with site.managed(tmp_path, port) as manager:
-        wait_for(lambda: " ready." in site.text(), 60, "the worker to be ready")
+        wait_until(lambda: " ready." in site.text(), "the worker to be ready")
         failed = site.app.publish(thing(n=-1, fate="give up"), root="o-1")
         for n in range(20):
             site.app.publish(thing(n=n))
         site.wait_ran("handled", 20)
-        (entry,) = wait_for(lambda: listed(site, port), 60, "the dead letter to be shown")
+        (entry,) = wait_until(lambda: listed(site, port), "the dead letter to be shown")
         assert (entry["event_id"], entry["domain"]) == (failed.id, "thing")
         with another_beat(site, tmp_path) as rung_by_the_other:
-            site.wait_ran("struck", 5, seconds=60)
-            wait_for(lambda: rung_by_the_other() >= 2, 30, "the other beat to ring")
+            site.wait_ran("struck", 5)
+            wait_until(lambda: rung_by_the_other() >= 2, "the other beat to ring")
         site.app.publish(thing(n=100, fate="long", seconds=300, times=1))
-        wait_for(lambda: 100 in counted(site, "handle"), 30, "the long one to run")
+        wait_until(lambda: 100 in counted(site, "handle"), "the long one to run")
         for n in range(101, 160):
             site.app.publish(thing(n=n, fate="slow", seconds=0.05))
-        wait_for(lambda: 101 in counted(site, "handled"), 30, "some to be handled")
+        wait_until(lambda: 101 in counted(site, "handled"), "some to be handled")
         manager.send_signal(signal.SIGTERM)
         manager.wait(PATIENCE)
     assert sorted(site.started()) == NAMES
@@ -152,10 +151,10 @@ def test_all_four_run_and_end_together_and_every_event_is_handled_once(
     rung = site.plain().count("Sending due task") + rung_by_the_other()
     with site.worker():
         everything = {*range(20), *range(100, 160)}
-        wait_for(lambda: everything <= set(counted(site, "handled")), 60, "the rest")
-        wait_for(lambda: len(site.ran("ring")) >= rung, 60, "what was rung for last")
+        wait_until(lambda: everything <= set(counted(site, "handled")), "the rest")
+        wait_until(lambda: len(site.ran("ring")) >= rung, "what was rung for last")
         seconds = set(counted(site, "ring", "second"))
-        wait_for(lambda: seconds <= set(counted(site, "struck", "second")), 60, "its events")
+        wait_until(lambda: seconds <= set(counted(site, "struck", "second")), "its events")
     assert counted(site, "handled") == dict.fromkeys(everything, 1)
     assert len(site.ran("ring")) == rung, "no ring was lost, none came twice"
     assert counted(site, "struck", "second") == dict.fromkeys(seconds, 1)

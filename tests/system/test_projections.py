@@ -22,15 +22,13 @@ from angzarr.dead_letters.letter import Reason
 from angzarr.events.event import Event
 from angzarr.ordering.lane import Why
 from contracts.books import deciding
+from polling import wait_until
 from redis_servers import PrivateRedis
-from system.conftest import wait_for
 from system.order_site import OrderSite
 
 #: How long the servers of one test are away, in seconds.
 OUTAGE = 3
 EVENTS = 10
-
-pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
@@ -79,7 +77,7 @@ def wait_entry(site, worker, status):
         (entry,) = wait_entries(site, worker, 1)
         return entry.status is status and entry
 
-    return wait_for(found, 60, what=f"an entry that is {status}")
+    return wait_until(found, f"an entry that is {status}")
 
 
 @pytest.mark.parametrize("way", ["replay", "skip"])
@@ -94,7 +92,7 @@ def test_what_follows_a_dead_letter_waits_for_it_and_nobody_else_does(order_site
         site.wait_model({"bad": range(2), "good": range(6)})
         site.wait_model(everything, table=site.module.SECOND)
         site.wait_runs({root: list(range(6)) for root in everything})
-        wait_for(lambda: len(site.waiting(site.totals)) == 4, what="all that follow to be parked")
+        wait_until(lambda: len(site.waiting(site.totals)) == 4, "all that follow to be parked")
         known = [(one.sequence, one.why) for one in site.waiting(site.totals, "bad")]
         assert known == [(2, Why.DEAD_LETTER), *((n, Why.EARLY) for n in (3, 4, 5))]
         assert site.lanes.behind([entry.letter_id]) == {entry.letter_id: 3}
@@ -107,7 +105,7 @@ def test_what_follows_a_dead_letter_waits_for_it_and_nobody_else_does(order_site
             everything["bad"] = (0, 1, 3, 4, 5)
             angzarr("dlq", "skip", entry.id, "--note", "never mind", "--yes")
         site.wait_model(everything)
-        wait_for(site.nothing_waits, what="the lanes to be empty")
+        wait_until(site.nothing_waits, "the lanes to be empty")
         if way == "replay":
             wait_entry(site, worker, Status.RESOLVED)
 
@@ -123,8 +121,8 @@ def test_what_follows_a_retry_waits_for_it_and_uses_no_attempt(order_site):
         fates = {n: {"fate": "flaky@totals", "kind": kind} for n, kind in flaky.items()}
         site.publish(*(site.entry("a", n, **fates.get(n, {})) for n in range(7)))
         site.wait_model({"a": range(7)})
-        wait_for(lambda: len(site.runs().get("a", [])) == 6, what="all to be listed")
-        wait_for(lambda: len(said(site, "event_handled", site.totals)) == 7, what="seven lines")
+        wait_until(lambda: len(site.runs().get("a", [])) == 6, "all to be listed")
+        wait_until(lambda: len(said(site, "event_handled", site.totals)) == 7, "seven lines")
     retries = {
         line["event_id"].split("-")[1]: (line["max_attempts"], line["delay_ms"])
         for line in said(site, "retrying_after_failure", site.totals)
@@ -148,13 +146,13 @@ def test_a_missing_event_is_sent_from_the_books_or_reported(order_site, postgres
         site.publish(*(kept[n] for n in (0, 3, 5)), site.entry("lost", 0), site.entry("lost", 2))
         site.wait_model({"booked": range(6), "lost": [0]})
         missing = f"gap: the event of sequence 1 of {site.domain}/lost for {site.totals} is missing"
-        wait_for(lambda: missing in site.text(), what="the gap to be reported")
-        wait_for(lambda: '"sequence_gap"' in site.text(), what="the gap to be a fact")
+        wait_until(lambda: missing in site.text(), "the gap to be reported")
+        wait_until(lambda: '"sequence_gap"' in site.text(), "the gap to be a fact")
         assert f"{site.domain}/booked for {site.totals} is missing" not in site.text()
         site.publish(site.entry("lost", 1))
         site.wait_model({"booked": range(6), "lost": range(3)})
-        wait_for(lambda: site.runs() == {"booked": list(range(6)), "lost": [0, 1, 2]}, what="both")
-        wait_for(site.nothing_waits, what="the lanes to be empty")
+        wait_until(lambda: site.runs() == {"booked": list(range(6)), "lost": [0, 1, 2]}, "both")
+        wait_until(site.nothing_waits, "the lanes to be empty")
 
 
 def write_book(site, url, root, count):
@@ -180,7 +178,7 @@ def test_an_outage_of_the_lanes_costs_time_and_nothing_else(order_site, cable, p
     roots = [f"a{number}" for number in range(20)]
     with site.workers(2):
         site.publish(*(site.entry(root, n) for n in range(4) for root in roots))
-        wait_for(lambda: len(site.ran("listed")) > 5, what="some to be run")
+        wait_until(lambda: len(site.ran("listed")) > 5, "some to be run")
         getattr(proxy, how)()
         site.publish(*(site.entry(root, n) for n in range(4, EVENTS) for root in roots))
         time.sleep(OUTAGE)
@@ -193,7 +191,7 @@ def in_the_end(site, roots):
     """Wait until all is done; nothing was retried, and nothing is a letter."""
     site.wait_model({root: range(EVENTS) for root in roots}, 120)
     site.wait_steps({root: range(EVENTS) for root in roots})
-    wait_for(site.nothing_waits, 60, "the lanes to be empty")
+    wait_until(site.nothing_waits, "the lanes to be empty")
     for event in ("retrying_after_failure", "event_sent_to_dlq"):
         assert said(site, event, site.totals) == []
 
@@ -207,7 +205,7 @@ def test_a_redis_that_is_killed_amid_it_costs_time_and_nothing_else(order_site, 
             for half in (range(EVENTS // 2), range(EVENTS // 2, EVENTS)):
                 had = len(site.ran("listed"))
                 site.publish(*(site.entry(root, n) for n in half for root in roots))
-                wait_for(lambda had=had: len(site.ran("listed")) > had + 5, what="some to be run")
+                wait_until(lambda had=had: len(site.ran("listed")) > had + 5, "some to be run")
                 server.kill()
                 time.sleep(1)
                 server.start()
@@ -223,7 +221,7 @@ def test_beyond_a_full_lane_nothing_is_lost_and_the_order_is_kept(order_site):
         site.publish_range("a", *range(EVENTS - 1, 0, -1))
         for handler in (site.totals, site.module.LISTED):
             full = f"lane_full: 3 events of {site.domain}/a wait for {handler}"
-            wait_for(lambda full=full: full in site.text(), what=full)
+            wait_until(lambda full=full: full in site.text(), full)
         assert len(site.waiting(site.totals)) == 3
         site.publish_range("a", 0)
         in_the_end(site, ["a"])
@@ -258,7 +256,7 @@ def test_messages_that_nobody_can_place_or_read_are_letters_and_hold_up_their_ow
             site.send_by_hand(site.totals, root=root, n=0, headers=named)
         entries = wait_entries(site, worker, len(PLACELESS))
         assert {entry.reason for entry in entries} == {Reason.UNDELIVERABLE}
-        wait_for(lambda: site.waiting(site.totals), what="the early one to be parked")
+        wait_until(lambda: site.waiting(site.totals), "the early one to be parked")
         assert [one.lane.address.root for one in site.waiting(site.totals)] == ["a"]
 
         site.send_by_hand(site.totals, root="ill", n=0, args=[{"n": "no number"}])
@@ -268,7 +266,7 @@ def test_messages_that_nobody_can_place_or_read_are_letters_and_hold_up_their_ow
             site.publish_range(root, 2, 1)
         entries = wait_entries(site, worker, len(PLACELESS) + len(ill), but=entries)
         for root in ill:
-            wait_for(lambda root=root: len(known(root)) == 3, what=f"two to wait behind {root}")
+            wait_until(lambda root=root: len(known(root)) == 3, f"two to wait behind {root}")
             assert known(root) == [(0, Why.DEAD_LETTER), (1, Why.EARLY), (2, Why.EARLY)]
         site.publish_range("a", 1)
         site.wait_model({"a": range(3)})
@@ -279,7 +277,7 @@ def test_messages_that_nobody_can_place_or_read_are_letters_and_hold_up_their_ow
             assert entry.status is Status.HELD, "archived it would hold up the others unseen"
             angzarr("dlq", "skip", entry.id, "--yes")
         site.wait_model({"a": range(3), **dict.fromkeys(ill, (1, 2))})
-        wait_for(lambda: not site.waiting(site.totals), what="the lanes to be empty")
+        wait_until(lambda: not site.waiting(site.totals), "the lanes to be empty")
 
 
 def wait_entries(site, worker, number, but=()):
@@ -292,4 +290,4 @@ def wait_entries(site, worker, number, but=()):
         return len(entries) >= number and entries
 
     known = {entry.id for entry in but}
-    return [one for one in wait_for(found, 60, "the letters to be filed") if one.id not in known]
+    return [one for one in wait_until(found, "the letters to be filed") if one.id not in known]

@@ -16,8 +16,8 @@ from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
 from angzarr.dead_letters.queue import TooLarge
 from angzarr.errors import BrokerUnavailable
 from contracts.dead_letters import a_letter, ids, take
+from polling import wait_until
 from rabbitmq_servers import PrivateRabbitMQ
-from system.conftest import wait_for
 
 EVENTS = 30
 POOLS = ["prefork", "solo"]
@@ -47,7 +47,7 @@ def publish(site, *numbers, **event):
 
 
 def handled(site, *numbers):
-    wait_for(lambda: {line["n"] for line in site.ran("handled")} >= set(numbers), 60, f"{numbers}")
+    wait_until(lambda: {line["n"] for line in site.ran("handled")} >= set(numbers), f"{numbers}")
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -59,7 +59,7 @@ def test_workers_drain_a_rabbitmq_that_is_out_of_memory(site, alarm, pool):
         handled(site, *range(EVENTS))
         time.sleep(3)  # two of its heartbeats, which nobody takes
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(10) == 0
+        assert worker.wait(60) == 0
     assert len(site.ran("handled")) == EVENTS
 
 
@@ -100,7 +100,7 @@ def test_a_message_held_longer_than_rabbitmq_waits_for_its_acknowledgement_is_ha
         handled(site, 1)
         proxy.cut()
         publish(site, 2)
-        wait_for(lambda: "delivery_timeout" in site.text(), 60, "RabbitMQ to lose its patience")
+        wait_until(lambda: "delivery_timeout" in site.text(), "RabbitMQ to lose its patience")
         proxy.mend()
         handled(site, 2)
         assert worker.poll() is None
@@ -115,7 +115,7 @@ def test_a_worker_whose_login_is_refused_for_a_while_goes_on(site, server, pool)
         handled(site, 1)
         server.command("change_password", "guest", "another")
         server.command("close_all_connections", "test")
-        wait_for(lambda: "ACCESS_REFUSED" in site.text(), 30, "the login to be refused")
+        wait_until(lambda: "ACCESS_REFUSED" in site.text(), "the login to be refused")
         time.sleep(3)
         server.command("change_password", "guest", "guest")
         refused = site.text().count("ACCESS_REFUSED")
@@ -131,7 +131,7 @@ def test_a_worker_whose_vhost_takes_no_connection_asks_seldom(site, server):
         handled(site, 1)
         server.command("set_vhost_limits", '{"max-connections": 0}')
         server.command("close_all_connections", "test")
-        wait_for(lambda: "NOT_ALLOWED" in site.text(), 30, "the connection to be refused")
+        wait_until(lambda: "NOT_ALLOWED" in site.text(), "the connection to be refused")
         time.sleep(3)
         refused = site.text().count("NOT_ALLOWED")
         server.command("clear_vhost_limits")

@@ -21,7 +21,8 @@ from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 from kombu import Consumer, Exchange, Queue
 
-from system.conftest import PATH, wait_for
+from polling import wait_until
+from system.conftest import PATH
 from system.plain_fleet import Fleet, listen_until
 from system.plain_site import HERE, PlainSite
 
@@ -67,7 +68,7 @@ def test_chain_group_chord_and_what_is_nested_give_their_results(fleet):
         ),
         (chain(add.s(1, 1), group(add.s(1), add.s(2)), total.s()).delay(), 7),
     ]
-    assert [result.get(timeout=20) for result, _ in waits] == [expected for _, expected in waits]
+    assert [result.get(timeout=60) for result, _ in waits] == [expected for _, expected in waits]
 
 
 # -- retries and times -----------------------------------------------------------------------------
@@ -75,7 +76,7 @@ def test_chain_group_chord_and_what_is_nested_give_their_results(fleet):
 
 def test_a_task_is_retried_until_it_works_or_no_retry_is_left(fleet):
     works, fails = fleet.site.tasks.flaky.delay(2), fleet.site.tasks.hopeless.delay()
-    assert works.get(timeout=20) == 2
+    assert works.get(timeout=60) == 2
     with pytest.raises(KeyError):
         fails.get(timeout=20)
     assert [run["retries"] for run in fleet.site.runs_of(works)] == [0, 1, 2]
@@ -118,8 +119,8 @@ def test_a_running_task_is_terminated_and_not_given_back(fleet):
     fleet.tell("revoke", result.id, terminate=True)
     with pytest.raises(TaskRevokedError):
         result.get(timeout=15)
-    wait_for(lambda: result.id not in fleet.site.held(), what="the message to be let go")
-    assert fleet.site.tasks.add.delay(1, 1).get(timeout=15) == 2
+    wait_until(lambda: result.id not in fleet.site.held(), "the message to be let go")
+    assert fleet.site.tasks.add.delay(1, 1).get(timeout=60) == 2
     assert len(fleet.site.runs_of(result)) == 1
 
 
@@ -130,7 +131,7 @@ def test_a_worker_tells_what_it_is(fleet):
     assert fleet.inspect("ping") == {"ok": "pong"}
     assert [queue["name"] for queue in fleet.inspect("active_queues")] == [fleet.site.prefix]
     assert "plain_app.add" in fleet.inspect("registered")
-    assert fleet.site.tasks.add.delay(1, 1).get(timeout=15) == 2
+    assert fleet.site.tasks.add.delay(1, 1).get(timeout=60) == 2
     stats = fleet.inspect("stats")
     assert stats["total"]["plain_app.add"] > 0
 
@@ -138,9 +139,9 @@ def test_a_worker_tells_what_it_is(fleet):
 @only([kind for kind in FLEETS if kind != "angzarr"])  # its workers hold nothing that waits
 def test_a_worker_tells_what_it_waits_for(fleet):
     waiting = fleet.site.tasks.tell.apply_async(countdown=1)
-    wait_for(
+    wait_until(
         lambda: waiting.id in [one["request"]["id"] for one in fleet.inspect("scheduled")],
-        what="the task to be scheduled",
+        "the task to be scheduled",
     )
 
 
@@ -149,9 +150,9 @@ def test_a_busy_worker_tells_what_runs_and_what_it_has_reserved(fleet):
     with fleet.site.closed_gates(fleet.slots) as gates:
         behind = fleet.site.tasks.tell.delay()
         running = {one["id"] for one in fleet.inspect("active")}
-        wait_for(
+        wait_until(
             lambda: behind.id in [one["id"] for one in fleet.inspect("reserved")],
-            what="the task behind them to be reserved",
+            "the task behind them to be reserved",
         )
     assert running == {gate.id for gate in gates}
     fleet.site.wait_runs(behind)
@@ -234,7 +235,7 @@ def test_a_child_that_is_told_to_end_is_sent_nothing_more(fleet):
     linger.touch()
     try:
         # Refused while the parent has not heard yet that the gates ended.
-        wait_for(lambda: "ok" in fleet.tell("pool_shrink", 1)[0][fleet.worker.name])
+        wait_until(lambda: "ok" in fleet.tell("pool_shrink", 1)[0][fleet.worker.name])
         fleet.site.wait_runs(*[add.delay(n, 1) for n in range(20)])
     finally:
         linger.unlink()
@@ -252,15 +253,15 @@ def test_events_tell_the_life_of_a_task(fleet):
         )
         listener = threading.Thread(target=_listen, args=(receiver,), daemon=True)
         listener.start()
-        wait_for(lambda: ("worker-heartbeat", None) in seen, what="a heartbeat")
+        wait_until(lambda: ("worker-heartbeat", None) in seen, "a heartbeat")
         result = fleet.site.tasks.flaky.delay(1)
         life = {"task-sent", "task-received", "task-started", "task-retried", "task-succeeded"}
-        wait_for(
+        wait_until(
             lambda: {kind for kind, id_ in seen if id_ == result.id} == life,
-            what=f"all of {life}",
+            f"all of {life}",
         )
         receiver.should_stop = True
-        listener.join(10)
+        listener.join(60)
     assert not listener.is_alive()
 
 
@@ -296,10 +297,10 @@ def test_priorities_order_what_runs_and_a_stop_gives_back_what_did_not(fleet):
         with site.closed_gates(1, queue=queue):
             behind = [tell.apply_async(queue=queue) for _ in range(7)]
             if site.pool not in {"solo", "gevent"}:  # a full pool stops these from taking more in
-                wait_for(lambda: len(site.held()) >= 3, what="some to be prefetched")
+                wait_until(lambda: len(site.held()) >= 3, "some to be prefetched")
             worker.process.send_signal(signal.SIGTERM)
             worker.wait_said("Warm shutdown")
-        assert worker.process.wait(30) == 0
+        assert worker.process.wait(60) == 0
     left = [message["headers"]["id"] for message in site.waiting(queue)]
     ran = [run["id"] for run in site.runs_of(*behind)]
     assert ran + left == [result.id for result in behind]
@@ -315,7 +316,7 @@ def test_what_was_for_later_ran_once_and_so_did_everything_else(fleet):
     fleet.site.wait_runs(fleet.later)
     runs = Counter((run["id"], run["retries"]) for run in fleet.site.journal())
     assert {run: times for run, times in runs.items() if times > 1} == {}
-    wait_for(lambda: fleet.site.held() == [], what="everything to be acknowledged")
+    wait_until(lambda: fleet.site.held() == [], "everything to be acknowledged")
     assert fleet.site.runs_of(*fleet.never) == []
     assert fleet.site.waiting(fleet.site.prefix) == []
 

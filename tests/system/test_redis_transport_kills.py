@@ -16,16 +16,15 @@ from collections import Counter
 import pytest
 import redis
 
+from polling import PATIENCE, wait_until
 from redis_servers import PrivateRedis
-from system.conftest import Site, wait_for
+from system.conftest import Site
 from system.killed_site import PREFETCH, SLOTS, KilledSite, signal_group
 
 KILLS = int(os.environ.get("ANGZARR_KILLS", "3"))
 POOLS = ["prefork", "threads", "solo"]
-#: Seconds for each kill that many of them take at most.
-PATIENCE = 20
 
-pytestmark = pytest.mark.timeout(60 + KILLS * PATIENCE)
+pytestmark = pytest.mark.timeout((KILLS + 1) * PATIENCE * 2)
 
 
 @pytest.fixture
@@ -57,14 +56,14 @@ def test_sigkill_of_a_worker_under_load_loses_nothing(make_site, pool):
             had = len(site.ended())
             site.publish(100, 0.01)
             site.publish(40, long)
-            wait_for(lambda had=had: len(site.ended()) > had + 5, PATIENCE, "the load to begin")
+            wait_until(lambda had=had: len(site.ended()) > had + 5, "the load to begin")
             time.sleep(random.random() * 0.2)
             signal_group(victim, signal.SIGKILL)
             victim.process.wait()
             left += site.held() > 0
             victim = heir
         victim.wait_said(" ready.")
-        site.wait_ended(site.confirmed, 30 + 3 * KILLS)  # a round is 2 to 3 s of work
+        site.wait_ended(site.confirmed, KILLS * PATIENCE)
     assert left > KILLS / 2, "too few held anything when they were killed: nothing was tried"
     assert len(site.twice()) <= KILLS * PREFETCH, "only what a victim held may run again"
 
@@ -114,7 +113,7 @@ def test_a_worker_frozen_beyond_its_lease_is_replaced_and_told_when_it_wakes(mak
             site.wait_ended(site.confirmed)
             other.wait_said("messages_given_back")
             signal_group(frozen, signal.SIGCONT)
-            frozen.wait_said("acknowledged_too_late", 10)
+            frozen.wait_said("acknowledged_too_late")
             late = site.publish(10)
             site.wait_ended(late)
     assert 2 <= held <= PREFETCH
@@ -135,7 +134,7 @@ def test_a_task_longer_than_five_leases_runs_once_beside_an_idle_worker(make_sit
         site.wait_begun(long)
         (idle,) = workers.enter_context(site.workers("threads", queues=",".join(POOLS)))
         site.wait_ended(long)
-        wait_for(lambda: site.held() == 0, 5, "the acknowledgements")
+        wait_until(lambda: site.held() == 0, "the acknowledgements")
         said = "".join(worker.text() for worker in (*began, idle))
     assert site.begun() == dict.fromkeys(long, 1)
     assert "given_back" not in said
@@ -171,12 +170,12 @@ def test_sigterm_gives_back_what_has_not_begun_once_what_runs_has_ended(make_sit
         running = site.publish(2, LONGER_THAN_A_START)
         site.wait_begun(running)
         waiting = site.publish(PREFETCH - 2)
-        wait_for(lambda: site.held() == PREFETCH, 5, "it to prefetch")
+        wait_until(lambda: site.held() == PREFETCH, "it to prefetch")
         with site.workers("threads") as (other,):
             stopped.process.send_signal(signal.SIGTERM)
             assert not site.ended() & set(running), "they were to run until it is told to stop"
-            wait_for(lambda: set(running) <= site.ended(), 15, "what runs to end")
-            assert stopped.process.wait(2 * PATIENCE) == 0
+            wait_until(lambda: set(running) <= site.ended(), "what runs to end")
+            assert stopped.process.wait(PATIENCE) == 0
             site.wait_ended([*running, *waiting])
     assert site.twice() == []
     assert {run.worker for run in site.runs("begun") if run.n in waiting} == {other.name}
@@ -212,12 +211,12 @@ def test_sigkill_of_an_angzarr_worker_handles_every_event_and_repeats_only_what_
             for n in range(published, published + 25):
                 road.app.publish(road.module.Thing(n=n, fate="slow", seconds=0.03), id=f"e{n}")
             published += 25
-            wait_for(lambda before=before: len(handled(road)) > before + 3, 20, "the load to begin")
+            wait_until(lambda before=before: len(handled(road)) > before + 3, "the load to begin")
             time.sleep(random.random() * 0.1)
             os.killpg(victim.pid, signal.SIGKILL)
             victim.wait()
     with road.worker():
-        wait_for(lambda: set(handled(road)) == set(range(published)), 60, "all to be handled")
+        wait_until(lambda: set(handled(road)) == set(range(published)), "all to be handled")
     twice = [n for n, times in Counter(x["n"] for x in road.ran("handle")).items() if times > 1]
     assert len(twice) <= KILLS * SLOTS, "only what ran when its worker was killed may run again"
 
@@ -233,7 +232,7 @@ def test_a_frozen_angzarr_worker_whose_event_was_taken_over_is_fenced(road):
                 assert "fenced" not in road.text()
                 os.killpg(frozen.pid, signal.SIGCONT)
                 road.wait_ran("handled", 2)
-                wait_for(lambda: "fenced" in road.text(), 10, "the late completion to be fenced")
+                wait_until(lambda: "fenced" in road.text(), "the late completion to be fenced")
         finally:
             os.killpg(frozen.pid, signal.SIGCONT)
     assert len({line["pid"] for line in road.ran("handled")}) == 2
@@ -247,16 +246,16 @@ def test_a_worker_that_wakes_begins_nothing_that_others_took_over(road):
             fate = {"fate": "slow", "seconds": 1.0} if n < SLOTS else {}
             road.app.publish(road.module.Thing(n=n, **fate), id=f"frozen-{n}")
         road.wait_ran("handle", SLOTS)
-        wait_for(lambda: road.text().count("] received") == 6, 5, "all to be fetched")
+        wait_until(lambda: road.text().count("] received") == 6, "all to be fetched")
         os.killpg(frozen.pid, signal.SIGSTOP)
         try:
             with road.worker():
-                wait_for(lambda: len(handled(road)) == 6, 30, "the other to handle all")
+                wait_until(lambda: len(handled(road)) == 6, "the other to handle all")
                 os.killpg(frozen.pid, signal.SIGCONT)
                 road.wait_ran("handled", 6 + SLOTS)
                 road.app.publish(road.module.Thing(n=9), id="at last")
-                wait_for(lambda: 9 in handled(road), 30, "what comes now")
-                wait_for(lambda: "taken over" in road.text(), 10, "it to find out")
+                wait_until(lambda: 9 in handled(road), "what comes now")
+                wait_until(lambda: "taken over" in road.text(), "it to find out")
         finally:
             os.killpg(frozen.pid, signal.SIGCONT)
     runs = Counter(line["n"] for line in road.ran("handle"))

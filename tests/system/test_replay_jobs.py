@@ -21,8 +21,8 @@ from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.events.message import Message
+from polling import wait_until
 from system.analysts import analysts
-from system.conftest import wait_for
 
 HOLD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="a bug")
 GROUP = Selection(wanted=EntryFilter(fingerprint="g1"))
@@ -87,7 +87,7 @@ def begin(site, count, plan, fate="fine"):
 def kill_amid(site, pid):
     """Kill an analysis worker once something it sent was handled, 0.6 s later at most."""
     before, until = len(site.ran("handle")), time.monotonic() + 0.6
-    wait_for(lambda: len(site.ran("handle")) > before or time.monotonic() > until)
+    wait_until(lambda: len(site.ran("handle")) > before or time.monotonic() > until)
     os.kill(pid, signal.SIGKILL)
 
 
@@ -100,7 +100,7 @@ def test_a_group_of_200_with_a_sick_dependency_halts_after_1(job_site):
         return jobs.open_job(job_id).status is JobStatus.HALTED
 
     with closing(jobs), site.worker(pool="solo"), open_worker(site.app, ["thing"]) as worker:
-        wait_for(halted, what="the job to halt")
+        wait_until(halted, "the job to halt")
         for _ in range(5):
             worker.step(wait=timedelta(milliseconds=100))
         job = jobs.open_job(job_id)
@@ -118,7 +118,7 @@ def test_20_kills_of_the_analysis_worker_lose_nothing_and_repeat_nothing(job_sit
             kill_amid(site, start())
             kills += 1
         start()
-        wait_for(lambda: jobs.open_job(job_id).status is not JobStatus.RUNNING, 60, "the job")
+        wait_until(lambda: jobs.open_job(job_id).status is not JobStatus.RUNNING, "the job")
         job = jobs.open_job(job_id)
     assert kills == KILLS
     assert (job.status, job.handled, job.sent) == (JobStatus.DONE, GROUP_SIZE, GROUP_SIZE)

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from system.conftest import wait_for
+from polling import wait_until
 
 #: Seconds from SIGTERM to the end of the process (16).
 BOUND = 10
@@ -37,7 +37,7 @@ def run_out(site, last):
     """Let a worker do what is left, *last* at the end, and return how often each was handled."""
     publish(site, last)
     with site.worker("--concurrency", "1"):
-        wait_for(lambda: last in runs(site), 30, "the last event to be handled")
+        wait_until(lambda: last in runs(site), "the last event to be handled")
     return runs(site)
 
 
@@ -56,7 +56,7 @@ def test_an_event_whose_result_cannot_be_stored_is_not_handled_again(away, pool)
         publish(site, 1)
         site.wait_ran("handled", 2)
         first.send_signal(signal.SIGTERM)
-        first.wait(30)
+        first.wait(60)
     proxy.mend()
     assert run_out(site, 2) == dict.fromkeys(range(3), 1)
     assert '"outcome": "duplicate"' in site.text(), "it was given back"
@@ -75,7 +75,7 @@ def test_a_result_backend_that_is_away_holds_no_slot_for_long_and_ends_with_its_
         assert time.monotonic() - began < 20, "the first waits 6 s for the result backend, not 240"
         asked = time.monotonic()
         only.send_signal(signal.SIGTERM)
-        only.wait(30)
+        only.wait(60)
         assert time.monotonic() - asked <= BOUND
         assert only.returncode == 0
     proxy.mend()

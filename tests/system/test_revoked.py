@@ -9,14 +9,14 @@ import pytest
 from celery.utils.collections import LimitedSet
 from celery.worker.state import Persistent
 
-from system.conftest import wait_for
+from polling import wait_until
 
 POOLS = ["prefork", "threads", "solo"]
 
 
 def told(site, revoke, what):
     """Have a worker know of a revocation; it may not have begun to listen."""
-    wait_for(lambda: revoke(what, reply=True, timeout=2, limit=1), what="the revocation")
+    wait_until(lambda: revoke(what, reply=True, timeout=2, limit=1), "the revocation")
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -33,7 +33,7 @@ def test_a_task_revoked_by_id_or_by_stamp_is_a_letter_and_does_not_run(site, poo
         site.module.add.delay(3, 3)
         site.wait_ran("add")
         letters = site.letters("unknown", 2)
-        wait_for(lambda: one.state == other.state == "REVOKED", what="the results to be told")
+        wait_until(lambda: one.state == other.state == "REVOKED", "the results to be told")
     assert {(letter.reason, letter.message.id, letter.attempts) for letter in letters} == {
         ("revoked", by_id, 0), ("revoked", other.id, 0),
     }  # fmt: skip
@@ -68,7 +68,7 @@ def test_a_task_that_runs_in_no_process_of_its_own_is_not_killed_by_a_revocation
             sent.id, terminate=True, reply=True, timeout=10, limit=1
         )
         site.wait_ran("long done")
-        wait_for(lambda: sent.state == "SUCCESS", what="the result to be told")
+        wait_until(lambda: sent.state == "SUCCESS", "the result to be told")
         assert worker.poll() is None
     assert told_so in str(answer)
     assert len(site.ran("long")) == 1

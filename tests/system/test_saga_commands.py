@@ -17,7 +17,8 @@ import pytest
 from adapters.tcp_proxy import unused_port
 from angzarr import Address, Intent
 from hand_clock import HandClock
-from system.conftest import HERE, PATH, stop, wait_for
+from polling import wait_until
+from system.conftest import HERE, PATH, stop
 
 
 class Room:
@@ -53,7 +54,7 @@ class Room:
                 command, cwd=HERE, stdout=log, stderr=log, start_new_session=True, env=self._env()
             )
         try:
-            wait_for(lambda: " ready." in self.text()[said:], what="the worker to be ready")
+            wait_until(lambda: " ready." in self.text()[said:], "the worker to be ready")
             yield
         finally:
             stop(process)
@@ -90,7 +91,7 @@ class Room:
             case = self.case(root)
             return case if case and case.status == status else None
 
-        return wait_for(ended, what=f"{root} to be {status}")
+        return wait_until(ended, f"{root} to be {status}")
 
     def types(self, root: str) -> list[str]:
         return [event.type for event in self.app.book(self.module.PURSE, root).events]
@@ -146,8 +147,8 @@ def test_a_source_that_fails_again_is_a_failed_case_again(room):
         room.reserve("p-1")
         failed = room.wait_case("p-1", "failed")
         assert room.run("compensate", failed.id, "--yes").returncode == 0
-        again = wait_for(
-            lambda: (case := room.wait_case("p-1", "failed")).asked_again and case, what="the end"
+        again = wait_until(
+            lambda: (case := room.wait_case("p-1", "failed")).asked_again and case, "the end"
         )
         assert again.asked_again == 1
         room.mended.touch()

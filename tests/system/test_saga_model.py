@@ -16,7 +16,6 @@ def site(redis_url, postgresql_url, monkeypatch):
         yield site
 
 
-@pytest.mark.timeout(300)
 def test_money_is_constant_and_nothing_stays_reserved_whatever_crashes(site):
     crashes = repeated = letters = compensated = 0
     for seed in range(RUNS):

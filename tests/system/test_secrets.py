@@ -13,7 +13,7 @@ from angzarr.analysis.entry import Status
 from angzarr.analysis.waking import Waking
 from angzarr.cli.analyze import open_worker
 from angzarr.dead_letters.codec import decode
-from system.conftest import wait_for
+from polling import wait_until
 
 SECRET = 'hunter two\'s "pass"'
 KEYS = {
@@ -35,8 +35,8 @@ def guarded_site(make_site, amqp_url, tmp_path):
 def raw_letter(site):
     """Look at the next letter of *site* as it lies in its queue."""
     with closing(site.app.open_dead_letter_queue()) as queue:
-        receipts = wait_for(
-            lambda: queue.receive(["thing"], limit=1, wait=timedelta(seconds=1)), what="a letter"
+        receipts = wait_until(
+            lambda: queue.receive(["thing"], limit=1, wait=timedelta(seconds=1)), "a letter"
         )
         return receipts[0].raw
 
@@ -51,7 +51,7 @@ def analysis_of(site):
             return entry if entry is not None and entry.status is status else None
 
         waking = next(duty for duty in worker.duties if isinstance(duty, Waking))
-        yield waking, lambda status: wait_for(lambda: step(status), what=f"an entry {status}")
+        yield waking, lambda status: wait_until(lambda: step(status), f"an entry {status}")
 
 
 def test_a_secret_is_nowhere_in_its_letter_and_the_replay_has_it(guarded_site):

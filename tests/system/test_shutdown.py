@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from system.conftest import Site, wait_for
+from polling import wait_until
+from system.conftest import Site
 
 #: Seconds from SIGTERM to the end of the process (16).
 BOUND = 10
@@ -56,8 +57,8 @@ def handled(site):
     return Counter(line["n"] for line in site.ran("handled"))
 
 
-def wait_handled(site, numbers, seconds=60):
-    wait_for(lambda: set(numbers) <= set(handled(site)), seconds, "everything to be handled")
+def wait_handled(site, numbers):
+    wait_until(lambda: set(numbers) <= set(handled(site)), "everything to be handled")
     return handled(site)
 
 
@@ -67,7 +68,7 @@ def runs_of(site, n):
 
 def ended(process, *, since) -> float:
     """Wait for the end of *process* and return how many seconds after *since* it came."""
-    process.wait(30)
+    process.wait(60)
     return time.monotonic() - since
 
 
@@ -91,7 +92,7 @@ def test_sigterm_under_load_finishes_or_gives_back_everything(site_on, broker, p
             victim = stack.enter_context(worker(site, pool))
             if victims:
                 assert ended(victims[-1], since=asked) <= BOUND
-            wait_for(lambda: len(runs_of(site, 0)) == len(victims) + 1, 30, "the long one to run")
+            wait_until(lambda: len(runs_of(site, 0)) == len(victims) + 1, "the long one to run")
             publish(site, range(published, published + 40), fate="slow", seconds=0.05)
             published += 40
             if pool != "solo":
@@ -198,7 +199,7 @@ def test_a_rolling_update_under_load_loses_and_repeats_nothing(site_on):
         old = stack.enter_context(worker(site, "prefork"))
         load.start()
         for round_ in range(3):
-            wait_for(lambda least=20 * (round_ + 1): len(handled(site)) >= least)
+            wait_until(lambda least=20 * (round_ + 1): len(handled(site)) >= least)
             new = stack.enter_context(worker(site, "prefork"))
             asked = ask(old)
             assert ended(old, since=asked) <= BOUND

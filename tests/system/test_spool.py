@@ -9,7 +9,7 @@ import signal
 import redis
 
 from angzarr.adapters.files.spooled import FolderOfLetters
-from system.conftest import wait_for
+from polling import wait_until
 
 
 def held(url: str) -> int:
@@ -37,12 +37,12 @@ def test_letters_outlive_their_queues_outage_and_their_worker_in_the_spool(
     def spool(*numbers):
         for count, n in enumerate(numbers, start=1):
             site.app.publish(site.module.Thing(n=n, fate="give up"), id=f"e-{n}")
-            wait_for(lambda c=count: len(folder.waiting()) == c, what=f"letter {n} in the spool")
-        wait_for(lambda: held(redis_url) == 0, what="all messages to be acknowledged")
+            wait_until(lambda c=count: len(folder.waiting()) == c, f"letter {n} in the spool")
+        wait_until(lambda: held(redis_url) == 0, "all messages to be acknowledged")
 
     def forwarded(*numbers):
         proxy.mend()
-        wait_for(lambda: not folder.waiting(), what="the spool to be empty")
+        wait_until(lambda: not folder.waiting(), "the spool to be empty")
         letters = site.letters("thing", len(numbers))
         assert [letter.event.id for letter in letters] == [f"e-{n}" for n in numbers]
 
@@ -51,7 +51,7 @@ def test_letters_outlive_their_queues_outage_and_their_worker_in_the_spool(
         spool(1, 2, 3)
         assert "dead_letters_fall_back" in site.text()
         forwarded(1, 2, 3)
-        wait_for(lambda: "spool_forwarded: 3 dead letters" in site.text(), what="its line")
+        wait_until(lambda: "spool_forwarded: 3 dead letters" in site.text(), "its line")
         proxy.cut()
         spool(4, 5)
         os.killpg(process.pid, signal.SIGKILL)

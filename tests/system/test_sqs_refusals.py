@@ -10,8 +10,8 @@ import os
 import boto3
 import pytest
 
+from polling import wait_until
 from sqs_gateway import Gateway
-from system.conftest import wait_for
 
 REFUSALS = [(403, "ExpiredToken"), (400, "ThrottlingException"), (503, "ServiceUnavailable")]
 
@@ -31,7 +31,7 @@ def site(make_site, gateway):
 def handled(site, n):
     """Publish a thing and wait until it is handled."""
     site.app.publish(site.module.Thing(n=n), root="r")
-    wait_for(lambda: n in {line["n"] for line in site.ran("handled")}, what=f"thing {n}")
+    wait_until(lambda: n in {line["n"] for line in site.ran("handled")}, f"thing {n}")
 
 
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
@@ -40,7 +40,7 @@ def test_a_worker_whose_fetches_are_refused_goes_on_by_itself(site, gateway, poo
         for n, (status, code) in enumerate(REFUSALS):
             handled(site, n)
             gateway.refuse("ReceiveMessage", status, code)
-            wait_for(lambda: gateway.asked["ReceiveMessage"] > 1, what=f"fetches refused: {code}")
+            wait_until(lambda: gateway.asked["ReceiveMessage"] > 1, f"fetches refused: {code}")
             gateway.admit()
         handled(site, len(REFUSALS))
         assert worker.poll() is None
@@ -51,7 +51,7 @@ def test_a_worker_goes_on_when_sqs_was_mute(site, gateway):
     with site.worker(pool="solo") as worker:
         handled(site, 1)
         gateway.speaking.clear()
-        wait_for(lambda: "sqs_refuses" in site.text(), what="the silence to be noticed")
+        wait_until(lambda: "sqs_refuses" in site.text(), "the silence to be noticed")
         gateway.speaking.set()
         handled(site, 2)
         assert worker.poll() is None
@@ -63,7 +63,7 @@ def test_a_worker_goes_on_when_sqs_was_away_and_when_its_queue_was_deleted(
     with site.worker(pool="solo") as worker:
         handled(site, 1)
         gateway.close()
-        wait_for(lambda: "sqs_refuses" in site.text(), what="the absence to be noticed")
+        wait_until(lambda: "sqs_refuses" in site.text(), "the absence to be noticed")
         gateway.open()
         handled(site, 2)
         client = boto3.client("sqs", endpoint_url=sqs_endpoint)

@@ -20,7 +20,8 @@ from angzarr.cli.main import main
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import CommandAbortedError
 from angzarr.events.event import Event
-from system.conftest import Site, wait_for
+from polling import wait_until
+from system.conftest import Site
 
 
 class MergeSite(Site):
@@ -69,7 +70,7 @@ def wait_entry(site, worker, status, but=""):
         ]
         return entries and entries[0].status is status and entries[0]
 
-    return wait_for(found, what=f"an entry that is {status}")
+    return wait_until(found, f"an entry that is {status}")
 
 
 def pieces(site):
@@ -78,7 +79,7 @@ def pieces(site):
 
 def counted(site, number):
     site.app.send_command(site.module.Count(pieces=number), domain=site.module.SHELF, root="a1")
-    wait_for(lambda: number in pieces(site), what=f"{number} to be counted")
+    wait_until(lambda: number in pieces(site), f"{number} to be counted")
 
 
 def sent(site):
@@ -137,7 +138,7 @@ def compensating(make_merging, kafka_brokers):
 
 def fail_to_compensate(site):
     counted(site, 13)
-    wait_for(lambda: "saga_escalated" in site.text(), what="the compensation to fail")
+    wait_until(lambda: "saga_escalated" in site.text(), "the compensation to fail")
 
 
 def test_letters_of_failed_compensations_have_a_queue_and_are_filed_after_a_move(

@@ -11,7 +11,8 @@ import pytest
 
 from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.facts import SqlFactLog
-from system.conftest import HERE, PATH, wait_for
+from polling import wait_until
+from system.conftest import HERE, PATH
 
 EVENTS = 20
 
@@ -37,7 +38,7 @@ def flow(site, *arguments):
     command = [sys.executable, "-m", "angzarr", "-A", "road_app", "flow", *arguments, "--json"]
     done = subprocess.run(
         command, cwd=HERE, env={**os.environ, **site.environment, "PYTHONPATH": PATH},
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -59,28 +60,28 @@ def test_what_is_paused_waits_and_is_handled_when_resumed_and_what_is_dropped_is
     with site.worker(*queues), site.worker(*queues, pool="threads"):
         paused = flow(site, "pause", "--handler", "road_app.take", "--reason", "the schema moves")
         slow = flow(site, "pause", "--tenant", "slow")
-        wait_for(lambda: site.text().count("consuming_stopped") == 2, 10, "the queue to be closed")
-        wait_for(lambda: honouring(site, slow) == honouring(site, paused), 5, "all to hear of it")
+        wait_until(lambda: site.text().count("consuming_stopped") == 2, "the queue to be closed")
+        wait_until(lambda: honouring(site, slow) == honouring(site, paused), "all to hear of it")
         for n in range(EVENTS):
             site.app.publish(module.Batch(n=n))
             site.app.publish(module.Thing(n=n), tenant_id="slow")
             site.app.publish(module.Thing(n=n + EVENTS), tenant_id="quick")
         others = set(range(EVENTS, 2 * EVENTS))
-        wait_for(lambda: handled(site) >= others, 20, "others to be handled meanwhile")
-        wait_for(lambda: len(facts("postponed")) >= EVENTS, 20, "the paused to be put back")
+        wait_until(lambda: handled(site) >= others, "others to be handled meanwhile")
+        wait_until(lambda: len(facts("postponed")) >= EVENTS, "the paused to be put back")
         assert handled(site) == others
         assert site.ran("take") == []
         assert paused["id"] in {switch.id for switch in site.app.switch_controls().switches()}
 
         flow(site, "resume", "--all")
-        wait_for(lambda: len(handled(site)) == 2 * EVENTS, 20, "the paused to be handled")
-        wait_for(lambda: len(site.ran("take")) == EVENTS, 20, "the closed queue to be handled")
+        wait_until(lambda: len(handled(site)) == 2 * EVENTS, "the paused to be handled")
+        wait_until(lambda: len(site.ran("take")) == EVENTS, "the closed queue to be handled")
 
         drop = flow(site, "drop", "--tenant", "acme", "--reason", "left us", "--yes")
-        wait_for(lambda: honouring(site, drop) >= honouring(site, slow), 5, "all to hear of it")
+        wait_until(lambda: honouring(site, drop) >= honouring(site, slow), "all to hear of it")
         for n in range(100, 100 + EVENTS):
             site.app.publish(module.Thing(n=n), tenant_id="acme")
-        wait_for(lambda: len(facts("skipped")) == EVENTS, 20, "the dropped to be told")
+        wait_until(lambda: len(facts("skipped")) == EVENTS, "the dropped to be told")
     runs = site.ran("handled")
     assert len(runs) == 2 * EVENTS
     assert {line["attempt"] for line in runs} == {1}, "no attempt was used"

@@ -14,7 +14,7 @@ from system.test_dying_workers import let_leases_end
 def kill(site, worker):
     """End a worker as a power cut would, and let what it held be taken over at once."""
     os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait(10)
+    worker.wait(60)
     let_leases_end(site)
 
 
@@ -63,7 +63,7 @@ def test_steps_that_a_hard_time_limit_leaves_are_undone_by_a_child(limited_site)
     site = limited_site
     with site.worker():
         site.app.publish(site.module.SlowOrder(n=1, runs=[["reserve", "ship"]], hangs="ship"))
-        (letter,) = site.letters("thing", seconds=60)
+        (letter,) = site.letters("thing")
     assert [line["attempt"] for line in site.ran("slow_order")] == [1, 2]
     assert steps(site, "undone") == ["ship", "reserve"] * 2
     assert [line["n"] for line in site.ran("undone") if line["pid"] == line["worker"]] == []

@@ -312,7 +312,7 @@ def test_a_letter_is_written_beside_the_loop():
 
         def bury(command, error):
             loop.call_soon_threadsafe(begun.set)
-            assert released.wait(30)
+            assert released.wait(60)
 
         async with asyncio.timeout(60):
             burying = asyncio.ensure_future(

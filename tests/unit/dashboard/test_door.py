@@ -173,14 +173,14 @@ def test_without_tokens_nobody_comes_through_nginx_which_adds_no_header():
             port = listener.getsockname()[1]
             asked = {}
             for version in ("1.0", "1.1"):
-                with socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+                with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
                     head = f"GET {PREFIX}/me HTTP/{version}\r\nHost: 127.0.0.1:{port}\r\n"
                     shown = f"X-API-Key: {world.site.token}\r\nConnection: close\r\n\r\n"
                     caller.sendall((head + shown).encode())
                     asked[version] = caller.makefile("rb").readline().split()[1]
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
     assert asked == {"1.0": b"403", "1.1": b"200"}
 
 
@@ -331,14 +331,14 @@ def port(world, monkeypatch):
         wait_until(lambda: server.started)
         yield listener.getsockname()[1]
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
 
 
 @pytest.mark.parametrize(
     "said", [b"", b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /h"]
 )
 def test_a_connection_that_does_not_ask_is_closed(port, said):
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as idle:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as idle:
         idle.sendall(said)
         while idle.recv(65_536):
             pass

@@ -92,7 +92,7 @@ def test_an_export_that_breaks_off_never_looks_whole(world, monkeypatch):
         return away() if options["after"] else get(*arguments, **options)
 
     monkeypatch.setattr(world.ledger, "get_failed_events", goes_away)
-    with served(world) as port, closing(HTTPConnection("127.0.0.1", port, timeout=10)) as asking:
+    with served(world) as port, closing(HTTPConnection("127.0.0.1", port, timeout=60)) as asking:
         asking.request("GET", EXPORT, headers={"X-API-Key": TOKENS[Role.VIEWER]})
         answer = asking.getresponse()
         assert answer.status == 200
@@ -113,7 +113,7 @@ def served(world, server=None):
             yield listener.getsockname()[1]
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
 
 
 def large(world, size):

@@ -58,14 +58,14 @@ def test_a_signal_ends_it_with_the_handlers_as_they_were(monkeypatch):
         thread = threading.Thread(target=ask_and_stop)
         thread.start()
         serve(world.site, listener)
-        thread.join(10)
+        thread.join(60)
     assert world.site.streams.ending
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def answers(port):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
             return answer.status == 200
     except OSError:
         return False

@@ -152,13 +152,13 @@ def test_one_thread_counts_and_nobody_waits_for_it_long(world, monkeypatch):
 
     def registered():
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return [SALES]
 
     monkeypatch.setattr("angzarr.dashboard.survey.WHOLE", 0.01)
     surveyor = Surveyor(replace(world.ordered, registered=registered), world.clock)
     assert surveyor.look().at is None
-    assert begun.wait(20)
+    assert begun.wait(60)
     begun.clear()
     with pytest.raises(Problem, match="for the first time"):
         surveyor.find("sales")

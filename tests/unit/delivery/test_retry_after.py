@@ -65,7 +65,7 @@ def by_httpx(url):
 
 
 def by_requests(url):
-    requests.get(url, timeout=5).raise_for_status()
+    requests.get(url, timeout=60).raise_for_status()
 
 
 def by_botocore(url):

@@ -63,7 +63,7 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         what = self.path.partition("?")[0].strip("/")
         if what == "hang":
-            self.server.may_end.wait(5)  # type: ignore[attr-defined]
+            self.server.may_end.wait(60)  # type: ignore[attr-defined]
         elif what == "short":
             self.send_response(200)
             self.send_header("Content-Length", "100")
@@ -142,7 +142,7 @@ def test_httpx_status_decides(status: int, category: Category) -> None:
 
 @pytest.mark.parametrize(("status", "category"), STATUSES.items())
 def test_requests_status_decides(server: str, status: int, category: Category) -> None:
-    found = seen(lambda: requests.get(f"{server}/{status}", timeout=5).raise_for_status())
+    found = seen(lambda: requests.get(f"{server}/{status}", timeout=60).raise_for_status())
     assert (found.category, found.code) == (category, f"HTTP_{status}")
 
 
@@ -162,7 +162,7 @@ def test_status_survives_retries_inside_urllib3_and_requests(server: str, status
         inner = seen(lambda: pool.request("GET", f"{server}/{status}", retries=retry))
     with requests.Session() as session:
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
-        outer = seen(lambda: session.get(f"{server}/{status}", timeout=5))
+        outer = seen(lambda: session.get(f"{server}/{status}", timeout=60))
     for found in (inner, outer):
         assert (found.category, found.code) == (STATUSES[status], f"HTTP_{status}")
 
@@ -194,7 +194,7 @@ def test_retry_after_header_is_read(header: str, wait: float | None) -> None:
 
 def test_requests_retry_after_is_read(server: str) -> None:
     url = f"{server}/429?{IN_90_S.replace(' ', '+')}"
-    found = seen(lambda: requests.get(url, timeout=5).raise_for_status())
+    found = seen(lambda: requests.get(url, timeout=60).raise_for_status())
     assert found.retry_after == timedelta(seconds=90)
 
 
@@ -315,8 +315,8 @@ def test_tls_towards_a_server_without_it_is_external(client: str, server: str) -
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: requests.get("crm.test", timeout=1),
-        lambda: requests.get("gopher://crm.test", timeout=1),
+        lambda: requests.get("crm.test", timeout=60),
+        lambda: requests.get("gopher://crm.test", timeout=60),
         lambda: httpx.get("crm.test"),
         lambda: urllib3.request("GET", "gopher://crm.test"),
     ],
@@ -338,7 +338,7 @@ def test_exhausted_pool_is_transient(server: str) -> None:
 
 
 def test_answer_that_is_no_json_is_the_third_partys_fault(server: str) -> None:
-    response = requests.get(f"{server}/200", timeout=5)
+    response = requests.get(f"{server}/200", timeout=60)
     assert seen(response.json).category is Category.EXTERNAL
 
 

@@ -81,11 +81,11 @@ def test_plain_tasks_run_and_chains_go_on(angzarr_worker):
 def test_the_test_may_ask_for_a_result(angzarr_worker):
     result = shop.plain.delay(1)
     angzarr_worker.run_until_settled()
-    assert result.get(timeout=1) == 2
+    assert result.get(timeout=60) == 2
 
 
 def test_code_that_waits_for_a_result_finds_it_with_a_running_worker(running_worker):
-    assert shop.plain.delay(1).get(timeout=10) == 2
+    assert shop.plain.delay(1).get(timeout=60) == 2
 
 
 def test_skipped_postponed_and_duplicate_events_are_told_as_such(angzarr_worker):

@@ -20,7 +20,7 @@ def test_brokers_of_two_names_share_no_queue(unique_name):
 def test_connections_to_one_name_share_its_queues(unique_name):
     put(f"memory://{unique_name}", "q")
     with RoadConnection(f"memory://{unique_name}") as connection:
-        message = connection.SimpleQueue("q").get(timeout=1)
+        message = connection.SimpleQueue("q").get(timeout=60)
         assert message.payload == {"n": 1}
         message.ack()
     forget_broker(unique_name)
@@ -29,4 +29,4 @@ def test_connections_to_one_name_share_its_queues(unique_name):
 def test_a_broker_without_a_name_is_one_as_well(unique_name):
     put("memory://", unique_name)
     with RoadConnection("memory://localhost") as connection:
-        connection.SimpleQueue(unique_name).get(timeout=1).ack()
+        connection.SimpleQueue(unique_name).get(timeout=60).ack()

@@ -194,10 +194,10 @@ def test_an_exit_in_a_pool_thread_is_given_back_with_its_start_counted(app, lett
     task = task_of(app, leave)
     with ThreadPoolExecutor(1) as pool:
         for _ in range(3):
-            state, told = pool.submit(traced, app, task, task_id="same").result(10)
+            state, told = pool.submit(traced, app, task, task_id="same").result(60)
             assert state == REJECTED
             assert told.info.retval.requeue is True
-        pool.submit(traced, app, task, task_id="same").result(10)
+        pool.submit(traced, app, task, task_id="same").result(60)
     (letter,) = letters
     assert letter.reason is Reason.POISON
     assert type(error).__name__ in letter.error_message.rpartition("ended by ")[2]
@@ -220,7 +220,7 @@ def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
 
     task = task_of(app, leave)
     with ThreadPoolExecutor(1) as pool:
-        state, _ = pool.submit(traced, app, task).result(10)
+        state, _ = pool.submit(traced, app, task).result(60)
     assert state == REJECTED
     (release,) = released
     assert release.counted is counted
@@ -589,7 +589,7 @@ def test_a_task_runs_where_its_start_cannot_be_told_to_listeners(ended, monkeypa
     try:
         pool.on_apply(
             ran.append, (True,), callback=ran.append, accept_callback=request.on_accepted
-        ).wait(10)
+        ).wait(60)
     finally:
         pool.on_stop()
     assert ran == [True, None], "and its end was told"

@@ -457,5 +457,5 @@ def test_what_hangs_is_ended_by_the_watchdog(world, monkeypatch):
     watch = threading.Thread(target=world.ending.watch)
     watch.start()
     world.ending.ask()
-    watch.join(10)
+    watch.join(60)
     assert ended == ["children", 70]

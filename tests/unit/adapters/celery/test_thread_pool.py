@@ -44,14 +44,14 @@ def test_what_is_submitted_runs_once_on_the_threads_there_are(limit, make, caplo
     gate = threading.Event()
 
     def work(n):
-        gate.wait(10)
+        gate.wait(60)
         ran.append(n)
 
     futures = [executor.submit(work, n) for n in range(40)]
     assert (executor.has, executor.is_short) == (3, True)
     gate.set()
     for future in futures:
-        future.result(10)
+        future.result(60)
     assert sorted(ran) == list(range(40))
     assert caplog.text.count("threads_short: 3 of 20 threads run") == 1
 
@@ -66,7 +66,7 @@ def test_it_grows_again_once_it_can(limit, make, monkeypatch):
     assert (executor.has, executor.is_short) == (5, False)
     gate.set()
     for future in futures:
-        future.result(10)
+        future.result(60)
 
 
 def test_a_pool_without_any_thread_is_refused_before_a_message_is_in_hand(limit):
@@ -78,7 +78,7 @@ def test_a_pool_without_any_thread_is_refused_before_a_message_is_in_hand(limit)
 def test_it_takes_one_thread_more_only_if_none_is_idle(make):
     executor = make(5)
     for _ in range(5):
-        executor.submit(time.time).result(10)
+        executor.submit(time.time).result(60)
     assert executor.has == 1
 
 
@@ -89,12 +89,12 @@ def test_after_a_shortage_it_grows_to_its_size_and_runs_as_many_tasks_at_once(
     limit["most"] = 1
     executor, done = make(5), []
     for future in [executor.submit(done.append, n) for n in range(40)]:
-        future.result(10)
+        future.result(60)
     assert (executor.has, executor.is_short) == (1, True)
     limit["most"], executor._ask_at = 5, 0.0
     together = threading.Barrier(5)
     for future in [executor.submit(together.wait, 10) for _ in range(5)]:
-        future.result(20)
+        future.result(60)
     assert (executor.has, executor.is_short) == (5, False)
 
 
@@ -108,7 +108,7 @@ def test_the_first_task_after_a_shortage_gets_all_threads_that_what_waits_needs(
     limit["most"], executor._ask_at = 5, 0.0
     futures.append(executor.submit(together.wait, 10))
     for future in futures:
-        future.result(20)
+        future.result(60)
     assert executor.has == 5
 
 
@@ -128,5 +128,5 @@ def test_what_a_thread_will_run_is_not_refused_for_want_of_another(
             scarce.setattr(thread_pool._log, "error", fail)
         futures = [executor.submit(gate.wait, 10) for _ in range(3)]
     gate.set()
-    assert [future.result(10) for future in futures] == [True] * 3
+    assert [future.result(60) for future in futures] == [True] * 3
     assert executor.has == 1

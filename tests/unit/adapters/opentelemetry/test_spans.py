@@ -183,7 +183,7 @@ def test_the_span_is_current_within_the_handler_and_not_after_it(hook):
 
 
 def test_deliveries_side_by_side_do_not_mix(hook, exporter):
-    barrier = threading.Barrier(4, timeout=10)
+    barrier = threading.Barrier(4, timeout=60)
 
     def run(number):
         delivery = a_delivery(f"t-{number}", **{"angzarr-event-id": f"e-{number}"})

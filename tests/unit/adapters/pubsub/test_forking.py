@@ -13,7 +13,7 @@ def test_a_fork_waits_for_a_call_and_holds_up_the_next():
     def call(name, until):
         with calls.under_way():
             order.append(f"{name} begins")
-            until.wait(10)
+            until.wait(60)
             order.append(f"{name} ends")
 
     def fork():

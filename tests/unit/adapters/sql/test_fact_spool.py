@@ -5,10 +5,11 @@ import threading
 from datetime import timedelta
 
 import pytest
-from tests.contracts.facts import eventually, facts_of
+from tests.contracts.facts import facts_of
 
 from angzarr.adapters.sql.fact_spool import FactSpool
 from angzarr.seldom import Seldom
+from polling import wait_until
 
 
 class Sink:
@@ -23,7 +24,7 @@ class Sink:
 
     def __call__(self, facts):
         self.tries += 1
-        self.open.wait(10)
+        self.open.wait(60)
         if self.away:
             raise ConnectionError("away")
         self.written += facts
@@ -43,7 +44,7 @@ def test_no_thread_is_started_before_the_first_fact(sink):
     spool.append(facts_of("a", 1))
     assert threading.active_count() == before + 1
     spool.close()
-    assert eventually(lambda: threading.active_count() == before)
+    wait_until(lambda: threading.active_count() == before)
 
 
 def test_a_stuck_sink_blocks_no_append_and_the_oldest_facts_give_way(sink, caplog):
@@ -51,7 +52,7 @@ def test_a_stuck_sink_blocks_no_append_and_the_oldest_facts_give_way(sink, caplo
     spool = FactSpool(sink, most=100, batch=10)
     facts = facts_of("a", 1000)
     spool.append(facts[:10])
-    assert eventually(lambda: sink.tries == 1)  # ten facts are in the sink's hands
+    wait_until(lambda: sink.tries == 1)  # ten facts are in the sink's hands
     with caplog.at_level(logging.ERROR, "angzarr.facts"):
         for fact in facts[10:]:  # one that waited for the sink would wait for ever
             spool.append([fact])
@@ -67,7 +68,7 @@ def test_a_sink_that_comes_back_gets_everything_in_order(sink):
     spool = FactSpool(sink, batch=7)
     facts = facts_of("a", 50)
     spool.append(facts)
-    assert eventually(lambda: sink.tries >= 2)
+    wait_until(lambda: sink.tries >= 2)
     sink.away = False
     spool.close()
     assert sink.written == facts
@@ -89,7 +90,7 @@ def test_close_gives_an_absent_sink_up_in_time_and_counts_what_is_lost(sink, cap
     spool.append(facts_of("a", 5))
     with caplog.at_level(logging.ERROR, "angzarr.facts"):
         spool.close(timedelta(seconds=0.4))
-        assert eventually(lambda: spool.dropped == 5)
+        wait_until(lambda: spool.dropped == 5)
     assert sink.tries < 20  # tried again, but not without end
     assert "facts_lost: 5" in caplog.text
 
@@ -98,7 +99,7 @@ def test_facts_that_gather_are_written_together(sink):
     spool = FactSpool(sink)
     for fact in facts_of("a", 20):
         spool.append([fact])
-    assert eventually(lambda: len(sink.written) == 20)
+    wait_until(lambda: len(sink.written) == 20)
     assert sink.tries < 20
     spool.close()
 
@@ -106,4 +107,4 @@ def test_facts_that_gather_are_written_together(sink):
 def test_seldom_says_yes_once_in_a_while():
     seldom = Seldom(0.05)
     assert [seldom.now(), seldom.now()] == [True, False]
-    assert eventually(seldom.now, patience=2)
+    wait_until(seldom.now)

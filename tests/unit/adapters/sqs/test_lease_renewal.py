@@ -18,7 +18,7 @@ def test_it_ends_where_nothing_is_held_and_begins_again(calls):
     renewal = LeaseRenewal(calls.release, pause=0)
     for _ in range(3):
         renewal.begin()
-        assert calls.acquire(timeout=10)
+        assert calls.acquire(timeout=60)
     renewal.stop(10)
 
 
@@ -34,7 +34,7 @@ def test_a_letter_that_comes_as_it_ends_is_not_forgotten(calls):
     renewal = LeaseRenewal(renew, pause=0)
     renewal.begin()
     for _ in range(3):
-        assert calls.acquire(timeout=10)
+        assert calls.acquire(timeout=60)
     renewal.stop(10)
 
 
@@ -46,7 +46,7 @@ def test_it_goes_on_after_an_error_that_nobody_foresaw(calls, caplog):
     renewal = LeaseRenewal(renew, pause=0)
     renewal.begin()
     for _ in range(3):
-        assert calls.acquire(timeout=10)
+        assert calls.acquire(timeout=60)
     renewal.stop(10)
     assert "letter_leases_not_renewed" in caplog.text
 
@@ -56,13 +56,13 @@ def test_stopping_waits_for_the_call_under_way(calls):
 
     def renew():
         calls.release()
-        go.wait(10)
+        go.wait(60)
         ended.append(True)
         return 100.0
 
     renewal = LeaseRenewal(renew, pause=0)
     renewal.begin()
-    assert calls.acquire(timeout=10)
+    assert calls.acquire(timeout=60)
     threading.Timer(0.05, go.set).start()
     renewal.stop(10)
     assert ended == [True]
