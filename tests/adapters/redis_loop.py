@@ -12,6 +12,7 @@ from kombu import Consumer, Queue
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 
 from adapters.redis_sides import connect
+from polling import PATIENCE
 
 
 class Looped:
@@ -57,7 +58,7 @@ class Looped:
         self.hub.call_later(seconds, _nothing)
         next(self._turns)
 
-    def until(self, truth: Callable[[], object], what: str, seconds: float = 10) -> None:
+    def until(self, truth: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
         deadline = time.monotonic() + seconds
         while not truth():
             if time.monotonic() > deadline:

@@ -12,6 +12,7 @@ import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 import angzarr.adapters.redis.transport  # noqa: F401 - registers our schemes
+from polling import PATIENCE
 
 OURS = "angzarr.adapters.redis.transport:Transport"
 STOCK = "kombu.transport.redis:Transport"
@@ -82,7 +83,7 @@ class Inbox:
     def bodies(self) -> list[Any]:
         return [message.payload for message in self.messages]
 
-    def wait(self, count: int, seconds: float = 10) -> list[Any]:
+    def wait(self, count: int, seconds: float = PATIENCE) -> list[Any]:
         """Drain until *count* messages were given in all, and return their bodies."""
         deadline = time.monotonic() + seconds
         while len(self.messages) < count:

@@ -14,6 +14,7 @@ from angzarr.examinations.whole import mend
 from angzarr.fleet import Member
 from apps import apps
 from doctoring import examined, found, ids, stock_app, untold
+from polling import wait_until
 
 ACL = "~* &* +@all -config -info -time"
 
@@ -60,9 +61,7 @@ def test_a_replica_takes_no_messages_and_its_master_loses_by_failover(make_redis
     replica = make_redis(replica_of=master)
     report = examined(make_app(broker=replica.url))
     assert "redis-replica" in ids(report, "error")
-    deadline = time.monotonic() + 20
-    while not found(report := examined(make_app(broker=master.url)), "redis-failover"):
-        assert time.monotonic() < deadline, ids(report)
+    wait_until(lambda: found(examined(make_app(broker=master.url)), "redis-failover"), "it is told")
     master.client().config_set("min-replicas-to-write", 1)
     assert "redis-failover" not in ids(examined(make_app(broker=master.url)))
 

@@ -38,10 +38,11 @@ from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable, StoreUnavailable
 from contracts.dead_letters import a_letter, ids, take
+from polling import PATIENCE
 from redis_servers import wait_until
 
 #: Seconds. Long for a server beside us, short for a test.
-ASKED, ANSWERED = 0.5, 1.0
+ASKED, ANSWERED = 0.5, 3.0
 #: Seconds after which RabbitMQ itself begins to miss who is gone, and gives back what it had sent.
 HEARTBEAT = 2
 SOON = timedelta(milliseconds=100)
@@ -62,7 +63,7 @@ def line(amqp_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[LossyProxy]
         yield proxy
 
 
-def taken_by(queue: DeadLetterQueue, domain: str, seconds: float = 20) -> list[str]:
+def taken_by(queue: DeadLetterQueue, domain: str, seconds: float = PATIENCE) -> list[str]:
     """Receive as an analysis worker does, until there are letters."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -238,7 +239,7 @@ def test_a_doorbell_that_does_not_answer_is_replaced(
         proxy.swallow()
         worker.until(
             lambda: worker.channel.fetcher.doorbell.bell.connection not in {old, None},
-            "another bell", 20,
+            "another bell",
         )  # fmt: skip
         with connect(redis_broker) as near:
             publish(near, unique_name, ["heard"])
@@ -262,7 +263,7 @@ def test_a_database_that_answers_nothing_does_not_keep_its_caller(postgresql_url
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
             ask()
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60
         proxy.mend()
         assert ask() == 1
         engine.dispose()
@@ -310,11 +311,11 @@ def test_a_kafka_that_answers_nothing_is_said_to_be_away_and_read_on_from(
     with _KafkaLine(host, int(port)) as line:
         far = KafkaDeadLetterQueue(f"127.0.0.1:{line.port}", timeout=timedelta(seconds=1))
         assert near.put([a_letter(unique_name)]) == [None]
-        assert len(taken_by(far, unique_name, 40)) == 1
+        assert len(taken_by(far, unique_name)) == 1
         line.swallow(new=True)
         assert near.put([letter]) == [None]
         with pytest.raises(DeadLetterQueueUnavailable):
-            assert taken_by(far, unique_name, 40) == []
+            assert taken_by(far, unique_name) == []
         line.mend()
         line.cut()
         line.mend()

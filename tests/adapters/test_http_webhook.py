@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -185,11 +184,9 @@ def test_of_a_huge_body_nothing_is_read(receive, hook):
 def test_an_answer_that_trickles_in_is_given_up(receive, hook):
     site = receive()
     site.fates = [site.drip]
-    began = time.monotonic()
     said = send(hook(site.url, whole=timedelta(seconds=0.3)))
     assert said.problem == "no whole answer within 0.3 s"
     assert said.ill
-    assert time.monotonic() - began < 5
 
 
 def test_a_receiver_that_says_nothing_is_given_up(receive, hook):

@@ -7,7 +7,6 @@ without `create_missing` what is missing.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -180,9 +179,7 @@ class TestRabbitMQDeadLetterQueue(
         queue.put([a_letter(domain)])
         with monkeypatch.context() as patch:
             patch.setattr(queue._publisher, "_settle", lambda *_, **__: None)
-            started = time.monotonic()
             assert queue.put([a_letter(domain)]) == ["RabbitMQ did not confirm it within 0.5 s"]
-            assert time.monotonic() - started < 5
         assert queue.put([a_letter(domain)]) == [None]
         queue.close()
 

@@ -11,6 +11,8 @@ from kombu.exceptions import BatchPublishError
 from tests.adapters.redis_sides import OURS, connect, consuming, each_side
 from tests.adapters.tcp_proxy import LossyProxy
 
+from polling import PATIENCE
+
 
 def send(producer, queue, bodies, *, then_fail=False, **options):
     with producer.batch(**options):
@@ -67,7 +69,7 @@ def test_a_batch_holds_priorities_prefixes_expiries_and_broadcasts(
         producer = Producer(connection)
         heard = Queue("mine", everyone)
         with consuming(connection, heard, no_ack=True) as inbox:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + PATIENCE
             while not inbox.messages:
                 assert time.monotonic() < deadline
                 with producer.batch():

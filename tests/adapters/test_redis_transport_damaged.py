@@ -248,7 +248,7 @@ def test_a_flood_that_cannot_be_handed_over_waits_in_its_queue(
         assert ENOUGH_IN_HAND <= hands() <= MOST_HANDS
         assert raw.llen(unique_name) + held(raw) == len(rows), "none is lost"
         on_damaged.well.set()
-        worker.until(lambda: len(on_damaged.taken) == len(rows), "all of them", 30)
+        worker.until(lambda: len(on_damaged.taken) == len(rows), "all of them")
         worker.until(lambda: held(raw) == 0 and not hands(), "them to be let go")
     assert sorted(on_damaged.taken) == sorted(rows)
     assert raw.llen(unique_name) == 0

@@ -91,7 +91,7 @@ def test_what_is_requeued_while_redis_is_away_comes_back(server, client, proxy, 
         proxy.mend()
         worker.rest()
         look_for_strays(worker.channel)
-        worker.until(lambda: len(worker.messages) == 2, "the message once more", 3)
+        worker.until(lambda: len(worker.messages) == 2, "the message once more")
 
 
 def test_what_was_acknowledged_while_redis_was_away_is_not_given_back(server, client, proxy, far):
@@ -126,7 +126,7 @@ def test_a_consumer_goes_on_at_once_when_its_line_is_mended(server, client, prox
             inbox.turn()
         proxy.mend()
         publish_to(server, "q", ["a"])
-        inbox.wait(1, 2)
+        inbox.wait(1)
 
 
 def test_a_cancelled_consumer_keeps_nothing_whose_fetch_was_not_answered(
@@ -274,7 +274,7 @@ def test_a_queue_that_is_no_list_does_not_stop_the_others(server, client, strate
         for number in range(5):
             publish_to(server, "a", [f"a{number}"])
             publish_to(server, "b", [f"b{number}"])
-            worker.until(lambda so_far=number: len(worker.messages) == 2 * so_far + 2, "both", 3)
+            worker.until(lambda so_far=number: len(worker.messages) == 2 * so_far + 2, "both")
         wait_until(lambda: worker.turn() or held(client) == 0, "the acknowledgements")
 
 
@@ -347,7 +347,7 @@ def test_a_judge_with_a_great_deal_to_give_back_stays_alive_itself(server, clien
             tags = {f"y:{first + n}:1": value for n in range(1000)}
             client.hset(keys.unacked, mapping=tags)
         bury(client, kill(channel))
-        with connect(server.url, lease=2 * SHORT) as living:
+        with connect(server.url, lease=3.0) as living:
             judge = living.channel()
             judge._begin_session()
             lease, gaps = judge._session.keys.lease, 0
@@ -367,7 +367,7 @@ def test_a_long_lease_makes_no_long_way_back(server, client, proxy, far):
         worker.rest(0.3)
         proxy.mend()
         publish_to(server, "q", ["a"])
-        worker.until(lambda: worker.messages, "the message", 5)
+        worker.until(lambda: worker.messages, "the message")
 
 
 def test_forgotten_scripts_are_taught_again_under_drain_events(server, client):
@@ -376,7 +376,7 @@ def test_forgotten_scripts_are_taught_again_under_drain_events(server, client):
         inbox.wait(1)
         client.script_flush()
         publish_to(server, "q", ["b"])
-        inbox.wait(2, 3)
+        inbox.wait(2)
 
 
 def test_a_damaged_message_met_while_redis_goes_away_ends_no_loop(server, client, proxy, far):
@@ -394,7 +394,7 @@ def test_a_damaged_message_met_while_redis_goes_away_ends_no_loop(server, client
         worker.until(cut.is_set, "the message")
         worker.rest(0.2)
         proxy.mend()
-        worker.until(lambda: client.llen("angzarr:damaged:q") == 1, "it to be set aside", 3)
+        worker.until(lambda: client.llen("angzarr:damaged:q") == 1, "it to be set aside")
 
 
 def test_fanout_that_cannot_connect_at_first_ends_no_loop(server, client, proxy, far):
@@ -417,7 +417,7 @@ def test_a_master_that_became_a_replica_is_left_for_the_new_one(make_redis, serv
         proxy._target = ("127.0.0.1", new.port)  # for new connections
         server.client().replicaof("127.0.0.1", new.port)
         publish_to(new, "q", ["b"])
-        worker.until(lambda: len(worker.messages) == 2, "the second message", 6)
+        worker.until(lambda: len(worker.messages) == 2, "the second message")
 
 
 def body_of(raw: bytes) -> object:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from celery import Celery
 
@@ -38,6 +39,15 @@ app = make(os.environ.get("KILLED_URL", "redis://"), float(os.environ.get("KILLE
 def work(n: int, seconds: float) -> None:
     note(n, "begun")
     time.sleep(seconds)
+    note(n, "ended")
+
+
+@app.task
+def stand(n: int) -> None:
+    """Run until the test lets it end."""
+    note(n, "begun")
+    while not Path(os.environ["KILLED_JOURNAL"]).with_name("go on").exists():
+        time.sleep(0.02)
     note(n, "ended")
 
 

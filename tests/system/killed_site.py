@@ -50,11 +50,27 @@ class KilledSite:
 
     def publish(self, count: int, seconds: float = 0.003, queue: str = "celery") -> list[int]:
         """Publish *count* tasks of that many *seconds*; returns those that were confirmed."""
+        return self._send("work", count, seconds, queue=queue)
+
+    def publish_standing(self, count: int, queue: str = "celery") -> list[int]:
+        """Publish *count* tasks that run until `go_on`; returns those that were confirmed."""
+        self._gate.unlink(missing_ok=True)
+        return self._send("stand", count, queue=queue)
+
+    def go_on(self) -> None:
+        """Let all tasks end that stand."""
+        self._gate.touch()
+
+    @property
+    def _gate(self) -> Path:
+        return self.file.with_name("go on")
+
+    def _send(self, task: str, count: int, *args: float, queue: str) -> list[int]:
         before = len(self.confirmed)
         for _ in range(count):
             self._next += 1
             with suppress(OperationalError, redis.RedisError, OSError):
-                self.app.send_task("killed_app.work", (self._next, seconds), queue=queue)
+                self.app.send_task(f"killed_app.{task}", (self._next, *args), queue=queue)
                 self.confirmed.append(self._next)
         return self.confirmed[before:]
 

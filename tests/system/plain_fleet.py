@@ -62,15 +62,16 @@ class Fleet(NamedTuple):
         """Fail unless they are revoked; that they never run is seen at the end."""
         for result in results:
             with pytest.raises(TaskRevokedError):
-                result.get(timeout=10)
+                result.get(timeout=60)
         self.never.extend(results)
 
 
 def listen_until(connection, truth) -> None:
     """Take in what comes on *connection* until *truth* holds; subscribes first of all."""
-    for _ in range(50):
+
+    def heard() -> object:
         with contextlib.suppress(TimeoutError):
             connection.drain_events(timeout=0.2)
-        if truth():
-            return
-    pytest.fail("nothing was heard for 10 s")
+        return truth()
+
+    wait_until(heard, "it is heard")

@@ -11,6 +11,8 @@ import time
 import pytest
 from celery import chain, chord, group
 
+from polling import PATIENCE, wait_until
+
 EVERY_POOL = ["prefork", "threads", "solo", "gevent"]
 BROKERS = pytest.mark.parametrize("site", ["redis", "amqp"], indirect=True)
 
@@ -83,23 +85,20 @@ def test_flower_sees_received_started_succeeded_retried_and_failed(site):
         receiver = site.app.events.Receiver(connection, handlers={"*": seen.append})
         listener = threading.Thread(target=lambda: _listen(receiver), name="flower", daemon=True)
         listener.start()
-        time.sleep(0.5)
+        wait_until(lambda: seen, "a heartbeat")
         site.app.publish(site.module.Thing(n=1, fate="flaky"))
         site.app.publish(site.module.Thing(n=2, fate="give up"))
         site.wait_ran("handled")
         site.letters("thing")
-        deadline = time.monotonic() + 15
         wanted = {"task-received", "task-succeeded", "task-retried", "task-failed"}
-        while time.monotonic() < deadline and not wanted <= {event["type"] for event in seen}:
-            time.sleep(0.1)
+        wait_until(lambda: wanted <= {event["type"] for event in seen}, f"all of {wanted}")
         receiver.should_stop = True
         listener.join(60)
-    assert wanted <= {event["type"] for event in seen}
 
 
 def _listen(receiver):
     with contextlib.suppress(TimeoutError, OSError):
-        receiver.capture(limit=None, timeout=20, wakeup=True)
+        receiver.capture(limit=None, timeout=PATIENCE, wakeup=True)
 
 
 @pytest.mark.parametrize("site", ["amqp"], indirect=True)

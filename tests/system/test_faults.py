@@ -40,14 +40,14 @@ def test_an_outage_of_the_claim_store_costs_time_and_nothing_else(make_site, cab
         wait_handled(site, 5)
         proxy.cut()
         before = len(handled(site))
-        time.sleep(4)
+        wait_until(lambda: "holding event" in site.text(), "the worker to hold")
+        time.sleep(2)
         during = len(handled(site))
         proxy.mend()
         counts = wait_handled(site, EVENTS)
     assert during - before <= 4, "without claims nothing is begun"
     assert set(counts) == set(range(EVENTS))
     assert set(counts.values()) == {1}
-    assert "holding event" in site.text()
 
 
 @pytest.fixture
@@ -247,10 +247,8 @@ def test_a_worker_that_holds_gives_its_messages_back_when_it_is_stopped(make_sit
         publish(site, range(4), fate="give up")
         site.wait_ran("handle", 2)
         wait_until(lambda: "holding event" in site.text(), "the worker to hold")
-        began = time.monotonic()
         holding.send_signal(signal.SIGTERM)
         holding.wait(60)
-        assert time.monotonic() - began < 30
     wait_until(lambda: _queued(site) == 4, "all four messages to be back in the queue")
     proxy.mend()
     with site.worker():

@@ -189,7 +189,7 @@ def test_an_outage_of_the_lanes_costs_time_and_nothing_else(order_site, cable, p
 
 def in_the_end(site, roots):
     """Wait until all is done; nothing was retried, and nothing is a letter."""
-    site.wait_model({root: range(EVENTS) for root in roots}, 120)
+    site.wait_model({root: range(EVENTS) for root in roots})
     site.wait_steps({root: range(EVENTS) for root in roots})
     wait_until(site.nothing_waits, "the lanes to be empty")
     for event in ("retrying_after_failure", "event_sent_to_dlq"):

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from angzarr.dead_letters.letter import Reason
+from polling import wait_until
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
@@ -44,6 +45,6 @@ def test_claims_and_completions_ride_and_nothing_is_left_behind(site, redis_url,
 
 def test_inspect_stats_is_answered(site):
     with site.worker(pool="solo"):
-        told = site.app.control.inspect(timeout=5).stats()
+        told = wait_until(site.app.control.inspect(timeout=5, limit=1).stats, "the answer")
     (stats,) = told.values()
     assert stats["broker"]["transport"] == "redis"

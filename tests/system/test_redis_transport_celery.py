@@ -21,7 +21,7 @@ from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 from kombu import Consumer, Exchange, Queue
 
-from polling import wait_until
+from polling import PATIENCE, wait_until
 from system.conftest import PATH
 from system.plain_fleet import Fleet, listen_until
 from system.plain_site import HERE, PlainSite
@@ -78,7 +78,7 @@ def test_a_task_is_retried_until_it_works_or_no_retry_is_left(fleet):
     works, fails = fleet.site.tasks.flaky.delay(2), fleet.site.tasks.hopeless.delay()
     assert works.get(timeout=60) == 2
     with pytest.raises(KeyError):
-        fails.get(timeout=20)
+        fails.get(timeout=60)
     assert [run["retries"] for run in fleet.site.runs_of(works)] == [0, 1, 2]
     assert [run["retries"] for run in fleet.site.runs_of(fails)] == [0, 1, 2]
 
@@ -98,8 +98,12 @@ def test_countdown_and_eta_are_waited_for_and_what_expired_never_runs(fleet):
 
 
 def test_a_task_revoked_before_its_time_never_runs(fleet):
-    result = fleet.site.tasks.tell.apply_async(countdown=1)
-    fleet.tell("revoke", result.id)
+    for countdown in (1, 10, 60):
+        began = time.monotonic()
+        result = fleet.site.tasks.tell.apply_async(countdown=countdown)
+        fleet.tell("revoke", result.id)
+        if time.monotonic() < began + countdown:  # else a slow machine may have run it
+            break
     fleet.expect_revoked(result)
 
 
@@ -118,7 +122,7 @@ def test_a_running_task_is_terminated_and_not_given_back(fleet):
     fleet.site.wait_runs(result)
     fleet.tell("revoke", result.id, terminate=True)
     with pytest.raises(TaskRevokedError):
-        result.get(timeout=15)
+        result.get(timeout=60)
     wait_until(lambda: result.id not in fleet.site.held(), "the message to be let go")
     assert fleet.site.tasks.add.delay(1, 1).get(timeout=60) == 2
     assert len(fleet.site.runs_of(result)) == 1
@@ -138,7 +142,7 @@ def test_a_worker_tells_what_it_is(fleet):
 
 @only([kind for kind in FLEETS if kind != "angzarr"])  # its workers hold nothing that waits
 def test_a_worker_tells_what_it_waits_for(fleet):
-    waiting = fleet.site.tasks.tell.apply_async(countdown=1)
+    waiting = fleet.site.tasks.tell.apply_async(countdown=10)
     wait_until(
         lambda: waiting.id in [one["request"]["id"] for one in fleet.inspect("scheduled")],
         "the task to be scheduled",
@@ -171,13 +175,13 @@ def test_the_inspect_command_reaches_the_worker(fleet):
 
 def test_a_rate_limit_is_kept_and_lifted(fleet):
     fleet.tell("rate_limit", "plain_app.limited", "4/s")
+    began = time.time()
     slow = [fleet.site.tasks.limited.delay() for _ in range(4)]
-    times = sorted(run["at"] for run in fleet.site.wait_runs(*slow))
-    assert times[-1] - times[0] >= 0.7
+    assert max(run["at"] for run in fleet.site.wait_runs(*slow)) - began >= 0.7
+    fleet.tell("rate_limit", "plain_app.limited", "1/h")
     fleet.tell("rate_limit", "plain_app.limited", 0)
     fast = [fleet.site.tasks.limited.delay() for _ in range(12)]
-    times = sorted(run["at"] for run in fleet.site.wait_runs(*fast))
-    assert times[-1] - times[0] < 2
+    fleet.site.wait_runs(*fast)  # which would take until tomorrow
 
 
 def test_a_consumer_is_added_cancelled_and_added_again(fleet):
@@ -267,7 +271,7 @@ def test_events_tell_the_life_of_a_task(fleet):
 
 def _listen(receiver) -> None:
     with contextlib.suppress(TimeoutError, OSError):
-        receiver.capture(limit=None, timeout=20, wakeup=True)
+        receiver.capture(limit=None, timeout=PATIENCE, wakeup=True)
 
 
 # -- queues, priorities and a stop -----------------------------------------------------------------

@@ -46,12 +46,14 @@ def make_site(tmp_path):
 @pytest.mark.parametrize("pool", POOLS)
 def test_sigkill_of_a_worker_under_load_loses_nothing(make_site, pool):
     site = make_site(lease=1.0)
-    left = 0
+    tried = left = 0
     # A busy machine may have done the short ones as soon as they are published.
     long = 0.05 if pool == "solo" else 0.1
     with contextlib.ExitStack() as workers:
         (victim,) = workers.enter_context(site.workers(pool))
-        for _ in range(KILLS):
+        while left < KILLS:  # what held nothing when it was killed tries nothing
+            tried += 1
+            assert tried <= 5 * KILLS, "too few held anything when they were killed"
             heir = workers.enter_context(site.begun_worker(pool))  # starts while the other works
             had = len(site.ended())
             site.publish(100, 0.01)
@@ -64,8 +66,7 @@ def test_sigkill_of_a_worker_under_load_loses_nothing(make_site, pool):
             victim = heir
         victim.wait_said(" ready.")
         site.wait_ended(site.confirmed, KILLS * PATIENCE)
-    assert left > KILLS / 2, "too few held anything when they were killed: nothing was tried"
-    assert len(site.twice()) <= KILLS * PREFETCH, "only what a victim held may run again"
+    assert len(site.twice()) <= tried * PREFETCH, "only what a victim held may run again"
 
 
 # -- Redis is killed -------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ def test_sigkill_of_redis_under_load_loses_and_repeats_nothing(make_site, pool, 
     site = make_site(lease=lease)
     with site.workers(pool, pool) as (one, other):
         for _ in range(KILLS):
-            running = site.publish(2, outage + 2)
+            running = site.publish_standing(2)
             site.wait_begun(running)
             site.publish(60)
             time.sleep(random.random() * 0.1)
@@ -89,7 +90,8 @@ def test_sigkill_of_redis_under_load_loses_and_repeats_nothing(make_site, pool, 
             time.sleep(outage)
             site.server.start()
             site.publish(5)
-            assert not set(running) <= site.ended(), "they were to outlast the outage"
+            site.go_on()
+            site.wait_ended(running)
         site.wait_ended(site.confirmed)
         said = one.text() + other.text()
     assert site.twice() == [], said[-3000:]
@@ -104,11 +106,12 @@ def test_sigkill_of_redis_under_load_loses_and_repeats_nothing(make_site, pool, 
 def test_a_worker_frozen_beyond_its_lease_is_replaced_and_told_when_it_wakes(make_site, pool):
     site = make_site(lease=1.0)
     with site.workers(pool) as (frozen,):
-        running = site.publish(2, 0.5)
+        running = site.publish_standing(2)
         site.publish(20)
         site.wait_begun(running)
         signal_group(frozen, signal.SIGSTOP)
         held = site.held()
+        site.go_on()
         with site.workers(pool) as (other,):
             site.wait_ended(site.confirmed)
             other.wait_said("messages_given_back")
@@ -130,9 +133,11 @@ def test_a_task_longer_than_five_leases_runs_once_beside_an_idle_worker(make_sit
         began = [workers.enter_context(site.begun_worker(pool, queues=pool)) for pool in POOLS]
         for worker in began:
             worker.wait_said(" ready.")
-        long = [n for pool in POOLS for n in site.publish(1, 5.5, queue=pool)]
+        long = [n for pool in POOLS for n in site.publish_standing(1, queue=pool)]
         site.wait_begun(long)
         (idle,) = workers.enter_context(site.workers("threads", queues=",".join(POOLS)))
+        time.sleep(5.5 * site.lease)
+        site.go_on()
         site.wait_ended(long)
         wait_until(lambda: site.held() == 0, "the acknowledgements")
         said = "".join(worker.text() for worker in (*began, idle))
@@ -155,10 +160,6 @@ def test_a_worker_started_on_a_full_server_frees_it(make_site):
     client.config_set("maxmemory", 0)
 
 
-#: Seconds: longer than a worker needs to start, on a machine that is busy with other tests.
-LONGER_THAN_A_START = 8
-
-
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_sigterm_gives_back_what_has_not_begun_once_what_runs_has_ended(make_site, pool):
     """No lease is waited for: it would last longer than any wait here.
@@ -167,13 +168,15 @@ def test_sigterm_gives_back_what_has_not_begun_once_what_runs_has_ended(make_sit
     """
     site = make_site(lease=600.0)
     with site.workers(pool) as (stopped,):
-        running = site.publish(2, LONGER_THAN_A_START)
+        running = site.publish_standing(2)
         site.wait_begun(running)
         waiting = site.publish(PREFETCH - 2)
         wait_until(lambda: site.held() == PREFETCH, "it to prefetch")
         with site.workers("threads") as (other,):
             stopped.process.send_signal(signal.SIGTERM)
-            assert not site.ended() & set(running), "they were to run until it is told to stop"
+            stopped.wait_said("Warm shutdown")
+            time.sleep(3)  # its loop ends after its present turn, of which nothing tells
+            site.go_on()
             wait_until(lambda: set(running) <= site.ended(), "what runs to end")
             assert stopped.process.wait(PATIENCE) == 0
             site.wait_ended([*running, *waiting])

@@ -65,7 +65,7 @@ def test_a_task_that_runs_in_no_process_of_its_own_is_not_killed_by_a_revocation
         sent = site.app.send_task("road_app.long", (1.5,))
         site.wait_ran("long")
         (answer,) = site.app.control.revoke(
-            sent.id, terminate=True, reply=True, timeout=10, limit=1
+            sent.id, terminate=True, reply=True, timeout=60, limit=1
         )
         site.wait_ran("long done")
         wait_until(lambda: sent.state == "SUCCESS", "the result to be told")
