@@ -176,7 +176,7 @@ def test_monitors_hear_of_every_task_that_was_sent(app):
                 own.drain_events(timeout=0.2)  # Redis subscribes with the first turn
             app.publish_many(events(30))
             while len(heard) < 30:
-                own.drain_events(timeout=10)
+                own.drain_events(timeout=60)
     assert [one["uuid"] for one in heard] == [m.headers["id"] for m in take(app)]
 
 

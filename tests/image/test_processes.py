@@ -52,7 +52,7 @@ def test_sigterm_ends_a_worker_under_load_in_time_and_nothing_is_lost(worker, si
     wait_ready(site)
     site.wait_ran("handle")
     for n in range(1, 60):
-        site.app.publish(site.module.Thing(n=n, fate="slow", seconds=0.05))
+        site.app.publish(site.module.Thing(n=n, fate="slow", seconds=0.2))
     site.wait_ran("handled", 3)
     assert first.stop() == 0, site.text()[-3000:]
     assert len(handled(site)) < 59, "it was under load"

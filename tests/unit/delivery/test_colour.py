@@ -138,14 +138,14 @@ def test_pool_threads_wait_together_and_not_in_turn():
 
 def test_an_error_comes_back_to_its_pool_thread():
     with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="no"):
-        pool.submit(lambda: colour.run(fail(ValueError("no")))).result(5)
+        pool.submit(lambda: colour.run(fail(ValueError("no")))).result(60)
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
 def test_an_exit_asked_for_in_a_pool_thread_does_not_end_the_loop_of_all(error):
     with ThreadPoolExecutor(1) as pool:
         with pytest.raises(RuntimeError, match="asked its process to end"):
-            pool.submit(lambda: colour.run(fail(error))).result(5)
+            pool.submit(lambda: colour.run(fail(error))).result(60)
         assert pool.submit(lambda: colour.run(answer("well"))).result(60) == "well"
 
 

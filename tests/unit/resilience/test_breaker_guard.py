@@ -209,7 +209,7 @@ def test_a_probe_is_given_back_if_who_asked_for_it_is_cancelled_meanwhile(
         task = asyncio.create_task(calling(make()))
         await asyncio.sleep(0)
         if late:
-            await asyncio.to_thread(asked.wait, 10)
+            await asyncio.to_thread(asked.wait, 60)
         else:
             assert asked.wait(60)  # the task does not hear of it meanwhile
         task.cancel()

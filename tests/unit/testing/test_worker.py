@@ -163,9 +163,9 @@ def test_a_handler_that_hangs_is_named_with_its_line(angzarr_worker):
     shop.says.append(lambda: time.sleep(60))
     angzarr_worker.app.publish(Placed(order_id="o-1"), id="e-1")
     with pytest.raises(NotSettled) as raised:
-        angzarr_worker.run_until_settled(timeout=0.3)
+        angzarr_worker.run_until_settled(timeout=2)
     assert str(raised.value).startswith(
-        "shop.charge of event 'e-1' (Placed) did not return within 0.3 s: it is at "
+        "shop.charge of event 'e-1' (Placed) did not return within 2 s: it is at "
     )
     assert "test_worker.py:" in str(raised.value)
 
@@ -175,7 +175,7 @@ def test_a_coroutine_that_hangs_is_named_too(angzarr_worker):
     shop.says.append(lambda: asyncio.sleep(60))
     angzarr_worker.app.publish(Paid(order_id="o-1"), id="e-1")
     with pytest.raises(NotSettled, match=r"^shop\.mail of event 'e-1' \(Paid\) did not ") as raised:
-        angzarr_worker.run_until_settled(timeout=0.3)
+        angzarr_worker.run_until_settled(timeout=2)
     assert re.search(r"it is at \S+shop\.py:\d+ in mail$", str(raised.value))
 
 
@@ -186,7 +186,7 @@ def test_a_coroutine_that_blocks_its_loop_is_named_with_what_it_called(angzarr_w
     angzarr_worker.publish(Paid(order_id="warm"), id="e-0")
     shop.says.append(blocks)
     with pytest.raises(NotSettled, match=r"test_worker\.py:\d+ in blocks$"):
-        angzarr_worker.publish(Paid(order_id="o-1"), timeout=0.3)
+        angzarr_worker.publish(Paid(order_id="o-1"), timeout=2)
 
 
 def test_what_waits_beyond_the_span_is_named_with_its_reason(angzarr_worker):
@@ -228,10 +228,10 @@ def test_what_a_handler_raises_to_end_the_test_ends_it(angzarr_worker):
 def test_the_timer_of_whoever_else_uses_it_runs_on(angzarr_worker):
     rang = []
     before = signal.signal(signal.SIGALRM, lambda *_: rang.append(True))
-    left, _ = signal.setitimer(signal.ITIMER_REAL, 100)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 1000)
     try:
         angzarr_worker.publish(Placed(order_id="o-1"))
-        assert 90 < signal.getitimer(signal.ITIMER_REAL)[0] <= 100
+        assert 700 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1000
         shop.says.append(lambda: time.sleep(60))
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(NotSettled):

@@ -160,9 +160,9 @@ def test_it_runs_once(world, journal):
 
 
 def test_the_grace_begins_with_the_first_signal_and_ends_with_the_second(world):
-    world.app.conf.worker_soft_shutdown_timeout = 60
+    world.app.conf.worker_soft_shutdown_timeout = 600
     assert world.ending.ask() is True
-    assert world.ending._deadline > time.monotonic() + 50
+    assert world.ending._deadline > time.monotonic() + 300
     assert world.ending.ask() is False
     world.ending.hurry()
     assert world.ending._deadline <= time.monotonic()
@@ -400,10 +400,10 @@ def test_the_first_signal_stops_the_worker_and_the_second_hurries(installed, num
 
 
 def test_sigquit_leaves_no_grace_and_does_not_wait_in_its_handler(installed, app, capfd):
-    app.conf.worker_soft_shutdown_timeout = 60
+    app.conf.worker_soft_shutdown_timeout = 600
     began = time.monotonic()
     signal.raise_signal(signal.SIGQUIT)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert installed.hurried == 1
     assert state.should_terminate is not None
 

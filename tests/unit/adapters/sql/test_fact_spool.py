@@ -96,9 +96,12 @@ def test_close_gives_an_absent_sink_up_in_time_and_counts_what_is_lost(sink, cap
 
 
 def test_facts_that_gather_are_written_together(sink):
+    sink.open.clear()
     spool = FactSpool(sink)
     for fact in facts_of("a", 20):
         spool.append([fact])
+        wait_until(lambda: sink.tries == 1)  # the first is in the sink's hands
+    sink.open.set()
     wait_until(lambda: len(sink.written) == 20)
     assert sink.tries < 20
     spool.close()
