@@ -203,7 +203,7 @@ def test_outcomes_of_replays_are_read_on(line: LossyProxy, amqp_url: str, unique
     line.swallow()
     near.put(ReplayOutcome(letter_id="l", outcome="handled", handler="h", event_id="e", replay=1))
     found: list[ReplayOutcome] = []
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     while not found and time.monotonic() < until:
         try:
             found = far.receive(limit=1, wait=SOON)

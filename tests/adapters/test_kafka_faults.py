@@ -22,6 +22,10 @@ OUT_OF_ORDER = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
 FENCED = KafkaError.FENCED_INSTANCE_ID
 
 
+#: Seconds: less than a member needs to be missed, 45.
+NOT_MISSED = 40
+
+
 @pytest.fixture
 def domain() -> str:
     return f"t{uuid.uuid4().hex[:10]}"
@@ -197,7 +201,7 @@ def test_a_consumer_that_fails_for_good_is_replaced_and_reading_goes_on(
     queue.put([a_letter(domain, 1)])
     taken: list[Any] = []
     refusals: list[str] = []
-    deadline = time.monotonic() + 40  # less than a member needs to be missed, 45 s
+    deadline = time.monotonic() + NOT_MISSED
     while not taken and time.monotonic() < deadline:
         try:
             taken = queue.receive([domain], limit=5, wait=timedelta(seconds=1))

@@ -22,6 +22,7 @@ from angzarr.events.event import task_id_for
 from angzarr.events.message import Message
 from angzarr.events.publication import NotAllPublished
 from angzarr.resilience.backoff import Policy
+from polling import wait_until
 
 pytestmark = pytest.mark.server("localstack")
 
@@ -243,7 +244,9 @@ def test_the_mover_takes_an_error_of_the_service_for_a_broker_that_is_away(
     assert sorted(rows.again) == [timedelta(0), timedelta(0), AWAY_FOR]
     assert faults.asked["SendMessage"] <= 2, "no row is tried that cannot pass"
     faults.code = None
-    poll(lambda: mover.turn() and app.schedule.take("look", 9, timedelta(0)).next_in is None, "all")
+    wait_until(
+        lambda: mover.turn() and app.schedule.take("look", 9, timedelta(0)).next_in is None, "all"
+    )
     assert len(taken(app, app.conf.task_default_queue)) == 3
 
 
@@ -296,13 +299,13 @@ def test_a_copy_is_held_while_sqs_takes_none_and_let_go_once_it_is_sent(
     done = []
     faults.code = code
     settle_one(app, settle, done)
-    poll(lambda: faults.asked["SendMessage"] >= 4, "it to be tried again")
+    wait_until(lambda: faults.asked["SendMessage"] >= 4, "it to be tried again")
     assert done == [], "nothing is acknowledged before"
     held = [r.getMessage() for r in caplog.records if r.getMessage().startswith("holding ")]
     assert len(held) == 1, "once a minute"
     assert f"{code}" in held[0]
     faults.code = None
-    poll(lambda: done, "it to be sent")
+    wait_until(lambda: done, "it to be sent")
     app.stop_settling()
     assert done == [end]
     assert taken(app, app.conf.task_default_queue) == ["t-1"]
@@ -315,7 +318,7 @@ def test_a_copy_that_sqs_refuses_waits_in_the_store_and_holds_nobody(
     done = []
     faults.code = "AccessDenied"
     settle_one(app, settle, done)
-    poll(lambda: done, "it to be put")
+    wait_until(lambda: done, "it to be put")
     app.stop_settling()
     assert done == [end]
     assert taken(app, app.conf.task_default_queue) == []
@@ -323,10 +326,3 @@ def test_a_copy_that_sqs_refuses_waits_in_the_store_and_holds_nobody(
     assert read(waiting.row.text).id == "t-1"
     assert "copy_refused" in caplog.text
     assert "AccessDenied" in caplog.text
-
-
-def poll(truth, what, seconds=20):
-    until = time.monotonic() + seconds
-    while not truth():
-        assert time.monotonic() < until, f"waited {seconds} s for {what}"
-        time.sleep(0.02)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from angzarr.adapters.celery.connection import RoadConnection
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.intake import as_a_whole, check_fields
 from angzarr.events.received import UNREADABLE, DamagedEnvelope
+from polling import wait_until
 
 pytestmark = pytest.mark.server("localstack")
 
@@ -59,10 +59,7 @@ def test_a_channel_that_closes_gives_back_what_it_holds(connection, queue, uniqu
     queue.get(timeout=60)
     connection.default_channel.close()
     with connection.clone() as other:
-        until = time.monotonic() + 10
-        while raw_size(other, unique_name) != (1, 0):
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        wait_until(lambda: raw_size(other, unique_name) == (1, 0), "it to be back")
 
 
 @pytest.mark.parametrize("body", ["hello", '{"a": 1}', "[1]", '{"properties": 7}', "aGVsbG8="])

@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
+from polling import PATIENCE
+
 EVENTS = 60
 
 
@@ -53,9 +55,9 @@ def test_real_payloads_are_accounted_for(broker, dlq, request, redis_url, data_f
     with demo(
         "--broker", broker_url, "--store", redis_url, "--dlq", dlq_of(dlq, request),
         "--events", str(data_folder / "github-webhooks.jsonl"), "--count", str(EVENTS),
-        "--timeout", "70", folder=tmp_path,
+        "--timeout", "240", folder=tmp_path,
     ) as process:  # fmt: skip
-        said, _ = process.communicate(timeout=110)
+        said, _ = process.communicate(timeout=360)
     assert process.returncode == 0, said
     assert f"{EVENTS} events made {3 * EVENTS} (event, handler) pairs" in said
     assert re.search(r"Every pair is accounted for", said)
@@ -68,9 +70,9 @@ def test_letters_on_pubsub_are_accounted_for_and_nothing_is_left_there(pubsub_em
     from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 
     project = f"angzarr-demo-{uuid.uuid4().hex[:8]}"
-    options = ("--dlq", f"pubsub://{project}", "--count", "4", "--seed", "2", "--timeout", "70")
+    options = ("--dlq", f"pubsub://{project}", "--count", "4", "--seed", "2", "--timeout", "240")
     with demo(*options, folder=tmp_path) as process:
-        said, _ = process.communicate(timeout=110)
+        said, _ = process.communicate(timeout=360)
     assert process.returncode == 0, said
     assert re.search(r"of them [1-9]\d* by a replay", said), "a letter went there and back"
     with PublisherClient() as publisher, SubscriberClient() as subscriber:
@@ -85,11 +87,11 @@ def test_a_message_taken_from_a_real_queue_is_missed(redis_url, kafka_brokers, t
         redis.Redis.from_url(redis_url) as client,
         demo(
             "--broker", redis_url, "--dlq", f"kafka://{kafka_brokers}", "--count", "12",
-            "--timeout", "25", folder=tmp_path,
+            "--timeout", "45", folder=tmp_path,
         ) as process,
     ):  # fmt: skip
         stolen = steal(client)
-        said, _ = process.communicate(timeout=90)
+        said, _ = process.communicate(timeout=360)
     assert stolen
     assert process.returncode == 1, said
     assert "NOT ACCOUNTED FOR (1):" in said
@@ -97,7 +99,7 @@ def test_a_message_taken_from_a_real_queue_is_missed(redis_url, kafka_brokers, t
 
 def steal(client):
     """Take one message out of the demo's queue while its worker is still starting."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         for key in client.scan_iter("angzarr-demo-*:angzarr-demo-*", _type="list"):
             if taken := client.rpop(key):

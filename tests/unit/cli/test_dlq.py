@@ -30,6 +30,7 @@ from angzarr.dead_letters.record import ForeignRecord
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import LedgerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
+from polling import PATIENCE
 
 # -- finding the app -------------------------------------------------------------------------
 
@@ -460,7 +461,7 @@ def test_analyze_runs_the_whole_loop_until_sigterm(app, ledger, run):
     app.publisher.on_publish = answer
 
     def stop_when_resolved():
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if ledger.get_failed_events(status=Status.RESOLVED).entries:
                 break

@@ -154,7 +154,8 @@ def test_those_who_wait_are_spread_over_the_ramp_up() -> None:
     assert [barred.wait(chance) for chance in (0.0, 0.25, 1.0)] == [
         60 * SECOND, 76.5 * SECOND, 93 * SECOND
     ]  # fmt: skip
-    assert Barred(retry_after=60 * SECOND).wait(1.0) == 66 * SECOND
+    latest = 1.0
+    assert Barred(retry_after=60 * SECOND).wait(latest) == 66 * SECOND
 
 
 @given(st.text(), st.floats(0, 2.9))
