@@ -58,7 +58,7 @@ def test_each_message_is_checked_once(redis_broker, unique_name, calls, options)
 
     sent = [noop.apply_async((number,), **options).id for number in range(20)]
     with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=60):
-        wait_until(lambda: len(ran) == len(sent), seconds=60)
+        wait_until(lambda: len(ran) == len(sent))
     for name in CHECKS:
         keys = range(20) if name == "checked_body" else sent
         assert {key: calls[name, key] for key in keys} == dict.fromkeys(keys, 1), name

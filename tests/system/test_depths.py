@@ -9,8 +9,8 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from polling import wait_until
 from redis_servers import free_port
-from system.conftest import wait_for
 from system.test_health import HealthSite
 
 pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
 def told(port: int, name: str) -> dict[str, float] | None:
     """Return *name* by domain as the worker at *port* tells it; None: it does not answer yet."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             text = answer.read().decode()
     except OSError:
         return None
@@ -42,13 +42,13 @@ def test_one_worker_tells_of_unread_letters_and_another_one_once_it_is_dead(
         for n in range(3):
             site.app.publish(site.module.Batch(n=n), root=str(n))
         written = "event_handler_dlq_total"
-        wait_for(lambda: (told(site.port, written) or {}).get("") == 3, 60, "three letters")
+        wait_until(lambda: (told(site.port, written) or {}).get("") == 3, "three letters")
     with site.probed_worker(pool="threads") as first:
-        wait_for(lambda: told(site.port, "dlq_depth").get(domain) == 3, 60, "it to tell of them")
+        wait_until(lambda: told(site.port, "dlq_depth").get(domain) == 3, "it to tell of them")
         assert told(site.port, "dlq_messages_total")[domain] == 3
         with site.begun_worker(pool="threads", ANGZARR_HEALTH__PORT=str(other)) as second:
-            wait_for(lambda: told(other, "dlq_depth") is not None, 60, "another worker")
+            wait_until(lambda: told(other, "dlq_depth") is not None, "another worker")
             assert told(other, "dlq_depth") == {}, "it asks nobody, and tells nothing"
             os.killpg(first.pid, signal.SIGKILL)
-            wait_for(lambda: told(other, "dlq_depth").get(domain) == 3, 60, "it to follow")
+            wait_until(lambda: told(other, "dlq_depth").get(domain) == 3, "it to follow")
             assert second.poll() is None

@@ -173,19 +173,19 @@ def test_a_worker_whose_settle_thread_died_says_so_and_settles_once_it_has_anoth
 
     with site.worker(pool=pool, ANGZARR_HEALTH__PORT=str(port)) as worker:
         publish(site, [1])
-        wait_for(lambda: handled(site), 60, "the first event handled")
+        wait_until(lambda: handled(site), "the first event handled")
         assert settling()["ok"]
         (faults / "settle").touch()
         site.app.send_task("no_such_task", task_id=f"{site.module.PREFIX}-unknown")
-        wait_for(lambda: "settle_thread_not_started" in site.text(), 60, "the worker to say so")
+        wait_until(lambda: "settle_thread_not_started" in site.text(), "the worker to say so")
         assert not settling()["ok"]
         assert "does not run" in settling()["says"]
         publish(site, range(2, 6))
-        wait_for(lambda: len(handled(site)) == 5, 60, "handlers to go on")
+        wait_until(lambda: len(handled(site)) == 5, "handlers to go on")
         (faults / "settle").unlink()
-        (letter,) = wait_for(lambda: ours(site, domain="unknown"), 60, "the letter")
+        (letter,) = wait_until(lambda: ours(site, domain="unknown"), "the letter")
         assert letter.message.headers["task"] == "no_such_task"
-        wait_for(lambda: settling()["ok"], 60, "the worker to be ready")
+        wait_until(lambda: settling()["ok"], "the worker to be ready")
         assert "settle_thread_ended" in site.text()
         assert worker.poll() is None
 

@@ -17,11 +17,10 @@ from angzarr.adapters.sql.engine import build_engine
 from angzarr.adapters.sql.ledger import SqlLedger
 from angzarr.adapters.sql.ledger_database import LedgerDatabase
 from angzarr.analysis.entry import Entry, Status
-from system.conftest import HERE, PATH, stop, wait_for
+from polling import PATIENCE, wait_until
+from system.conftest import HERE, PATH, stop
 
 TASKS = 2
-#: Generous: a slow machine starts many processes.
-PATIENCE = 120
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -52,9 +51,7 @@ class Pair:
                 env=self._environment(app, **more), start_new_session=True,
             )  # fmt: skip
         try:
-            wait_for(
-                lambda: ready in log.read_text(errors="replace"), PATIENCE, f"{words} of {app}"
-            )
+            wait_until(lambda: ready in log.read_text(errors="replace"), f"{words} of {app}")
             yield
         finally:
             stop(process)
@@ -84,7 +81,7 @@ class Pair:
         for app in self.apps:
             send = f"import two_apps; [two_apps.charge.delay({app!r}) for _ in range({TASKS})]"
             self.say(app, "-c", send)
-        wait_for(lambda: len(self.runs()) == 2 * TASKS, PATIENCE, "all to fail")
+        wait_until(lambda: len(self.runs()) == 2 * TASKS, "all to fail")
 
     def runs(self) -> list[tuple[str, str]]:
         """In which app each run was, and of which it is."""
@@ -99,7 +96,7 @@ class Pair:
 
     def wait_entries(self, app: str, number: int, status: Status | None = None) -> list[Entry]:
         what = f"{number} entries of {app}, {status or 'any'}"
-        wait_for(lambda: len(self.entries(app, status)) == number, PATIENCE, what)
+        wait_until(lambda: len(self.entries(app, status)) == number, what)
         return self.entries(app, status)
 
     def replay_all(self) -> None:

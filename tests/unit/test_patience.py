@@ -19,7 +19,7 @@ BOUND = 10
 BY_ARGUMENT = {"join", "result", "wait"}
 BY_TIMEOUT = BY_ARGUMENT | {"Barrier", "acquire", "communicate", "get", "run", "urlopen"}
 #: Wait for so many messages, not seconds.
-COUNTING = {"inbox", "left", "right"}
+COUNTING = {"inbox", "left", "reader", "right"}
 
 
 def sources() -> list[Path]:

@@ -202,7 +202,7 @@ def test_what_the_parent_can_never_settle_goes_back_and_it_is_said(
         message.headers["eta"] = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
         consumer.strategies["t"] = None
         assert consumer._waits(message)
-    wait_until(lambda: back, seconds=60)
+    wait_until(lambda: back)
     assert (back, acknowledged) == ([True], [])
     assert "gave_up: message 'a'" in caplog.text
 

@@ -98,13 +98,13 @@ def test_a_step_that_cannot_even_be_put_off_is_taken_again_and_ends_no_thread(th
     try:
         thread.submit(step, what="a letter")
         # The log may fail for ever: it keeps no step from its next try.
-        assert done.wait(20)
+        assert done.wait(60)
     finally:
         scarce.undo()
     assert thread._thread.is_alive()
     after = threading.Event()
     thread.submit(after.set, what="another")
-    assert after.wait(20)
+    assert after.wait(60)
     thread.finish(20)
     assert thread.empty
 
@@ -116,7 +116,7 @@ def test_what_could_not_be_submitted_is_not_taken_later(thread, monkeypatch):
         with pytest.raises(MemoryError):
             thread.submit(lambda: taken.append(1), what="a message that goes back")
     thread.submit(done.set, what="another")
-    assert done.wait(20)
+    assert done.wait(60)
     assert not taken
 
 
@@ -194,7 +194,7 @@ def test_want_of_memory_is_said_while_it_lasts(thread):
 
     thread.submit(step, what="a letter")
     assert tried.wait(60)
-    wait_until(thread.trouble, seconds=60)
+    wait_until(thread.trouble)
     assert not thread.trouble().ended
     lacks.clear()
     assert done.wait(60)
