@@ -24,6 +24,7 @@ from angzarr.analysis.ledger import Decided
 from angzarr.analysis.other_apps import OtherApps
 from angzarr.analysis.replay import ReplayTargets
 from angzarr.analysis_section import AutomaticSettings
+from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
 from angzarr.errors import BrokerUnavailable
@@ -96,7 +97,10 @@ class FakeApp:
                 letter_grouping=Grouping,
             ),
             health=HealthSettings(),
-            dlq=types.SimpleNamespace(payloads=types.SimpleNamespace(largest_opened=1_000_000)),
+            dlq=types.SimpleNamespace(
+                payloads=types.SimpleNamespace(largest_opened=1_000_000),
+                bounds=LETTER._replace(depth=300),
+            ),
         )
         self.queue = MemoryDeadLetterQueue(str(folder))
         self.outcomes = FakeOutcomes()

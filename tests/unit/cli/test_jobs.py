@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
+from tests.contracts.dead_letters import nested_letter
 from tests.contracts.ledger import message_of
 from tests.hand_clock import START
 from tests.unit.cli.ledger_app import held
@@ -15,6 +17,10 @@ from angzarr.analysis.ledger import EntryFilter
 from angzarr.cli import entry_replay, job_view
 from angzarr.cli.analyze import open_worker
 from angzarr.cli.local_time import moment
+from angzarr.dead_letters.bounds import LETTER
+from angzarr.dead_letters.codec import JSON_CONTENT_TYPE
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.events import headers as names
 
@@ -45,6 +51,17 @@ def at_work(app, monkeypatch):
 
 
 follow = job_view.follow
+
+
+def test_the_analysis_worker_reads_letters_within_the_bounds_that_are_set(app):
+    letter = nested_letter(LETTER.depth + 1)
+    app.queue.put_raw([RawLetter(domain="order", raw=letter, content_type=JSON_CONTENT_TYPE)])
+    with open_worker(app, ["order"]) as worker, closing(app.open_ledger()) as ledger:
+        worker.step()
+        (entry,) = ledger.get_failed_events(status=None).entries
+        failure = ledger.open(entry.id).failure
+    assert isinstance(failure, DeadLetter)
+    assert failure.explanation == "beyond the bounds"
 
 
 def three(ledger):
