@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import brotli
 import pytest
 from backports import zstd
+from celery.backends.base import compress_payload, decompress_payload
 from kombu import compression
 
 from angzarr.adapters.celery import decompression
@@ -129,3 +130,11 @@ def test_a_brotli_that_knows_no_limit_is_looked_at_once_it_is_unpacked(monkeypat
     assert compression.decompress(brotli.compress(b"x" * 1000), "brotli") == b"x" * 1000
     with pytest.raises(ValueError, match="larger than 1000"):
         compression.decompress(brotli.compress(b"x" * 1001), "brotli")
+
+
+@pytest.mark.parametrize("content_type", PACKED)
+def test_a_result_that_celery_packed_is_unpacked_up_to_the_same_size(content_type):
+    decompression.bound(1000)
+    assert decompress_payload(compress_payload(b"x" * 1000, content_type)) == b"x" * 1000
+    with pytest.raises(ValueError, match=r"raise message\.most_unpacked"):
+        decompress_payload(compress_payload(b"x" * 1001, content_type))
