@@ -33,6 +33,7 @@ from angzarr.payloads import PayloadStore
 from angzarr.per_process import OncePerProcess
 from angzarr.publishing import Publishing
 from angzarr.resilience.breaker import BreakerControls
+from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.switches import SwitchControls
 from angzarr.revisions import TablesUpkeep
 from angzarr.turn_thread import TurnThread
@@ -192,6 +193,26 @@ class Operating(Publishing):
         Each call of its verbs asks the store: what classifies many letters asks once for all.
         """
         return self._claims.get().fleet
+
+    def watch_clock(self) -> ClockWatch | None:
+        """Return what compares this machine's clock with the claim store's.
+
+        None where they are one, or no store is configured here.
+        """
+        try:
+            time = self._claims.get().time
+        except ConfigurationError:
+            return None
+        if time is None:
+            return None
+        watch = ClockWatch(time)
+        wiring.clock_meters().observe(lambda: watch.ahead)
+        return watch
+
+    def open_clock_thread(self) -> TurnThread | None:
+        """Return a thread by which a process that is no worker goes by the fleet's clock."""
+        watch = self.watch_clock()
+        return None if watch is None else TurnThread("angzarr-clock", lambda _stopping: watch)
 
     def find_handler(self, name: str) -> Handler | None:
         """Return the handler or plain task registered as *name*, as a worker would know it."""

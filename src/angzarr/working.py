@@ -117,7 +117,7 @@ class Working(Ordered):
         """
         self.stopping.reset()
         membership = fleet_wiring.membership(self, pool)
-        watch = self._watch_clock()
+        watch = self.watch_clock()
         self._lease = LeaseKeeper(
             self.tenure, self.owner, self.claims.sweep, membership, clock_watch=watch
         )
@@ -159,14 +159,6 @@ class Working(Ordered):
         """Do once what the threads of a worker's parent do in turns, for `turns_by_hand`."""
         for thread in self._threads:
             thread.turn()
-
-    def _watch_clock(self) -> ClockWatch | None:
-        """Return what compares this machine's clock with the store's; None: they are one."""
-        if self.claims.time is None:
-            return None
-        watch = ClockWatch(self.claims.time)
-        wiring.clock_meters().observe(lambda: watch.ahead)
-        return watch
 
     def _serve_health(self, lease: LeaseKeeper, watch: ClockWatch | None) -> None:
         """Answer probes from now on, before any server is waited for."""

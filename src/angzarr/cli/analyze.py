@@ -50,6 +50,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
     settings = app.settings.analysis
     chance = random.SystemRandom().random
     with ExitStack() as doors:
+        follow_clock(app, doors)
         queue = app.open_dead_letter_queue()
         doors.callback(queue.close)
         outcomes = app.open_replay_outcomes()
@@ -121,6 +122,14 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             name=name,
             chance=chance,
         )
+
+
+def follow_clock(app: Application, doors: ExitStack) -> None:
+    """Go by the fleet's clock until *doors* close: what workers dated is judged by it."""
+    if (thread := app.open_clock_thread()) is not None:
+        thread.turn()  # before anything is judged
+        thread.start()
+        doors.callback(thread.end)
 
 
 def serve_health(

@@ -135,6 +135,9 @@ class Application(Protocol):
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
         """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
 
+    def open_clock_thread(self) -> TurnThread | None:
+        """Return a thread by which this process goes by the fleet's clock; None: it does anyway."""
+
     def open_depth_thread(self) -> TurnThread | None:
         """Return a thread that asks the dead-letter queues how full they are."""
 

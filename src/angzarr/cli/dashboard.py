@@ -11,6 +11,7 @@ import click
 
 from angzarr.analysis.skip import Skips
 from angzarr.cli.analyze import (
+    follow_clock,
     open_barred,
     open_compensator,
     open_editor,
@@ -54,6 +55,7 @@ def serve(app_name: str | None, host: str, port: int, log_level: int) -> None:
     serving.check_binding(settings, host)
     write_logs(log_level)
     with ExitStack() as doors:
+        follow_clock(app, doors)
         site = build_site(open_desk(app, doors), settings, hosts=[host])
         listener = doors.enter_context(serving.bind(host, port))
         at = listener.getsockname()[1]

@@ -1,7 +1,8 @@
 """ClockWatch: compares this machine's clock with its claim store's, at start and each minute.
 
 A worker whose clock is wrong would run countdowns too early or too late, expire what is fresh and
-date its letters wrong. It goes by the store's clock then, and says so until people set its own.
+date its letters wrong; an analysis worker would judge dates of others by it. Such a process goes by
+the store's clock then, and says so until people set its own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def _machine_time() -> datetime:
 
 
 class ClockWatch:
-    """One worker's; `renew` is called by one thread, the rest from any.
+    """One process's, and its children's. Fulfils `Turns`; a worker renews it with its lease.
+
+    It is renewed by one thread, the rest may be called from any.
 
     *ask* returns the store's time, or raises whatever its client does.
     """
@@ -62,7 +65,12 @@ class ClockWatch:
         except Exception as error:  # noqa: BLE001 - the lease says that the store is away
             _log.debug("clock_not_compared: %r", error)
 
-    def end(self) -> None:
+    def turn(self) -> timedelta:
+        """Compare; return how long to wait before the next turn. Never raises."""
+        self.renew()
+        return COMPARED_EVERY
+
+    def leave(self) -> None:
         """Go by the machine's own clock again."""
         follow(None)
 
@@ -72,7 +80,7 @@ class ClockWatch:
         if self.ahead is not None:
             says = "as the claim store's"
             if abs(self.ahead) > TOLERATED:
-                says = f"{_told(self.ahead)} the claim store's, by which this worker goes"
+                says = f"{_told(self.ahead)} the claim store's, by which this process goes"
         return Condition("clock", holds=True, says=says)
 
     def _compare(self) -> None:
@@ -88,7 +96,7 @@ class ClockWatch:
         follow(there + took / 2)
         if self._seldom.now():
             _log.error(
-                "clock_skew: this machine's clock is %s the claim store's, by which this worker"
+                "clock_skew: this machine's clock is %s the claim store's, by which this process"
                 " goes. Set the clock of the one that is wrong (NTP)",
                 _told(self.ahead),
             )

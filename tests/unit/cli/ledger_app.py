@@ -29,6 +29,7 @@ from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
 from angzarr.errors import BrokerUnavailable
 from angzarr.health_section import HealthSettings
+from angzarr.turn_thread import TurnThread
 
 
 class FakeOutcomes:
@@ -106,6 +107,7 @@ class FakeApp:
         self.outcomes = FakeOutcomes()
         self.webhooks = {}
         self.forwarder = None
+        self.clock = None
         self.publisher = FakePublisher()
         self.payloads = None
         self.compensating = FakeCompensations()
@@ -178,6 +180,9 @@ class FakeApp:
 
     def open_depth_thread(self):
         return None
+
+    def open_clock_thread(self):
+        return self.clock and TurnThread("clock", lambda _stopping: self.clock)
 
     def open_forwarder_thread(self):
         return self.forwarder

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from urllib.parse import urljoin
 
@@ -10,9 +11,12 @@ from click.testing import CliRunner
 
 from angzarr.cli import dashboard as cli_dashboard
 from angzarr.cli.main import main
+from angzarr.clock import SystemClock
 from angzarr.dashboard import serving
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard_section import DashboardSettings
+from angzarr.resilience.clock_watch import ClockWatch
+from angzarr.turn_thread import TurnThread
 from dashboard_caller import Client
 from dashboard_world import World
 
@@ -43,11 +47,23 @@ def test_a_name_that_the_audit_could_not_show_is_refused(run):
 def test_it_prints_where_to_log_in_where_the_settings_list_no_tokens(run, monkeypatch):
     served = []
     monkeypatch.setattr(cli_dashboard, "open_desk", lambda _app, _doors: World().desk())
-    monkeypatch.setattr(serving, "serve", lambda site, _listener: served.append(site))
-    app = SimpleNamespace(settings=SimpleNamespace(dashboard=DashboardSettings()))
+    times = []
+
+    def serve(site, _listener):
+        served.append(site)
+        times.append(SystemClock().now())
+
+    monkeypatch.setattr(serving, "serve", serve)
+    day = timedelta(days=1)
+    fleet = ClockWatch(lambda: datetime.now(UTC) - day)
+    app = SimpleNamespace(
+        settings=SimpleNamespace(dashboard=DashboardSettings()),
+        open_clock_thread=lambda: TurnThread("clock", lambda _stopping: fleet),
+    )
     monkeypatch.setattr(cli_dashboard, "load_application", lambda _name: app)
     answer = run("serve", "--port", "0")
     assert answer.exit_code == 0, answer.output
+    assert datetime.now(UTC) - times[0] >= day, "it judges by the fleet's clock"
     (site,) = served
     (line,) = [one for one in answer.stderr.splitlines() if one.startswith("serves ")]
     address = line.removeprefix("serves ")

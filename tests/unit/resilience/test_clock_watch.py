@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from angzarr import clock
 from angzarr.clock import SystemClock, follow
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.clock_watch import COMPARED_EVERY, ClockWatch
@@ -69,7 +72,7 @@ def test_a_wrong_clock_is_said_in_log_and_readiness_and_the_stores_is_gone_by(
     assert f"clock_skew: this machine's clock is 7200.0 s {word} the claim store's" in caplog.text
     holds, says = site.watch.condition()[1:]
     assert holds, "no restart sets a clock"
-    assert says == f"7200.0 s {word} the claim store's, by which this worker goes"
+    assert says == f"7200.0 s {word} the claim store's, by which this process goes"
     assert site.watch.ahead is not None
     assert abs(site.watch.ahead - site.off) < SECOND
     assert wrong_by() < SECOND
@@ -134,5 +137,27 @@ def test_a_store_that_is_away_costs_nothing_and_is_asked_again(
 def test_a_worker_that_ends_follows_no_clock(site: Site) -> None:
     site.off = HOUR
     follow(datetime(2031, 1, 1, tzinfo=UTC))
-    site.watch.end()
+    site.watch.leave()
     assert wrong_by() < SECOND
+
+
+def test_in_turns_it_compares_each_minute_and_leaves_its_clock_at_the_end(site: Site) -> None:
+    site.off = HOUR
+    assert site.watch.turn() == COMPARED_EVERY
+    assert wrong_by() < SECOND
+    site.monotonic += MINUTE
+    site.watch.turn()
+    assert site.asked == 2
+    site.watch.leave()
+    assert clock._FOLLOWED[0] != clock._FOLLOWED[0], "no clock is followed"
+
+
+#: What judges times that others wrote, and so never by its machine's clock.
+JUDGES = ("aggregates", "analysis", "dashboard", "dead_letters", "delivery", "ordering", "sagas")
+
+
+@pytest.mark.parametrize("package", JUDGES)
+def test_who_judges_times_of_others_asks_the_fleets_clock(package: str) -> None:
+    machine = re.compile(r"datetime\.(now|utcnow|today)\(|time\.time\(|date\.today\(")
+    for module in (Path(clock.__file__).parent / package).rglob("*.py"):
+        assert not machine.search(module.read_text()), f"{module}: ask a Clock"

@@ -148,7 +148,7 @@ class LeaseKeeper:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)  # or it could renew what has ended
         if self._clock_watch is not None:
-            self._clock_watch.end()
+            self._clock_watch.leave()
         try:
             self._tenure.end(self._owner)
         except StoreUnavailable:

@@ -42,7 +42,7 @@ _ASKED: Final = 500
 
 
 class SqlAlerts(Alerts):
-    """Fulfils `Alerts`; safe to use from threads. It goes by its worker's clock."""
+    """Fulfils `Alerts`; safe to use from threads. It goes by its worker's time."""
 
     def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:
         self._database = database

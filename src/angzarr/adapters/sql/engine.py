@@ -2,7 +2,8 @@
 
 SQLite serves one host: a file in WAL mode whose writers queue up. On PostgreSQL the spans and
 leases of claims are measured by the database; on SQLite worker and database share the machine's
-clock. The ledger goes by its worker's clock.
+clock. The ledger goes by the time of who works on it, which long-lived processes have from the
+claim store.
 """
 
 from __future__ import annotations
