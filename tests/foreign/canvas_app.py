@@ -56,6 +56,8 @@ def an_app(name: str = "canvas", config: Mapping[str, Any] | None = None, **more
         backend=settings.pop("result_backend"),
         store=os.environ["CANVAS_STORE"],
         dlq={"backend": "none", "accept_loss": True},
+        # Tests of failures fail 42 tasks at once, which would be held as a wave.
+        poison_wave={"enabled": False},
     )
     made.conf.update(settings)
     return made
