@@ -25,7 +25,12 @@ from angzarr.adapters.celery.envelope import FIELD, TOLD
 from angzarr.adapters.celery.followers import FOLLOWING, forget_followers, tell_skipped
 from angzarr.adapters.celery.own_call import in_own_call, is_within
 from angzarr.adapters.celery.reading import delivery_of
-from angzarr.adapters.celery.request_stack import RequestStack
+from angzarr.adapters.celery.request_stack import (
+    RequestStack,
+    disown_stacks,
+    own_stacks,
+    show_current_task,
+)
 from angzarr.adapters.celery.result_backend import ack_follows
 from angzarr.adapters.celery.riding import LeftToAck
 from angzarr.adapters.celery.self_retry import UNSENT, Unsent, asked_later
@@ -81,6 +86,7 @@ class RoadTask(Task):
         cls.throws = tuple(dict.fromkeys((*said, Exception)))
         if type(cls.request_stack) is LocalStack:
             cls.request_stack = RequestStack()
+            show_current_task()
         return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +103,7 @@ class RoadTask(Task):
         delivery = delivery_of(app, sent, args, kwargs, ack_follows=follows)
         told: list[Any] = getattr(request, TOLD, [])
         failed = told.pop() if told else None  # by `_begin`
-        following = FOLLOWING.set(request)
+        following, owned = FOLLOWING.set(request), own_stacks()
         try:
             outcome = self._take(delivery, failed)
             told.append(left_to_ack(delivery, outcome) or True)
@@ -116,6 +122,7 @@ class RoadTask(Task):
             told.append(False)
             raise Reject(error, requeue=True) from error
         finally:
+            disown_stacks(owned)
             FOLLOWING.reset(following)
         value = self._tell(outcome, delivery)
         # Not before an error: by what follows, Celery tells its failure to the rest of a chain.

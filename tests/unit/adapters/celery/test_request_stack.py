@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,7 +11,8 @@ from celery.utils.threads import LocalStack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.celery.request_stack import RequestStack
+from angzarr.adapters.celery.request_stack import RequestStack, disown_stacks, own_stacks
+from polling import wait_until
 
 STEPS = st.lists(st.one_of(st.integers(), st.just("pop")))
 
@@ -58,3 +61,45 @@ def test_every_task_of_an_app_has_one_of_its_own(app):
     kept = one.request_stack
     one.bind(app)
     assert one.request_stack is kept, "bound again, in the middle of a run"
+
+
+def test_a_coroutine_sees_the_requests_of_whom_it_runs_for_until_that_has_ended():
+    stack, go_on, left = RequestStack(), asyncio.Event(), []
+
+    async def stray():
+        await go_on.wait()
+        stack.push("its own")
+        left.extend([stack.pop(), stack.top])
+
+    async def work():
+        await asyncio.sleep(0)
+        inner = asyncio.create_task(stray())
+        return stack.top, len(stack), inner
+
+    def deliver(loop, request):
+        stack.push(request)
+        owned = own_stacks()
+        try:
+            return asyncio.run_coroutine_threadsafe(work(), loop).result(60)
+        finally:
+            disown_stacks(owned)
+            stack.pop()
+
+    loop = asyncio.new_event_loop()
+    runs = threading.Thread(target=loop.run_forever)
+    runs.start()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            requests = [f"request {number}" for number in range(8)]
+            found = list(pool.map(lambda request: deliver(loop, request), requests))
+        assert [(top, deep) for top, deep, _ in found] == [(one, 1) for one in requests]
+        stack.push("of the next")
+        loop.call_soon_threadsafe(go_on.set)
+        wait_until(lambda: len(left) == 16, seconds=60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        runs.join(60)
+        loop.close()
+    assert left == ["its own", None] * 8
+    assert stack._stacks.popitem()[1] == ["of the next"]
+    assert not stack._stacks
