@@ -15,8 +15,10 @@ from tests.contracts.ledger import letter_of
 from tests.unit.dead_letters.test_protection import CIPHER, protection, secret_letter
 
 from angzarr.adapters.jose import sealing as jose
+from angzarr.adapters.kafka import letter_consumer
 from angzarr.adapters.rabbitmq import frames
 from angzarr.adapters.redis import damaged
+from angzarr.adapters.sql import ledger_rows
 from angzarr.adapters.sqs.transport import Channel
 from angzarr.analysis import edit_review, job_runner
 from angzarr.dead_letters import codec, foreign_pages, sealing
@@ -103,10 +105,16 @@ def look_at_the_edit_of_a_job(_patch, fail):
     edit_review._edit_of(SimpleNamespace(job_edit=fail), SimpleNamespace(id="1"))
 
 
+def read_a_filed_letter(patch, fail):
+    patch.setattr(ledger_rows, "decode", lambda *_: codec.decode(b"{}"))
+    patch.setattr(codec, "_read_json", fail)
+    ledger_rows.failure_from(SimpleNamespace(body=b"{}", content_type="", problem=None))
+
+
 DECODERS = [
     open_sealed_message, decrypt, read_pages_of_others, read_a_letter, read_an_envelope_on_redis,
     read_an_envelope_on_sqs, read_properties_on_rabbitmq, read_a_table_on_rabbitmq,
-    read_the_edit_of_a_job, look_at_the_edit_of_a_job,
+    read_the_edit_of_a_job, look_at_the_edit_of_a_job, read_a_filed_letter,
 ]  # fmt: skip
 
 
@@ -120,6 +128,23 @@ def test_what_the_machine_lacks_is_raised_and_is_no_verdict(monkeypatch, decode,
     with pytest.raises(Exception) as raised:
         decode(monkeypatch, fail)
     assert is_machine_fault(raised.value)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: type(one).__name__)
+def test_a_record_on_kafka_that_there_is_no_memory_for_is_read_again(monkeypatch, fault):
+    def fail(*_given, **_options):
+        raise fault
+
+    monkeypatch.setattr(letter_consumer, "read_receipt", fail)
+    consumer = letter_consumer.LetterConsumer.__new__(letter_consumer.LetterConsumer)
+    consumer._progress, consumer._domains = {}, {"t": "order"}
+    said = {"topic": "t", "partition": 0, "offset": 0, "key": None, "timestamp": (0, 0)}
+    headers = [(letter_consumer.CONTENT_TYPE, b"application/json")]
+    said |= {"value": b"{}", "headers": headers}
+    message = SimpleNamespace(**{name: lambda value=value: value for name, value in said.items()})
+    receipt = consumer._receipt(message)
+    assert (receipt.to_read_again, receipt.raw) == (True, b"{}")
+    assert receipt.content_type == "application/json"
 
 
 def test_a_record_that_there_is_no_memory_to_unwrap_is_read_again_and_whole(monkeypatch):

@@ -25,6 +25,7 @@ from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.dead_letters.record import bounded
+from angzarr.machine_faults import is_machine_fault
 from angzarr.seldom import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
@@ -229,18 +230,20 @@ class LetterConsumer:
         progress = self._progress.setdefault(place, Progress())
         progress.take(message.offset())
         handle = Handle(*place, message.offset(), progress)
-        domain, body = self._domains[message.topic()], message.value() or b""
+        domain, body, kind = self._domains[message.topic()], message.value() or b"", ""
         try:
             headers = _headers(message)
+            kind = _content_type(headers)
             record = functools.partial(record_of, message, headers)
-            return read_receipt(domain, body, _content_type(headers), handle, record)
-        except Exception:  # noqa: BLE001  one message keeps no other one back
+            return read_receipt(domain, body, kind, handle, record)
+        except Exception as error:  # noqa: BLE001  one message keeps no other one back
             return Receipt(
                 domain=domain,
                 letter=None,
                 raw=body,
-                content_type="",
+                content_type=kind,
                 problem="the letter's headers cannot be read",
+                to_read_again=is_machine_fault(error),
                 record=bounded(record_of(message, ())),
                 handle=handle,
             )

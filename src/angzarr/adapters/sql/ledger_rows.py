@@ -22,6 +22,7 @@ from angzarr.analysis.newer_words import read_word
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import decode, encode, raw_letter
 from angzarr.errors import DecodeError
+from angzarr.machine_faults import is_machine_fault
 
 _FIELDS = tuple(field.name for field in fields(Entry))
 
@@ -67,12 +68,17 @@ def letter_row(entry_id: str, failure: Failure) -> dict[str, Any]:
 
 
 def failure_from(row: Row[Any]) -> Failure:
-    """Return a row of ledger_letters as what was filed."""
+    """Return a row of ledger_letters as what was filed.
+
+    Raises DecodeError for want of memory only: what cannot be read is raw bytes.
+    """
     raw, problem = bytes(row.body), row.problem
     if problem is None:
         try:
             return decode(raw, row.content_type, WIDEST)
         except DecodeError as error:
+            if is_machine_fault(error):
+                raise
             problem = f"the ledger's copy of the letter cannot be read: {error}"
     return Unreadable(
         domain=row.domain,
