@@ -19,7 +19,8 @@ NO_DELAYS: Final = Check(
     area=_RABBITMQ,
     severity=_ERROR,
     looks_at="the queues celery_delayed_0 to 27, where the app uses RabbitMQ's own delays",
-    why="a message that is published with a countdown before the first worker ran is refused",
+    why="an app declares them when it first uses them, if none is there; where some are missing, or"
+    " a plain Celery app sends, a delayed message is refused or gets stuck",
     fixable=True,
 )
 WEAK_DELAYS: Final = Check(
