@@ -220,11 +220,7 @@ class Working(Ordered):
         return Rereads(self.claims.store, self.settings.message.bounds)
 
     def reread(
-        self,
-        queue: str,
-        identity: bytes,
-        make: Callable[[], Any],
-        keep_packed: Callable[[], Any],
+        self, queue: str, identity: bytes, make: Callable[[], Any], keep_packed: Callable[[], Any]
     ) -> Any:
         """Return the message that *make* makes, which was delivered before; see `Rereads.read`."""
         if self._lease is None:  # no worker
