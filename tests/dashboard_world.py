@@ -100,6 +100,8 @@ class World:
         self.redaction = Redaction()
 
         self.sent = []
+        #: By domain: what dead-letter queues have.
+        self.unread = {}
         #: By entry id: how many later events wait behind it.
         self.waiting = {}
         self.approval_over = None
@@ -206,6 +208,7 @@ class World:
             ordered=self.ordered,
             surveyor=Surveyor(self.ordered, self.clock, lambda count: count()),
             rejected=self.rejected,
+            unread=lambda: self.unread,
             most_replays=10,
             approval_over=self.approval_over,
             approves_edits=self.approves_edits,

@@ -25,10 +25,9 @@ from angzarr.turn_thread import TurnThread
 
 _log = logging.getLogger("angzarr.dead_letters")
 
-#: How often one process asks: each analysis worker, and one worker of a fleet.
+#: How often one process asks: each analysis worker and dashboard, and one worker of a fleet.
 READER_ASKS_EVERY: Final = timedelta(minutes=1)
 WORKER_ASKS_EVERY: Final = timedelta(minutes=2)
-
 
 #: Returns whose duty the work of a name is, of all workers of a fleet.
 DutyOf: TypeAlias = Callable[[str], Duty]
@@ -44,18 +43,29 @@ def open_depth_thread(
     """
     if settings.health.port is None:
         return None
-    places, reads = _places(settings, broker), duty_of is None
-    watch = DepthWatch(
+    watch = open_depth_watch(settings, broker, domains, duty_of)
+    reads = duty_of is None
+    wiring.depth_meters().observe(watch.depths, SystemClock().now, reads=reads)
+    return TurnThread("angzarr-depths", lambda _stopping: watch)
+
+
+def open_depth_watch(
+    settings: Settings, broker: str, domains: Sequence[str], duty_of: DutyOf | None = None
+) -> DepthWatch:
+    """Return what asks for depths, in turns that somebody takes; without *duty_of* it always does.
+
+    Raises ConfigurationError where the settings say nowhere that letters go to.
+    """
+    places = _places(settings, broker)
+    return DepthWatch(
         places=places,
         domains=tuple(domains),
         clock=SystemClock(),
         chance=random.random,
-        every=READER_ASKS_EVERY if reads else WORKER_ASKS_EVERY,
+        every=WORKER_ASKS_EVERY if duty_of else READER_ASKS_EVERY,
         failed=partial(_say, Seldom()),
         duty=duty_of(_named(places, domains)) if duty_of else None,
     )
-    wiring.depth_meters().observe(watch.depths, SystemClock().now, reads=reads)
-    return TurnThread("angzarr-depths", lambda _stopping: watch)
 
 
 def _named(places: Iterable[str], domains: Iterable[str]) -> str:

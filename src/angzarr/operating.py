@@ -20,6 +20,7 @@ from angzarr import (
 from angzarr.adapters.celery.publisher import CeleryPublisher
 from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
 from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
@@ -105,6 +106,16 @@ class Operating(Publishing):
 
         domains = self.dead_letter_domains()
         return depth_wiring.open_depth_thread(self.settings, self.broker_url, domains, duty_of)
+
+    def open_depth_watch(self) -> DepthWatch:
+        """Return what asks the dead-letter queues how full they are, in turns that a caller takes.
+
+        Raises ConfigurationError where letters have no place.
+        """
+        from angzarr import depth_wiring
+
+        domains = self.dead_letter_domains()
+        return depth_wiring.open_depth_watch(self.settings, self.broker_url, domains)
 
     def check_analysis(self) -> None:
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""

@@ -29,6 +29,7 @@ from angzarr.analysis.replayer import Replayer
 from angzarr.analysis.upkeep import LedgerUpkeep
 from angzarr.analysis.write import Writes
 from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
@@ -134,6 +135,9 @@ class Application(Protocol):
 
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
         """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
+
+    def open_depth_watch(self) -> DepthWatch:
+        """Return what asks the dead-letter queues how full they are; raises ConfigurationError."""
 
     def open_clock_thread(self) -> TurnThread | None:
         """Return a thread by which this process goes by the fleet's clock; None: it does anyway."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,9 @@ from angzarr.cli.behind import open_behind
 from angzarr.cli.log_level import LOG_LEVEL
 from angzarr.cli.ordered_desk import open_ordered_desk, open_rejected_desk
 from angzarr.dashboard_section import DashboardToken, Role
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import ConfigurationError
+from angzarr.turn_thread import TurnThread
 from angzarr.wiring import extra, write_logs
 
 if TYPE_CHECKING:
@@ -84,6 +87,18 @@ def token(name: str, role: str) -> None:
     click.echo(f"- {{name: {name}, role: {role}, sha256: {known}}}", err=True)
 
 
+def _open_unread(app: Application, doors: ExitStack) -> Callable[[], Mapping[str, QueueDepth]]:
+    """Ask the dead-letter queues until *doors* close; return what tells what they said lately."""
+    try:
+        watch = app.open_depth_watch()
+    except ConfigurationError:  # a dashboard needs no place for letters
+        return dict
+    thread = TurnThread("angzarr-depths", lambda _stopping: watch)
+    thread.start()
+    doors.callback(thread.end)
+    return watch.depths
+
+
 def open_desk(app: Application, doors: ExitStack) -> Desk:
     """Return what people work on, each store open until *doors* close."""
     from angzarr.dashboard.desk import Desk
@@ -116,6 +131,7 @@ def open_desk(app: Application, doors: ExitStack) -> Desk:
         ordered=ordered,
         surveyor=opened(Surveyor(ordered, replayer.clock)),
         rejected=open_rejected_desk(app, doors),
+        unread=_open_unread(app, doors),
         most_replays=app.settings.analysis.most_replays,
         approval_over=app.settings.analysis.approvals.jobs_over,
         approves_edits=app.settings.analysis.approvals.edits,

@@ -23,6 +23,7 @@ from angzarr.clock import Clock
 from angzarr.dashboard.ordered_desk import OrderedDesk
 from angzarr.dashboard.rejected_desk import RejectedDesk
 from angzarr.dashboard.survey import Surveyor
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.resilience.breaker import BreakerControls
 
@@ -57,6 +58,8 @@ class Desk:
     #: How ordered handlers do.
     surveyor: Surveyor
     rejected: RejectedDesk
+    #: What dead-letter queues said lately of letters that nobody has read, by domain.
+    unread: Callable[[], Mapping[str, QueueDepth]]
     #: Replays of one entry that no job goes beyond.
     most_replays: int
     #: A job of more entries than these waits for another person; None: none does.

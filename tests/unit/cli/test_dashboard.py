@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from urllib.parse import urljoin
@@ -9,16 +10,20 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from angzarr import Angzarr
 from angzarr.cli import dashboard as cli_dashboard
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dashboard import serving
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard_section import DashboardSettings
+from angzarr.errors import ConfigurationError
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.turn_thread import TurnThread
+from contracts.dead_letters import letters_of
 from dashboard_caller import Client
 from dashboard_world import World
+from polling import wait_until
 
 
 @pytest.fixture
@@ -70,6 +75,27 @@ def test_it_prints_where_to_log_in_where_the_settings_list_no_tokens(run, monkey
     client = Client(site.app)
     assert client.get(address).headers["location"] == "/"
     assert client.get(urljoin(address, "/groups")).status_code == 200
+
+
+def test_a_desk_hears_from_the_queues_what_nobody_has_read(tmp_path, unique_name):
+    ledger = f"sqlite:///{tmp_path}/ledger.db"
+    app = Angzarr(unique_name, broker=f"memory://{unique_name}", store="memory://", ledger=ledger)
+    domain = app.dead_letter_domains()[0]
+    with ExitStack() as doors:
+        queue = doors.enter_context(closing(app.open_dead_letter_queue()))
+        queue.put(letters_of(domain, 2))
+        desk = cli_dashboard.open_desk(app, doors)
+        wait_until(lambda: domain in desk.unread(), "the queue to tell")
+        assert desk.unread()[domain].waiting == 2
+
+
+def test_a_desk_of_an_app_whose_letters_have_no_place_opens_all_the_same(app):
+    def nowhere():
+        raise ConfigurationError("letters have no place")
+
+    app.open_depth_watch = nowhere
+    with ExitStack() as doors:
+        assert cli_dashboard._open_unread(app, doors)() == {}
 
 
 @pytest.mark.parametrize("package", ["fastapi", "jinja2", "uvicorn", "python_multipart"])

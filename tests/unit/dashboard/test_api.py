@@ -15,6 +15,7 @@ from angzarr.analysis.write import Begun, WriteKey
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.shell import LARGEST_BODY
 from angzarr.dashboard_section import Role
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import BrokerUnavailable, ConfigurationError, LedgerUnavailable
 from angzarr.resilience.breaker import Phase
 from contracts.ledger import letter_of
@@ -196,6 +197,12 @@ def test_an_entry_is_explained_as_by_the_command_line(world, client):
 def test_statistics_are_those_of_the_command_line(world, client):
     world.file(2)
     assert client.get(f"{PREFIX}/stats").json()["by_status"] == {"failed": 2}
+
+
+def test_statistics_count_what_waits_unread_where_the_queues_tell(world, client):
+    assert client.get(f"{PREFIX}/stats").json()["unread"] == {}
+    world.unread = {"order": QueueDepth(3, 5), "mail": QueueDepth(0, 0)}
+    assert client.get(f"{PREFIX}/stats").json()["unread"] == {"order": 3, "mail": 0}
 
 
 # -- groups ----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from angzarr.dashboard.pages.paper import LONGEST_SHOWN
 from angzarr.dashboard.serving import _MOST_CONNECTIONS
 from angzarr.dashboard.streams import MOST_EACH, MOST_OPEN, Streams
 from angzarr.dashboard_section import Role
+from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import ConfigurationError, LedgerUnavailable
 from angzarr.events.event import Event
 from contracts.ledger import letter_of
@@ -135,6 +136,19 @@ def test_groups_are_counted_and_older_ones_are_a_link_away(world, person, monkey
     assert first.count('data-label="Error"') == 2
     query = html.unescape(re.search(r'rel="next" href="(\?[^"]+)"', first).group(1))
     assert person.get(f"/groups{query}").text.count('data-label="Error"') == 1
+
+
+def test_the_page_of_groups_says_what_nobody_has_read_yet(world, person):
+    assert "has read yet" not in person.get("/groups").text
+    at = world.clock.now() - timedelta(hours=2)
+    world.unread = {
+        "order": QueueDepth(3, 5, at),
+        "mail": QueueDepth(0, 0),
+        "<b>": QueueDepth(1, 1),
+    }
+    page = " ".join(person.get("/groups").text.split())
+    assert "has read yet: &lt;b&gt; 1, order 3 (the oldest came <time" in page
+    assert "mail" not in page
 
 
 def test_a_group_is_amended_by_its_form_once(world, person, group):

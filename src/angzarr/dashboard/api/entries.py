@@ -78,8 +78,9 @@ def explain_entry(desk: DeskHere, entry_id: EntryId) -> Response:
 
 @see.get("/stats", response_model=StatsShape)
 def show_stats(desk: DeskHere) -> Response:
-    """Count all entries."""
-    return answer(entry_json.stats_json(desk.ledger.get_failure_stats()))
+    """Count all entries, and what waits unread in the queues."""
+    unread = {domain: depth.waiting for domain, depth in desk.unread().items()}
+    return answer(entry_json.stats_json(desk.ledger.get_failure_stats()) | {"unread": unread})
 
 
 @act.post("/acts", response_model=ResultsShape, responses=AS_SEEN)

@@ -189,6 +189,8 @@ class StatsShape(Shape):
     occurrences: int
     replays: int
     oldest_open_at: datetime | None
+    #: Letters in the queues that no analysis worker has read, by domain, as far as queues tell.
+    unread: dict[str, int]
 
 
 class GroupShape(Shape):

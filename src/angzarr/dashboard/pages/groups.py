@@ -63,6 +63,7 @@ def list_groups(request: Request, desk: DeskHere) -> Response:
         statuses=list(GroupStatus),
         next_page=next_query(request, page.next),
         stats=desk.ledger.get_failure_stats(),
+        unread={name: depth for name, depth in sorted(desk.unread().items()) if depth.waiting},
     )
 
 
