@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import bz2
 import json
 import struct
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,10 +14,11 @@ from types import SimpleNamespace
 import kombu.exceptions
 from amqp.serialization import decode_properties_basic, dumps
 from celery.exceptions import InvalidTaskError
+from kombu import compression
 from kombu.transport.virtual import Message as VirtualMessage
 from kombu.utils.json import loads
 
-from angzarr.adapters.celery.decompression import unpack
+from angzarr.adapters.celery.decompression import Way, _ways, unpack
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.intake import as_a_whole, read_body
 from angzarr.adapters.celery.replay_outcomes import _outcome_in
@@ -169,6 +168,15 @@ def _text(raw: bytes) -> object:
     return as_bytes(told_by({}, raw.decode("utf-8", "replace")))
 
 
+def _unpacked(content_type: str, way: Way) -> Decoder:
+    pack, _ = compression.get_encoder(content_type)
+    return Decoder(
+        lambda raw: unpack(way, MOST_UNPACKED, raw),
+        lambda: [pack(_BODY * 50), pack(b"[" * 2**25)],
+        (ValueError,),
+    )
+
+
 DECODERS = {
     "message": Decoder(
         _message, _messages,
@@ -194,12 +202,4 @@ DECODERS = {
     "held": Decoder(_held, lambda: [b"6:orders" + one for one in _messages()], ()),
     # RabbitMQ's own frames are never cut: their lengths are its own.
     "frame": Decoder(_frame, _header_frame, (struct.error, IndexError, UnicodeDecodeError)),
-    "gzip": Decoder(
-        lambda raw: unpack(zlib.decompressobj, MOST_UNPACKED, raw),
-        lambda: [zlib.compress(_BODY * 50), zlib.compress(b"[" * 2**25)], (ValueError,),
-    ),
-    "bz2": Decoder(
-        lambda raw: unpack(bz2.BZ2Decompressor, MOST_UNPACKED, raw),
-        lambda: [bz2.compress(_BODY * 50), bz2.compress(b"[" * 2**25)], (ValueError, EOFError),
-    ),
-}  # fmt: skip
+} | {content_type: _unpacked(content_type, way) for content_type, way in _ways()}  # fmt: skip
